@@ -1,0 +1,244 @@
+"""Element types: what a buffer holds, what a kernel computes with.
+
+Dtypes are classes, so that one name serves as a value (`hal.Buffer("CPU", 8, hal.float32)`), as
+an annotation (`x: hal.ConstPtr[hal.float32]`) and as a cast inside a kernel (`hal.float32(i)`).
+`dtype.name` is the text form everywhere: `float32`, never `f32` or `f4`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from hal_core.errors import InvalidArgument, Unsupported
+
+if TYPE_CHECKING:
+    import numpy as np
+    from typing import Self
+
+
+class DType(type):
+    """The class of every dtype; its instances are `float32`, `int64`, ..."""
+
+    name: str  # text form
+    itemsize: int  # bytes
+    kind: str  # "f" float, "i" signed, "u" unsigned, "b" bool
+    format: str  # struct letter for one element; "" where struct has none (bfloat16)
+    max: float  # largest finite value; an int for integers
+    min: float  # smallest finite value
+
+    def __repr__(cls) -> str:
+        return cls.name
+
+    @property
+    def is_float(cls) -> bool:
+        return cls.kind == "f"
+
+    @property
+    def is_integer(cls) -> bool:
+        return cls.kind in "iu"
+
+    def to_numpy(cls) -> np.dtype[Any]:
+        """The numpy dtype of the same bits. Raises: Unsupported for bfloat16 without ml_dtypes."""
+        import numpy as np
+
+        if cls.name != "bfloat16":
+            return np.dtype(cls.name)
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise Unsupported(
+                "bfloat16 as a numpy dtype",
+                "numpy has none of its own",
+                fix="Install ml_dtypes, or copy bytes with copyin/copyout.",
+            ) from None
+        return np.dtype(ml_dtypes.bfloat16)
+
+
+class Scalar(metaclass=DType):
+    """A value inside a kernel. Calling a dtype outside one is refused: use numpy there."""
+
+    name = "scalar"
+    itemsize = 0
+    kind = ""
+    format = ""
+
+    def __new__(cls, value: object = 0) -> Self:
+        raise Unsupported(
+            f"{cls.name}({value!r})",
+            "a cast exists inside @hal.kernel functions only",
+            fix=f"Outside a kernel use numpy.{cls.name}.",
+        )
+
+    if TYPE_CHECKING:  # what `a * x[i] + 1`, `i < n` and `range(n)` mean to a type checker
+        def __init__(self, value: Scalar | complex = 0) -> None: ...
+        def __add__(self, other: Self | float) -> Self: ...
+        def __radd__(self, other: float) -> Self: ...
+        def __sub__(self, other: Self | float) -> Self: ...
+        def __rsub__(self, other: float) -> Self: ...
+        def __mul__(self, other: Self | float) -> Self: ...
+        def __rmul__(self, other: float) -> Self: ...
+        def __truediv__(self, other: Self | float) -> Self: ...
+        def __rtruediv__(self, other: float) -> Self: ...
+        def __floordiv__(self, other: Self | int) -> Self: ...
+        def __rfloordiv__(self, other: int) -> Self: ...
+        def __mod__(self, other: Self | int) -> Self: ...
+        def __rmod__(self, other: int) -> Self: ...
+        def __and__(self, other: Self | int) -> Self: ...
+        def __rand__(self, other: int) -> Self: ...
+        def __or__(self, other: Self | int) -> Self: ...
+        def __ror__(self, other: int) -> Self: ...
+        def __xor__(self, other: Self | int) -> Self: ...
+        def __rxor__(self, other: int) -> Self: ...
+        def __lshift__(self, other: Self | int) -> Self: ...
+        def __rshift__(self, other: Self | int) -> Self: ...
+        def __neg__(self) -> Self: ...
+        def __pos__(self) -> Self: ...
+        def __abs__(self) -> Self: ...
+        def __invert__(self) -> Self: ...
+        def __lt__(self, other: Self | float) -> bool: ...
+        def __le__(self, other: Self | float) -> bool: ...
+        def __gt__(self, other: Self | float) -> bool: ...
+        def __ge__(self, other: Self | float) -> bool: ...
+        def __eq__(self, other: object) -> bool: ...
+        def __ne__(self, other: object) -> bool: ...
+        def __bool__(self) -> bool: ...
+        def __index__(self) -> int: ...
+        def __float__(self) -> float: ...
+
+
+class bool_(Scalar):
+    name, itemsize, kind, format, min, max = "bool", 1, "b", "?", 0, 1
+
+
+class int8(Scalar):
+    name, itemsize, kind, format = "int8", 1, "i", "b"
+    min, max = -(1 << 7), (1 << 7) - 1
+
+
+class int16(Scalar):
+    name, itemsize, kind, format = "int16", 2, "i", "h"
+    min, max = -(1 << 15), (1 << 15) - 1
+
+
+class int32(Scalar):
+    name, itemsize, kind, format = "int32", 4, "i", "i"
+    min, max = -(1 << 31), (1 << 31) - 1
+
+
+class int64(Scalar):
+    name, itemsize, kind, format = "int64", 8, "i", "q"
+    min, max = -(1 << 63), (1 << 63) - 1
+
+
+class uint8(Scalar):
+    name, itemsize, kind, format = "uint8", 1, "u", "B"
+    min, max = 0, (1 << 8) - 1
+
+
+class uint16(Scalar):
+    name, itemsize, kind, format = "uint16", 2, "u", "H"
+    min, max = 0, (1 << 16) - 1
+
+
+class uint32(Scalar):
+    name, itemsize, kind, format = "uint32", 4, "u", "I"
+    min, max = 0, (1 << 32) - 1
+
+
+class uint64(Scalar):
+    name, itemsize, kind, format = "uint64", 8, "u", "Q"
+    min, max = 0, (1 << 64) - 1
+
+
+class float16(Scalar):
+    name, itemsize, kind, format = "float16", 2, "f", "e"
+    min, max = -65504.0, 65504.0
+
+
+class bfloat16(Scalar):
+    name, itemsize, kind, format = "bfloat16", 2, "f", ""
+    min, max = -3.3895313892515355e+38, 3.3895313892515355e+38
+
+
+class float32(Scalar):
+    name, itemsize, kind, format = "float32", 4, "f", "f"
+    min, max = -3.4028234663852886e+38, 3.4028234663852886e+38
+
+
+class float64(Scalar):
+    name, itemsize, kind, format = "float64", 8, "f", "d"
+    min, max = -1.7976931348623157e+308, 1.7976931348623157e+308
+
+
+DTYPES: dict[str, DType] = {
+    dtype.name: dtype
+    for dtype in (
+        bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+        float16, bfloat16, float32, float64,
+    )
+}  # fmt: skip
+
+
+def as_dtype(value: object, operation: str = "dtype") -> DType:
+    """The dtype that `value` names: a dtype, its text form, or a numpy dtype or scalar type.
+
+    Raises: InvalidArgument for anything else, `f32`, Python's `float` and structured dtypes
+    included: they leave the width to a guess.
+    """
+    if isinstance(value, DType) and value.name in DTYPES:
+        return value
+    name = value if isinstance(value, str) else None
+    if name is None and type(value).__module__.split(".")[0] in ("numpy", "ml_dtypes"):
+        name = getattr(value, "name", None)
+    if name is None and isinstance(value, type):
+        module = value.__module__.split(".")[0]
+        name = value.__name__ if module in ("numpy", "ml_dtypes") else None
+    found = DTYPES.get(name.rstrip("_")) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidArgument(
+            operation, "not a dtype", got=value, fix=f"Use one of {', '.join(DTYPES)}."
+        )
+    return found
+
+
+T = TypeVar("T", bound=Scalar)
+
+
+class PointerType:
+    """What `Ptr[float32]` is at run time: a pointer parameter of a kernel."""
+
+    __slots__ = ("const", "dtype")
+
+    def __init__(self, dtype: DType, const: bool) -> None:
+        self.dtype, self.const = dtype, const
+
+    def __repr__(self) -> str:
+        return f"{'const ' if self.const else ''}{self.dtype.name}*"
+
+
+if TYPE_CHECKING:
+
+    class Ptr(Generic[T]):
+        """A kernel parameter: device memory the kernel may read and write."""
+
+        def __getitem__(self, index: Scalar | int) -> T: ...
+        def __setitem__(self, index: Scalar | int, value: T | float) -> None: ...
+
+    class ConstPtr(Generic[T]):
+        """A kernel parameter: device memory the kernel only reads."""
+
+        def __getitem__(self, index: Scalar | int) -> T: ...
+
+else:
+
+    class Ptr:
+        """A kernel parameter: device memory the kernel may read and write."""
+
+        def __class_getitem__(cls, item: object) -> PointerType:
+            return PointerType(as_dtype(item, "Ptr[...]"), const=False)
+
+    class ConstPtr:
+        """A kernel parameter: device memory the kernel only reads."""
+
+        def __class_getitem__(cls, item: object) -> PointerType:
+            return PointerType(as_dtype(item, "ConstPtr[...]"), const=True)

@@ -1,0 +1,190 @@
+"""Every exception the library raises, in one tree.
+
+Each class is also the builtin that a caller would catch. A message is always built from values,
+in one form, and the values stay readable as attributes:
+
+    operation: what is wrong (got X; limit Y) on DEVICE. What to do.
+"""
+
+from __future__ import annotations
+
+_ABSENT = object()
+
+
+class HalError(Exception):
+    """Base of everything hal-core and its backends raise on purpose."""
+
+    def __init__(
+        self,
+        operation: str,
+        problem: str,
+        *,
+        got: object = _ABSENT,
+        limit: object = _ABSENT,
+        device: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        self.operation = operation
+        self.problem = problem
+        self.got = None if got is _ABSENT else got
+        self.limit = None if limit is _ABSENT else limit
+        self.device = device
+        self.fix = fix
+        facts = []
+        if got is not _ABSENT:
+            facts.append(f"got {got!r}")
+        if limit is not _ABSENT:
+            facts.append(f"limit {limit!r}" if isinstance(limit, (int, float)) else str(limit))
+        text = f"{operation}: {problem}"
+        if facts:
+            text += f" ({'; '.join(facts)})"
+        if device:
+            text += f" on {device}"
+        text += "."
+        if fix:
+            text += f" {fix}"
+        super().__init__(text)
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Constructors take values, Exception's default reduction would hand back the text.
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(cls: type[HalError], args: tuple[object, ...], state: dict[str, object]) -> HalError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class InvalidArgument(HalError, ValueError):
+    """A value the caller passed cannot be accepted; nothing was done."""
+
+
+class InvalidState(HalError, RuntimeError):
+    """The object is not in a state that allows the call: freed, closed, never allocated."""
+
+
+class Unsupported(HalError, NotImplementedError):
+    """The device or its compiler declares that it cannot do this."""
+
+
+class UnknownDevice(HalError, LookupError):
+    """No installed backend has this name, or the family has fewer devices."""
+
+
+class DeviceUnavailable(HalError, RuntimeError):
+    """The backend is installed and whole, but there is nothing to open: the normal answer of a
+    machine without that hardware, and what a driver's refusal becomes."""
+
+
+class PluginError(HalError, ImportError):
+    """An installed backend cannot be used: it fails at import or is not a plugin.
+
+    The original exception, where there is one, is ``__cause__``.
+    """
+
+
+class IncompatiblePlugin(PluginError):
+    """The backend was written for another version of the plugin API."""
+
+
+class PluginConflict(PluginError):
+    """Two distributions provide the same family, and nothing says which is meant."""
+
+
+class OutOfMemory(HalError, MemoryError):
+    """The device, or the limit set for it, has no room; cached blocks were released first."""
+
+
+class CompileError(HalError, RuntimeError):
+    """A compiler or a loader refused a kernel.
+
+    ``log`` is everything the compiler said, ``source`` the text it was given; the message shows
+    the lines around the first fault when the log names one.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        problem: str,
+        *,
+        log: str = "",
+        source: str = "",
+        line: int | None = None,
+        device: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(operation, problem, device=device, fix=fix)
+        self.log = log
+        self.source = source
+        self.line = line
+        parts = [str(self.args[0])]
+        if log.strip():
+            parts.append(log.strip())
+        if source and line is not None:
+            parts.append(_excerpt(source, line))
+        self.args = ("\n".join(parts),)
+
+
+def _excerpt(source: str, line: int, around: int = 2) -> str:
+    lines = source.splitlines()
+    first, last = max(1, line - around), min(len(lines), line + around)
+    return "\n".join(
+        f"{'>' if number == line else ' '} {number:4d} | {lines[number - 1]}"
+        for number in range(first, last + 1)
+    )
+
+
+class CompilerUnavailable(HalError, RuntimeError):
+    """No compiler can serve: the one asked for is missing, or every candidate failed."""
+
+
+class KernelSyntaxError(HalError, SyntaxError):
+    """A ``@hal.kernel`` function leaves the kernel language.
+
+    Shown as Python shows a syntax error: file, line, the source line and a caret, then what to
+    write instead. Lines and columns are those of the user's file; columns count from 1.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        fix: str | None = None,
+        filename: str | None = None,
+        lineno: int | None = None,
+        offset: int | None = None,
+        text: str | None = None,
+        kernel: str | None = None,
+    ) -> None:
+        super().__init__(f"kernel {kernel}" if kernel else "kernel", problem, fix=fix)
+        message = str(self.args[0])
+        self.kernel = kernel
+        self.msg = message
+        self.filename, self.lineno, self.offset, self.text = filename, lineno, offset, text
+        if filename is not None:
+            where = f'\n  File "{filename}", line {lineno}'
+            if text is not None:
+                stripped = text.rstrip("\n")
+                body = stripped.lstrip()
+                where += f"\n    {body}"
+                if offset:
+                    where += "\n    " + " " * max(0, offset - 1 - len(stripped) + len(body)) + "^"
+            message += where
+        self.args = (message,)
+
+
+class InvalidKernel(HalError, ValueError):
+    """Kernel IR breaks a rule; the message names the node and the rule."""
+
+
+class ForkError(HalError, RuntimeError):
+    """A driver opened by the parent process was used in a forked child."""
+
+
+class DeviceFault(HalError, RuntimeError):
+    """The device reported a failure while it ran queued work."""

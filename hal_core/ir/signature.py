@@ -1,0 +1,97 @@
+"""What a kernel takes: typed parameters in order, and the text form of the same."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from hal_core.dtypes import DTYPES, DType
+from hal_core.errors import InvalidArgument
+
+POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+_PARAM = re.compile(r"(const\s+)?([a-z]+[0-9]*)\s*(\*)?\s*\Z", re.ASCII)
+
+
+class Param(NamedTuple):
+    """One parameter. A pointer that is not const is read and written."""
+
+    name: str
+    dtype: DType
+    kind: str  # POINTER, CONST_POINTER or VALUE
+    position: int  # among all parameters
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.kind != VALUE
+
+    def __str__(self) -> str:
+        const = "const " if self.kind == CONST_POINTER else ""
+        return f"{self.name}: {const}{self.dtype.name}{'*' if self.is_pointer else ''}"
+
+
+class Signature(NamedTuple):
+    """A kernel's name and parameters, in the order of its definition.
+
+    At a launch, buffers are given in the order of the pointers and `vals` in the order of the
+    values, however the two are mixed here.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+
+    @property
+    def pointers(self) -> tuple[Param, ...]:
+        return tuple(param for param in self.params if param.is_pointer)
+
+    @property
+    def values(self) -> tuple[Param, ...]:
+        return tuple(param for param in self.params if not param.is_pointer)
+
+    @property
+    def dtypes(self) -> frozenset[DType]:
+        return frozenset(param.dtype for param in self.params)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.params))
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Signature:
+        """`"y: float32*, x: const float32*, n: int32"`.
+
+        Raises: InvalidArgument naming the parameter and the form that was expected.
+        """
+        operation = f"signature of {name!r}"
+        if not (isinstance(name, str) and _NAME.match(name)):
+            raise InvalidArgument(operation, "a kernel's name is a C identifier", got=name)
+        params: list[Param] = []
+        for position, part in enumerate(text.split(",")) if text.strip() else ():
+            label, colon, rest = part.partition(":")
+            label = label.strip()
+            match = _PARAM.match(rest.strip()) if colon else None
+            if match is None or not _NAME.match(label):
+                raise InvalidArgument(
+                    operation,
+                    f"parameter {position} cannot be read",
+                    got=part.strip(),
+                    fix='Write "y: float32*, x: const float32*, n: int32".',
+                )
+            const, word, star = match.groups()
+            dtype = DTYPES.get(word)
+            if dtype is None:
+                raise InvalidArgument(
+                    operation,
+                    f"parameter {label!r} has no known dtype",
+                    got=word,
+                    fix=f"Use one of {', '.join(DTYPES)}.",
+                )
+            if const and not star:
+                raise InvalidArgument(
+                    operation, f"parameter {label!r}: const is for pointers", got=part.strip()
+                )
+            if any(label == param.name for param in params):
+                raise InvalidArgument(operation, "two parameters have one name", got=label)
+            kind = VALUE if not star else CONST_POINTER if const else POINTER
+            params.append(Param(label, dtype, kind, position))
+        return cls(name, tuple(params))

@@ -1,0 +1,100 @@
+"""The nodes of the kernel IR.
+
+A kernel is a flat list of nodes in execution order. A node's `src` are earlier nodes of the same
+list; nodes are compared by identity. `RANGE ... ENDRANGE` and `IF ... [ELSE] ... ENDIF` nest and
+are the only control flow; a value computed inside one is not visible after it - what must survive
+goes through a local variable (`VAR`, `SET`, `GET`).
+
+| op | src | arg | dtype of the node |
+| --- | --- | --- | --- |
+| PARAM | | position in the signature | the parameter's (a pointer's element) |
+| CONST | | Python number | any |
+| SPECIAL | | (kind, axis), kind in SPECIALS | int32 |
+| VAR | | name, for reading only | the variable's; declares it, unassigned |
+| SET | variable, value | | None |
+| GET | variable | | the variable's |
+| CAST | value | | the target |
+| unary, binary, comparison | operands of one dtype | | theirs; bool for comparisons |
+| WHERE | bool, value, value | | the values' |
+| FMA | three floats | | theirs |
+| LOAD | PARAM pointer, integer index | | the element's |
+| STORE | PARAM pointer, integer index, value | | None |
+| RANGE | start, stop, step (one integer dtype; step a CONST, not 0) | name | theirs: the counter |
+| ENDRANGE | its RANGE | | None |
+| IF | bool | | None |
+| ELSE, ENDIF | its IF | | None |
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hal_core.dtypes import DType
+from hal_core.ir.signature import Signature
+
+SPECIALS = ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim")
+
+ARITHMETIC = frozenset({"ADD", "SUB", "MUL", "MIN", "MAX"})  # integers and floats
+FLOAT_BINARY = frozenset({"DIV", "POW", "ATAN2", "FMOD"})
+INTEGER_BINARY = frozenset({"FLOORDIV", "MOD", "SHL", "SHR"})
+BITWISE = frozenset({"AND", "OR", "XOR"})  # integers and bool
+BINARY = ARITHMETIC | FLOAT_BINARY | INTEGER_BINARY | BITWISE
+COMPARISON = frozenset({"LT", "LE", "GT", "GE", "EQ", "NE"})
+FLOAT_UNARY = frozenset(
+    {
+        "SQRT", "RSQRT", "EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN",
+        "FLOOR", "CEIL", "TRUNC", "ROUND", "ISNAN",
+    }
+)  # fmt: skip
+UNARY = frozenset({"NEG", "ABS", "NOT"}) | FLOAT_UNARY  # NOT: bitwise; logical for bool
+STRUCTURE = frozenset({"RANGE", "ENDRANGE", "IF", "ELSE", "ENDIF"})
+
+
+class UOp:
+    """One node. Frozen: a pass makes new nodes."""
+
+    __slots__ = ("arg", "dtype", "line", "op", "src")
+
+    op: str
+    dtype: DType | None
+    src: tuple[UOp, ...]
+    arg: Any
+    line: int  # of the user's file; 0 where there is none
+
+    def __init__(
+        self,
+        op: str,
+        dtype: DType | None = None,
+        src: tuple[UOp, ...] = (),
+        arg: Any = None,
+        line: int = 0,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "op", op)
+        put(self, "dtype", dtype)
+        put(self, "src", src)
+        put(self, "arg", arg)
+        put(self, "line", line)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a UOp is frozen; make a new one instead of setting {name}")
+
+    __delattr__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        arg = "" if self.arg is None else f" {self.arg!r}"
+        return f"<UOp {self.op}{arg}{f' {self.dtype.name}' if self.dtype else ''}>"
+
+
+class Kernel(NamedTuple):
+    """A kernel that is decided: what renderers take.
+
+    `block` fixes the launch's block shape where the kernel depends on it; None leaves it to the
+    launch. `contract` allows a multiply and an add of one expression to fuse.
+    """
+
+    name: str
+    signature: Signature
+    uops: tuple[UOp, ...]
+    block: tuple[int, int, int] | None = None
+    contract: bool = True
