@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hal_core.dtypes import DTYPES, DType
 from hal_core.errors import InvalidArgument
@@ -95,3 +95,50 @@ class Signature(NamedTuple):
             kind = VALUE if not star else CONST_POINTER if const else POINTER
             params.append(Param(label, dtype, kind, position))
         return cls(name, tuple(params))
+
+
+def convert_value(value: Any, param: Param, operation: str, device: str) -> int | float | bool:
+    """A Python number of the parameter's kind: ints, floats, bools and numpy scalars are taken.
+
+    Raises: InvalidArgument for other types, a float where an integer is wanted, and numbers the
+    dtype cannot hold. NaN and infinities pass.
+    """
+    dtype = param.dtype
+    plain = value
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        plain = value.item()
+    what = f"value {param.name!r}"
+    expected = f"expected {dtype.name}"
+    if not isinstance(plain, (int, float)):
+        raise InvalidArgument(
+            operation, f"{what} is not a number", got=value, limit=expected, device=device
+        )
+    if dtype.kind == "f":
+        try:
+            number = float(plain)
+        except OverflowError:
+            number = float("inf")
+            plain = 0  # not an infinity the caller wrote
+        infinite = number in (float("inf"), float("-inf"))
+        if (infinite and plain != number) or (not infinite and abs(number) > dtype.max):
+            raise InvalidArgument(
+                operation, f"{what} is out of range", got=value, limit=expected, device=device
+            )
+        return number
+    if isinstance(plain, float):
+        raise InvalidArgument(
+            operation,
+            f"{what} is a float where an integer is expected",
+            got=value,
+            limit=expected,
+            device=device,
+        )
+    if not dtype.min <= plain <= dtype.max:
+        raise InvalidArgument(
+            operation,
+            f"{what} is out of range",
+            got=value,
+            limit=f"{dtype.name} holds {dtype.min} to {dtype.max}",
+            device=device,
+        )
+    return bool(plain) if dtype.kind == "b" else int(plain)

@@ -20,7 +20,8 @@ class Source:
     """
 
     __slots__ = (
-        "block", "defines", "includes", "language", "name", "options", "signature", "text",
+        "__weakref__", "block", "defines", "includes", "language", "name", "options",
+        "signature", "text",
     )  # fmt: skip
 
     def __init__(

@@ -1,0 +1,569 @@
+"""Typed device memory and views of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from hal_core import dtypes
+from hal_core.dtypes import DType, as_dtype
+from hal_core.errors import InvalidArgument, InvalidState, Unsupported
+from hal_core.ir import VALUE, Param, convert_value
+from hal_core.registry import Device
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hal_core.allocator import Allocator
+    from hal_core.device import BufferKey, Compiled
+
+
+class BufferSpec(NamedTuple):
+    """How memory is to be allocated. A backend honours a field or refuses it, never ignores it."""
+
+    image: tuple[int, int] | None = None  # (height, width) of a texture
+    uncached: bool = False
+    cpu_access: bool = False  # device memory the host can map
+    host: bool = False  # pinned host memory
+    nolru: bool = False  # returned to the device at once when freed
+    zero: bool = False  # all zeros, else contents are undefined
+    external_ptr: int | None = None  # memory the caller owns and keeps alive
+
+
+DEFAULT_SPEC = BufferSpec()
+
+
+class Lease:
+    """The right to one block of device memory; the block goes back with its last owner.
+
+    A buffer owns its lease, and so does everything exported from it without a copy.
+    """
+
+    __slots__ = ("_allocator", "nbytes", "opaque", "options")
+
+    def __init__(
+        self, allocator: Allocator[Any], opaque: Any, nbytes: int, options: BufferSpec
+    ) -> None:
+        self._allocator, self.opaque = allocator, opaque
+        self.nbytes, self.options = nbytes, options
+
+    def __del__(self) -> None:
+        if self.nbytes and self.options.external_ptr is None:
+            self._allocator._come_back(self.opaque, self.nbytes, self.options)
+
+
+class Buffer:
+    """`size` elements of `dtype` on one device. Nothing is allocated before it is needed.
+
+    Units: `nbytes` and `offset` in bytes, `size` in elements.
+    Owns: its memory until `deallocate` or until nobody refers to it; memory exported without a
+    copy lives on with the export. A view keeps its base alive. A buffer keeps its device.
+    Order: copies and launches of one device happen in the order of the calls.
+    Concurrency: any thread may use it; freeing while another thread uses it is the caller's race.
+    """
+
+    __slots__ = (
+        "__weakref__", "_buf", "_device", "_freed", "_host", "_key", "_lease", "_views",
+        "base", "device", "dtype", "nbytes", "offset", "options", "size",
+    )  # fmt: skip
+
+    device: str  # canonical name
+    base: Buffer | None  # the root it is a view of
+
+    def __init__(
+        self,
+        device: str | Compiled,
+        size: int,
+        dtype: DType,
+        options: BufferSpec | None = None,
+    ) -> None:
+        """Raises: InvalidArgument for a negative size or something that is no dtype."""
+        opened = Device[device] if device.__class__ is str or device is None else device
+        if dtype.__class__ is not DType:
+            dtype = as_dtype(dtype, "Buffer")
+        if size.__class__ is not int or size < 0:
+            size = _size(size, "Buffer")
+        try:
+            self.device = opened.name
+            self._device = opened
+            opened.allocator  # noqa: B018  # proves that it is an opened device
+        except AttributeError:
+            raise InvalidArgument(
+                "Buffer", "neither a device nor a name of one", got=device
+            ) from None
+        self.size = size
+        self.dtype = dtype
+        self.nbytes = size * dtype.itemsize
+        self.options = DEFAULT_SPEC if options is None else options
+        self.base = None
+        self.offset = 0
+        self._key: BufferKey | None = None
+        self._buf: Any = None
+        self._lease: Lease | None = None
+        self._host: memoryview | None = None
+        self._views: list[weakref.ref[Buffer]] | None = None
+        self._freed = 0  # how often; a view remembers its base's count
+
+    # -- memory
+
+    @property
+    def is_allocated(self) -> bool:
+        return self._key is not None
+
+    def allocate(self) -> Self:
+        """Raises: InvalidState when allocated already, OutOfMemory."""
+        if self._key is not None:
+            raise InvalidState(
+                "allocate", f"{self!r} is allocated already", fix="Use ensure_allocated()."
+            )
+        if self.base is not None:
+            self._attach("allocate")
+            return self
+        device = self._device
+        if device.closed:
+            raise InvalidState("allocate", "the device is closed", device=self.device)
+        allocator: Allocator[Any] = device.allocator
+        options = self.options
+        self._buf = buf = allocator.alloc(self.nbytes, options)
+        self._lease = Lease(allocator, buf, self.nbytes, options)
+        self._key = device._keys.get(self.dtype) or device._key(self.dtype)
+        return self
+
+    def ensure_allocated(self) -> Self:
+        """Allocate unless that was done. Raises: OutOfMemory."""
+        if self._key is None:
+            self.allocate()
+        return self
+
+    def _attach(self, operation: str) -> None:
+        """Make a view usable: its base's memory, at its offset."""
+        base = self.base
+        if base is None:
+            return
+        if base._freed != self._freed:
+            raise self._was_freed(operation)
+        base.ensure_allocated()
+        device = self._device
+        offset = self.offset
+        alignment = device.info.limits.view_alignment
+        self._buf = (
+            device.allocator._offset(base._buf, self.nbytes, offset) if self.nbytes else
+            device.allocator.null
+        )
+        # A misaligned view carries no key that a program knows: its launches are checked ones.
+        key = device._key(self.dtype)
+        self._key = key if offset % alignment == 0 else type(key)(self.device, self.dtype)
+        self._lease = base._lease
+
+    def deallocate(self) -> None:
+        """Give the memory back; views of this buffer become unusable for good.
+
+        Raises: InvalidState when it is not allocated.
+        """
+        if self._key is None:
+            raise InvalidState(
+                "deallocate",
+                f"{self!r} is not allocated",
+                fix="Free a buffer once, and only after it was used.",
+            )
+        self._detach()
+        if self.base is None:
+            self._freed += 1
+            for reference in self._views or ():
+                view = reference()
+                if view is not None:
+                    view._detach()
+            self._views = None
+
+    def _detach(self) -> None:
+        self._key = self._buf = self._lease = self._host = None
+
+    def _was_freed(self, operation: str) -> InvalidState:
+        what = "its base" if self.base is not None else "the buffer"
+        return InvalidState(
+            operation,
+            f"{what} was freed",
+            device=self.device,
+            fix="Make a new buffer, or allocate() this one again."
+            if self.base is None
+            else "Make a new view of a live buffer.",
+        )
+
+    def _opaque_for(self, operation: str) -> Any:
+        """The opaque; allocates a buffer that never was. Raises: InvalidState when freed."""
+        if self._device.closed:
+            raise InvalidState(operation, "the device is closed", device=self.device)
+        if self._key is None:
+            if self.base is None:
+                if self._freed:
+                    raise self._was_freed(operation)
+                self.allocate()
+            else:
+                self._attach(operation)
+        return self._buf
+
+    def _opaque_to_read(self, operation: str) -> Any:
+        root = self if self.base is None else self.base
+        if root._key is None and not root._freed:
+            raise InvalidState(
+                operation,
+                f"{self!r} was never allocated, so it holds nothing",
+                fix="Write to it first: copyin, fill or a launch.",
+            )
+        return self._opaque_for(operation)
+
+    # -- copies
+
+    def copyin(self, src: Any) -> Self:
+        """Copy from host memory: any C-contiguous buffer of exactly `nbytes` bytes.
+
+        Order: `src` may change or go as soon as this returns.
+        Raises: InvalidArgument naming both sizes, with nothing written; InvalidState.
+        """
+        view = src if src.__class__ is memoryview else _memoryview(src, "copyin")
+        host = self._host
+        if host is not None and view.nbytes == self.nbytes < _LARGE and not self._device.closed:
+            try:
+                host[:] = view
+                return self
+            except ValueError:  # of another format or shape: the flat form will do
+                pass
+        flat = _flat(view, self.nbytes, "copyin", self.device)
+        opaque = self._opaque_for("copyin")
+        if self.nbytes:
+            allocator = self._device.allocator
+            allocator._copyin(opaque, flat)
+            if self._host is None and allocator.host_ordered:
+                self._host = allocator._as_buffer(opaque, self.nbytes)
+        return self
+
+    def copyout(self, dest: Any) -> Any:
+        """Copy to writable, C-contiguous host memory of exactly `nbytes` bytes; returns `dest`.
+
+        Order: after all earlier work of the device; the data is there on return.
+        Raises: InvalidArgument naming both sizes; InvalidState.
+        """
+        view = dest if dest.__class__ is memoryview else _memoryview(dest, "copyout")
+        host = self._host
+        if host is not None and view.nbytes == self.nbytes < _LARGE and not self._device.closed:
+            try:
+                view[:] = host
+                return dest
+            except (ValueError, TypeError):  # another format, or read-only: explained below
+                pass
+        flat = _flat(view, self.nbytes, "copyout", self.device)
+        if flat.readonly:
+            raise InvalidArgument(
+                "copyout",
+                "the destination is read-only",
+                got=type(dest).__name__,
+                device=self.device,
+                fix="Give a bytearray or a writable array.",
+            )
+        opaque = self._opaque_to_read("copyout")
+        if self.nbytes:
+            allocator = self._device.allocator
+            allocator._copyout(flat, opaque)
+            if self._host is None and allocator.host_ordered:
+                self._host = allocator._as_buffer(opaque, self.nbytes)
+        return dest
+
+    def copy_from(self, src: Buffer) -> Self:
+        """Copy all of `src`, from any device; ranges of one buffer may overlap.
+
+        Order: after earlier work of both devices, before later work of this one.
+        Raises: InvalidArgument naming both sizes; InvalidState.
+        """
+        if not isinstance(src, Buffer):
+            raise InvalidArgument(
+                "copy_from", "not a hal.Buffer", got=type(src).__name__, fix="Use copyin."
+            )
+        if src.nbytes != self.nbytes:
+            raise InvalidArgument(
+                "copy_from",
+                "sizes differ",
+                got=f"{src.nbytes} bytes",
+                limit=f"expected {self.nbytes} bytes",
+                device=self.device,
+            )
+        source = src._opaque_to_read("copy_from")
+        dest = self._opaque_for("copy_from")
+        if not self.nbytes:
+            return self
+        if not self._device.allocator._transfer(dest, source, self.nbytes, src._device):
+            staging = memoryview(bytearray(self.nbytes))
+            src._device.allocator._copyout(staging, source)
+            self._device.allocator._copyin(dest, staging)
+        return self
+
+    def fill(self, value: float | bool) -> Self:
+        """Set every element. Raises: InvalidArgument when the dtype cannot hold `value`."""
+        opaque = self._opaque_for("fill")
+        pattern = _pattern(value, self.dtype, self.device)
+        if self.nbytes:
+            self._device.allocator._fill(opaque, self.nbytes, pattern)
+        return self
+
+    # -- views
+
+    def view(
+        self, size: int | None = None, dtype: DType | None = None, offset: int = 0
+    ) -> Buffer:
+        """`size` elements of `dtype` from `offset` bytes on; sees and makes the same data.
+
+        By default all that is left behind `offset`, of this dtype.
+        Owns: keeps the base alive. A view of a view is a view of the base.
+        Raises: InvalidArgument when it does not lie inside.
+        """
+        kind = self.dtype if dtype is None else as_dtype(dtype, "view")
+        start = _size(offset, "view", "offset")
+        count = (self.nbytes - start) // kind.itemsize if size is None else size
+        if start + _size(max(count, -1), "view") * kind.itemsize > self.nbytes:
+            raise InvalidArgument(
+                "view",
+                f"beyond the end of {self!r}",
+                got=f"{count} x {kind.name} at byte {start}",
+                limit=f"has {self.nbytes} bytes",
+                device=self.device,
+            )
+        root = self if self.base is None else self.base
+        if self.base is not None and root._freed != self._freed:
+            raise self._was_freed("view")
+        made = Buffer(self._device, count, kind, self.options)
+        made.base = root
+        made.offset = self.offset + start
+        made._freed = root._freed
+        if made.offset % kind.itemsize:
+            raise InvalidArgument(
+                "view",
+                "the offset is not a multiple of the element size",
+                got=made.offset,
+                limit=f"{kind.name} has {kind.itemsize} bytes",
+                device=self.device,
+            )
+        root._register(made)
+        if root._key is not None:
+            made._attach("view")
+        return made
+
+    def _register(self, view: Buffer) -> None:
+        """Remember a view without keeping it alive, so that freeing reaches it."""
+        views = self._views
+        if views is None:
+            views = self._views = []
+        elif len(views) >= 16 and not len(views) & (len(views) - 1):
+            views[:] = [reference for reference in views if reference() is not None]
+        views.append(weakref.ref(view))
+
+    def __getitem__(self, index: slice) -> Buffer:
+        """`buffer[a:b]`, a view of elements a to b; Python's rules, step 1 only."""
+        if not isinstance(index, slice):
+            raise InvalidArgument(
+                "buffer[...]", "only slices", got=index, fix="Copy out first: buffer.numpy()[i]."
+            )
+        start, stop, step = index.indices(self.size)
+        if step != 1:
+            raise InvalidArgument("buffer[a:b:c]", "the step is 1", got=step, device=self.device)
+        return self.view(max(0, stop - start), offset=start * self.dtype.itemsize)
+
+    def __len__(self) -> int:
+        return self.size
+
+    # -- numpy and the host
+
+    def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
+        """A copy on the host, one-dimensional or of `shape`. Raises: InvalidArgument."""
+        import numpy as np
+
+        array = np.empty(self.size, self.dtype.to_numpy())
+        self.copyout(array.view(np.uint8))
+        if shape is None:
+            return array
+        try:
+            return array.reshape(shape)
+        except ValueError:
+            raise InvalidArgument(
+                "numpy",
+                "the shape has another number of elements",
+                got=shape,
+                limit=f"has {self.size}",
+                device=self.device,
+            ) from None
+
+    @classmethod
+    def from_numpy(
+        cls,
+        array: NDArray[Any],
+        device: str | Compiled | None = None,
+        options: BufferSpec | None = None,
+    ) -> Buffer:
+        """A new buffer with a copy of `array`'s elements in C order; on the default device.
+
+        Raises: InvalidArgument for dtypes no device has (complex, strings, objects).
+        """
+        import numpy as np
+
+        array = np.ascontiguousarray(array)
+        made = Buffer(
+            Device[None] if device is None else device,
+            array.size,
+            as_dtype(array.dtype, "from_numpy"),
+            options,
+        )
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        made.allocate()
+        made.copyin(array.reshape(-1).view(np.uint8))
+        return made
+
+    def as_memoryview(self) -> memoryview:
+        """The memory itself as flat writable bytes, where the host sees it.
+
+        Owns: the view keeps the memory, not the buffer: it stays readable after `deallocate`.
+        Raises: Unsupported where memory is not visible to the host.
+        """
+        return memoryview(self._in_place("as_memoryview").view("u1"))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """`numpy.asarray(buffer)`: no copy, where the host sees the memory."""
+        import numpy as np
+
+        array = self._in_place("numpy.asarray")
+        return np.array(array, dtype) if copy else np.asarray(array, dtype)
+
+    def _in_place(self, operation: str) -> NDArray[Any]:
+        import numpy as np
+
+        if not self._device.info.host_visible:
+            raise Unsupported(
+                operation,
+                "the memory is not visible to the host",
+                device=self.device,
+                fix="Copy it: buffer.numpy().",
+            )
+        opaque = self._opaque_for(operation)
+        if not self._device.allocator.host_ordered:
+            self._device.synchronize()
+        if not self.nbytes:
+            return np.empty(0, self.dtype.to_numpy())
+        memory = self._device.allocator._as_buffer(opaque, self.nbytes)
+        return np.asarray(_Export(memory, self._lease)).view(self.dtype.to_numpy())
+
+    # -- pickle: data travels, addresses do not
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if self.base is not None:
+            return _unpickle_view, (self.base, self.size, self.dtype.name, self.offset)
+        data: Any = None
+        if self._key is not None:
+            data = bytearray(self.nbytes)
+            self.copyout(data)
+            data = PickleBuffer(data) if protocol >= 5 else bytes(data)
+        options = self.options._replace(external_ptr=None)
+        return _unpickle, (self.device, self.size, self.dtype.name, tuple(options), data)
+
+    def __repr__(self) -> str:
+        place = f" at +{self.offset}" if self.base is not None else ""
+        state = "" if self._key is not None else " freed" if self._is_freed() else " unallocated"
+        return f"<Buffer {self.device} {self.size} x {self.dtype.name}{place}{state}>"
+
+    def _is_freed(self) -> bool:
+        return bool(self._freed) if self.base is None else self.base._freed != self._freed
+
+
+class _Export:
+    """Gives numpy an address, and keeps the memory behind it."""
+
+    __slots__ = ("__array_interface__", "_lease")
+
+    def __init__(self, memory: memoryview, lease: Lease | None) -> None:
+        import numpy as np
+
+        self._lease = lease
+        address = np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
+        self.__array_interface__ = {
+            "version": 3, "shape": (memory.nbytes,), "typestr": "|u1", "data": (address, False),
+        }  # fmt: skip
+
+
+def empty(
+    size: int, dtype: DType, device: str | Compiled | None = None, options: BufferSpec | None = None
+) -> Buffer:
+    """An allocated buffer, contents undefined; on the default device unless one is given."""
+    return Buffer(Device[None] if device is None else device, size, dtype, options).allocate()
+
+
+def zeros(size: int, dtype: DType, device: str | Compiled | None = None) -> Buffer:
+    """An allocated buffer of zeros; on the default device unless one is given."""
+    return empty(size, dtype, device, BufferSpec(zero=True))
+
+
+# -- plain functions of this file
+
+_LARGE = 1 << 20  # bytes; from here a copy releases the GIL
+
+
+def _size(value: Any, operation: str, what: str = "size") -> int:
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        number = -1
+    if number < 0 or isinstance(value, bool):
+        raise InvalidArgument(operation, f"{what} is an integer, not negative", got=value)
+    return int(number)
+
+
+def _memoryview(obj: Any, operation: str) -> memoryview:
+    try:
+        return memoryview(obj)
+    except TypeError:
+        raise InvalidArgument(
+            operation,
+            "no host memory behind it",
+            got=type(obj).__name__,
+            fix="Give bytes, a bytearray or a numpy array; for device memory use copy_from.",
+        ) from None
+
+
+def _flat(view: memoryview, nbytes: int, operation: str, device: str) -> memoryview:
+    """The same memory as one-dimensional bytes, when it has `nbytes` of them."""
+    if view.nbytes != nbytes:
+        raise InvalidArgument(
+            operation,
+            "the host memory has another size",
+            got=f"{view.nbytes} bytes",
+            limit=f"expected {nbytes} bytes",
+            device=device,
+        )
+    if not view.c_contiguous:
+        raise InvalidArgument(
+            operation,
+            "the host memory is not C-contiguous",
+            got=f"strides {view.strides}",
+            device=device,
+            fix="Use numpy.ascontiguousarray.",
+        )
+    if view.format == "B" and view.ndim == 1:
+        return view
+    return view.cast("B") if nbytes else memoryview(b"")
+
+
+def _pattern(value: Any, dtype: DType, device: str) -> bytes:
+    import numpy as np
+
+    number = convert_value(value, Param("value", dtype, VALUE, 0), "fill", device)
+    return np.array([number]).astype(dtype.to_numpy()).tobytes()
+
+
+def _unpickle(
+    device: str, size: int, dtype: str, options: tuple[Any, ...], data: Any
+) -> Buffer:
+    made = Buffer(device, size, dtypes.DTYPES[dtype], BufferSpec(*options))
+    return made if data is None else made.allocate().copyin(data)
+
+
+def _unpickle_view(base: Buffer, size: int, dtype: str, offset: int) -> Buffer:
+    return base.view(size, dtypes.DTYPES[dtype], offset)

@@ -1,0 +1,307 @@
+"""An opened device and the facts about it: the base class of every backend's device."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from weakref import WeakKeyDictionary, WeakSet
+
+from hal_core.compiler import Binary, CompileOptions, Selected, digest, select
+from hal_core.errors import InvalidArgument, InvalidState, Unsupported
+from hal_core.ir import Kernel, Source
+from hal_core.lang import KernelFunction
+from hal_core.program import Program
+
+if TYPE_CHECKING:
+    from hal_core.allocator import Allocator
+    from hal_core.compiler import Compiler, CompilerPair
+    from hal_core.dtypes import DType
+    from hal_core.registry import Backend
+    from hal_core.render import Renderer
+
+log = logging.getLogger("hal_core")
+
+CAPABILITIES = frozenset(
+    {
+        "fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "graphs", "peer",
+        "pinned", "images", "disassemble", "subprocess_fork",
+    }
+)  # fmt: skip
+
+
+class Limits(NamedTuple):
+    """What a launch or an allocation may ask of a device. Blocks and grids are (x, y, z)."""
+
+    max_block: tuple[int, int, int]
+    max_block_threads: int
+    max_grid: tuple[int, int, int]
+    shared_nbytes: int
+    view_alignment: int  # bytes: what a view's offset must divide by in a `Source` kernel
+    max_alloc_nbytes: int
+
+
+class DeviceInfo(NamedTuple):
+    """Facts of one device, known without opening it."""
+
+    name: str  # canonical: "CUDA:1"
+    kind: str  # "gpu", "cpu" or "accelerator"
+    title: str  # the vendor's name of the hardware
+    memory_nbytes: int
+    arch: str
+    compute_units: int
+    host_visible: bool  # buffers can be read in place by the host
+    limits: Limits
+    capabilities: frozenset[str] = frozenset()  # a subset of CAPABILITIES
+    vendor: Mapping[str, Any] = {}  # raw properties, as the driver spells them
+
+
+class BufferKey:
+    """Stands for (device, dtype): a live buffer carries it, a program expects it.
+
+    One identity test at a launch covers device, dtype and liveness: freeing takes it away.
+    """
+
+    __slots__ = ("device", "dtype")
+
+    def __init__(self, device: str, dtype: DType) -> None:
+        self.device, self.dtype = device, dtype
+
+    def __repr__(self) -> str:
+        return f"<BufferKey {self.device} {self.dtype.name}>"
+
+
+class Compiled:
+    """An opened device: kernel IR -> text -> binary -> program, and memory to run it on.
+
+    Get one from the registry, `hal.Device["CPU"]`; there is one object a device.
+
+    Order: work of one device runs in the order of the calls, whatever thread made them.
+    Owns: its allocator, compilers and programs; `close` invalidates what they made. Buffers and
+    programs keep their device alive.
+    """
+
+    def __init__(self, name: str, info: DeviceInfo) -> None:
+        unknown = info.capabilities - CAPABILITIES
+        if unknown:
+            raise InvalidArgument(
+                "open", "unknown capabilities", got=sorted(unknown), device=name
+            )
+        self.name = name
+        self.info = info
+        self.family, _, index = name.partition(":")
+        self.index = int(index or 0)
+        self.closed = False
+        self._backend: Backend = None  # type: ignore[assignment]  # set by the registry
+        self._lock = threading.RLock()
+        self._keys: dict[DType, BufferKey] = {}
+        self._failed: dict[str, str] = {}  # compiler pair -> why it cannot serve
+        self._selected: dict[str, Selected] = {}
+        self._loaded: WeakSet[Program] = WeakSet()
+        self._programs: WeakKeyDictionary[object, dict[str, Program]] = WeakKeyDictionary()
+
+    # -- what a backend fills in
+
+    def _synchronize(self, timeout: float | None) -> bool:
+        """Wait for all queued work; False when `timeout` seconds have passed first."""
+        return True
+
+    def _close(self) -> None:
+        """Release the context. The queue is idle; allocator and programs are already gone."""
+
+    # -- parts, made at the first use
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only while the attribute does not exist, so later reads are plain ones.
+        if name not in ("allocator", "compilers"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with self._lock:
+            if name not in self.__dict__:
+                self._check_open(name)
+                make = getattr(self._backend, f"make_{name}")
+                self.__dict__[name] = make(self)
+            return self.__dict__[name]
+
+    if TYPE_CHECKING:
+        allocator: Allocator[Any]
+        compilers: list[CompilerPair]
+
+    @property
+    def graph(self) -> None:
+        """The native graph class; None: graphs are recorded."""
+        return None
+
+    @property
+    def renderer(self) -> Renderer:
+        """The renderer of the compiler pair that serves `@hal.kernel` functions now."""
+        return self._select(None).need_renderer()
+
+    @property
+    def compiler(self) -> Compiler:
+        """The compiler of the pair that serves `@hal.kernel` functions now."""
+        return self._select(None).compiler
+
+    def supports(self, dtype: DType) -> bool:
+        """Whether the device and its selected compiler both take `dtype` in kernels."""
+        return self.renderer.supports(dtype) and self._supports(dtype)
+
+    def _supports(self, dtype: DType) -> bool:
+        needed = {"float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}.get(dtype.name)
+        return needed is None or needed in self.info.capabilities
+
+    def _key(self, dtype: DType) -> BufferKey:
+        key = self._keys.get(dtype)
+        if key is None:
+            with self._lock:
+                key = self._keys.setdefault(dtype, BufferKey(self.name, dtype))
+        return key
+
+    # -- compile
+
+    def _select(self, language: str | None) -> Selected:
+        return select(self, language)
+
+    def compile(self, kernel: KernelFunction | Kernel | Source) -> Program:
+        """Render, compile (or take from the cache on disk) and load.
+
+        The same kernel gives the same program as long as the kernel lives.
+
+        Raises: KernelSyntaxError, InvalidKernel, Unsupported (a dtype), CompileError,
+        CompilerUnavailable.
+        """
+        if not isinstance(kernel, (KernelFunction, Kernel, Source)):
+            raise InvalidArgument(
+                "compile",
+                "not a kernel",
+                got=kernel,
+                device=self.name,
+                fix="Decorate a function with @hal.kernel, or make a hal.Source.",
+            )
+        self._check_open("compile")
+        chosen = self._select(kernel.language if isinstance(kernel, Source) else None)
+        if isinstance(kernel, Kernel):
+            return self._build(kernel, chosen)
+        known = self._programs.get(kernel)
+        program = known.get(chosen.name) if known else None
+        if program is None:
+            with self._lock:
+                known = self._programs.setdefault(kernel, {})
+                program = known.get(chosen.name)
+                if program is None:
+                    lowered = kernel if isinstance(kernel, Source) else kernel.lower()
+                    program = known[chosen.name] = self._build(lowered, chosen)
+        return program
+
+    def _build(self, kernel: Kernel | Source, chosen: Selected) -> Program:
+        self._check_dtypes(kernel, chosen)
+        if isinstance(kernel, Source):
+            text, work = kernel.text, None
+            options = CompileOptions.of_source(kernel)
+        else:
+            renderer = chosen.need_renderer()
+            text = renderer.render(kernel)
+            options = CompileOptions.of_kernel(kernel, renderer.options(kernel))
+            work = options.work
+        compiler = chosen.compiler
+        image, cached = compiler.compile_or_reuse(text, options)
+        binary = Binary(
+            image=image,
+            format=compiler.format,
+            target=compiler.target,
+            entry=kernel.name,
+            signature=kernel.signature,
+            block=kernel.block,
+            rendered=isinstance(kernel, Kernel),
+            work=work,
+        )
+        program = self.load(binary, source=text, pair=chosen.name)
+        self._backend.compiled(self, program, cached)
+        log.debug("%s: %s %s %s", self.name, kernel.name, digest(text, options)[:12], cached)
+        return program
+
+    def _check_dtypes(self, kernel: Kernel | Source, chosen: Selected) -> None:
+        for param in kernel.signature.params:
+            renders = isinstance(kernel, Source) or chosen.need_renderer().supports(param.dtype)
+            if not (renders and self._supports(param.dtype)):
+                raise Unsupported(
+                    f"compile {kernel.name}",
+                    f"parameter {param.name!r} has dtype {param.dtype.name}, which "
+                    + ("the device does not have" if renders else f"{chosen.name} cannot render"),
+                    device=self.name,
+                )
+
+    def load(self, binary: Binary, *, source: str = "", pair: str = "") -> Program:
+        """The run-time step alone: a program from machine code made before.
+
+        Raises: CompileError when the bytes are not a binary of this device, lack the entry or
+        need symbols nobody has.
+        """
+        self._check_open("load")
+        program = self._backend.make_program(self, binary)
+        program.source, program.pair = source, pair
+        self._loaded.add(program)
+        return program
+
+    # -- order and end
+
+    def synchronize(self, timeout: float | None = None) -> bool:
+        """Wait for all queued work.
+
+        Units: seconds. False when the timeout passed first.
+        Raises: DeviceFault when work failed on the device.
+        """
+        self._check_open("synchronize")
+        return self._synchronize(timeout)
+
+    def close(self) -> None:
+        """Wait for queued work and release everything; a second call does nothing.
+
+        What the device made - buffers, programs - raises InvalidState afterwards.
+        """
+        with self._lock:
+            if self.closed:
+                return
+            try:
+                self._synchronize(None)
+            finally:
+                self.closed = True
+                try:
+                    self._release()
+                finally:
+                    self._close()
+                    if self._backend is not None:
+                        self._backend.closed(self)
+
+    def _release(self) -> None:
+        for program in list(self._loaded):
+            program.unload()
+        self._programs.clear()
+        allocator = self.__dict__.get("allocator")
+        if allocator is not None:
+            allocator.close()
+
+    def _check_open(self, operation: str) -> None:
+        if self.closed:
+            raise InvalidState(
+                operation,
+                "the device is closed",
+                device=self.name,
+                fix=f'Open it again with hal.Device["{self.name}"].',
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<{type(self).__name__} {self.name} {self.info.title!r}{state}>"

@@ -1,0 +1,395 @@
+"""A loaded kernel: checked once, bound once, launched cheaply.
+
+Launching is the hot path. `Program.__call__` is generated for each shape of signature: it tests
+that every argument is what the last checked launch knows - one identity test a buffer, one class
+and range test a value, one dictionary look-up for the geometry - and hands over to the backend.
+Anything else goes to `_checked`, which explains, converts, or prepares and then launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
+
+from hal_core.buffer import Buffer
+from hal_core.dtypes import DType
+from hal_core.errors import InvalidArgument, InvalidState
+from hal_core.ir import Param, Signature, convert_value
+
+if TYPE_CHECKING:
+    from hal_core.compiler import Binary
+    from hal_core.device import BufferKey, Compiled
+
+Dim3 = tuple[int, int, int]
+Extent = int | Sequence[int]
+
+DEFAULT_BLOCK_THREADS = 256
+_MAX_INDEX = 2**31 - 1  # global_idx is an int32
+_MAX_GEOMETRIES = 1024
+
+
+class ProgramInfo(NamedTuple):
+    """Facts of a loaded kernel; None where the backend cannot know."""
+
+    registers: int | None = None  # a thread
+    shared_nbytes: int | None = None  # a block, static
+    local_nbytes: int | None = None  # a thread, spills included
+    max_block_threads: int | None = None
+
+
+class Program:
+    """A kernel loaded on one device. Made by `device.compile` or `device.load`.
+
+    Owns: its machine code; keeps its device open. Closing the device unloads it, and a launch
+    then raises InvalidState.
+    Concurrency: launches may come from any thread; they run in the order of the calls.
+    """
+
+    source: str = ""  # what the compiler was given
+    pair: str = ""  # the compiler pair that made it
+    info: ProgramInfo = ProgramInfo()
+
+    def __new__(cls, device: Compiled, binary: Binary) -> Program:
+        return object.__new__(_specialised(cls, binary.signature))
+
+    def __init__(self, device: Compiled, binary: Binary) -> None:
+        self.device = device
+        self.binary = binary
+        self.name = binary.entry
+        self.signature = binary.signature
+        self._keys: tuple[BufferKey, ...] = tuple(
+            device._key(param.dtype) for param in binary.signature.pointers
+        )
+        self._geometries: dict[object, Any] = {}
+        self._launch: Callable[..., None] | None = None
+        self._unloaded = False
+
+    # -- what a backend fills in
+
+    def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
+        """The backend's ready-made form of a launch geometry; made once, used for many."""
+        return grid, block, shared
+
+    def _bind(self) -> Callable[..., None]:
+        """`launch(geometry, *args)`: args are opaques and Python numbers in signature order.
+
+        Order: enqueues and returns. Called from any thread, so argument storage is per thread or
+        locked. Numbers are already of the parameter's kind and in its range.
+        """
+        raise NotImplementedError
+
+    def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
+        """Launch, wait, and give the seconds the device spent."""
+        raise NotImplementedError
+
+    def _unload(self) -> None:
+        """Free the code."""
+
+    # -- launch
+
+    @overload
+    def __call__(
+        self,
+        *bufs: Buffer,
+        vals: Sequence[Any] = ...,
+        grid: Extent | None = ...,
+        block: Extent | None = ...,
+        threads: Extent | None = ...,
+        shared: int = ...,
+        wait: Literal[True],
+    ) -> float: ...
+    @overload
+    def __call__(
+        self,
+        *bufs: Buffer,
+        vals: Sequence[Any] = ...,
+        grid: Extent | None = ...,
+        block: Extent | None = ...,
+        threads: Extent | None = ...,
+        shared: int = ...,
+        wait: Literal[False] = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        *bufs: Buffer,
+        vals: Sequence[Any] = ...,
+        grid: Extent | None = ...,
+        block: Extent | None = ...,
+        threads: Extent | None = ...,
+        shared: int = ...,
+        wait: bool,
+    ) -> float | None: ...
+    def __call__(
+        self,
+        *bufs: Buffer,
+        vals: Sequence[Any] = (),
+        grid: Extent | None = None,
+        block: Extent | None = None,
+        threads: Extent | None = None,
+        shared: int = 0,
+        wait: bool = False,
+    ) -> float | None:
+        """Launch: `bufs` for the signature's pointers, `vals` for its values, both in order.
+
+        Give `grid` (blocks) and `block` (threads a block), or `threads` and optionally `block`:
+        `threads` rounds up to whole blocks, and the surplus threads run - kernels guard.
+        0 along any axis launches nothing. `shared` adds dynamic shared memory.
+        A buffer that was never allocated is allocated.
+
+        Units: `shared` in bytes; the result in seconds of device time, with `wait=True` only.
+        Order: after all earlier work of the device.
+        Raises: InvalidArgument naming the argument, InvalidState for freed buffers or a closed
+        device, OutOfMemory.
+        """
+        return self._checked(bufs, vals, grid, block, threads, shared, wait)
+
+    def _checked(
+        self,
+        bufs: tuple[Buffer, ...],
+        vals: Sequence[Any],
+        grid: Extent | None,
+        block: Extent | None,
+        threads: Extent | None,
+        shared: int,
+        wait: bool,
+    ) -> float | None:
+        """The slow path: checks everything, says what is wrong, prepares the next fast launch."""
+        if self._unloaded:
+            raise InvalidState(
+                f"launch {self.name}",
+                "the program's device was closed",
+                device=self.device.name,
+                fix="Compile the kernel again on an open device.",
+            )
+        args = self._arguments(bufs, vals)
+        extents = self._extents(grid, block, threads, shared)
+        if 0 in extents[0] or 0 in extents[1]:
+            return 0.0 if wait else None
+        try:
+            geometry = self._geometries.get((grid, block, threads, shared))
+        except TypeError:  # a list: works, but is not remembered
+            geometry = None
+        if geometry is None:
+            geometry = self._remember((grid, block, threads, shared), extents, shared)
+        if wait:
+            return self._launch_timed(geometry, args)
+        if self._launch is None:
+            self._launch = self._bind()
+        self._launch(geometry, *args)
+        return None
+
+    def _remember(self, key: object, extents: tuple[Dim3, Dim3], shared: int) -> Any:
+        geometry = self._geometry(*extents, shared)
+        if self._launch is None:
+            self._launch = self._bind()
+        if len(self._geometries) >= _MAX_GEOMETRIES:
+            self._geometries.clear()
+        try:
+            self._geometries[key] = geometry
+        except TypeError:
+            pass
+        return geometry
+
+    # -- checks
+
+    def _arguments(self, bufs: tuple[Buffer, ...], vals: Sequence[Any]) -> tuple[Any, ...]:
+        pointers, values = self.signature.pointers, self.signature.values
+        if len(bufs) != len(pointers):
+            self._refuse("wrong number of buffers", len(bufs), len(pointers), pointers)
+        if not isinstance(vals, (tuple, list)):
+            self._refuse("vals is a tuple of numbers", vals, len(values), values)
+        if len(vals) != len(values):
+            self._refuse("wrong number of vals", len(vals), len(values), values)
+        args: list[Any] = [None] * len(self.signature.params)
+        for param, value in zip(values, vals, strict=True):
+            args[param.position] = self._value(param, value)
+        for param, buffer in zip(pointers, bufs, strict=True):
+            self._check_buffer(param, buffer)
+        for param, buffer in zip(pointers, bufs, strict=True):
+            args[param.position] = buffer._opaque_for(f"launch {self.name}")
+        return tuple(args)
+
+    def _refuse(
+        self, problem: str, got: object, expected: object, params: tuple[Param, ...]
+    ) -> NoReturn:
+        raise InvalidArgument(
+            f"launch {self.name}",
+            problem,
+            got=got,
+            limit=f"expected {expected}",
+            device=self.device.name,
+            fix=f"The signature has ({', '.join(map(str, params))}).",
+        )
+
+    def _check_buffer(self, param: Param, buffer: object) -> None:
+        what = f"argument {param.name!r}"
+        if not isinstance(buffer, Buffer):
+            self._refuse(f"{what} is not a hal.Buffer", type(buffer).__name__, param, (param,))
+        if buffer.dtype is not param.dtype:
+            self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, (param,))
+        if buffer._device is not self.device:
+            raise InvalidArgument(
+                f"launch {self.name}",
+                f"{what} is on another device",
+                got=buffer.device,
+                limit=f"expected {self.device.name}",
+                device=self.device.name,
+                fix="Copy it first: there.copy_from(here).",
+            )
+        alignment = self.device.info.limits.view_alignment
+        if not self.binary.rendered and buffer.offset % alignment:
+            self._refuse(
+                f"{what} is a view at an offset the device cannot give to a Source kernel",
+                buffer.offset,
+                f"a multiple of {alignment} bytes",
+                (param,),
+            )
+
+    def _value(self, param: Param, value: Any) -> int | float | bool:
+        return convert_value(value, param, f"launch {self.name}", self.device.name)
+
+    def _extents(
+        self, grid: Extent | None, block: Extent | None, threads: Extent | None, shared: int
+    ) -> tuple[Dim3, Dim3]:
+        fixed = self.binary.block
+        if threads is not None:
+            if grid is not None:
+                self._refuse_geometry("give grid and block, or threads, not both", (grid, threads))
+            wanted = self._dim3("threads", threads)
+            chosen = self._dim3("block", block) if block is not None else None
+            shape = chosen or fixed or self._choose_block(wanted)
+            blocks = tuple(-(-n // b) if b else 0 for n, b in zip(wanted, shape, strict=True))
+        elif grid is not None and (block is not None or fixed):
+            shape = self._dim3("block", block) if block is not None else fixed
+            blocks = self._dim3("grid", grid)
+        else:
+            self._refuse_geometry("give grid and block, or threads", (grid, block, threads))
+        if fixed and shape != fixed:
+            self._refuse_geometry("the kernel fixes its block", shape, f"block {fixed}")
+        self._check_limits(blocks, shape, shared)
+        return blocks, shape  # type: ignore[return-value]
+
+    def _choose_block(self, threads: Dim3) -> Dim3:
+        limits = self.device.info.limits
+        room = min(DEFAULT_BLOCK_THREADS, limits.max_block_threads, limits.max_block[0])
+        if self.info.max_block_threads:
+            room = min(room, self.info.max_block_threads)
+        return min(threads[0], room), 1, 1
+
+    def _check_limits(self, grid: Dim3, block: Dim3, shared: int) -> None:
+        limits = self.device.info.limits
+        for axis, most, used in zip("xyz", limits.max_block, block, strict=True):
+            if used > most:
+                self._refuse_geometry(f"block.{axis} is too large", used, most)
+        for axis, most, used in zip("xyz", limits.max_grid, grid, strict=True):
+            if used > most:
+                self._refuse_geometry(f"grid.{axis} is too large", used, most)
+        total = block[0] * block[1] * block[2]
+        most = self.info.max_block_threads or limits.max_block_threads
+        if total > most:
+            self._refuse_geometry("a block has too many threads", total, most)
+        for axis, blocks, used in zip("xyz", grid, block, strict=True):
+            if blocks * used > _MAX_INDEX:
+                self._refuse_geometry(
+                    f"threads along {axis} exceed a 32-bit index", blocks * used, _MAX_INDEX
+                )
+        if not (isinstance(shared, int) and 0 <= shared <= limits.shared_nbytes):
+            self._refuse_geometry("shared memory", shared, limits.shared_nbytes)
+
+    def _dim3(self, what: str, extent: Any) -> Dim3:
+        items = (extent,) if hasattr(extent, "__index__") else extent
+        try:
+            sizes = [int(item.__index__()) for item in items]
+        except (TypeError, AttributeError):
+            sizes = []
+        if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+            self._refuse_geometry(f"{what} is one to three integers, none negative", extent)
+        return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
+
+    def _refuse_geometry(self, problem: str, got: object, limit: object = None) -> NoReturn:
+        facts = {} if limit is None else {"limit": limit}
+        raise InvalidArgument(
+            f"launch {self.name}",
+            problem,
+            got=got,
+            device=self.device.name,
+            fix="grid= counts blocks, block= threads of a block, threads= all threads.",
+            **facts,
+        )
+
+    # -- end
+
+    def unload(self) -> None:
+        """Free the code; launching afterwards raises InvalidState. Not while a launch runs."""
+        if not self._unloaded:
+            self._unloaded = True
+            self._geometries = {}
+            self._launch = None
+            self._unload()
+
+    def __repr__(self) -> str:
+        state = " unloaded" if self._unloaded else ""
+        return f"<Program {self.name}({self.signature}) on {self.device.name}{state}>"
+
+
+# -- the generated call
+
+_SHAPES: dict[tuple[type[Program], tuple[tuple[str, DType], ...]], type[Program]] = {}
+
+_CALL = """
+def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False):
+    try:
+        {unpack}
+        geometry = self._geometries[grid, block, threads, shared]
+        known = {tests}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        known = False
+    if known:
+        self._launch(geometry, {args})
+        return None
+    return self._checked(bufs, vals, grid, block, threads, shared, wait)
+"""
+
+
+def _specialised(cls: type[Program], signature: Signature) -> type[Program]:
+    """The subclass of a backend's program whose `__call__` is written for this signature."""
+    shape = tuple(("pointer" if p.is_pointer else "value", p.dtype) for p in signature.params)
+    found = _SHAPES.get((cls, shape))
+    if found is None:
+        space: dict[str, Any] = {}
+        exec(compile(_call_text(shape), f"<launch of {cls.__name__}>", "exec"), space)
+        call = space["__call__"]
+        call.__doc__ = Program.__call__.__doc__
+        made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
+        found = _SHAPES.setdefault((cls, shape), made)
+    return found
+
+
+def _call_text(shape: tuple[tuple[str, DType], ...]) -> str:
+    buffers = [f"b{i}" for i, (kind, _) in enumerate(shape) if kind == "pointer"]
+    values = [(f"v{i}", dtype) for i, (kind, dtype) in enumerate(shape) if kind == "value"]
+    keys = [name.replace("b", "k") for name in buffers]
+    unpack = [
+        f"{_targets(buffers)} = bufs",
+        f"{_targets([name for name, _ in values])} = vals",
+        f"{_targets(keys)} = self._keys",
+    ]
+    tests = ["not wait"]
+    tests += [f"{b}._key is {k}" for b, k in zip(buffers, keys, strict=True)]
+    tests += [_value_test(name, dtype) for name, dtype in values]
+    args = [f"b{i}._buf" if kind == "pointer" else f"v{i}" for i, (kind, _) in enumerate(shape)]
+    return _CALL.format(
+        unpack="\n        ".join(unpack), tests=" and ".join(tests), args=", ".join(args)
+    )
+
+
+def _targets(names: list[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _value_test(name: str, dtype: DType) -> str:
+    if dtype.kind == "b":
+        return f"{name}.__class__ is bool"
+    kind = "float" if dtype.kind == "f" else "int"
+    return f"{name}.__class__ is {kind} and {dtype.min!r} <= {name} <= {dtype.max!r}"
