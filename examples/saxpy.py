@@ -1,0 +1,20 @@
+"""y = a * x + y on one device: the README's example, word for word."""
+
+import numpy as np
+
+import hal_core as hal
+
+
+@hal.kernel
+def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+dev = hal.Device["CPU"]  # or "OPENCL:1", "GPU", hal.Device[hal.Device.DEFAULT]
+x = hal.Buffer.from_numpy(np.arange(1024, dtype="f4"), device=dev)
+y = hal.Buffer.from_numpy(np.ones(1024, dtype="f4"), device=dev)
+program = dev.compile(saxpy)  # render -> compile (cached on disk) -> load
+seconds = program(y, x, vals=(2.0, 1024), threads=1024, wait=True)
+print(y.numpy(), seconds)
