@@ -1,0 +1,288 @@
+"""The repository's own rules: what its files may say and import, and that its pages are true."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECTS = {"hal_core": ROOT} | {
+    path.parent.name.replace("-", "_"): path.parent
+    for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))
+}
+PACKAGES = {name: folder / name for name, folder in PROJECTS.items()}
+BACKENDS = [name for name in PROJECTS if name != "hal_core"]
+
+# A module imports only what stands before it, lazy imports included; type-only imports are free.
+IMPORT_ORDER = """
+    errors config discovery dtypes ir lang render cache profile hookspecs registry buffer allocator
+    compiler program graph device multi __init__ testing doctor cli __main__
+""".split()  # noqa: SIM905  # one line of words reads as the order it is
+
+
+def _files(package: str) -> list[Path]:
+    return sorted(PACKAGES[package].rglob("*.py"))
+
+
+def _table(page: str) -> Iterator[list[str]]:
+    """Rows of a page's first table, as the cells between the bars."""
+    inside = False
+    for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ---"):
+            inside = True
+        elif inside and line.startswith("|"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+        elif inside:
+            return
+
+
+# -- distributions
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_distribution_is_whole(name: str) -> None:
+    folder = PROJECTS[name]
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == name.replace("_", "-")
+    assert project["requires-python"] == ">=3.11"
+    assert project["license-files"] == ["LICENSE"]
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert (folder / "README.md").is_file()
+    assert (PACKAGES[name] / "py.typed").is_file()
+
+
+def test_versions_are_equal_everywhere() -> None:
+    versions = {}
+    for name, folder in PROJECTS.items():
+        text = (folder / "pyproject.toml").read_text(encoding="utf-8")
+        versions[f"{name}/pyproject.toml"] = tomllib.loads(text)["project"]["version"]
+        for path in _files(name):
+            found = re.search(r'^__version__ = "(.*)"', path.read_text(encoding="utf-8"), re.M)
+            if found:
+                versions[str(path.relative_to(ROOT))] = found[1]
+    assert "hal_core/__init__.py" in versions
+    assert len(set(versions.values())) == 1, versions
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_backend_takes_the_core_of_its_own_minor_version(name: str) -> None:
+    text = (PROJECTS[name] / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)["project"]
+    major, minor = map(int, project["version"].split(".")[:2])
+    assert f"hal-core>={major}.{minor},<{major}.{minor + 1}" in project["dependencies"]
+
+
+def test_extras_name_every_backend_that_exists() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    named = {name.split(">")[0] for extra in extras.values() for name in extra if "hal-" in name}
+    assert named - {f"hal-core[{','.join(b.removeprefix('hal_') for b in BACKENDS)}]"} == {
+        name.replace("_", "-") for name in BACKENDS
+    }
+
+
+def test_backends_have_the_same_files() -> None:
+    common = {"__init__.py", "driver.py", "device.py", "compiler.py", "program.py", "py.typed"}
+    for name in BACKENDS:
+        missing = common - {path.name for path in PACKAGES[name].iterdir()}
+        assert not missing, f"{name} lacks {sorted(missing)}"
+
+
+def test_planned_backends_hold_no_code() -> None:
+    for folder in sorted((ROOT / "plugins").iterdir()):
+        if folder.is_dir() and not (folder / "pyproject.toml").exists():
+            files = [path.name for path in folder.rglob("*") if path.is_file()]
+            assert files in ([], ["README.md"]), f"{folder.name} holds {files}"
+
+
+# -- code
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of every import that runs, wherever it stands."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: relative import, write it in full"
+            # `from hal_core import dtypes` imports the module hal_core.dtypes.
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from _imports(ast.Module(node.orelse, []))
+        else:
+            yield from _imports(node)
+
+
+def _noun(dotted: str) -> str | None:
+    """The module or folder of the core that an import reaches; None: it is not the core's."""
+    parts = dotted.split(".")
+    if parts[0] != "hal_core":
+        return None
+    own = len(parts) == 1 or parts[1] in ("__version__", "API_VERSION")
+    return "__init__" if own else parts[1]
+
+
+def _noun(dotted: str, package: str = "hal_core") -> str | None:
+    """The module or folder of the core that an import reaches."""
+    parts = dotted.split(".")
+    if parts[0] != package:
+        return None
+    if len(parts) > 1 and parts[1] in IMPORT_ORDER:
+        return parts[1]
+    if len(parts) == 2 and parts[1] in ("__version__", "API_VERSION"):
+        return "__init__"
+    return "__init__" if len(parts) == 1 else parts[1]
+
+
+@pytest.mark.parametrize("path", _files("hal_core"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_core_module_imports_only_what_stands_before_it(path: Path) -> None:
+    inside = path.relative_to(PACKAGES["hal_core"])
+    own = inside.parts[0].removesuffix(".py")
+    assert own in IMPORT_ORDER, f"{inside} is in no place of the import order"
+    place = IMPORT_ORDER.index(own)
+    for line, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+        noun = _noun(dotted)
+        if noun is None or noun == own:
+            continue
+        assert noun in IMPORT_ORDER, f"line {line}: {dotted} is in no place of the import order"
+        assert IMPORT_ORDER.index(noun) < place, f"line {line}: {own} imports {dotted}, after it"
+
+
+def test_import_order_names_only_what_is_or_will_be() -> None:
+    present = {p.name.removesuffix(".py") for p in PACKAGES["hal_core"].iterdir()}
+    planned = {"profile", "graph", "multi", "testing"}
+    absent = set(IMPORT_ORDER) - present - planned
+    assert not absent, f"the import order names what is gone: {sorted(absent)}"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_backend_reaches_no_other_backend_nor_the_registry(name: str) -> None:
+    others = {other for other in BACKENDS if other != name}
+    for path in _files(name):
+        for line, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+            top = dotted.split(".")[0]
+            assert top not in others, f"{path.name}:{line} imports {dotted}"
+            assert _noun(dotted) not in ("registry", "cli"), f"{path.name}:{line} uses {dotted}"
+
+
+def test_core_names_no_backend() -> None:
+    for path in _files("hal_core"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                assert not re.search(r"\bhal_(?!core)", ast.unparse(node)), path
+            if isinstance(node, ast.Name | ast.Attribute):
+                assert not re.match(r"hal_(cpu|cuda|hip|metal|opencl)", ast.unparse(node)), path
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_X3_shipped_code_has_no_assert(name: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in _files(name)
+        if "testing" not in path.relative_to(ROOT).parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_library_prints_nothing(name: str) -> None:
+    allowed = ("cli.py", "doctor.py", "__main__.py")  # the command line
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in _files(name)
+        if path.name not in allowed
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.stdout.write")
+    ]
+    assert not found
+
+
+def test_no_module_is_called_utils() -> None:
+    names = [path for name in PROJECTS for path in _files(name)]
+    assert not [path for path in names if path.stem in ("utils", "util", "helpers", "misc")]
+
+
+# -- pages
+
+
+def _readme(language: str) -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_readme_example_is_the_file_in_examples() -> None:
+    [code] = _readme("python")
+    text = (ROOT / "examples" / "saxpy.py").read_text(encoding="utf-8")
+    assert text.split('"""', 2)[2].lstrip("\n") == code
+
+
+def test_ci_runs_the_commands_of_the_readme() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    commands = [line for block in _readme("sh") for line in block.splitlines()]
+    assert len(commands) == 2
+    assert [line for line in script if ".venv/bin/nox" in line] == commands
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111, ".ci/run is not executable"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").glob("*/*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def _declared() -> dict[str, str]:
+    """Every `declare("NAME", default, "meaning", parse)` of the core and the backends."""
+    found = {}
+    for name in PROJECTS:
+        for path in _files(name):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("declare"):
+                    found[ast.literal_eval(node.args[0])] = ast.literal_eval(node.args[2])
+    return found
+
+
+def test_environment_page_lists_exactly_the_declared_settings() -> None:
+    listed = {row[0].strip("`"): row[2] for row in _table("docs/environment.md")}
+    assert listed == _declared()
+
+
+def test_no_setting_is_read_behind_the_back_of_config() -> None:
+    declared = _declared()
+    for name in PROJECTS:
+        for path in _files(name):
+            for used in re.findall(r"""environ[^\n]*?["'](HAL_\w+)""", path.read_text("utf-8")):
+                assert used in declared, f"{path.relative_to(ROOT)} reads {used}, undeclared"
+
+
+def test_errors_page_lists_every_class() -> None:
+    tree = ast.parse((PACKAGES["hal_core"] / "errors.py").read_text(encoding="utf-8"))
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} - {"HalError"}
+    assert {row[0].strip("`") for row in _table("docs/errors.md")} == classes
+
+
+def test_changelog_starts_with_this_version() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    version = tomllib.loads(text)["project"]["version"]
+    heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert heading is not None
+    assert heading[1] == version
+
+
+def test_noxfile_lists_every_backend() -> None:
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    values = {
+        ast.unparse(node.targets[0]): node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+    }
+    named = [f"hal_{backend}" for backend in ast.literal_eval(values["BACKENDS"])]
+    assert named == BACKENDS
