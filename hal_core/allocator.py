@@ -7,6 +7,8 @@ allocator is made.
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 Opaque = TypeVar("Opaque")
 
 DEFAULT_CACHE_NBYTES = 256 << 20
-_SMALL_STEP, _LARGE_STEP = 256, 4096
 
 
 class AllocatorStatistics(NamedTuple):
@@ -36,14 +37,12 @@ class AllocatorStatistics(NamedTuple):
     live: int
 
 
-def rounded(nbytes: int) -> int:
-    """The size of the block that serves `nbytes`, so that near sizes share cached blocks."""
-    step = _SMALL_STEP if nbytes < 1 << 16 else _LARGE_STEP
-    return (nbytes + step - 1) // step * step
-
-
 class Allocator(Generic[Opaque]):
-    """Memory of one device, every block taken from it and given back at once.
+    """Memory of one device: blocks are taken from it, and given back to it or to a cache.
+
+    The cache keeps freed blocks for the next allocation of their (rounded size, options). It is
+    bounded in bytes by `cache_limit`, settable, 0 here: a plain allocator keeps nothing. The block
+    freed longest ago goes first. `nolru`, `zero` and `external_ptr` pass the cache by.
 
     Concurrency: every public method may be called from any thread. The underscored ones of a
     backend may be called from several threads at once, never with the allocator's lock held.
@@ -57,15 +56,17 @@ class Allocator(Generic[Opaque]):
 
     def __init__(self, device: Compiled) -> None:
         self.device = device
-        self.limit = config.MEMORY_LIMIT.read()
+        self.limit = config.MEMORY_LIMIT.read()  # bytes held, cached ones included; 0: none
+        self.cache_limit = 0
         self.poison = config.CHECK.read()
         self._lock = threading.Lock()
-        self._live: dict[Opaque, tuple[int, BufferSpec]] = {}  # opaque -> bytes asked, options
-        self._returned: deque[tuple[Opaque, int, BufferSpec]] = deque()
+        self._live: dict[Opaque, int] = {}  # opaque -> bytes asked for
+        self._cache: dict[object, deque[tuple[int, Opaque]]] = {}  # key -> (age, opaque)
+        self._ages = itertools.count()
+        self._returned: deque[tuple[Opaque, int, BufferSpec]] = deque()  # accounts still open
         self._dropped: deque[tuple[Opaque, int, BufferSpec]] = deque()  # to free, lock released
         self._current = self._peak = self._hits = self._misses = 0
-        self._held = 0  # bytes of blocks, handed out or cached
-        self._cached = 0  # bytes of blocks, cached
+        self._held = self._cached = 0  # bytes of blocks: handed out or cached; cached
         self._closed = False
 
     # -- what a backend fills in
@@ -122,24 +123,36 @@ class Allocator(Generic[Opaque]):
                 return self._wrap(options.external_ptr, nbytes)
             if nbytes == 0:
                 return self.null  # type: ignore[no-any-return]
-        size = rounded(nbytes)
-        with self._lock:
+        # Near sizes share blocks: multiples of 256 bytes, from 64 KiB on of 4 KiB.
+        size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
+        opaque = None
+        self._lock.acquire()  # `with` costs three times as much
+        try:
             if self._returned:
                 self._drain()
-            opaque = self._reuse(size, options)
-            if opaque is not None:
+            blocks = self._cache.get(size if options is DEFAULT_SPEC else (size, options))
+            if blocks:
+                opaque = blocks.pop()[1]
+                self._cached -= size
                 self._hits += 1
-                self._record(opaque, nbytes, options)
+                self._live[opaque] = nbytes
+                self._current += nbytes
+                if self._current > self._peak:
+                    self._peak = self._current
+        finally:
+            self._lock.release()
         if opaque is None:
             opaque = self._fresh(nbytes, size, options)
-        if self._dropped:
-            self._free_dropped()
+        if options is not DEFAULT_SPEC or self.poison:
+            self._initialise(opaque, nbytes, options)
+        return opaque
+
+    def _initialise(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
         if options.zero:
             if not self.fresh_is_zero:
                 self._fill(opaque, nbytes, b"\0")
         elif self.poison:
             self._fill(opaque, nbytes, b"\xcb")
-        return opaque
 
     def free(self, opaque: Opaque, nbytes: int, options: BufferSpec | None = None) -> None:
         """Give back what `alloc` gave, with the same size and options.
@@ -158,7 +171,8 @@ class Allocator(Generic[Opaque]):
         """Release every cached block. May be called from anywhere, a backend's `_free` included."""
         with self._lock:
             self._drain()
-            self._flush()
+            self._evict(self._cached)
+            self._cache.clear()
         self._free_dropped()
 
     def statistics(self) -> AllocatorStatistics:
@@ -179,44 +193,75 @@ class Allocator(Generic[Opaque]):
     def close(self) -> None:
         """Release the cache; blocks that are out are released when their last owner is gone."""
         self._closed = True
+        self.cache_limit = 0
         self.free_cache()
 
     # -- accounts; the lock is held
 
-    def _record(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
-        self._live[opaque] = nbytes, options
-        self._current += nbytes
-        if self._current > self._peak:
-            self._peak = self._current
-
-    def _settle(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
-        """Close the account of one block, and keep or drop it."""
-        known = self._live.get(opaque)
-        if known is None or known != (nbytes, options):
-            raise InvalidArgument(
-                "free",
-                "the block is not allocated: freed before, or never from here"
-                if known is None
-                else "the block has another size or other options",
-                got=opaque if known is None else (nbytes, options),
-                limit="no limit" if known is None else f"allocated with {known}",
-                device=self.device.name,
-            )
-        del self._live[opaque]
-        self._current -= nbytes
-        size = rounded(nbytes)
-        if self._closed or not self._keep(opaque, size, options):
-            self._drop(opaque, size, options)
-
     def _drain(self) -> None:
-        """Take in what finalizers returned; they append without a lock."""
+        """Close the accounts of what finalizers gave back."""
         returned = self._returned
         while returned:
             try:
-                block = returned.popleft()
+                opaque, nbytes, options = returned.popleft()
             except IndexError:  # another thread was faster
                 return
-            self._settle(*block)
+            self._settle(opaque, nbytes, options)
+
+    def _settle(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
+        """Close the account of one block, and keep it in the cache or drop it."""
+        known = self._live.pop(opaque, None)
+        if known != nbytes:
+            raise self._not_allocated(opaque, nbytes, known)
+        self._current -= nbytes
+        size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
+        if options is DEFAULT_SPEC:
+            key: object = size
+        elif options.nolru or options.zero:
+            return self._drop(opaque, size, options)
+        else:
+            key = size, options
+        if size > self.cache_limit:
+            return self._drop(opaque, size, options)
+        blocks = self._cache.get(key)
+        if blocks is None:
+            blocks = self._cache[key] = deque()
+        blocks.append((next(self._ages), opaque))
+        self._cached += size
+        if self._cached > self.cache_limit:
+            self._evict(self._cached - self.cache_limit)
+        return None
+
+    def _not_allocated(self, opaque: Opaque, nbytes: int, known: int | None) -> InvalidArgument:
+        if known is None:
+            return InvalidArgument(
+                "free",
+                "the block is not allocated: freed before, or never from here",
+                got=opaque,
+                device=self.device.name,
+            )
+        self._live[opaque] = known
+        return InvalidArgument(
+            "free",
+            "the block has another size",
+            got=nbytes,
+            limit=f"allocated with {known} bytes",
+            device=self.device.name,
+        )
+
+    def _evict(self, nbytes: int) -> None:
+        """Drop cached blocks, the one freed longest ago first, until `nbytes` are given up."""
+        target = max(0, self._cached - nbytes)
+        while self._cached > target:
+            key = min(self._cache, key=self._oldest)
+            size, options = (key, DEFAULT_SPEC) if isinstance(key, int) else key  # type: ignore[misc]
+            _, opaque = self._cache[key].popleft()
+            self._cached -= size
+            self._drop(opaque, size, options)
+
+    def _oldest(self, key: object) -> float:
+        blocks = self._cache[key]
+        return blocks[0][0] if blocks else math.inf
 
     def _drop(self, opaque: Opaque, size: int, options: BufferSpec) -> None:
         self._held -= size
@@ -230,10 +275,16 @@ class Allocator(Generic[Opaque]):
                 return
             self._free(*block)
 
-    def _come_back(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
-        """A lease ended, perhaps in the middle of anything: never waits for the lock."""
+    def _give_back(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
+        """What a finalizer does, perhaps in the middle of anything, an allocation included: it
+        takes no lock, so the account is closed by the next call."""
         self._returned.append((opaque, nbytes, options))
-        if (options is not DEFAULT_SPEC or self._closed) and self._lock.acquire(blocking=False):
+        if options is not DEFAULT_SPEC or not self.cache_limit:
+            self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        """The cache does not want what was given back: free it now, if nobody has the lock."""
+        if self._lock.acquire(blocking=False):
             try:
                 self._drain()
             finally:
@@ -243,6 +294,8 @@ class Allocator(Generic[Opaque]):
     # -- a new block
 
     def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> Opaque:
+        if self._closed:
+            raise InvalidState("allocate", "the device is closed", device=self.device.name)
         cause: BaseException | None = None
         for attempt in (1, 2):
             with self._lock:
@@ -258,7 +311,9 @@ class Allocator(Generic[Opaque]):
                 else:
                     with self._lock:
                         self._misses += 1
-                        self._record(opaque, nbytes, options)
+                        self._live[opaque] = nbytes
+                        self._current += nbytes
+                        self._peak = max(self._peak, self._current)
                     return opaque
                 with self._lock:
                     self._held -= size
@@ -282,7 +337,7 @@ class Allocator(Generic[Opaque]):
         facts = self.statistics()
         info = self.device.info
         with self._lock:
-            largest = sorted((size for size, _ in self._live.values()), reverse=True)[:5]
+            largest = sorted(self._live.values(), reverse=True)[:5]
         return OutOfMemory(
             "allocate",
             f"no room: in use {facts.current}, cached {facts.cached}, "
@@ -294,25 +349,9 @@ class Allocator(Generic[Opaque]):
             fix="Free buffers, or raise HAL_MEMORY_LIMIT where it is set.",
         )
 
-    # -- what a cache fills in; the lock is held
-
-    def _reuse(self, size: int, options: BufferSpec) -> Opaque | None:
-        return None
-
-    def _keep(self, opaque: Opaque, size: int, options: BufferSpec) -> bool:
-        return False
-
-    def _evict(self, nbytes: int) -> None:
-        """Drop cached blocks until `nbytes` bytes are given up."""
-
-    def _flush(self) -> None:
-        """Drop every cached block."""
-
     # -- checks
 
     def _check(self, nbytes: int, options: BufferSpec | None) -> BufferSpec:
-        if self._closed:
-            raise InvalidState("allocate", "the device is closed", device=self.device.name)
         if not isinstance(nbytes, int) or nbytes < 0:
             raise InvalidArgument(
                 "allocate", "not a number of bytes", got=nbytes, device=self.device.name
@@ -342,55 +381,11 @@ class Allocator(Generic[Opaque]):
 
 
 class LRUAllocator(Allocator[Opaque]):
-    """Keeps freed blocks for the next allocation of their (rounded size, options).
-
-    Bounded in bytes (`cache_limit`, settable); the least recently freed block goes first.
-    `nolru`, `zero` and `external_ptr` pass the cache by, and so does everything under HAL_LRU=0.
-    """
+    """An allocator with its cache on: HAL_LRU_LIMIT bytes, by default an eighth of the device's
+    memory and at least 256 MiB; nothing under HAL_LRU=0."""
 
     def __init__(self, device: Compiled) -> None:
         super().__init__(device)
-        memory = device.info.memory_nbytes
-        self.cache_limit = config.LRU_LIMIT.read() or max(DEFAULT_CACHE_NBYTES, memory // 8)
-        self._caching = config.LRU.read()
-        self._clock = 0
-        self._cache: dict[object, deque[tuple[int, Opaque]]] = {}  # (size, options) -> oldest first
-
-    def _reuse(self, size: int, options: BufferSpec) -> Opaque | None:
-        blocks = self._cache.get(size if options is DEFAULT_SPEC else (size, options))
-        if not blocks:
-            return None
-        self._cached -= size
-        return blocks.pop()[1]
-
-    def _keep(self, opaque: Opaque, size: int, options: BufferSpec) -> bool:
-        if not self._caching or options.nolru or options.zero or size > self.cache_limit:
-            return False
-        key = size if options is DEFAULT_SPEC else (size, options)
-        blocks = self._cache.get(key)
-        if blocks is None:
-            blocks = self._cache[key] = deque()
-        self._clock += 1
-        blocks.append((self._clock, opaque))
-        self._cached += size
-        if self._cached > self.cache_limit:
-            self._evict(self._cached - self.cache_limit)
-        return True
-
-    def _evict(self, nbytes: int) -> None:
-        target = self._cached - nbytes
-        while self._cached > target and self._cached:
-            key = min((k for k, blocks in self._cache.items() if blocks), key=self._oldest)
-            size, options = (key, DEFAULT_SPEC) if isinstance(key, int) else key  # type: ignore[misc]
-            _, opaque = self._cache[key].popleft()
-            if not self._cache[key]:
-                del self._cache[key]
-            self._cached -= size
-            self._drop(opaque, size, options)
-
-    def _oldest(self, key: object) -> int:
-        return self._cache[key][0][0]
-
-    def _flush(self) -> None:
-        self._evict(self._cached)
-        self._cache.clear()
+        if config.LRU.read():
+            default = max(DEFAULT_CACHE_NBYTES, device.info.memory_nbytes // 8)
+            self.cache_limit = config.LRU_LIMIT.read() or default

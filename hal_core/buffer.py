@@ -37,22 +37,19 @@ DEFAULT_SPEC = BufferSpec()
 
 
 class Lease:
-    """The right to one block of device memory; the block goes back with its last owner.
+    """Holds one block for a buffer and for what was exported from it without a copy; the block
+    goes back with the last of them."""
 
-    A buffer owns its lease, and so does everything exported from it without a copy.
-    """
-
-    __slots__ = ("_allocator", "nbytes", "opaque", "options")
+    __slots__ = ("allocator", "nbytes", "opaque", "options")
 
     def __init__(
         self, allocator: Allocator[Any], opaque: Any, nbytes: int, options: BufferSpec
     ) -> None:
-        self._allocator, self.opaque = allocator, opaque
+        self.allocator, self.opaque = allocator, opaque
         self.nbytes, self.options = nbytes, options
 
     def __del__(self) -> None:
-        if self.nbytes and self.options.external_ptr is None:
-            self._allocator._come_back(self.opaque, self.nbytes, self.options)
+        self.allocator._give_back(self.opaque, self.nbytes, self.options)
 
 
 class Buffer:
@@ -66,7 +63,7 @@ class Buffer:
     """
 
     __slots__ = (
-        "__weakref__", "_buf", "_device", "_freed", "_host", "_key", "_lease", "_views",
+        "__weakref__", "_buf", "_device", "_freed", "_host", "_key", "_lease", "_owned", "_views",
         "base", "device", "dtype", "nbytes", "offset", "options", "size",
     )  # fmt: skip
 
@@ -81,6 +78,7 @@ class Buffer:
         options: BufferSpec | None = None,
     ) -> None:
         """Raises: InvalidArgument for a negative size or something that is no dtype."""
+        self._owned: Allocator[Any] | None = None  # first: __del__ reads it
         opened = Device[device] if device.__class__ is str or device is None else device
         if dtype.__class__ is not DType:
             dtype = as_dtype(dtype, "Buffer")
@@ -97,7 +95,7 @@ class Buffer:
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
-        self.options = DEFAULT_SPEC if options is None else options
+        self.options = DEFAULT_SPEC if options is None or options == DEFAULT_SPEC else options
         self.base = None
         self.offset = 0
         self._key: BufferKey | None = None
@@ -123,12 +121,11 @@ class Buffer:
             self._attach("allocate")
             return self
         device = self._device
-        if device.closed:
-            raise InvalidState("allocate", "the device is closed", device=self.device)
         allocator: Allocator[Any] = device.allocator
-        options = self.options
-        self._buf = buf = allocator.alloc(self.nbytes, options)
-        self._lease = Lease(allocator, buf, self.nbytes, options)
+        options, nbytes = self.options, self.nbytes
+        self._buf = buf = allocator.alloc(nbytes, options)
+        if nbytes and (options is DEFAULT_SPEC or options.external_ptr is None):
+            self._owned = allocator
         self._key = device._keys.get(self.dtype) or device._key(self.dtype)
         return self
 
@@ -156,7 +153,6 @@ class Buffer:
         # A misaligned view carries no key that a program knows: its launches are checked ones.
         key = device._key(self.dtype)
         self._key = key if offset % alignment == 0 else type(key)(self.device, self.dtype)
-        self._lease = base._lease
 
     def deallocate(self) -> None:
         """Give the memory back; views of this buffer become unusable for good.
@@ -169,6 +165,10 @@ class Buffer:
                 f"{self!r} is not allocated",
                 fix="Free a buffer once, and only after it was used.",
             )
+        owner = self._owned
+        if owner is not None:
+            self._owned = None
+            owner._give_back(self._buf, self.nbytes, self.options)
         self._detach()
         if self.base is None:
             self._freed += 1
@@ -177,6 +177,21 @@ class Buffer:
                 if view is not None:
                     view._detach()
             self._views = None
+
+    def __del__(self) -> None:
+        owner = self._owned
+        if owner is not None:
+            owner._returned.append((self._buf, self.nbytes, self.options))
+            if self.options is not DEFAULT_SPEC or not owner.cache_limit:
+                owner._settle_soon()
+
+    def _share(self) -> Lease | None:
+        """From now on a lease owns the memory, so that an export can hold it too."""
+        root = self if self.base is None else self.base
+        if root._owned is not None:
+            root._lease = Lease(root._owned, root._buf, root.nbytes, root.options)
+            root._owned = None
+        return root._lease
 
     def _detach(self) -> None:
         self._key = self._buf = self._lease = self._host = None
@@ -450,7 +465,7 @@ class Buffer:
         if not self.nbytes:
             return np.empty(0, self.dtype.to_numpy())
         memory = self._device.allocator._as_buffer(opaque, self.nbytes)
-        return np.asarray(_Export(memory, self._lease)).view(self.dtype.to_numpy())
+        return np.asarray(_Export(memory, self._share())).view(self.dtype.to_numpy())
 
     # -- pickle: data travels, addresses do not
 

@@ -37,9 +37,7 @@ class Source:
         block: tuple[int, int, int] | None = None,
     ) -> None:
         if not isinstance(text, str):
-            raise InvalidArgument(
-                f"Source {name!r}", "the text is a str", got=type(text).__name__
-            )
+            raise InvalidArgument(f"Source {name!r}", "the text is a str", got=type(text).__name__)
         if isinstance(options, str) or isinstance(includes, str):
             raise InvalidArgument(
                 f"Source {name!r}",

@@ -1,0 +1,184 @@
+"""A1-A6, A8: accounts, the cache and its bound, failure and finalizers."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+
+
+@pytest.fixture
+def allocator(fake: hal.Compiled) -> Any:
+    return fake.allocator
+
+
+def test_A1_an_equal_allocation_gets_the_cached_block(allocator: Any) -> None:
+    block = allocator.alloc(1000)
+    allocator.free(block, 1000)
+    again = allocator.alloc(1001, hal.BufferSpec())
+    assert again == block and allocator.allocs == 1
+    allocator.free(again, 1001, None)
+    assert allocator.alloc(1100) != block, "another rounded size"
+    facts = allocator.statistics()
+    assert (facts.hits, facts.misses, facts.current) == (1, 2, 1100)
+
+
+@pytest.mark.parametrize("option", ["nolru", "zero"])
+def test_A2_options_that_pass_the_cache_by(allocator: Any, option: str) -> None:
+    spec = hal.BufferSpec(**{option: True})
+    cached = allocator.alloc(512)
+    allocator.free(cached, 512)
+    block = allocator.alloc(512, spec)
+    assert block != cached
+    allocator.free(block, 512, spec)
+    assert allocator.frees == 1 and allocator.statistics().cached == 512
+
+
+def test_A2_HAL_LRU_0_frees_at_once(monkeypatch: pytest.MonkeyPatch, plugin: Any) -> None:
+    monkeypatch.setenv("HAL_LRU", "0")
+    allocator: Any = hal.Device["FAKE:1"].allocator
+    hal.empty(100, hal.int8, "FAKE:1")
+    assert allocator.frees == 1 and not allocator.memory
+
+
+def test_A2_nolru_memory_goes_back_when_the_buffer_does(allocator: Any) -> None:
+    hal.empty(100, hal.int8, "FAKE", hal.BufferSpec(nolru=True))
+    assert allocator.frees == 1
+
+
+def test_A3_the_cache_is_bounded_and_evicts_the_oldest(allocator: Any) -> None:
+    allocator.cache_limit = 3 * 1024
+    blocks = {size: allocator.alloc(size) for size in (1024, 512, 768, 1280)}
+    for size in (768, 1024, 512, 1280):
+        allocator.free(blocks[size], size)
+    assert allocator.statistics().cached <= 3 * 1024
+    assert blocks[768][0] not in allocator.memory, "freed longest ago"
+    assert allocator.alloc(1024) == blocks[1024]
+    allocator.free(allocator.alloc(1 << 20), 1 << 20)
+    assert allocator.statistics().cached <= 3 * 1024, "a block beyond the bound is not kept"
+
+
+def test_A4_flush_then_one_retry(allocator: Any) -> None:
+    kept = allocator.alloc(4096)
+    allocator.free(allocator.alloc(8192), 8192)
+    allocator.fail_next = 1
+    assert allocator.alloc(100) is not None
+    assert allocator.statistics().cached == 0
+    assert kept[0] in allocator.memory
+
+
+def test_A4_out_of_memory_says_everything(allocator: Any) -> None:
+    held = hal.empty(5000, hal.float32, "FAKE")
+    hal.empty(100, hal.int8, "FAKE")
+    for error in (hal.OutOfMemory("fake", "no"), OSError("raw"), RuntimeError("vendor code 7")):
+        allocator.fail_next, allocator.error = 2, error
+        with pytest.raises(hal.OutOfMemory) as caught:
+            hal.empty(1000, hal.int8, "FAKE")
+        text = str(caught.value)
+        for fact in ("got 1000", "in use 20000", "cached 0", "limit none", "total 67108864",
+                     "[20000]", "on FAKE"):  # fmt: skip
+            assert fact in text
+        assert caught.value.__cause__ is error
+        assert isinstance(caught.value, MemoryError)
+    facts = allocator.statistics()
+    assert (facts.current, facts.live) == (20000, 1) and held.is_allocated
+
+
+def test_A4_more_than_the_device_gives_at_once_is_refused_unasked(allocator: Any) -> None:
+    before = allocator.allocs
+    with pytest.raises(hal.OutOfMemory, match="largest single allocation 67108864"):
+        hal.empty((64 << 20) + 1, hal.int8, "FAKE")
+    assert allocator.allocs == before
+
+
+def test_A5_free_cache_from_inside_a_free_and_from_many_threads(allocator: Any) -> None:
+    allocator.on_free = allocator.free_cache
+    for size in (256, 512, 1024):
+        allocator.free(allocator.alloc(size), size)
+    threads = [threading.Thread(target=allocator.free_cache) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert not allocator.memory
+
+
+def test_A6_double_free_and_wrong_size_are_refused(allocator: Any) -> None:
+    block = allocator.alloc(100)
+    with pytest.raises(hal.InvalidArgument, match="another size.*got 300"):
+        allocator.free(block, 300)
+    allocator.free(block, 100)
+    with pytest.raises(hal.InvalidArgument, match="freed before"):
+        allocator.free(block, 100)
+    with pytest.raises(hal.InvalidArgument, match="never from here"):
+        allocator.free((1, 0), 100)
+    assert allocator.statistics().live == 0
+
+
+def test_A6_a_cycle_collected_inside_the_allocator_does_not_block_it(allocator: Any) -> None:
+    def cycle() -> None:
+        ring: list[Any] = [hal.empty(64, hal.int8, "FAKE", hal.BufferSpec(nolru=True))]
+        ring.append(ring)
+
+    inner_alloc = allocator._alloc
+
+    def collecting(nbytes: int, options: Any) -> Any:
+        gc.collect()
+        return inner_alloc(nbytes, options)
+
+    cycle()
+    allocator._alloc = collecting
+    allocator.alloc(4096)
+    cycle()
+    allocator.on_free = gc.collect
+    allocator.free(allocator.alloc(2048), 2048)
+    allocator.free_cache()
+
+    # The worst case: the collector runs while this very thread holds the lock.
+    cycle()
+    with allocator._lock:
+        gc.collect()
+    assert allocator.statistics().live == 1
+
+
+def test_B11_counters_are_exact_under_threads(allocator: Any) -> None:
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        held: list[hal.Buffer] = []
+        for _ in range(400):
+            if held and rng.random() < 0.5:
+                held.pop(rng.randrange(len(held)))
+            else:
+                held.append(hal.empty(rng.randrange(1, 5000), hal.int8, "FAKE"))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    facts = allocator.statistics()
+    assert (facts.current, facts.live) == (0, 0)
+    assert facts.cached == sum(map(len, allocator.memory.values())) == allocator._held
+    allocator.free_cache()
+    assert not allocator.memory and allocator._held == 0
+
+
+def test_A8_a_limit_is_kept_by_live_and_cached_together(
+    monkeypatch: pytest.MonkeyPatch, plugin: Any
+) -> None:
+    monkeypatch.setenv("HAL_MEMORY_LIMIT", "64K")
+    allocator: Any = hal.Device["FAKE:1"].allocator
+    block = allocator.alloc(40 << 10)
+    allocator.free(block, 40 << 10)
+    other = allocator.alloc(48 << 10)
+    assert sum(map(len, allocator.memory.values())) <= 64 << 10, "the cache went first"
+    with pytest.raises(hal.OutOfMemory, match="limit 65536"):
+        allocator.alloc(32 << 10)
+    allocator.free(other, 48 << 10)
+    assert allocator.alloc(64 << 10)

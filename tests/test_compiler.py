@@ -1,0 +1,218 @@
+"""C1-C2, C5-C7 with the fake backend's compilers: caching, selection, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_backend import FakeCompiler, FakePlugin
+
+import hal_core as hal
+from hal_core import cache
+from hal_core.compiler import CompileOptions, digest
+from hal_core.ir import Signature
+
+TEXT = "def k(t): pass"
+
+
+def source(text: str = TEXT, **more: Any) -> hal.Source:
+    return hal.Source("k", text, more.pop("signature", ""), language="python", **more)
+
+
+class Second(FakeCompiler):
+    identity = "second 1"
+
+
+class PairsPlugin(FakePlugin):
+    """Three pairs: the first cannot be made."""
+
+    @hal.hookimpl
+    def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+        def missing() -> Any:
+            self.tries += 1
+            raise hal.CompilerUnavailable("pair best", "bestcc is missing", fix="Install bestcc.")
+
+        return [
+            hal.CompilerPair("best", "python", None, missing),
+            hal.CompilerPair("good", "python", None, FakeCompiler),
+            hal.CompilerPair("plain", "python", None, Second),
+            hal.CompilerPair("other", "basic", None, Second),
+        ]
+
+    tries = 0
+
+
+@pytest.fixture
+def pairs() -> Any:
+    plugin = PairsPlugin()
+    hal.Device.register_plugin("PAIRS", plugin)
+    yield plugin
+    hal.Device["PAIRS"].close()
+
+
+def test_C1_a_hit_does_not_run_the_compiler(fake: hal.Compiled) -> None:
+    before = FakeCompiler.compiled
+    fake.compile(source())
+    fake.compile(source())
+    assert FakeCompiler.compiled == before + 1
+    compiler = FakeCompiler()
+    options = CompileOptions("k", Signature.parse("k", ""))
+    assert compiler.compile_cached(TEXT, options) == TEXT.encode()
+    assert FakeCompiler.compiled == before + 1, "the same key by the other way in"
+
+
+def test_C1_the_switches(fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAL_CCACHE", "0")
+    before = FakeCompiler.compiled
+    fake.compile(source())
+    fake.compile(source())
+    assert FakeCompiler.compiled == before + 2
+    monkeypatch.delenv("HAL_CCACHE")
+    monkeypatch.setenv("HAL_CACHE_ONLY", "1")
+    with pytest.raises(hal.CompilerUnavailable, match="HAL_CACHE_ONLY=1 forbids"):
+        fake.compile(source())
+    monkeypatch.setenv("HAL_CACHE_ONLY", "nonsense")
+    with pytest.raises(hal.InvalidArgument, match="HAL_CACHE_ONLY.*expected 1 or 0"):
+        fake.compile(source())
+
+
+def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:
+    folder = tmp_path / "include"
+    folder.mkdir()
+    (folder / "a.h").write_text("#define A 1")
+    plain = CompileOptions("k", Signature.parse("k", "n: int32"))
+
+    def keys() -> set[str]:
+        return {
+            digest(TEXT, plain, "id 1"),
+            digest(TEXT + " ", plain, "id 1"),
+            digest(TEXT, plain, "id 2"),
+            digest(TEXT, plain._replace(entry="j"), "id 1"),
+            digest(TEXT, plain._replace(signature=Signature.parse("k", "n: int64")), "id 1"),
+            digest(TEXT, plain._replace(options=("-O2",)), "id 1"),
+            digest(TEXT, plain._replace(options=("-O", "2")), "id 1"),
+            digest(TEXT, plain._replace(defines=(("A", "1"),)), "id 1"),
+            digest(TEXT, plain._replace(block=(8, 1, 1)), "id 1"),
+            digest(TEXT, plain._replace(rendered=True), "id 1"),
+            digest(TEXT, plain._replace(includes=(str(folder),)), "id 1"),
+        }
+
+    first = keys()
+    assert len(first) == 11
+    assert keys() == first
+    (folder / "a.h").write_text("#define A 2")
+    assert len(keys() & first) == 10, "a changed header is another program"
+    with pytest.raises(hal.InvalidArgument, match="include folder does not exist"):
+        digest(TEXT, plain._replace(includes=(str(folder / "no"),)), "id 1")
+
+
+def test_C5_a_compile_error_shows_log_source_and_line(
+    fake: hal.Compiled, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "def k(t):\n  x = 1\n  y = = 2\n  z = 3\n"
+    with pytest.raises(hal.CompileError) as caught:
+        fake.compile(source(text))
+    error = caught.value
+    assert error.line == 3 and error.source == text and "invalid syntax" in error.log
+    assert ">    3 |   y = = 2" in str(error) and "     2 |   x = 1" in str(error)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_C6_a_missing_compiler_leaves_the_others(pairs: PairsPlugin) -> None:
+    device = hal.Device["PAIRS"]
+    assert device.compile(source()).pair == "good"
+    device.compile(source())
+    assert pairs.tries == 1, "a failure is remembered"
+    with pytest.raises(hal.CompilerUnavailable, match=r"It takes basic, python"):
+        device.compile(hal.Source("k", TEXT, "", language="fortran"))
+
+
+def test_C7_selection(pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = hal.Device["PAIRS"]
+    kernel = source()
+    assert device.compile(kernel).pair == "good"
+    monkeypatch.setenv("PAIRS_PLAIN", "1")
+    assert device.compile(kernel).pair == "plain"
+    monkeypatch.setenv("PAIRS_GOOD", "0")
+    assert device.compile(kernel).pair == "plain"
+    monkeypatch.setenv("PAIRS_CC", "good")
+    assert device.compile(kernel).pair == "good", "a name beats a switch"
+    monkeypatch.setenv("PAIRS_CC", "goood")
+    with pytest.raises(hal.InvalidArgument, match=r"Did you mean good\?.*Known: best, good"):
+        device.compile(kernel)
+    monkeypatch.delenv("PAIRS_CC")
+    monkeypatch.setenv("PAIRS_GOOD", "1")
+    with pytest.raises(hal.InvalidArgument, match="PAIRS_GOOD=1 and PAIRS_PLAIN=1"):
+        device.compile(kernel)
+
+
+def test_C7_what_is_forced_never_falls_back(
+    pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = hal.Device["PAIRS"]
+    monkeypatch.setenv("PAIRS_CC", "best")
+    with pytest.raises(hal.CompilerUnavailable, match="best: .*bestcc is missing.*Install bestcc"):
+        device.compile(source())
+    monkeypatch.setenv("PAIRS_CC", "other")
+    with pytest.raises(hal.CompilerUnavailable, match="'other', which the environment forces"):
+        device.compile(source())
+
+
+def test_C7_when_all_fail_every_reason_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(name: str) -> Any:
+        def make() -> Any:
+            raise hal.CompilerUnavailable(name, f"{name} is not here")
+
+        return make
+
+    class Nothing(FakePlugin):
+        @hal.hookimpl
+        def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+            return [hal.CompilerPair(n, "python", None, failing(n)) for n in ("one", "two")]
+
+    hal.Device.register_plugin("NOTHING", Nothing())
+    with hal.Device["NOTHING"] as device:
+        with pytest.raises(hal.CompilerUnavailable, match="one is not here.*two is not here"):
+            device.compile(source())
+        with pytest.raises(hal.CompilerUnavailable):
+            device.supports(hal.float32)
+
+
+def test_what_is_no_kernel_is_refused(fake: hal.Compiled) -> None:
+    for wrong in (lambda y: None, "text", None, 5):
+        with pytest.raises(hal.InvalidArgument, match="not a kernel"):
+            fake.compile(wrong)  # type: ignore[arg-type]
+
+
+def test_sources_check_what_they_are_given() -> None:
+    for arguments, pattern in [
+        (("1k", TEXT, ""), "C identifier"),
+        (("k", b"bytes", ""), "text is a str"),
+        (("k", TEXT, "y: f32*"), "no known dtype"),
+        (("k", TEXT, "y float32*"), "cannot be read"),
+        (("k", TEXT, "y: float32**"), "cannot be read"),
+        (("k", TEXT, "n: const int32"), "const is for pointers"),
+        (("k", TEXT, "n: int32, n: int32"), "one name"),
+        (("k", TEXT, "n: int32,"), "cannot be read"),
+    ]:
+        with pytest.raises(hal.InvalidArgument, match=pattern):
+            hal.Source(*arguments, language="c")  # type: ignore[arg-type]
+    with pytest.raises(hal.InvalidArgument, match="sequences of str"):
+        hal.Source("k", TEXT, "", language="c", options="-O2")
+
+
+def test_signatures_read_back_what_they_write() -> None:
+    text = "y: float32*, x: const float32*, n: int32, ok: bool"
+    signature = Signature.parse("k", text)
+    assert str(signature) == text
+    assert [param.name for param in signature.pointers] == ["y", "x"]
+    assert [param.position for param in signature.values] == [2, 3]
+    assert Signature.parse("k", "").params == ()
+
+
+def test_the_cache_serves_other_processes(fake: hal.Compiled, own_cache: Path) -> None:
+    fake.compile(source())
+    files = [path for path in own_cache.rglob("*") if path.is_file()]
+    assert len(files) == 1 and TEXT.encode() in files[0].read_bytes()
+    assert cache.statistics().entries == 1

@@ -1,0 +1,266 @@
+"""P1-P5, P10 on the fake device: the generated call and the checks behind it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.dtypes import DTYPES
+
+NOTHING = "def k(t, *args): pass"
+
+
+def program_of(device: hal.Compiled, signature: str, text: str = NOTHING) -> Any:
+    return device.compile(hal.Source("k", text, signature, language="python"))
+
+
+@pytest.fixture
+def axpy(fake: hal.Compiled) -> Any:
+    text = "def k(t, y, a, x, n):\n  i = t[0]\n  if i < n: y[i] += a * x[i]"
+    return program_of(fake, "y: float32*, a: float32, x: const float32*, n: int32", text)
+
+
+def vector(device: hal.Compiled, size: int = 8) -> hal.Buffer:
+    return hal.Buffer.from_numpy(np.ones(size, np.float32), device)
+
+
+def test_P1_a_name_that_is_not_there_is_an_error_at_load(fake: hal.Compiled) -> None:
+    with pytest.raises(hal.CompileError, match="load k: no such entry"):
+        program_of(fake, "", "def other(t): pass")
+
+
+@pytest.mark.parametrize("repeat", [1, 3])
+def test_P2_mixed_parameters_reach_their_places(axpy: Any, repeat: int) -> None:
+    y, x = vector(axpy.device), vector(axpy.device)
+    for _ in range(repeat):  # the first launch is the checked one, later ones the generated
+        axpy(y, x, vals=(2.0, 5), threads=8)
+    assert y.numpy().tolist() == [1 + 2 * repeat] * 5 + [1] * 3
+
+
+BAD_LAUNCHES = {
+    "no buffers": (lambda y, x: ((), (1.0, 1)), "wrong number of buffers.*got 0; expected 2"),
+    "a buffer too many": (lambda y, x: ((y, x, x), (1.0, 1)), "got 3; expected 2"),
+    "no vals": (lambda y, x: ((y, x), ()), "wrong number of vals.*got 0; expected 2"),
+    "vals is no tuple": (lambda y, x: ((y, x), 3), "vals is a tuple"),
+    "an array": (lambda y, x: ((y, np.ones(8)), (1.0, 1)), "'x' is not a hal.Buffer.*ndarray"),
+    "None": (lambda y, x: ((None, x), (1.0, 1)), "'y' is not a hal.Buffer"),
+    "dtype": (
+        lambda y, x: ((y, x.view(4, hal.float64)), (1.0, 1)),
+        "'x' has the wrong dtype .got 'float64'",
+    ),
+    "int too large": (lambda y, x: ((y, x), (1.0, 2**31)), "'n' is out of range.*2147483648"),
+    "int too small": (lambda y, x: ((y, x), (1.0, -(2**31) - 1)), "'n' is out of range"),
+    "far too large": (lambda y, x: ((y, x), (1.0, 2**40)), "'n' is out of range"),
+    "float for int": (lambda y, x: ((y, x), (1.0, 2.0)), "'n' is a float where an integer"),
+    "float32 overflow": (lambda y, x: ((y, x), (1e39, 1)), "'a' is out of range"),
+    "a huge int": (lambda y, x: ((y, x), (10**400, 1)), "'a' is out of range"),
+    "text": (lambda y, x: ((y, x), ("1", 1)), "'a' is not a number.*expected float32"),
+    "complex": (lambda y, x: ((y, x), (1j, 1)), "'a' is not a number"),
+    "an array value": (lambda y, x: ((y, x), (np.ones(1), 1)), "'a' is not a number"),
+}
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
+@pytest.mark.parametrize("case", BAD_LAUNCHES)
+def test_P2_bad_arguments_are_named(axpy: Any, case: str, warm: bool) -> None:
+    y, x = vector(axpy.device), vector(axpy.device)
+    if warm:
+        axpy(y, x, vals=(1.0, 0), threads=8)
+    make, pattern = BAD_LAUNCHES[case]
+    launches = len(axpy.launches)
+    bufs, vals = make(y, x)
+    with pytest.raises(hal.InvalidArgument, match=pattern) as caught:
+        axpy(*bufs, vals=vals, threads=8)
+    assert str(caught.value).startswith("launch k: ") and "on FAKE" in str(caught.value)
+    assert len(axpy.launches) == launches, "nothing ran"
+
+
+def test_P2_other_devices_and_freed_buffers(axpy: Any) -> None:
+    y, x = vector(axpy.device), vector(axpy.device)
+    axpy(y, x, vals=(1.0, 8), threads=8)
+    elsewhere = vector(hal.Device["FAKE:1"])
+    with pytest.raises(hal.InvalidArgument, match="'x' is on another device .got 'FAKE:1'"):
+        axpy(y, elsewhere, vals=(1.0, 8), threads=8)
+    view = x[4:]
+    x.deallocate()
+    for freed in (x, view):
+        with pytest.raises(hal.InvalidState, match="was freed"):
+            axpy(y, freed, vals=(1.0, 4), threads=4)
+
+
+def test_P2_a_buffer_that_never_was_allocated_is(axpy: Any) -> None:
+    y = hal.Buffer("FAKE", 8, hal.float32)
+    axpy(y, vector(axpy.device), vals=(0.0, 0), threads=1)
+    assert y.is_allocated
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(
+    st.sampled_from([d for n, d in DTYPES.items() if n != "bfloat16"]),
+    st.one_of(
+        st.booleans(), st.integers(-(2**65), 2**65), st.floats(), st.sampled_from([2**31 - 1, 255]),
+    ),
+    st.booleans(),
+)  # fmt: skip
+def test_P3_values_arrive_as_the_signature_says_or_are_refused(
+    fake: hal.Compiled, dtype: Any, value: Any, scalar: bool
+) -> None:
+    program = program_of(fake, f"v: {dtype.name}")
+    program.launches.clear()
+    given_value = value
+    if scalar and not (isinstance(value, int) and abs(value) >= 2**63):
+        given_value = np.asarray(value)[()]
+    fits = (
+        isinstance(value, (bool, int)) and dtype.min <= value <= dtype.max
+        if dtype.kind != "f"
+        else value != value or abs(value) == float("inf") or abs(value) <= dtype.max
+    )
+    for _ in range(2):
+        if fits:
+            program(vals=(given_value,), threads=1)
+            (got,) = program.launches[-1][1]
+            assert type(got) is {"f": float, "b": bool}.get(dtype.kind, int)
+            assert got == value or value != value
+        else:
+            with pytest.raises(hal.InvalidArgument):
+                program(vals=(given_value,), threads=1)
+            assert not program.launches
+
+
+def test_P4_wait_gives_seconds_and_otherwise_None(axpy: Any) -> None:
+    y, x = vector(axpy.device), vector(axpy.device)
+    seconds = axpy(y, x, vals=(1.0, 8), threads=8, wait=True)
+    assert isinstance(seconds, float) and seconds > 0
+    assert axpy(y, x, vals=(1.0, 8), threads=8) is None
+    assert isinstance(axpy(y, x, vals=(1.0, 8), threads=8, wait=True), float)
+
+
+@pytest.mark.parametrize(
+    ("call", "grid", "block"),
+    [
+        ({"grid": 3, "block": 4}, (3, 1, 1), (4, 1, 1)),
+        ({"grid": (3, 2), "block": (4, 2, 2)}, (3, 2, 1), (4, 2, 2)),
+        ({"grid": [1, 2, 3], "block": [2]}, (1, 2, 3), (2, 1, 1)),
+        ({"threads": 10, "block": 4}, (3, 1, 1), (4, 1, 1)),
+        ({"threads": (10, 3), "block": (4, 2)}, (3, 2, 1), (4, 2, 1)),
+        ({"threads": 10}, (1, 1, 1), (10, 1, 1)),
+        ({"threads": 1000}, (16, 1, 1), (64, 1, 1)),
+        ({"threads": np.int64(5)}, (1, 1, 1), (5, 1, 1)),
+    ],
+    ids=str,
+)
+def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> None:
+    program = program_of(fake, "")
+    for _ in range(2):
+        program(**call)
+        assert program.launches[-1][0] == (grid, block, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "pattern"),
+    [
+        ({}, "give grid and block, or threads"),
+        ({"grid": 1}, "give grid and block, or threads"),
+        ({"block": 1}, "give grid and block, or threads"),
+        ({"grid": 1, "block": 1, "threads": 1}, "not both"),
+        ({"grid": 1, "threads": 1}, "not both"),
+        ({"grid": -1, "block": 1}, "none negative"),
+        ({"grid": (1, 1, 1, 1), "block": 1}, "one to three"),
+        ({"grid": (), "block": 1}, "one to three"),
+        ({"grid": 1.5, "block": 1}, "one to three"),
+        ({"grid": "8", "block": 1}, "one to three"),
+        ({"grid": 1, "block": 65}, "block.x is too large.*got 65; limit 64"),
+        ({"grid": 1, "block": (16, 16)}, "too many threads.*got 256; limit 128"),
+        ({"grid": (1, 65537), "block": 1}, "grid.y is too large.*got 65537; limit 65536"),
+        ({"grid": (1 << 21), "block": 1}, "grid.x is too large"),
+        ({"threads": 1, "shared": 1025}, "shared memory.*got 1025; limit 1024"),
+        ({"threads": 1, "shared": -1}, "shared memory"),
+    ],
+    ids=str,
+)
+def test_P5_other_geometry_is_refused(fake: hal.Compiled, call: Any, pattern: str) -> None:
+    program = program_of(fake, "")
+    program(threads=1)
+    for _ in range(2):
+        with pytest.raises(hal.InvalidArgument, match=pattern):
+            program(**call)
+    assert len(program.launches) == 1
+
+
+@pytest.mark.parametrize("call", [{"threads": 0}, {"threads": (4, 0)}, {"grid": (0, 2), "block": 4},
+                                  {"grid": 2, "block": 0}], ids=str)  # fmt: skip
+def test_P5_zero_launches_nothing(fake: hal.Compiled, call: Any) -> None:
+    program = program_of(fake, "")
+    assert program(**call) is None and program(**call, wait=True) == 0.0
+    assert not program.launches
+
+
+def test_P5_a_fixed_block(fake: hal.Compiled) -> None:
+    program: Any = fake.compile(hal.Source("k", NOTHING, "", language="python", block=(8, 4, 1)))
+    program(threads=(20, 5))
+    assert program.launches[-1][0] == ((3, 2, 1), (8, 4, 1), 0)
+    program(grid=2)
+    assert program.launches[-1][0] == ((2, 1, 1), (8, 4, 1), 0)
+    with pytest.raises(hal.InvalidArgument, match="fixes its block"):
+        program(grid=1, block=8)
+
+
+def test_P5_shared_memory_is_part_of_the_geometry(fake: hal.Compiled) -> None:
+    program = program_of(fake, "")
+    for shared in (0, 64, 0):
+        program(threads=1, shared=shared)
+        assert program.launches[-1][0][2] == shared
+
+
+def test_P6_every_thread_runs_once_and_so_do_the_surplus_ones(fake: hal.Compiled) -> None:
+    text = "def k(t, y): y[t[0] + 12 * t[1]] += 1"
+    program = program_of(fake, "y: int32*", text)
+    counts = hal.zeros(12 * 4, hal.int32, fake)
+    program(counts, threads=(10, 3), block=(4, 2))
+    assert counts.numpy().tolist() == [1] * 48
+
+
+def test_P10_a_program_outliving_its_device_raises(plugin: Any) -> None:
+    device = hal.Device["FAKE:1"]
+    program = program_of(device, "n: int32")
+    program(vals=(1,), threads=1)
+    device.close()
+    for _ in range(2):
+        with pytest.raises(hal.InvalidState, match="device was closed"):
+            program(vals=(1,), threads=1)
+    assert "unloaded" in repr(program)
+
+
+def test_P10_a_program_goes_with_its_kernel(fake: hal.Compiled) -> None:
+    source = hal.Source("k", NOTHING, "", language="python")
+    program = fake.compile(source)
+    assert fake.compile(source) is program
+    gone = weakref.ref(program)
+    del program
+    gc.collect()
+    assert gone() is not None, "the kernel keeps it"
+    del source
+    gc.collect()
+    assert gone() is None
+
+
+def test_programs_of_one_shape_share_their_generated_call(fake: hal.Compiled) -> None:
+    first, second = program_of(fake, "y: int32*, n: int32"), program_of(fake, "z: int32*, m: int32")
+    other = program_of(fake, "y: int32*, n: int64")
+    assert type(first) is type(second) is not type(other)
+    assert isinstance(first, hal.Program) and repr(first).startswith("<Program k(y: int32*")
+
+
+def test_an_error_inside_a_launch_is_not_taken_for_a_bad_argument(fake: hal.Compiled) -> None:
+    program = program_of(fake, "n: int32", "def k(t, n):\n  if n: raise KeyError('kernel')")
+    program(vals=(0,), threads=1)
+    with pytest.raises(KeyError, match="kernel"):
+        program(vals=(1,), threads=1)
+    assert len(program.launches) == 2, "it ran once"
