@@ -100,10 +100,12 @@ def nbytes(text: str) -> int:
 
 
 DEVICE = declare("HAL_DEVICE", "", "the default device, for example CUDA:1", str.strip)
-PLUGINS = declare("HAL_PLUGINS", (), "families to use, best first; no other is used", words)
-DISABLE = declare("HAL_DISABLE", (), "families that are not used", words)
-PREFER = declare("HAL_PREFER", {}, "which distribution serves a family: CUDA=hal-cuda", pairs)
-REQUIRE = declare("HAL_REQUIRE", (), "families whose tests must not be skipped", words)
+NO_WORDS: tuple[str, ...] = ()
+NO_PAIRS: dict[str, str] = {}
+PLUGINS = declare("HAL_PLUGINS", NO_WORDS, "families to use, best first; no other is used", words)
+DISABLE = declare("HAL_DISABLE", NO_WORDS, "families that are not used", words)
+PREFER = declare("HAL_PREFER", NO_PAIRS, "which distribution serves a family: CUDA=hal-cuda", pairs)
+REQUIRE = declare("HAL_REQUIRE", NO_WORDS, "families whose tests must not be skipped", words)
 DEBUG = declare("HAL_DEBUG", False, "1 logs what discovery, caches and compilers decide", flag)
 CACHE_DIR = declare("HAL_CACHE_DIR", "", "folder of compiled kernels; else the user's", str)
 CCACHE = declare("HAL_CCACHE", True, "0 turns the compile cache off", flag)

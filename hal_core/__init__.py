@@ -1,0 +1,134 @@
+"""hal-core: devices, memory, compilation and launch, behind one API; every backend is a plugin.
+
+Importing this finds the installed backends (a look at `sys.path`, nothing is imported) and loads
+nothing else: every other name is imported at its first use.
+"""
+
+from hal_core import config, discovery, errors
+from hal_core.discovery import API_VERSION, __version__
+from hal_core.errors import (
+    CompileError,
+    CompilerUnavailable,
+    DeviceFault,
+    DeviceUnavailable,
+    ForkError,
+    HalError,
+    IncompatiblePlugin,
+    InvalidArgument,
+    InvalidKernel,
+    InvalidState,
+    KernelSyntaxError,
+    OutOfMemory,
+    PluginConflict,
+    PluginError,
+    UnknownDevice,
+    Unsupported,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hal_core.allocator import Allocator, LRUAllocator
+    from hal_core.buffer import Buffer, BufferSpec, empty, zeros
+    from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
+    from hal_core.device import Compiled, DeviceInfo, Limits
+    from hal_core.dtypes import (
+        ConstPtr,
+        DType,
+        Ptr,
+        bfloat16,
+        bool_,
+        float16,
+        float32,
+        float64,
+        int8,
+        int16,
+        int32,
+        int64,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
+    from hal_core.hookspecs import hookimpl
+    from hal_core.ir import Kernel, Param, Signature, Source, UOp
+    from hal_core.lang import (
+        atan,
+        atan2,
+        block_dim,
+        block_idx,
+        ceil,
+        cos,
+        exp,
+        exp2,
+        floor,
+        fma,
+        fmod,
+        global_idx,
+        grid_dim,
+        isnan,
+        kernel,
+        log,
+        log2,
+        pow,
+        rsqrt,
+        sin,
+        sqrt,
+        tan,
+        tanh,
+        thread_idx,
+        trunc,
+    )
+    from hal_core.program import Program
+    from hal_core.registry import Device, DeviceRegistry
+    from hal_core.render import Renderer
+
+__all__ = [
+    "API_VERSION", "Allocator", "Binary", "Buffer", "BufferSpec", "CompileError",
+    "CompileOptions", "Compiled", "Compiler", "CompilerPair", "CompilerUnavailable", "ConstPtr",
+    "DType", "Device", "DeviceFault", "DeviceInfo", "DeviceRegistry", "DeviceUnavailable",
+    "ForkError", "HalError", "IncompatiblePlugin", "InvalidArgument", "InvalidKernel",
+    "InvalidState", "Kernel", "KernelSyntaxError", "LRUAllocator", "Limits", "OutOfMemory",
+    "Param", "PluginConflict", "PluginError", "Program", "Ptr", "Renderer", "Signature",
+    "Source", "UOp", "UnknownDevice", "Unsupported", "__version__", "atan", "atan2", "bfloat16",
+    "block_dim", "block_idx", "bool_", "ceil", "config", "cos", "discovery", "empty", "errors",
+    "exp", "exp2", "float16", "float32", "float64", "floor", "fma", "fmod", "global_idx",
+    "grid_dim", "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel", "log", "log2",
+    "pow", "rsqrt", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc", "uint8", "uint16",
+    "uint32", "uint64", "zeros",
+]  # fmt: skip
+
+# Where the names come from that are imported at their first use; a test holds it to the block
+# above, which type checkers read.
+_HOMES = {
+    "allocator": "Allocator LRUAllocator",
+    "buffer": "Buffer BufferSpec empty zeros",
+    "compiler": "Binary CompileOptions Compiler CompilerPair",
+    "device": "Compiled DeviceInfo Limits",
+    "dtypes": "ConstPtr DType Ptr bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
+    "uint8 uint16 uint32 uint64",
+    "hookspecs": "hookimpl",
+    "ir": "Kernel Param Signature Source UOp",
+    "lang": "atan atan2 block_dim block_idx ceil cos exp exp2 floor fma fmod global_idx grid_dim "
+    "isnan kernel log log2 pow rsqrt sin sqrt tan tanh thread_idx trunc",
+    "program": "Program",
+    "registry": "Device DeviceRegistry",
+    "render": "Renderer",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hal_core' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f"hal_core.{home}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
+
+
+discovery.installed()

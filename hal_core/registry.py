@@ -1,0 +1,419 @@
+"""`hal.Device`: from a name to an opened device."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from hal_core import config
+from hal_core.backend import Backend
+from hal_core.errors import (
+    DeviceUnavailable,
+    ForkError,
+    HalError,
+    InvalidArgument,
+    UnknownDevice,
+)
+from hal_core.plugins import RESERVED, Plugins, is_family, state_of
+from hal_core.singleflight import SingleFlight, again
+
+if TYPE_CHECKING:
+    from hal_core.device import Compiled, DeviceInfo
+
+__all__ = ["Backend", "Device", "DeviceRegistry"]
+
+log = logging.getLogger("hal_core")
+log.addHandler(logging.NullHandler())  # else the first warning would be printed
+
+_MOST_ALIASES = 256  # spellings of names kept for a fast lookup: "cpu", "CPU:0", ...
+
+
+class DeviceRegistry:
+    """Every device of every installed backend, opened at the first use.
+
+    Safe from any thread. Iterating, `len`, `in`, `repr` and `states` load no plugin.
+    Owns: the devices it opened, until they are closed; at exit the newest is closed first.
+    """
+
+    def __init__(self, path: Sequence[str] | None = None) -> None:
+        """`path` is searched for distributions instead of `sys.path`."""
+        self._fast: dict[str | None, Compiled] = {}  # any spelling -> device
+        self._opened: dict[str, Compiled] = {}  # canonical name -> device, oldest first
+        self._lock = threading.Lock()
+        self._flights = SingleFlight()
+        self._plugins = Plugins(path, self._prepare)
+        self._enumerated: dict[str, tuple[DeviceInfo, ...] | HalError] = {}
+        self._touched: set[str] = set()  # families whose driver this process has used
+        self._forked: set[str] = set()  # families whose driver the parent had used
+        self._skipped: dict[str, str] = {}
+        self._best: str | None = None
+        self._override: ContextVar[str | None] = ContextVar("hal_default", default=None)
+        self._closes_at_exit = False
+        _registries.add(self)
+
+    # -- opening
+
+    def __getitem__(self, name: str | None) -> Compiled:
+        """The device of that name, opened at the first use; None is the default device.
+
+        Raises: InvalidArgument for a malformed name; UnknownDevice; DeviceUnavailable when there
+        is no such hardware or it cannot be opened now; PluginError; ForkError.
+        """
+        try:
+            return self._fast[name]
+        except (KeyError, TypeError):
+            pass
+        return self._find(name)
+
+    def _find(self, name: str | None) -> Compiled:
+        family, index = parse(self.DEFAULT if name is None else name)
+        if family == "GPU":
+            device = self._open(*parse(self._gpu(index).name))
+        else:
+            device = self._open(family, index)
+            with self._lock:
+                live = self._opened.get(device.name) is device
+                if name and live and len(self._fast) < _MOST_ALIASES:
+                    self._fast[name] = device
+        return device
+
+    def _open(self, family: str, index: int) -> Compiled:
+        name = join(family, index)
+        device = self._opened.get(name)
+        if device is not None:
+            return device
+        try:
+            return self._open_new(family, index)
+        except HalError as error:
+            wanted = config.DEVICE.read()
+            if _names(wanted, name):
+                error.args = (f"{error} {config.DEVICE.name}={wanted} asks for it.",)
+            raise
+
+    def _open_new(self, family: str, index: int) -> Compiled:
+        info = self._info(family, index)
+        self._check_fork(family)
+        backend = self._plugins.backend(family)
+        for extension in self._plugins.extensions():
+            backend.attach(extension)
+
+        def work() -> Compiled:
+            device = self._opened.get(info.name)
+            if device is None:
+                device = backend.open(index, info)
+                self._publish(device)
+                log.debug("opened %s: %s, with %s", info.name, info.title, backend.origin)
+                backend.opened(device)
+            return device
+
+        return self._flights.run(("open", info.name), work, operation=f"open {info.name}")
+
+    def _publish(self, device: Compiled) -> None:
+        with self._lock:
+            self._opened[device.name] = self._fast[device.name] = device
+            first, self._closes_at_exit = not self._closes_at_exit, True
+        if first:
+            atexit.register(self._close_all)
+
+    def _prepare(self, backend: Backend) -> None:
+        backend.on_closed = self._forget
+
+    def _forget(self, device: Compiled) -> None:
+        with self._lock:
+            for names in (self._fast, self._opened):
+                for name in [key for key, value in names.items() if value is device]:
+                    del names[name]  # type: ignore[arg-type]
+
+    def _close_all(self) -> None:
+        for device in reversed(list(self._opened.values())):
+            try:
+                device.close()
+            except BaseException as error:  # the others must be closed, the exit code kept
+                log.warning("closing %s at exit failed: %r", device.name, error, exc_info=error)
+
+    # -- what there is
+
+    def info(self, name: str) -> DeviceInfo:
+        """Facts of one device, without opening it. Raises: as opening it."""
+        family, index = parse(name)
+        return self._gpu(index) if family == "GPU" else self._info(family, index)
+
+    def get_available_devices(self) -> list[str]:
+        """Canonical names of every device that can be opened, best first.
+
+        Loads every plugin and asks its driver; what was left out and why is in `skipped`.
+        """
+        return [info.name for info in self._available()]
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Why a family had no part in the last choice: broken, no hardware, switched off, ..."""
+        return dict(self._skipped)
+
+    def _info(self, family: str, index: int) -> DeviceInfo:
+        infos = self._devices(family)
+        if index < len(infos):
+            return infos[index]
+        raise UnknownDevice(
+            "open",
+            f"{family} has {_count(len(infos))}, numbered from 0",
+            got=join(family, index),
+            fix=f"Use one of {', '.join(info.name for info in infos)}.",
+        )
+
+    def _devices(self, family: str) -> tuple[DeviceInfo, ...]:
+        """Never empty. Raises: DeviceUnavailable when there is no hardware."""
+        backend = self._plugins.backend(family)
+
+        def work() -> tuple[DeviceInfo, ...] | HalError:
+            if family not in self._enumerated:
+                self._check_fork(family)
+                self._touched.add(family)
+                self._enumerated[family] = _enumerate(backend)
+            return self._enumerated[family]
+
+        known = self._enumerated.get(family)
+        if known is None:
+            known = self._flights.run(("list", family), work, operation=f"list {family}")
+        if isinstance(known, HalError):
+            raise again(known)
+        return known
+
+    def _available(self) -> list[DeviceInfo]:
+        ranked: list[tuple[int, int, int, DeviceInfo]] = []
+        ordered = bool(config.PLUGINS.read())
+        skipped = {}
+        for place, family in enumerate(self._plugins.families()):
+            try:
+                infos = self._devices(family)
+                ranks = self._plugins.backend(family).ranks
+            except HalError as error:
+                skipped[family] = str(error)
+                log.debug("%s is left out: %s", family, error)
+                continue
+            for index, info in enumerate(infos):
+                rank = 0 if ordered else -ranks[info.kind]
+                ranked.append((rank, place, index, info))
+        self._skipped = skipped
+        return [info for *_, info in sorted(ranked, key=lambda row: row[:3])]
+
+    def _gpu(self, index: int) -> DeviceInfo:
+        gpus = [info for info in self._available() if info.kind == "gpu"]
+        if index < len(gpus):
+            return gpus[index]
+        if gpus:
+            raise UnknownDevice(
+                "open", f"there is {_count(len(gpus))} of kind gpu", got=join("GPU", index)
+            )
+        reasons = " ".join(self._skipped.values())
+        raise DeviceUnavailable(
+            "open",
+            "there is no device of kind gpu",
+            device="GPU",
+            fix=f"Asked: {', '.join(self) or 'no backend at all'}. {reasons}".rstrip(),
+        )
+
+    # -- names
+
+    def canonicalize(self, name: str | None) -> str:
+        """`"metal" -> "METAL"`, `"cuda:0" -> "CUDA"`, `"gpu:1" -> "GPU:1"`: text only.
+
+        None gives the current `DEFAULT`.
+        """
+        return self.DEFAULT if name is None else join(*parse(name))
+
+    @property
+    def DEFAULT(self) -> str:
+        """Name of the default device of this thread.
+
+        The innermost `with Device.default(...)`, else `HAL_DEVICE`, else `<FAMILY>=1` in the
+        environment, else the best device present (see `skipped`), else CPU. Opens nothing. What
+        is named is not replaced by another when it cannot be had.
+        """
+        chosen = self._override.get()
+        if chosen is not None:
+            return chosen
+        wanted = config.DEVICE.read()
+        if wanted:
+            return join(*parse(wanted, f"environment variable {config.DEVICE.name}"))
+        return self._switched_on() or self._best_present()
+
+    def _switched_on(self) -> str | None:
+        on = [family for family in self._plugins.families() if os.environ.get(family) == "1"]
+        if len(on) > 1:
+            raise InvalidArgument(
+                " and ".join(f"{family}=1" for family in on),
+                "two default devices are asked for",
+                fix=f"Leave one, or set {config.DEVICE.name}={on[0]}, which beats them.",
+            )
+        return on[0] if on else None
+
+    def _best_present(self) -> str:
+        best = self._best
+        if best is None:
+            available = self._available()
+            best = self._best = available[0].name if available else "CPU"
+            log.debug("the default device is %s", best)
+        return best
+
+    @contextlib.contextmanager
+    def default(self, name: str) -> Iterator[str]:
+        """`with Device.default("OPENCL"):` - the default of this thread inside the block.
+
+        Raises: InvalidArgument, UnknownDevice when the name cannot be one. Opens nothing.
+        """
+        family, index = parse(name)
+        if family != "GPU" and family not in self:
+            self._plugins.backend(family)  # raises, with all that can be said
+        chosen = join(family, index)
+        token = self._override.set(chosen)
+        try:
+            yield chosen
+        finally:
+            self._override.reset(token)
+
+    # -- looking without touching
+
+    def __iter__(self) -> Iterator[str]:
+        """The installed families that may be used."""
+        return iter(self._plugins.families())
+
+    def __len__(self) -> int:
+        return len(self._plugins.families())
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the family of a name is installed; says nothing about hardware."""
+        try:
+            return parse(name)[0] in self._plugins.families()
+        except InvalidArgument:
+            return False
+
+    def states(self) -> dict[str, str]:
+        """Every installed family and what is known of it: open, ready, installed (not loaded
+        yet), no hardware, broken, incompatible, in conflict, disabled."""
+        return {family: self._state(family) for family in self._plugins.all_families()}
+
+    def _state(self, family: str) -> str:
+        if any(device.family == family for device in list(self._opened.values())):
+            return "open"
+        state = self._plugins.state(family)
+        known = self._enumerated.get(family)
+        if state != "installed" or known is None:
+            return state
+        return state_of(known) if isinstance(known, HalError) else "ready"
+
+    def __repr__(self) -> str:
+        states = ", ".join(f"{family}: {state}" for family, state in self.states().items())
+        return f"<hal.Device {states or 'no backend installed'}>"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return [*self._plugins.families(), *(name for name in list(self._opened))]
+
+    # -- plugins
+
+    def register_plugin(self, name: str, plugin: object) -> None:
+        """Serve a family without an entry point: in a frozen application, in a test.
+
+        Goes before installed distributions of that family.
+        Raises: PluginError, IncompatiblePlugin; PluginConflict when the family is served already.
+        """
+        self._plugins.register(name, plugin)
+        self._best = None
+
+    def refresh(self) -> None:
+        """Look again for distributions and devices; failures are forgotten, open devices stay."""
+        self._plugins.refresh()
+        self._enumerated.clear()
+        self._best = None
+
+    # -- fork
+
+    def _check_fork(self, family: str) -> None:
+        if family in self._forked:
+            raise ForkError(
+                "open",
+                "the parent process used this driver, which does not survive a fork",
+                device=family,
+                fix='Start the process with multiprocessing.get_context("spawn"), or fork before '
+                "the first use.",
+            )
+
+    def _after_fork(self) -> None:
+        """In the child. Another thread of the parent may have held the locks."""
+        self._lock = threading.Lock()
+        self._flights = SingleFlight()
+        self._plugins.after_fork()
+        self._forked |= {family for family in self._touched if not self._survives(family)}
+        self._fast.clear()
+        self._opened.clear()
+
+    def _survives(self, family: str) -> bool:
+        infos = self._enumerated.get(family)
+        return isinstance(infos, tuple) and all(
+            "subprocess_fork" in info.capabilities for info in infos
+        )
+
+
+def parse(name: object, operation: str = "device name") -> tuple[str, int]:
+    """Family and index of a name. Raises: InvalidArgument when it is malformed."""
+    family, colon, index = name.partition(":") if isinstance(name, str) else ("", "", "")
+    family = family.upper() if family.isascii() else ""
+    numbered = index.isascii() and index.isdigit() and len(index) < 7 and str(int(index)) == index
+    if (family == "GPU" or is_family(family)) and (numbered or not colon):
+        return family, int(index or 0)
+    raise InvalidArgument(
+        operation,
+        "reserved" if family in RESERVED else "a device is FAMILY or FAMILY:INDEX",
+        got=name,
+        fix='Write "CPU", "CUDA:1" or "GPU"; None is the default device.',
+    )
+
+
+def join(family: str, index: int) -> str:
+    return f"{family}:{index}" if index else family
+
+
+def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:
+    """The devices, or the answer to give until the next refresh."""
+    try:
+        infos = backend.enumerate()
+    except HalError as error:
+        return error
+    return infos or DeviceUnavailable(
+        "open",
+        "the backend is installed, but finds no hardware",
+        device=backend.family,
+        fix="`hal doctor` tells what it looked at.",
+    )
+
+
+def _count(number: int) -> str:
+    return "1 device" if number == 1 else f"{number} devices"
+
+
+def _names(wanted: str, name: str) -> bool:
+    try:
+        return bool(wanted) and join(*parse(wanted)) == name
+    except InvalidArgument:
+        return False
+
+
+_registries: WeakSet[DeviceRegistry] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for registry in list(_registries):
+        registry._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+Device = DeviceRegistry()

@@ -1,0 +1,107 @@
+"""One thread does a piece of work; the others that want it wait and share its outcome."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+from collections.abc import Callable, Hashable
+from types import FrameType
+from typing import Any, TypeVar
+
+from hal_core.errors import InvalidState
+
+T = TypeVar("T")
+
+
+class _Flight:
+    """Work in progress. `error` or `result` is set before `done`."""
+
+    def __init__(self, owner: int) -> None:
+        self.owner = owner
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class SingleFlight:
+    """Runs each key's work once at a time, without dead-lock.
+
+    Every failure reaches all who waited, except a KeyboardInterrupt: it belongs to the thread
+    that got it, and a waiter takes the work over. Nothing is remembered after the flight.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[Hashable, _Flight] = {}
+        self._waiting: dict[int, _Flight] = {}  # thread -> what it waits for
+
+    def run(self, key: Hashable, work: Callable[[], T], *, operation: str) -> T:
+        """Raises: what `work` raises; InvalidState when waiting could never end, because the
+        work in progress waits, directly or through others, for this thread."""
+        me = threading.get_ident()
+        while True:
+            with self._lock:
+                flight = self._flights.get(key)
+                if flight is None:
+                    flight = self._flights[key] = _Flight(me)
+                    break
+                if self._waits_for(flight, me):
+                    raise InvalidState(
+                        operation,
+                        "it is already under way and waits for this very call",
+                        fix="A plugin must not use a device while it imports or opens that device.",
+                    )
+                self._waiting[me] = flight
+            try:
+                flight.done.wait()
+            finally:
+                with self._lock:
+                    del self._waiting[me]
+            if flight.error is None:
+                return flight.result  # type: ignore[no-any-return]
+            if isinstance(flight.error, Exception):
+                raise again(flight.error)
+        return self._fly(key, flight, work)
+
+    def _fly(self, key: Hashable, flight: _Flight, work: Callable[[], T]) -> T:
+        try:
+            flight.result = work()
+            return flight.result  # type: ignore[no-any-return]
+        except BaseException as error:
+            flight.error = error
+            raise
+        finally:
+            with self._lock:
+                del self._flights[key]
+            flight.done.set()
+
+    def _waits_for(self, flight: _Flight, thread: int) -> bool:
+        """Whether the flight's owner is `thread`, or waits for it through other flights."""
+        following: _Flight | None = flight
+        while following is not None:
+            if following.owner == thread:
+                return True
+            following = self._waiting.get(following.owner)
+        return False
+
+
+def again(error: Exception) -> Exception:
+    """A copy to raise: raising one object twice grows its traceback and keeps frames alive."""
+    fresh = copy.copy(error)
+    fresh.__cause__ = error.__cause__
+    return fresh
+
+
+def is_importing() -> bool:
+    """Whether this thread is in the middle of an import, and so holds import locks.
+
+    Such a thread must not wait for another one's import: the other may need a module that this
+    one is importing. Python's own import lock sees that circle, nobody else's lock does.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
