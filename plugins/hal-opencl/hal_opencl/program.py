@@ -1,0 +1,154 @@
+"""Loaded kernels and their launch."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hal_core.compiler import Binary
+from hal_core.errors import CompileError, Unsupported
+from hal_core.program import Dim3, Program, ProgramInfo
+
+from hal_opencl import driver
+from hal_opencl.compiler import OpenCLCompiler, Sealed, check_arguments, find_kernel, slots_of
+from hal_opencl.device import OpenCLDevice, Opaque
+from hal_opencl.driver import cl
+
+Geometry = tuple[tuple[int, ...], tuple[int, ...]]  # all threads, threads of a block
+
+
+class OpenCLProgram(Program):
+    """Concurrency: a kernel object holds the arguments of the next launch, so launches of one
+    program take turns at a lock."""
+
+    device: OpenCLDevice
+
+    def __init__(self, device: OpenCLDevice, binary: Binary) -> None:
+        super().__init__(device, binary)
+        operation = f"load {binary.entry}"
+        with driver.check(operation, device.name):
+            self._kernel = find_kernel(self._built(operation), binary.entry, operation, device.name)
+            check_arguments(self._kernel, binary.signature, binary.rendered, operation, device.name)
+            threads, local, private = driver.kernel_facts(self._kernel, device.hardware)
+        self.info = ProgramInfo(
+            shared_nbytes=local, local_nbytes=private, max_block_threads=threads
+        )
+        self._enqueue = self._make_launch()
+
+    def _built(self, operation: str) -> driver.Program:
+        device = self.device
+        sealed = Sealed.of_bytes(self.binary.image, operation, device.name)
+        here = OpenCLCompiler(device).identity
+        if sealed.identity != here:
+            raise CompileError(
+                operation,
+                f"the binary was made by another driver ({sealed.identity}); this is {here}",
+                device=device.name,
+                fix="Compile the kernel again from its source.",
+            )
+        code = sealed.payload if sealed.kind == "binary" else sealed.payload.decode()
+        try:
+            return driver.build(device.context, code, sealed.flags)
+        except driver.BuildError as error:
+            raise CompileError(
+                operation,
+                f"the driver refuses the binary: {error.problem}",
+                log=error.log,
+                device=device.name,
+                fix="Compile the kernel again from its source.",
+            ) from error
+
+    # -- launch
+
+    def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
+        if shared:
+            raise Unsupported(
+                f"launch {self.name}",
+                "OpenCL passes dynamic shared memory as a __local argument, which no signature "
+                "can express",
+                got=shared,
+                device=self.device.name,
+                fix="Declare __local memory inside the kernel and leave shared=0.",
+            )
+        axes = 3 if block[2] * grid[2] > 1 else 2 if block[1] * grid[1] > 1 else 1
+        return tuple(g * b for g, b in zip(grid, block, strict=True))[:axes], block[:axes]
+
+    def _bind(self) -> Callable[..., Any]:
+        return self._enqueue
+
+    def _make_launch(self) -> Callable[..., cl.Event]:
+        """`launch(geometry, *args)`, written out for this signature.
+
+        A loop over the arguments costs as much again as the launch itself.
+        """
+        slots = slots_of(self.signature, self.binary.rendered)
+        memory, numbers, packs = [], [], {}
+        for index, (code, _, position, _) in enumerate(slots):
+            if not code:
+                plain = f"a{position}[0]" if self.binary.rendered else f"whole(a{position})"
+                memory.append(f"{index}, {plain}")
+                continue
+            offset = "[1]" if self.signature.params[position].is_pointer else ""
+            numbers.append(f"{index}, pack_{index}(a{position}{offset})")
+            packs[f"pack_{index}"] = struct.Struct(code).pack
+        text = _LAUNCH.format(
+            args="".join(f", a{param.position}" for param in self.signature.params),
+            memory=", ".join(memory),
+            numbers=", ".join(numbers),
+            set_memory="set_memory(memory)" if memory else "pass",
+            set_numbers="set_numbers(numbers)" if numbers else "pass",
+        )
+        set_memory, set_numbers = driver.argument_setters(self._kernel)
+        space: dict[str, Any] = {
+            **packs,
+            "whole": _whole,
+            "lock": threading.Lock(),
+            "set_memory": set_memory,
+            "set_numbers": set_numbers,
+            "enqueue": cl.enqueue_nd_range_kernel,
+            "queue": self.device.queue,
+            "kernel": self._kernel,
+            "device": self.device,
+            "name": self.name,
+            "Error": cl.Error,
+            "failure": driver.failure,
+        }
+        exec(compile(text, f"<launch of {self.name}>", "exec"), space)
+        launch: Callable[..., cl.Event] = space["launch"]
+        return launch
+
+    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
+        event = self._enqueue(geometry, *args)
+        try:
+            event.wait()
+            return (event.profile.end - event.profile.start) * 1e-9
+        except cl.Error as error:
+            raise self.device.fault(driver.failure(error, "wait").problem) from error
+
+    def _unload(self) -> None:
+        del self._kernel, self._enqueue
+
+
+_LAUNCH = """
+def launch(geometry{args}):
+    memory = ({memory})  # kept until the kernel is queued: a sub-buffer has no other owner
+    numbers = ({numbers})
+    try:
+        with lock:
+            {set_memory}
+            {set_numbers}
+            event = enqueue(queue, kernel, *geometry)
+        queue.flush()
+    except Error as error:
+        raise failure(error, f"launch {{name}}", device.name) from error
+    device.last_launched = name
+    return event
+"""
+
+
+def _whole(opaque: Opaque) -> cl.Buffer | None:
+    """What a `Source` kernel takes: the memory itself, or a sub-buffer from the offset on."""
+    memory, offset = opaque
+    return memory.get_sub_region(offset, memory.size - offset) if offset else memory
