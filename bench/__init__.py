@@ -1,0 +1,1 @@
+"""What the library costs, beside floors and beside what a user would pick instead."""

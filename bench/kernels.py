@@ -1,0 +1,194 @@
+"""Kernels that take long: one bound by memory, one by arithmetic."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import statistics
+from collections.abc import Iterator
+
+import numpy as np
+
+import hal_core as hal
+from bench import floors
+from bench.measure import OURS, Effort, Task, call, compare
+from bench.peers import Peers
+from bench.report import Missing, Row
+
+COUNT = (64 << 20) // 4
+FACTOR = 1e-9  # keeps a sum that is taken a thousand times finite, and free of denormals
+SMALL = 256 << 10
+STEPS = floors.STEPS
+Array = hal.Ptr[hal.float32]
+Input = hal.ConstPtr[hal.float32]
+
+
+@hal.kernel
+def saxpy(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def steps(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        v = x[i]
+        for _k in range(STEPS):
+            v = v * a + 0.5
+        y[i] = v
+
+
+def rows(effort: Effort) -> Iterator[Row | Missing]:
+    library = floors.library()
+    if library is None:
+        yield Missing("saxpy over 64 MiB", "there is no C compiler for the floor")
+        return
+    yield memory_bound(library, effort.rarely())
+    yield arithmetic_bound(library, effort.rarely())
+    yield from speedup(effort.rarely())
+
+
+def memory_bound(library: ctypes.CDLL, effort: Effort) -> Row:
+    """Speed of the best C loop over ours; both on the same memory."""
+    ours, floor = _both(library.saxpy, saxpy, COUNT, FACTOR)
+    peers = Peers(
+        hal_opencl=lambda: _ours("OPENCL", saxpy, COUNT, FACTOR)[0],
+        numpy=_numpy,
+        numba=_numba,
+        warp=_warp,
+        pyopencl=_pyopencl,
+        tinygrad=_tinygrad,
+    )
+    times = compare({OURS: ours, "C": floor} | peers.tasks, effort)
+    return Row(
+        "saxpy over 64 MiB",
+        *(times.typical(OURS), f"C, {floors.cores()} threads", times.typical("C")),
+        times.ratio("C", OURS),
+        target=0.95,
+        at_least=True,
+        peers=peers.results(times),
+    )
+
+
+def arithmetic_bound(library: ctypes.CDLL, effort: Effort) -> Row:
+    ours, floor = _both(library.steps, steps, SMALL, 0.5)
+    times = compare({OURS: ours, "C": floor}, effort)
+    return Row(
+        f"{STEPS} multiply-adds on each of 256 Ki",
+        *(times.typical(OURS), f"C, {floors.cores()} threads", times.typical("C")),
+        times.ratio("C", OURS),
+        target=0.95,
+        at_least=True,
+    )
+
+
+def speedup(effort: Effort) -> Iterator[Row | Missing]:
+    """All cores against one: the device is opened again with another count of threads."""
+    what = f"the same, all cores over one ({floors.cores()} cores)"
+    if floors.cores() < 2:
+        yield Missing(what, "this machine has one core")
+        return
+    one, many, ratios = [], [], []
+    for _ in range(max(3, effort.rounds // 4)):
+        one.append(_with_threads(1))
+        many.append(_with_threads(floors.cores()))
+        ratios.append(one[-1] / many[-1])
+    yield Row(
+        what,
+        *(statistics.median(many), "one core", statistics.median(one)),
+        statistics.median(ratios),
+        target=1.7 * floors.cores() / 2,
+        at_least=True,
+    )
+
+
+def _with_threads(count: int) -> float:
+    hal.Device["CPU"].close()
+    os.environ["HAL_CPU_THREADS"] = str(count)
+    try:
+        task, _ = _ours("CPU", steps, SMALL, 0.5)
+        return compare({OURS: task}, Effort(3, 0.0)).best(OURS)
+    finally:
+        del os.environ["HAL_CPU_THREADS"]
+        hal.Device["CPU"].close()
+
+
+def _ours(name: str, kernel: object, count: int, factor: float) -> tuple[Task, list[hal.Buffer]]:
+    device = hal.Device[name]
+    buffers = [hal.Buffer.from_numpy(np.ones(count, "f4"), device=device) for _ in "yx"]
+    names = {"program": device.compile(kernel), "f": factor, "n": count}  # type: ignore[arg-type]
+    names |= dict(zip("yx", buffers, strict=True))
+    return Task("program(y, x, vals=(f, n), threads=n, wait=True)", names), buffers
+
+
+def _both(
+    function: ctypes._NamedFuncPointer, kernel: object, count: int, factor: float
+) -> tuple[Task, Task]:
+    ours, buffers = _ours("CPU", kernel, count, factor)
+    y, x = (ctypes.c_void_p(np.asarray(buffer).ctypes.data) for buffer in buffers)
+    names = {"function": function, "y": y, "x": x, "a": ctypes.c_float(factor)}
+    names |= {"n": ctypes.c_int64(count), "threads": ctypes.c_int(floors.cores())}
+    return ours, Task("function(y, x, a, n, threads)", names)
+
+
+def _numpy() -> Task:
+    names = {name: np.ones(COUNT, "f4") for name in "yxt"} | {"np": np, "a": np.float32(FACTOR)}
+    return Task("np.multiply(x, a, out=t); np.add(t, y, out=y)", names)
+
+
+def _numba() -> Task:
+    import numba
+
+    def loop(y, x, a):  # type: ignore[no-untyped-def]
+        for i in numba.prange(y.size):
+            y[i] = a * x[i] + y[i]
+
+    names = {name: np.ones(COUNT, "f4") for name in "yx"} | {"a": np.float32(FACTOR)}
+    return Task("loop(y, x, a)", {"loop": numba.njit(parallel=True)(loop)} | names)
+
+
+def _warp() -> Task:
+    import warp as wp
+
+    from bench.warp_kernels import saxpy_kernel
+
+    arrays = [wp.ones(COUNT, dtype=wp.float32, device="cpu") for _ in "yx"]
+    names = {"launch": wp.launch, "kernel": saxpy_kernel, "n": COUNT, "inputs": [*arrays, FACTOR]}
+    return Task('launch(kernel, dim=n, inputs=inputs, device="cpu")', names)
+
+
+def _pyopencl() -> Task:
+    import pyopencl as cl
+
+    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
+    text = "__kernel void saxpy(__global float *y, __global const float *x, float a)"
+    text += "{ size_t i = get_global_id(0); y[i] = a * x[i] + y[i]; }"
+    kernel = cl.Program(queue.context, text).build().saxpy
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    host = np.ones(COUNT, "f4")
+    y, x = (cl.Buffer(queue.context, flags, hostbuf=host) for _ in "yx")
+
+    def run() -> None:
+        kernel.set_args(y, x, np.float32(FACTOR))
+        cl.enqueue_nd_range_kernel(queue, kernel, (COUNT,), None)
+        queue.finish()
+
+    return call(run)
+
+
+def _tinygrad() -> Task:
+    """Its replayed graph, which writes a third array."""
+    from tinygrad import Device, Tensor, TinyJit
+
+    y, x = (Tensor.ones(COUNT, device="CPU").contiguous().realize() for _ in "yx")
+    run = TinyJit(lambda y, x: (x * FACTOR + y).realize())
+
+    def theirs() -> None:
+        run(y, x)
+        Device["CPU"].synchronize()
+
+    for _ in range(3):  # traced, compiled, replayed
+        theirs()
+    return call(theirs)

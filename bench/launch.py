@@ -1,0 +1,112 @@
+"""A checked launch of a kernel that does next to nothing, beside the same function in C."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import numpy as np
+
+import hal_core as hal
+from bench import floors
+from bench.measure import OURS, Effort, Task, call, compare
+from bench.peers import Peers
+from bench.report import Missing, Row
+
+COUNT = 16
+WHAT = "launch, 3 buffers + 1 int, checked"
+Array = hal.Ptr[hal.float32]
+Input = hal.ConstPtr[hal.float32]
+
+
+@hal.kernel
+def add(c: Array, a: Input, b: Input, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        c[i] = a[i] + b[i]
+
+
+def rows(effort: Effort) -> Iterator[Row | Missing]:
+    library = floors.library()
+    if library is None:
+        yield Missing(WHAT, "there is no C compiler for the floor")
+        return
+    device = hal.Device["CPU"]
+    buffers = [hal.Buffer.from_numpy(np.ones(COUNT, "f4"), device=device) for _ in range(3)]
+    program = device.compile(add)
+    ours = {"program": program, "n": COUNT} | dict(zip("cab", buffers, strict=True))
+    floor = {"add": library.add, "n": ctypes.c_int32(COUNT)} | {
+        name: ctypes.c_void_p(np.asarray(buffer).ctypes.data)
+        for name, buffer in zip("cab", buffers, strict=True)
+    }
+    peers = Peers(tinygrad=_tinygrad, pyopencl=_pyopencl, numba=_numba, warp=_warp)
+    tasks = {
+        OURS: Task("program(c, a, b, vals=(n,), grid=(1, 1, 1), block=(16, 1, 1))", ours),
+        "ctypes": Task("add(c, a, b, n)", floor),
+    }
+    times = compare(tasks | peers.tasks, effort)
+    yield Row(
+        WHAT,
+        *(times.typical(OURS), "prebuilt ctypes call", times.typical("ctypes")),
+        times.ratio(OURS, "ctypes"),
+        target=4.0,
+        peers=peers.results(times),
+    )
+
+
+def _tinygrad() -> Task:
+    """Its own compiled program, which checks nothing."""
+    from tinygrad.device import Buffer, Device, TinyELF
+    from tinygrad.dtype import dtypes
+
+    device = Device["CPU"]
+    text = "void add(float *c, float *a, float *b, int n) {"
+    text += " for (int i = 0; i < n; i++) c[i] = a[i] + b[i]; }"
+    pointers = tuple((name, slot, dtypes.float32, (COUNT,)) for slot, name in enumerate("cab"))
+    signature = (*pointers, ("n", 3, dtypes.int32, ()))
+    target = device.renderer.target
+    program = device.runtime(TinyELF(device.compiler.compile(text), "add", target, signature))
+    buffers = [Buffer("CPU", COUNT, dtypes.float32).allocate()._buf for _ in range(3)]
+    names = {"program": program, "n": COUNT} | dict(zip("cab", buffers, strict=True))
+    return Task("program(c, a, b, vals=(n,))", names)
+
+
+def _pyopencl() -> Task:
+    """Enqueued a hundred at a time, then waited for."""
+    import pyopencl as cl
+
+    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
+    text = "__kernel void add(__global float *c, __global float *a, __global float *b, int n)"
+    text += "{ int i = get_global_id(0); if (i < n) c[i] = a[i] + b[i]; }"
+    kernel = cl.Program(queue.context, text).build().add
+    memory = [cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, COUNT * 4) for _ in range(3)]
+
+    def hundred() -> None:
+        kernel.set_args(*memory, np.int32(COUNT))
+        for _ in range(100):
+            cl.enqueue_nd_range_kernel(queue, kernel, (COUNT,), (COUNT,))
+        queue.finish()
+
+    return call(hundred, repeats=100)
+
+
+def _numba() -> Task:
+    import numba
+
+    def plain(c, a, b, n):  # type: ignore[no-untyped-def]
+        for i in range(n):
+            c[i] = a[i] + b[i]
+
+    compiled = numba.njit(plain)
+    arrays = {name: np.ones(COUNT, "f4") for name in "cab"}
+    return Task("add(c, a, b, n)", {"add": compiled, "n": COUNT} | arrays)
+
+
+def _warp() -> Task:
+    import warp as wp
+
+    from bench.warp_kernels import add_kernel
+
+    arrays = [wp.ones(COUNT, dtype=wp.float32, device="cpu") for _ in range(3)]
+    names = {"launch": wp.launch, "kernel": add_kernel, "n": COUNT, "inputs": [*arrays, COUNT]}
+    return Task('launch(kernel, dim=n, inputs=inputs, device="cpu")', names)

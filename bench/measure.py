@@ -1,0 +1,84 @@
+"""Timing that holds on a noisy machine: candidates take turns, and ratios are medians of rounds."""
+
+from __future__ import annotations
+
+import statistics
+import timeit
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+OURS = "hal"
+
+
+class Effort(NamedTuple):
+    """How long to look."""
+
+    rounds: int
+    seconds: float  # of one candidate in one round
+
+    def rarely(self) -> Effort:
+        """For candidates that take milliseconds or are whole processes."""
+        return Effort(max(5, self.rounds // 3), 0.0)
+
+
+QUICK = Effort(9, 0.001)
+FULL = Effort(60, 0.004)
+
+
+class Task(NamedTuple):
+    """A statement to time; `repeats` is how often the statement itself does the thing."""
+
+    statement: str
+    names: Mapping[str, object]
+    repeats: int = 1
+
+
+def call(function: Callable[[], object], repeats: int = 1) -> Task:
+    """For things that take so long that a Python call more does not matter."""
+    return Task("function()", {"function": function}, repeats)
+
+
+class Times:
+    """Seconds of each candidate, one entry a round; entry i of all candidates is one round."""
+
+    def __init__(self, rounds: dict[str, list[float]]) -> None:
+        self.rounds = rounds
+
+    def best(self, name: str) -> float:
+        return min(self.rounds[name])
+
+    def typical(self, name: str) -> float:
+        return statistics.median(self.rounds[name])
+
+    def ratio(self, name: str, other: str) -> float:
+        """Median over the rounds of name / other: a slow phase of the machine hits both."""
+        pairs = zip(self.rounds[name], self.rounds[other], strict=True)
+        return statistics.median(mine / its for mine, its in pairs)
+
+    def difference(self, name: str, other: str) -> float:
+        pairs = zip(self.rounds[name], self.rounds[other], strict=True)
+        return statistics.median(mine - its for mine, its in pairs)
+
+
+def compare(tasks: Mapping[str, Task], effort: Effort) -> Times:
+    """Runs the tasks in turn, `effort.rounds` times, and every other round in reverse order."""
+    timers = {
+        name: timeit.Timer(task.statement, globals=dict(task.names)) for name, task in tasks.items()
+    }
+    counts = {name: _count(timer, effort.seconds) for name, timer in timers.items()}
+    empty = min(timeit.repeat("pass", number=100_000, repeat=5)) / 100_000
+    rounds: dict[str, list[float]] = {name: [] for name in tasks}
+    for turn in range(effort.rounds):
+        for name in reversed(tasks) if turn % 2 else tasks:
+            spent = timers[name].timeit(counts[name]) / counts[name] - empty
+            rounds[name].append(spent / tasks[name].repeats)
+    return Times(rounds)
+
+
+def _count(timer: timeit.Timer, seconds: float) -> int:
+    """How many executions last `seconds`. The first ones are not counted: they warm up."""
+    timer.timeit(1)
+    count = 1
+    while (spent := timer.timeit(count)) < seconds and count < 1 << 20:
+        count = max(count * 2, int(count * seconds / max(spent, 1e-7)))
+    return count

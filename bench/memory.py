@@ -1,0 +1,153 @@
+"""Opening by name, buffers through the cache, copies, and fresh memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import numpy as np
+
+import hal_core as hal
+from bench.measure import OURS, Effort, Task, call, compare
+from bench.peers import Peers
+from bench.report import Missing, Row
+
+MIB = 1 << 20
+
+
+def rows(effort: Effort) -> Iterator[Row | Missing]:
+    yield lookup(effort)
+    yield cycle(effort)
+    for nbytes, target in ((4096, 2.0), (MIB, 1.05), (64 * MIB, 1.05)):
+        yield from copies(nbytes, target, effort)
+    yield fresh(effort.rarely())
+
+
+def lookup(effort: Effort) -> Row:
+    """`Device["CPU"]` once it is open."""
+    hal.Device["CPU"]
+    names = {"Device": hal.Device, "plain": {"CPU": hal.Device["CPU"]}}
+    peers = Peers(tinygrad=_tinygrad_lookup)
+    tasks = {OURS: Task('Device["CPU"]', names), "dict": Task('plain["CPU"]', names)}
+    times = compare(tasks | peers.tasks, effort)
+    return Row(
+        'Device["CPU"]',
+        *(times.typical(OURS), "dict lookup", times.typical("dict"), times.ratio(OURS, "dict")),
+        target=8.0,
+        peers=peers.results(times),
+    )
+
+
+def _tinygrad_lookup() -> Task:
+    from tinygrad.device import Device
+
+    Device["CPU"]
+    return Task('Device["CPU"]', {"Device": Device})
+
+
+def cycle(effort: Effort) -> Row | Missing:
+    """A buffer object, its memory from the cache, and both gone again."""
+    what = "Buffer: allocate, delete (1 KiB, cached)"
+    names = {"Buffer": hal.Buffer, "device": hal.Device["CPU"], "f4": hal.float32}
+    peers = Peers(tinygrad=_tinygrad_cycle)
+    if "tinygrad" not in peers.tasks:
+        return Missing(what, f"the target is against tinygrad, which {peers.reasons['tinygrad']}")
+    ours = Task("Buffer(device, 256, f4).allocate()", names)
+    times = compare({OURS: ours} | peers.tasks, effort)
+    score = times.ratio(OURS, "tinygrad")
+    return Row(what, times.typical(OURS), "tinygrad", times.typical("tinygrad"), score, target=0.5)
+
+
+def _tinygrad_cycle() -> Task:
+    from tinygrad.device import Buffer
+    from tinygrad.dtype import dtypes
+
+    names = {"Buffer": Buffer, "f4": dtypes.float32}
+    return Task('Buffer("CPU", 256, f4).allocate()', names)
+
+
+def copies(nbytes: int, target: float, effort: Effort) -> Iterator[Row]:
+    """Both directions, beside memmove between the same two places."""
+    size = f"{nbytes // 1024} KiB" if nbytes < MIB else f"{nbytes // MIB} MiB"
+    buffer = hal.Buffer(hal.Device["CPU"], nbytes // 4, hal.float32).allocate()
+    host = np.ones(nbytes, np.uint8)
+    buffer.copyin(host)
+    there = ctypes.c_void_p(np.asarray(buffer).ctypes.data)
+    here, count = ctypes.c_void_p(host.ctypes.data), ctypes.c_size_t(nbytes)
+    names = {"buffer": buffer, "view": memoryview(host), "move": ctypes.memmove}
+    names |= {"there": there, "here": here, "count": count}
+    directions = {
+        "copyin": ("buffer.copyin(view)", "move(there, here, count)"),
+        "copyout": ("buffer.copyout(view)", "move(here, there, count)"),
+    }
+    looked = effort if nbytes <= MIB else effort.rarely()
+    for direction, (ours, floor) in directions.items():
+        peers = Peers(
+            tinygrad=lambda d=direction: _tinygrad_copy(nbytes, d),
+            pyopencl=lambda d=direction: _pyopencl_copy(nbytes, d),
+        )
+        tasks = {OURS: Task(ours, names), "memmove": Task(floor, names)}
+        times = compare(tasks | peers.tasks, looked)
+        yield Row(
+            f"{direction} {size}",
+            *(times.typical(OURS), "memmove", times.typical("memmove")),
+            times.ratio(OURS, "memmove"),
+            target=target,
+            peers=peers.results(times),
+        )
+
+
+def _tinygrad_copy(nbytes: int, direction: str) -> Task:
+    from tinygrad.device import Buffer
+    from tinygrad.dtype import dtypes
+
+    buffer = Buffer("CPU", nbytes, dtypes.uint8).allocate()
+    host = memoryview(bytearray(nbytes))
+    order = "opaque, host" if direction == "copyin" else "host, opaque"
+    names = {"copy": getattr(buffer.allocator, f"_{direction}"), "opaque": buffer._buf}
+    return Task(f"copy({order})", names | {"host": host, "owner": buffer})
+
+
+def _pyopencl_copy(nbytes: int, direction: str) -> Task:
+    import pyopencl as cl
+
+    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
+    memory = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, nbytes)
+    host = np.ones(nbytes, np.uint8)
+    order = "queue, memory, host" if direction == "copyin" else "queue, host, memory"
+    return Task(f"copy({order})", {"copy": cl.enqueue_copy} | locals())
+
+
+def fresh(effort: Effort) -> Row:
+    """64 MiB that were never used before: allocated, every page touched, given back."""
+    count = 64 * MIB // 4
+    device, once = hal.Device["CPU"], hal.BufferSpec(nolru=True)
+
+    def ours() -> None:
+        np.asarray(hal.Buffer(device, count, hal.float32, once).allocate()).fill(1.0)
+
+    def floor() -> None:
+        np.empty(count, np.float32).fill(1.0)
+
+    peers = Peers(tinygrad=lambda: _tinygrad_fresh(count))
+    times = compare({OURS: call(ours), "numpy": call(floor)} | peers.tasks, effort)
+    return Row(
+        "fresh 64 MiB, touched, freed",
+        *(times.typical(OURS), "np.empty", times.typical("numpy"), times.ratio(OURS, "numpy")),
+        target=1.5,
+        peers=peers.results(times),
+    )
+
+
+def _tinygrad_fresh(count: int) -> Task:
+    from tinygrad.device import Buffer, BufferSpec
+    from tinygrad.dtype import dtypes
+
+    once = BufferSpec(nolru=True)
+
+    def theirs() -> None:
+        buffer = Buffer("CPU", count, dtypes.float32, options=once).allocate()
+        np.frombuffer(buffer.as_memoryview(allow_zero_copy=True), np.float32).fill(1.0)
+
+    theirs()
+    return call(theirs)

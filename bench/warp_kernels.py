@@ -1,0 +1,20 @@
+"""The kernels in Warp's language. A file of their own: Warp reads annotations as objects."""
+
+import warp as wp
+
+wp.config.log_level = wp.LOG_ERROR
+
+Array = wp.array(dtype=wp.float32)
+
+
+@wp.kernel
+def add_kernel(c: Array, a: Array, b: Array, n: wp.int32):
+    i = wp.tid()
+    if i < n:
+        c[i] = a[i] + b[i]
+
+
+@wp.kernel
+def saxpy_kernel(y: Array, x: Array, a: wp.float32):
+    i = wp.tid()
+    y[i] = a * x[i] + y[i]
