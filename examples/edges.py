@@ -1,0 +1,251 @@
+"""Gaussian blur and Sobel edges of a photograph, written once, run on every device of the machine.
+
+Shows the whole path: find devices, open, copy in, compile, launch, copy out. Writes pictures,
+prints one table, and ends with an error when a device disagrees with scipy.
+
+    python examples/edges.py --out pictures
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from scipy import ndimage
+from sklearn.datasets import load_sample_image
+
+import hal_core as hal
+
+SIGMA = 1.5
+RADIUS = 4  # pixels on either side; a compile-time constant of the kernels
+TOLERANCE = 1e-5  # of values from 0 to about 4, against scipy in float64
+REPEAT_SECONDS = 0.3  # how long the best time is looked for
+
+Picture = NDArray[Any]
+
+
+# -- the kernels
+
+
+@hal.kernel
+def grey(out: hal.Ptr[hal.float32], rgb: hal.ConstPtr[hal.uint8], count: hal.int32):
+    """Luminance from 0 to 1."""
+    i = hal.global_idx(0)
+    if i < count:
+        red = hal.float32(rgb[3 * i])
+        green = hal.float32(rgb[3 * i + 1])
+        blue = hal.float32(rgb[3 * i + 2])
+        out[i] = (0.299 * red + 0.587 * green + 0.114 * blue) / 255.0
+
+
+@hal.kernel
+def blur(
+    out: hal.Ptr[hal.float32],
+    image: hal.ConstPtr[hal.float32],
+    weights: hal.ConstPtr[hal.float32],
+    width: hal.int32,
+    height: hal.int32,
+    dx: hal.int32,
+    dy: hal.int32,
+):
+    """One direction of a Gaussian blur: (dx, dy) is (1, 0) for rows, (0, 1) for columns."""
+    x = hal.global_idx(0)
+    y = hal.global_idx(1)
+    if x < width and y < height:
+        total = hal.float32(0.0)
+        for k in range(-RADIUS, RADIUS + 1):
+            column = min(max(x + k * dx, 0), width - 1)
+            row = min(max(y + k * dy, 0), height - 1)
+            total += weights[k + RADIUS] * image[row * width + column]
+        out[y * width + x] = total
+
+
+@hal.kernel
+def edges(
+    out: hal.Ptr[hal.float32],
+    image: hal.ConstPtr[hal.float32],
+    width: hal.int32,
+    height: hal.int32,
+):
+    """Magnitude of the Sobel gradient."""
+    x = hal.global_idx(0)
+    y = hal.global_idx(1)
+    if x < width and y < height:
+        left = max(x - 1, 0)
+        right = min(x + 1, width - 1)
+        above = max(y - 1, 0) * width
+        here = y * width
+        below = min(y + 1, height - 1) * width
+        across = image[above + right] + 2.0 * image[here + right] + image[below + right]
+        across -= image[above + left] + 2.0 * image[here + left] + image[below + left]
+        down = image[below + left] + 2.0 * image[below + x] + image[below + right]
+        down -= image[above + left] + 2.0 * image[above + x] + image[above + right]
+        out[here + x] = hal.sqrt(across * across + down * down)
+
+
+KERNELS = (grey, blur, edges)
+
+
+# -- one device
+
+
+class Result(NamedTuple):
+    blurred: Picture
+    edges: Picture
+    seconds: float  # of all four launches, the best of several runs
+    nbytes: int  # read and written by them, at least
+
+
+def weights() -> Picture:
+    offsets = np.arange(-RADIUS, RADIUS + 1)
+    bell = np.exp(-(offsets**2) / (2 * SIGMA**2))
+    return bell / bell.sum()
+
+
+def run(device: hal.Compiled, photograph: Picture) -> Result:
+    """Everything between the photograph and the two pictures, on one device."""
+    height, width = photograph.shape[:2]
+    count = height * width
+    rgb = hal.Buffer.from_numpy(photograph.reshape(-1), device=device)
+    bell = hal.Buffer.from_numpy(weights().astype("f4"), device=device)
+    plain, rows, blurred, found = (hal.Buffer(device, count, hal.float32) for _ in range(4))
+    to_grey, to_blur, to_edges = (device.compile(kernel) for kernel in KERNELS)
+    whole = (width, height)
+
+    def once() -> float:
+        return (
+            to_grey(plain, rgb, vals=(count,), threads=count, wait=True)
+            + to_blur(rows, plain, bell, vals=(width, height, 1, 0), threads=whole, wait=True)
+            + to_blur(blurred, rows, bell, vals=(width, height, 0, 1), threads=whole, wait=True)
+            + to_edges(found, blurred, vals=(width, height), threads=whole, wait=True)
+        )
+
+    seconds, end = once(), time.perf_counter() + REPEAT_SECONDS
+    while time.perf_counter() < end:
+        seconds = min(seconds, once())
+    shape = (height, width)
+    return Result(blurred.numpy(shape), found.numpy(shape), seconds, count * (3 + 7 * 4))
+
+
+def reference(photograph: Picture) -> tuple[Picture, Picture]:
+    """The same by scipy, in float64."""
+    plain = photograph @ np.array([0.299, 0.587, 0.114]) / 255
+    blurred = plain
+    for axis in (1, 0):
+        blurred = ndimage.correlate1d(blurred, weights(), axis=axis, mode="nearest")
+    across, down = (ndimage.sobel(blurred, axis=axis, mode="nearest") for axis in (1, 0))
+    return blurred, np.hypot(across, down)
+
+
+# -- what compiling costs
+
+
+def compile_seconds(name: str, cache: str) -> float:
+    """In a process of its own: nothing is left over from an earlier compile but `cache`."""
+    command = (sys.executable, __file__, "--only-compile", name)
+    # A driver's own cache would make a cold compile look warm.
+    environment = os.environ | {"HAL_CACHE_DIR": cache, "POCL_CACHE_DIR": cache + "/pocl"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"compiling on {name} failed:\n{done.stderr}")
+    return float(done.stdout)
+
+
+def only_compile(name: str) -> float:
+    device = hal.Device[name]
+    start = time.perf_counter()
+    for kernel in KERNELS:
+        device.compile(kernel)
+    return time.perf_counter() - start
+
+
+# -- pictures and the table
+
+
+def picture(values: Picture) -> Image.Image:
+    scaled = values * (255 / max(float(values.max()), 1e-9))
+    return Image.fromarray(scaled.astype(np.uint8))
+
+
+def save(folder: Path, name: str, photograph: Picture, result: Result) -> None:
+    """Two pictures of the device, and one that shows them beside the photograph."""
+    stem = name.lower().replace(":", "-")
+    parts = {"blurred": picture(result.blurred), "edges": picture(result.edges)}
+    for part, image in parts.items():
+        image.save(folder / f"{stem}-{part}.png")
+    height, width = photograph.shape[:2]
+    sheet = Image.new("RGB", (3 * width, height + 20), "white")
+    shown = {"photograph": Image.fromarray(photograph), **parts}
+    for place, (part, image) in enumerate(shown.items()):
+        sheet.paste(image, (place * width, 20))
+        ImageDraw.Draw(sheet).text((place * width + 6, 4), f"{name}: {part}", fill="black")
+    sheet.save(folder / f"{stem}-sheet.png")
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
+    options.add_argument("--only-compile", metavar="DEVICE", help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if chosen.only_compile:
+        print(only_compile(chosen.only_compile))
+        return 0
+
+    console = Console()
+    names = hal.Device.get_available_devices()
+    if not names:
+        console.print("No device found. `hal doctor` says why.")
+        return 1
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    photograph: Picture = load_sample_image("china.jpg")
+    Image.fromarray(photograph).save(chosen.out / "original.png")
+    expected = reference(photograph)
+
+    table = Table(
+        "device", "hardware", "compile cold ms", "cached ms", "kernels ms", "GB/s", "difference"
+    )
+    wrong = []
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=console) as progress, tempfile.TemporaryDirectory() as cache:
+        steps = progress.add_task("", total=3 * len(names))
+        for name in names:
+            progress.update(steps, description=f"{name}: compiling")
+            cold = compile_seconds(name, cache)
+            cached = compile_seconds(name, cache)
+            progress.update(steps, description=f"{name}: blurring", advance=1)
+            with hal.Device[name] as device:
+                title = device.info.title
+                result = run(device, photograph)
+            progress.update(steps, description=f"{name}: comparing", advance=1)
+            pairs = zip((result.blurred, result.edges), expected, strict=True)
+            difference = max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
+            save(chosen.out, name, photograph, result)
+            progress.update(steps, description=f"{name}: done", advance=1)
+            if not difference <= TOLERANCE:
+                wrong.append(name)
+            table.add_row(
+                *(name, title, f"{cold * 1e3:.1f}", f"{cached * 1e3:.1f}"),
+                *(f"{result.seconds * 1e3:.3f}", f"{result.nbytes / result.seconds / 1e9:.1f}"),
+                f"[{'red' if name in wrong else 'green'}]{difference:.1e}[/]",
+            )
+    console.print(table)
+    console.print(f"Pictures are in {chosen.out}/. Allowed difference from scipy: {TOLERANCE:g}.")
+    if wrong:
+        console.print(f"[red]Wrong result on {', '.join(wrong)}.[/]")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
