@@ -52,8 +52,12 @@ def folder() -> str:
     if not chosen:
         import platformdirs
 
-        chosen = platformdirs.user_cache_dir("hal-core", appauthor=False)
-    return chosen if os.path.isabs(chosen) else os.path.abspath(chosen) if chosen[:1] != "~" else ""
+        try:
+            chosen = platformdirs.user_cache_dir("hal-core", appauthor=False)
+        except RuntimeError:  # no home
+            return ""
+        return chosen if os.path.isabs(chosen) else ""
+    return os.path.abspath(chosen)
 
 
 def load(key: str) -> bytes | None:

@@ -241,21 +241,22 @@ def select(device: Compiled, language: str | None) -> Selected:
         if (pair.renderer is not None if language is None else pair.language == language)
     ]
     operation = "compile" if language is None else f"compile a {language!r} source"
+    if not able:
+        takes = sorted({pair.language for pair in pairs})
+        raise CompilerUnavailable(
+            operation,
+            "no compiler of this device takes it",
+            device=device.name,
+            fix=f"It takes hal.Source kernels in {', '.join(takes) or 'no language'}.",
+        )
     if name is not None:
         able = [pair for pair in able if pair.name == name]
-    elif language is not None and not able:
-        raise CompilerUnavailable(
-            operation,
-            "no compiler of this device takes the language",
-            device=device.name,
-            fix=f"It takes {', '.join(sorted({pair.language for pair in pairs})) or 'none'}.",
-        )
-    if not able:
-        raise CompilerUnavailable(
-            operation,
-            f"the compiler {name!r}, which the environment forces, does not take it",
-            device=device.name,
-        )
+        if not able:
+            raise CompilerUnavailable(
+                operation,
+                f"the compiler {name!r}, which the environment forces, does not take it",
+                device=device.name,
+            )
     for pair in able:
         chosen = device._selected.get(pair.name)
         if chosen is None and pair.name not in device._failed:

@@ -148,8 +148,8 @@ class Compiled:
         return self.renderer.supports(dtype) and self._supports(dtype)
 
     def _supports(self, dtype: DType) -> bool:
-        needed = {"float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}.get(dtype.name)
-        return needed is None or needed in self.info.capabilities
+        """Half floats are storage everywhere: arithmetic on them is a renderer's matter."""
+        return dtype.name != "float64" or "fp64" in self.info.capabilities
 
     def _key(self, dtype: DType) -> BufferKey:
         key = self._keys.get(dtype)
@@ -161,6 +161,7 @@ class Compiled:
     # -- compile
 
     def _select(self, language: str | None) -> Selected:
+        self._check_open("compile")
         return select(self, language)
 
     def compile(self, kernel: KernelFunction | Kernel | Source) -> Program:
@@ -179,7 +180,6 @@ class Compiled:
                 device=self.name,
                 fix="Decorate a function with @hal.kernel, or make a hal.Source.",
             )
-        self._check_open("compile")
         chosen = self._select(kernel.language if isinstance(kernel, Source) else None)
         if isinstance(kernel, Kernel):
             return self._build(kernel, chosen)

@@ -148,6 +148,7 @@ class FakePlugin:
     def __init__(self, *kinds: str, rank: dict[str, int] | None = None) -> None:
         self.kinds = kinds or ("accelerator",)
         self.opened = 0
+        self.capabilities = frozenset({"fp64"})
         if rank is not None:
             self.rank = rank
 
@@ -163,7 +164,7 @@ class FakePlugin:
                 compute_units=1,
                 host_visible=False,
                 limits=LIMITS,
-                capabilities=frozenset({"fp64"}),
+                capabilities=self.capabilities,
             )
             for index, kind in enumerate(self.kinds)
         ]
