@@ -202,7 +202,7 @@ def _metadata_folders(place: str, found: Scan) -> Iterator[str]:
 
 
 def _is_metadata(name: str) -> bool:
-    return name[-10:].lower() in (".dist-info", ".egg-info")
+    return name.lower().endswith((".dist-info", ".egg-info"))
 
 
 def _read_first_whole(same_name: list[Distribution], found: Scan, thorough: bool) -> None:
@@ -286,7 +286,7 @@ def _add_foreign(
 
 
 def _stem(folder: str) -> str:
-    return os.path.basename(folder)[:-10]
+    return os.path.basename(folder).rpartition(".")[0]
 
 
 def _version_in_name(folder: str) -> str:

@@ -1,0 +1,115 @@
+"""A site-packages folder made for one test: fake distributions, whole or damaged."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+_numbers = itertools.count()
+
+# A backend with nothing behind it: two devices that can be opened and closed.
+PLUGIN = """
+from types import SimpleNamespace
+from hal_core.hookspecs import hookimpl
+
+class Device:
+    def __init__(self, name, info):
+        self.name, self.info, self.family, self.closed = name, info, name.partition(":")[0], False
+    def close(self):
+        self.closed = True
+        self._backend.closed(self)
+
+class Plugin:
+    hal_api = (1, 0)
+    kinds = ("accelerator", "accelerator")
+    capabilities = frozenset()
+
+    def __init__(self):
+        self.opened = []
+
+    @hookimpl
+    def hal_enumerate(self, family):
+        return [
+            SimpleNamespace(
+                name=f"{family}:{index}" if index else family, kind=kind, title=f"Fake {kind}",
+                memory_nbytes=1 << 20, arch="fake", capabilities=self.capabilities,
+            )
+            for index, kind in enumerate(self.kinds)
+        ]
+
+    @hookimpl
+    def hal_open_device(self, family, index, info):
+        self.opened.append(info.name)
+        return Device(info.name, info)
+
+plugin = Plugin()
+"""
+
+
+def unique(stem: str) -> str:
+    """A module name no other test uses, so that `sys.modules` keeps tests apart."""
+    return f"{stem}_{next(_numbers)}"
+
+
+class FakeSite:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def module(self, name: str, source: str) -> str:
+        (self.folder / f"{name}.py").write_text(textwrap.dedent(source))
+        return name
+
+    def distribution(
+        self,
+        name: str,
+        entry_points: str | bytes | None = None,
+        version: str = "1.0",
+        metadata: bool = True,
+        suffix: str = "dist-info",
+    ) -> Path:
+        folder = self.folder / f"{name}-{version}.{suffix}"
+        folder.mkdir()
+        if metadata:
+            file = "METADATA" if suffix == "dist-info" else "PKG-INFO"
+            text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            (folder / file).write_text(text)
+        if entry_points is not None:
+            data = entry_points.encode() if isinstance(entry_points, str) else entry_points
+            (folder / "entry_points.txt").write_bytes(data)
+        return folder
+
+    def backend(
+        self, family: str, source: str = PLUGIN, distribution: str = "", group: str = "hal.devices"
+    ) -> str:
+        """A distribution whose plugin is `source`; gives the name of its module.
+
+        `source` may start with `# more` to be appended to the plugin above.
+        """
+        if source.startswith("# more"):
+            source = PLUGIN + textwrap.dedent(source)
+        name = self.module(unique("fake_plugin"), source)
+        self.distribution(
+            distribution or f"hal_{family.lower()}", f"[{group}]\n{family} = {name}:plugin\n"
+        )
+        return name
+
+    def run(
+        self, code: str, *flags: str, env: dict[str, str] | None = None, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """`code` in a fresh process that has this folder, and no other distribution, to find."""
+        start = f"import sys; sys.path[:] = [{str(self)!r}, {str(ROOT)!r}] + sys.path\n"
+        variables = {key: text for key, text in os.environ.items() if not key.startswith("HAL_")}
+        return subprocess.run(
+            [sys.executable, "-W", "error", *flags, "-c", start + textwrap.dedent(code)],
+            capture_output=True, text=True, timeout=timeout, env=variables | (env or {}),
+        )  # fmt: skip
