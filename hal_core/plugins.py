@@ -198,18 +198,14 @@ class Plugins:
                 continue
         return found
 
-    def register(self, name: str, plugin: object) -> None:
-        """Raises: InvalidArgument for the name, PluginConflict when the family is served."""
+    def register(self, name: str, plugin: object) -> Backend:
+        """Serve a family with a plugin object; it goes before entry points and earlier calls."""
         if not isinstance(name, str) or not is_family(name):
             raise InvalidArgument("register_plugin", "not a family name", got=name)
-        family = name.upper()
-        backend = Backend(plugin, family, "Device.register_plugin")
+        backend = Backend(plugin, name.upper(), "Device.register_plugin")
         self._prepare(backend)
-        with self._lock:
-            used = any(entry.key in self._loaded for entry in self.entry_points(family))
-            if used or family in self._registered:
-                raise PluginConflict("register_plugin", "the family is served", device=family)
-            self._registered[family] = backend
+        self._registered[backend.family] = backend
+        return backend
 
     def refresh(self) -> None:
         """Look again: forget what was found and what failed, keep what was loaded."""

@@ -19,6 +19,7 @@ from hal_core.errors import (
     ForkError,
     HalError,
     InvalidArgument,
+    PluginConflict,
     UnknownDevice,
 )
 from hal_core.plugins import RESERVED, Plugins, is_family, state_of
@@ -321,10 +322,17 @@ class DeviceRegistry:
     def register_plugin(self, name: str, plugin: object) -> None:
         """Serve a family without an entry point: in a frozen application, in a test.
 
-        Goes before installed distributions of that family.
-        Raises: PluginError, IncompatiblePlugin; PluginConflict when the family is served already.
+        Goes before installed distributions of that family; a second call replaces the first.
+        Raises: PluginError, IncompatiblePlugin; PluginConflict while a device of it is open.
         """
+        family, _ = parse(name, "register_plugin")
+        still = [device for device in list(self._opened.values()) if device.family == family]
+        if still:
+            raise PluginConflict(
+                "register_plugin", "the family is in use", device=family, fix="Close its devices."
+            )
         self._plugins.register(name, plugin)
+        self._enumerated.pop(family, None)
         self._best = None
 
     def refresh(self) -> None:
