@@ -1,0 +1,61 @@
+"""The CPU as a device of hal-core. Importing this loads no compiler and no device code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hal_core.hookspecs import Check, hookimpl
+
+if TYPE_CHECKING:
+    from hal_core.compiler import Binary, CompilerPair
+    from hal_core.device import Compiled, DeviceInfo
+    from hal_core.program import Program
+    from hal_cpu.device import CPUAllocator, CPUDevice
+
+__version__ = "0.1.0"
+
+
+class CPUPlugin:
+    """Named by the entry point `CPU` of the group `hal.devices`."""
+
+    hal_api = (1, 0)
+    rank = {"cpu": 0}  # noqa: RUF012  # what there is when there is nothing better
+
+    @hookimpl
+    def hal_enumerate(self, family: str) -> list[DeviceInfo]:
+        from hal_cpu.device import describe
+
+        return [describe()]
+
+    @hookimpl
+    def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> CPUDevice:
+        from hal_cpu.device import CPUDevice
+
+        return CPUDevice(info.name, info)
+
+    @hookimpl
+    def hal_make_allocator(self, device: Compiled) -> CPUAllocator:
+        from hal_cpu.device import CPUAllocator
+
+        return CPUAllocator(device)
+
+    @hookimpl
+    def hal_make_compilers(self, device: Compiled) -> list[CompilerPair]:
+        from hal_cpu.compiler import pairs
+
+        return pairs()
+
+    @hookimpl
+    def hal_make_program(self, device: Any, binary: Binary) -> Program:
+        from hal_cpu.program import CPUProgram
+
+        return CPUProgram(device, binary)
+
+    @hookimpl
+    def hal_doctor(self, family: str) -> list[Check]:
+        from hal_cpu.doctor import checks
+
+        return checks()
+
+
+plugin = CPUPlugin()

@@ -1,0 +1,305 @@
+"""LLVM IR and C to ELF objects.
+
+LLVM works in this process, through llvmlite; the C compilers are programs on the machine. Both
+give relocatable objects, which `loader` loads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.discovery import distribution_version
+from hal_core.errors import CompileError, CompilerUnavailable, Unsupported
+from hal_cpu import driver
+from hal_cpu.source import complete
+
+if TYPE_CHECKING:
+    from hal_core.render import Renderer
+
+
+class ObjectCompiler(Compiler):
+    """What the compilers of this backend share: the form of what they make."""
+
+    format = "elf"
+
+    def __init__(self) -> None:
+        self.target = driver.machine()
+
+    def _disassemble(self, image: bytes) -> str:
+        objdump = driver.find_tool("objdump") or driver.find_tool("llvm-objdump")
+        if objdump is None:
+            raise Unsupported(
+                "disassemble",
+                "objdump is not installed",
+                device="CPU",
+                fix="Install binutils (apt-get install binutils).",
+            )
+        import subprocess
+
+        with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
+            path = os.path.join(folder, "kernel.o")
+            with open(path, "wb") as file:
+                file.write(image)
+            command = [objdump, "-d", "-r", "--no-show-raw-insn", path]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            raise CompileError("disassemble", "objdump refused", log=done.stderr, device="CPU")
+        return done.stdout.partition(":\n\n")[2] or done.stdout
+
+
+# -- LLVM
+
+
+class LLVMCompiler(ObjectCompiler):
+    """llvmlite, imported at the first kernel that the compile cache does not have.
+
+    Concurrency: one compilation at a time, as LLVM's context wants.
+    """
+
+    language = "llvm"
+
+    def __init__(self) -> None:
+        super().__init__()
+        from importlib.util import find_spec
+
+        version = distribution_version("llvmlite")
+        if version is None and find_spec("llvmlite") is None:
+            raise CompilerUnavailable(
+                "compile", "llvmlite is not installed", device="CPU", fix="pip install llvmlite"
+            )
+        self.identity = f"llvmlite {version or 'unknown'} O3 pic {driver.cpu_identity()}"
+        self._lock = threading.Lock()
+        self._machine: Any = None  # LLVM's target machine
+
+    def _compile(self, source: str, options: CompileOptions) -> bytes:
+        if options.options or options.defines or options.includes:
+            raise Unsupported(
+                f"compile {options.entry}",
+                "options, defines and includes mean nothing to LLVM IR",
+                got=(options.options, options.defines, options.includes),
+                device="CPU",
+                fix="Leave them out.",
+            )
+        with self._lock:
+            llvm = self._llvm()
+            try:
+                module = llvm.parse_assembly(source)
+                module.triple = self._machine.triple
+                module.data_layout = str(self._machine.target_data)
+                module.verify()
+            except (RuntimeError, ValueError) as error:
+                log = str(error)
+                raise _failed("llvm", options, log, source, _line_in(log, "<string>:")) from None
+            tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+            tuning.loop_vectorization = tuning.slp_vectorization = True
+            builder = llvm.create_pass_builder(self._machine, tuning)
+            builder.getModulePassManager().run(module, builder)
+            try:
+                image: bytes = self._machine.emit_object(module)
+            except RuntimeError as error:
+                raise _failed("llvm", options, str(error), source, None) from None
+        return image
+
+    def _llvm(self) -> Any:
+        try:
+            import llvmlite.binding as llvm
+        except (ImportError, OSError) as error:
+            raise CompilerUnavailable(
+                "compile",
+                f"llvmlite cannot be imported: {error}",
+                device="CPU",
+                fix="pip install --force-reinstall llvmlite",
+            ) from error
+        if self._machine is None:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            self._machine = llvm.Target.from_default_triple().create_target_machine(
+                cpu=llvm.get_host_cpu_name(),
+                features=llvm.get_host_cpu_features().flatten(),
+                opt=3,
+                reloc="pic",
+                codemodel="small",
+            )
+        return llvm
+
+
+# -- C
+
+
+class CCompiler(NamedTuple):
+    """A C compiler as data."""
+
+    name: str
+    command: Callable[[], tuple[str, ...] | None]
+    native: dict[str, str]  # machine -> the option for this very processor
+    install: str
+
+
+def _on_path(name: str) -> Callable[[], tuple[str, ...] | None]:
+    def find() -> tuple[str, ...] | None:
+        path = driver.find_tool(name)
+        return None if path is None else (path,)
+
+    return find
+
+
+def _zig() -> tuple[str, ...] | None:
+    from importlib.util import find_spec
+
+    if find_spec("ziglang") is not None:
+        return sys.executable, "-m", "ziglang", "cc"
+    path = driver.find_tool("zig")
+    return None if path is None else (path, "cc")
+
+
+_MARCH = {"x86-64": "-march=native", "aarch64": "-mcpu=native"}
+C_COMPILERS = {
+    row.name: row
+    for row in (
+        CCompiler("clang", _on_path("clang"), _MARCH, "apt-get install clang"),
+        CCompiler("gcc", _on_path("gcc"), _MARCH, "apt-get install gcc"),
+        CCompiler("zig", _zig, dict.fromkeys(_MARCH, "-mcpu=native"), "pip install ziglang"),
+    )
+}
+
+_FLAGS = (
+    "-c", "-x", "c", "-std=gnu11", "-O3",
+    "-fPIC",  # code can lie anywhere
+    "-fwrapv",  # integers wrap, as the kernel language says
+    "-fno-math-errno", "-fno-trapping-math",  # nobody looks; results are the same
+    "-fno-stack-protector", "-fno-sanitize=all",  # some distributions switch them on
+    "-fno-asynchronous-unwind-tables",
+    "-Werror=incompatible-pointer-types", "-Werror=implicit-function-declaration",
+)  # fmt: skip
+
+
+class CCompilerProgram(ObjectCompiler):
+    """One of `C_COMPILERS`, run as a program for each kernel.
+
+    Raises: CompilerUnavailable saying what to install.
+    """
+
+    language = "c"
+
+    def __init__(self, row: CCompiler) -> None:
+        super().__init__()
+        command = row.command()
+        if command is None:
+            raise CompilerUnavailable(
+                "compile", f"{row.name} is not installed", device="CPU", fix=row.install
+            )
+        self.name = row.name
+        self._command = (*command, *_FLAGS, row.native[self.target])
+        version = _run([*command, "--version"])
+        if version.returncode:
+            raise CompilerUnavailable(
+                "compile",
+                f"{' '.join(command)} --version fails: {version.stderr.strip()[:200]}",
+                device="CPU",
+                fix=row.install,
+            )
+        fixed = " ".join(self._command)  # `native` means what the processor's flags say
+        self.identity = f"{fixed} {version.stdout.strip()} {driver.cpu_identity()}"
+
+    def _compile(self, source: str, options: CompileOptions) -> bytes:
+        text = source_text(source, options)
+        with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
+            written, made = (os.path.join(folder, f"{options.entry}.{end}") for end in "co")
+            with open(written, "w", encoding="utf-8") as file:
+                file.write(text)
+            command = [*self._command, *_arguments(options), written, "-o", made]
+            done = _run(command)
+            if done.returncode or not os.path.exists(made):
+                log = done.stderr.strip() or f"exit status {done.returncode}"
+                line = _line_in(log, f"{options.entry}.c:")
+                raise _failed(self.name, options, log, source, line)
+            with open(made, "rb") as file:
+                return file.read()
+
+
+def source_text(text: str, options: CompileOptions) -> str:
+    """What the compiler is given: a rendered kernel as it is, a user's with what it needs."""
+    if options.rendered:
+        return f'#line 1 "{options.entry}.c"\n{text}'
+    return complete(text, options.signature)
+
+
+def _arguments(options: CompileOptions) -> list[str]:
+    defines = [f"-D{name}={value}" for name, value in options.defines]
+    includes = [f"-I{os.path.abspath(folder)}" for folder in options.includes]
+    return [*defines, *includes, *options.options]
+
+
+def _run(command: list[str]) -> Any:
+    import subprocess
+
+    english = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=english,
+    )
+
+
+# -- the device's list
+
+
+def _llvm_renderer() -> Renderer:
+    from hal_core.render import LLVMRenderer
+
+    return LLVMRenderer()
+
+
+def _c_renderer() -> Renderer:
+    from hal_core.render import CRenderer
+
+    return CRenderer()
+
+
+def pairs() -> list[CompilerPair]:
+    """LLVM first: it is always there. Then the C compilers, for those who ask for one by name
+    and for `Source` kernels in C."""
+    return [
+        CompilerPair("llvm", "llvm", _llvm_renderer, LLVMCompiler),
+        *(
+            CompilerPair(name, "c", _c_renderer, partial(CCompilerProgram, row))
+            for name, row in C_COMPILERS.items()
+        ),
+    ]
+
+
+# -- errors
+
+
+def _failed(
+    compiler: str, options: CompileOptions, log: str, text: str, line: int | None
+) -> CompileError:
+    return CompileError(
+        f"compile {options.entry}",
+        f"{compiler} refused the kernel",
+        log=log,
+        source=text,
+        line=line,
+        device="CPU",
+    )
+
+
+def _line_in(log: str, mark: str) -> int | None:
+    """The first line number after `mark` in an error message of the log."""
+    for message in log.splitlines():
+        if "error" not in message or mark not in message:
+            continue
+        digits = message.partition(mark)[2].partition(":")[0]
+        if digits.isdigit():
+            return int(digits)
+    return None

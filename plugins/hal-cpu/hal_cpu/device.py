@@ -1,0 +1,146 @@
+"""The CPU as a device, and its memory."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hal_core import config
+from hal_core.allocator import LRUAllocator
+from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.errors import DeviceUnavailable
+from hal_cpu import driver
+from hal_cpu.pool import Pool
+
+if TYPE_CHECKING:
+    from hal_core.buffer import BufferSpec
+
+
+def _thread_count(text: str) -> int:
+    if not (text.strip().isdigit() and int(text)):
+        raise ValueError("expected a number of threads, 1 or more")
+    return int(text)
+
+
+THREADS = config.declare(
+    "HAL_CPU_THREADS", 0, "threads that share a large launch; unset = usable cores", _thread_count
+)
+
+_SMALL_NBYTES = 64 << 10  # below, a mapping of its own costs more than it gives
+_MAX_BLOCK_THREADS = 1024
+
+
+def describe() -> DeviceInfo:
+    """Facts of this host. Raises: DeviceUnavailable where its objects cannot be loaded."""
+    if driver.machine() not in ("x86-64", "aarch64") or not driver.is_linux():
+        raise DeviceUnavailable(
+            "open",
+            f"hal-cpu runs on Linux on x86-64 and aarch64, this is {driver.system()}",
+            device="CPU",
+        )
+    memory = driver.usable_memory()
+    limits = Limits(
+        max_block=(_MAX_BLOCK_THREADS,) * 3,
+        max_block_threads=_MAX_BLOCK_THREADS,
+        max_grid=(2**31 - 1,) * 3,
+        shared_nbytes=0,
+        view_alignment=1,
+        max_alloc_nbytes=memory,
+    )
+    return DeviceInfo(
+        name="CPU",
+        kind="cpu",
+        title=driver.cpu_title(),
+        memory_nbytes=memory,
+        arch=driver.cpu_arch(),
+        compute_units=driver.usable_cores(),
+        host_visible=True,
+        limits=limits,
+        capabilities=frozenset({"fp64", "timing", "pinned", "disassemble", "subprocess_fork"}),
+        vendor={"flags": driver.cpu_flags()},
+    )
+
+
+class CPUDevice(Compiled):
+    """The processor this process runs on, all usable cores of it as one device.
+
+    Order: work is done when its call returns. Calls that overlap, from several threads, have no
+    order among them and run at once.
+    """
+
+    @cached_property
+    def pool(self) -> Pool:
+        """Of the threads that share large launches; none is started before the first."""
+        return Pool(THREADS.read() or self.info.compute_units)
+
+    def _close(self) -> None:
+        pool = self.__dict__.get("pool")
+        if pool is not None:
+            pool.close()
+
+
+class CPUAllocator(LRUAllocator[int]):
+    """Ordinary memory; an opaque is an address, aligned to 64 bytes, or 2 MiB from 2 MiB on.
+
+    Host memory is all there is, so `host` and `cpu_access` are honoured by any block.
+    """
+
+    honours = frozenset({"nolru", "zero", "external_ptr", "cpu_access", "host"})
+    null = 0
+    fresh_is_zero = True
+    host_ordered = True
+
+    def _alloc(self, nbytes: int, options: BufferSpec) -> int:
+        if nbytes >= _SMALL_NBYTES:
+            return driver.map_pages(nbytes, huge=nbytes >= driver.HUGE)
+        address = driver.allocate_small(nbytes)
+        if options.zero:
+            ctypes.memset(address, 0, nbytes)
+        return address
+
+    def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
+        if nbytes >= _SMALL_NBYTES:
+            driver.unmap_pages(opaque, nbytes)
+        else:
+            driver.free_small(opaque)
+
+    def _wrap(self, pointer: int, nbytes: int) -> int:
+        return pointer
+
+    def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
+        return opaque + offset
+
+    def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
+        return driver.memory_at(opaque, nbytes)
+
+    def _copyin(self, dest: int, src: memoryview) -> None:
+        if src.nbytes < driver.LARGE_COPY:
+            driver.memory_at(dest, src.nbytes)[:] = src
+        else:
+            with driver.address_of(src) as address:
+                ctypes.memmove(dest, address, src.nbytes)
+
+    def _copyout(self, dest: memoryview, src: int) -> None:
+        if dest.nbytes < driver.LARGE_COPY:
+            dest[:] = driver.memory_at(src, dest.nbytes)
+        else:
+            with driver.address_of(dest) as address:
+                ctypes.memmove(address, src, dest.nbytes)
+
+    def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
+        if src_device is not self.device:
+            return False
+        ctypes.memmove(dest, src, nbytes)
+        return True
+
+    def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
+        if len(set(pattern)) == 1:
+            ctypes.memset(dest, pattern[0], nbytes)
+            return
+        ctypes.memmove(dest, pattern, len(pattern))
+        done = len(pattern)
+        while done < nbytes:  # what is filled already is the source of the rest
+            step = min(done, nbytes - done)
+            ctypes.memmove(dest + done, dest, step)
+            done += step

@@ -1,0 +1,30 @@
+"""What `hal doctor` says about this host."""
+
+from __future__ import annotations
+
+from hal_core.errors import HalError
+from hal_core.hookspecs import Check
+from hal_cpu import driver
+from hal_cpu.compiler import pairs
+
+
+def checks() -> list[Check]:
+    """The processor, our share of it, and each compiler; one compiler is enough."""
+    found = [
+        Check("processor", True, f"{driver.cpu_title()}, {driver.cpu_arch()}"),
+        Check(
+            "share",
+            True,
+            f"{driver.usable_cores()} cores, {driver.usable_memory() >> 20} MiB of memory",
+        ),
+    ]
+    for pair in pairs():
+        try:
+            compiler = pair.compiler()
+        except HalError as error:
+            needed = pair.name == "llvm"  # a dependency; the others are the user's choice
+            found.append(Check(f"compiler {pair.name}", not needed, error.problem, error.fix or ""))
+        else:
+            first = compiler.identity.split(driver.cpu_identity())[0].strip().splitlines()[0]
+            found.append(Check(f"compiler {pair.name}", True, first))
+    return found

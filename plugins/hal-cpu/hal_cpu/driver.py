@@ -1,0 +1,328 @@
+"""The host: what the processor is, how much of it is ours, and its pages.
+
+Source: proc(5), cgroups(7), mmap(2); the C library is called under its own names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import sys
+from functools import cache
+
+from hal_core.errors import HalError, OutOfMemory
+
+PAGE = mmap.PAGESIZE
+HUGE = 2 << 20  # a huge page of x86-64, and of aarch64 with 4 KiB pages
+READ, WRITE, EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
+
+LARGE_COPY = 1 << 20  # bytes; from here a copy releases the GIL
+
+_MADV_HUGEPAGE = 14  # Linux; `mmap` lacks the name where Python was built without it
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_mmap, _munmap, _mprotect, _madvise = _libc.mmap, _libc.munmap, _libc.mprotect, _libc.madvise
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = (
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
+)  # fmt: skip
+_munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_mprotect.argtypes = _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_posix_memalign, _libc_free = _libc.posix_memalign, _libc.free
+_posix_memalign.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
+_libc_free.argtypes = (ctypes.c_void_p,)
+_libc_free.restype = None
+
+
+# -- memory
+
+
+def _refused(call: str, nbytes: int) -> HalError:
+    code = ctypes.get_errno()
+    return OutOfMemory(
+        "allocate", f"{call} failed: {os.strerror(code)} (errno {code})", got=nbytes, device="CPU"
+    )
+
+
+def pages(nbytes: int) -> int:
+    """`nbytes` rounded up to whole pages."""
+    return (nbytes + PAGE - 1) // PAGE * PAGE
+
+
+def map_pages(nbytes: int, huge: bool = False) -> int:
+    """The address of fresh, private, zeroed pages that may be read and written.
+
+    With `huge` the kernel is asked for huge pages: 64 MiB costs 32 page faults, not 16384.
+    Owns: the caller, until `unmap_pages`. Raises: OutOfMemory.
+    """
+    nbytes = pages(nbytes)
+    spare = HUGE if huge else 0
+    address = _mmap(
+        None, nbytes + spare, READ | WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
+    )
+    if address is None or address == _MAP_FAILED:
+        raise _refused("mmap", nbytes)
+    if not huge:
+        return int(address)
+    start = (address + HUGE - 1) // HUGE * HUGE
+    for low, high in ((address, start), (start + nbytes, address + nbytes + spare)):
+        if high > low:
+            _munmap(low, high - low)
+    _madvise(start, nbytes, _MADV_HUGEPAGE)  # a wish: a kernel without them says EINVAL
+    return int(start)
+
+
+def unmap_pages(address: int, nbytes: int) -> None:
+    _munmap(address, pages(nbytes))
+
+
+def protect_pages(address: int, nbytes: int, rights: int) -> None:
+    """Raises: OutOfMemory, which is what mprotect's refusals mean (too many mappings)."""
+    if nbytes and _mprotect(address, pages(nbytes), rights):
+        raise _refused("mprotect", nbytes)
+
+
+def allocate_small(nbytes: int, alignment: int = 64) -> int:
+    """From the C heap: cheaper than a mapping of its own. Raises: OutOfMemory."""
+    place = ctypes.c_void_p()
+    code = _posix_memalign(ctypes.byref(place), alignment, nbytes)
+    if code or not place.value:
+        raise OutOfMemory(
+            "allocate", f"posix_memalign failed: {os.strerror(code)}", got=nbytes, device="CPU"
+        )
+    return place.value
+
+
+def free_small(address: int) -> None:
+    _libc_free(address)
+
+
+_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_view.restype = ctypes.py_object
+_view.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+_PYBUF_WRITE = 0x200
+
+
+def memory_at(address: int, nbytes: int) -> memoryview:
+    """`nbytes` writable bytes at `address`. The view keeps nothing alive."""
+    view: memoryview = _view(address, nbytes, _PYBUF_WRITE)
+    return view
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer. Source: Python/C API, "Buffer Structures"; the layout is part of the ABI."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_void_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+_get_buffer, _release_buffer = (
+    ctypes.pythonapi.PyObject_GetBuffer,
+    ctypes.pythonapi.PyBuffer_Release,
+)
+_get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
+_release_buffer.argtypes = (ctypes.POINTER(_PyBuffer),)
+_release_buffer.restype = None
+
+
+class address_of:  # reads as the verb it is: `with address_of(view) as address`
+    """The address of a contiguous buffer's memory, read-only ones included, held in place."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self, view: memoryview) -> None:
+        self._buffer = _PyBuffer()
+        _get_buffer(view, self._buffer, 0)
+
+    def __enter__(self) -> int:
+        return self._buffer.buf or 0
+
+    def __exit__(self, *_: object) -> None:
+        _release_buffer(self._buffer)
+
+
+# -- symbols
+
+
+@cache
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    """Where kernels may find functions: math, compiler helpers, the C library. Never closed."""
+    found = []
+    for name in ("libm.so.6", "libgcc_s.so.1", None):
+        try:
+            found.append(ctypes.CDLL(name))
+        except OSError:  # musl has them all in one
+            continue
+    return tuple(found)
+
+
+def symbol_address(name: str) -> int | None:
+    """The address of a function or object of the C run time; None when nobody has it."""
+    for library in _libraries():
+        try:
+            return ctypes.cast(library[name], ctypes.c_void_p).value
+        except (AttributeError, ValueError):  # ValueError: a NUL in the name
+            continue
+    return None
+
+
+def flush_instructions(address: int, nbytes: int) -> None:
+    """Make fresh code visible to instruction fetch; x86-64 does it by itself.
+
+    Source: Arm ARM (DDI 0487), B2.7.4.2; `__clear_cache` is in libgcc.
+    """
+    if machine() != "x86-64":
+        clear = symbol_address("__clear_cache")
+        if clear is not None:
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(clear)(
+                address, address + nbytes
+            )
+
+
+# -- the processor
+
+
+@cache
+def machine() -> str:
+    """`x86-64`, `aarch64`, or the system's own word."""
+    name = platform.machine().lower()
+    return {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}.get(name, name)
+
+
+def is_linux() -> bool:
+    return sys.platform == "linux"
+
+
+def system() -> str:
+    return f"{platform.system()} on {platform.machine()}"
+
+
+@cache
+def _cpuinfo() -> dict[str, str]:
+    """The facts of the first processor in /proc/cpuinfo."""
+    facts: dict[str, str] = {}
+    for line in _read("/proc/cpuinfo").splitlines():
+        key, colon, value = line.partition(":")
+        if not colon:
+            if facts:
+                break
+            continue
+        facts.setdefault(key.strip().lower(), value.strip())
+    return facts
+
+
+def cpu_title() -> str:
+    facts = _cpuinfo()
+    part = facts.get("cpu part")
+    return (
+        facts.get("model name")
+        or facts.get("hardware")
+        or (f"Arm processor, part {part}" if part else f"{machine()} processor")
+    )
+
+
+def cpu_flags() -> tuple[str, ...]:
+    """Features, sorted: `avx2`, `fma`, ...; what code for this processor may rely on."""
+    facts = _cpuinfo()
+    return tuple(sorted(set((facts.get("flags") or facts.get("features") or "").split())))
+
+
+def cpu_identity() -> str:
+    """All that decides what `native` means to a compiler."""
+    facts = _cpuinfo()
+    keys = (
+        "vendor_id", "cpu family", "model", "stepping",
+        "cpu implementer", "cpu variant", "cpu part", "cpu revision",
+    )  # fmt: skip
+    model = "/".join(facts[key] for key in keys if key in facts)
+    return f"{machine()} {model} {' '.join(cpu_flags())}"
+
+
+def cpu_arch() -> str:
+    """The machine and its widest vectors, for people: `x86-64 avx512f`."""
+    flags = cpu_flags()
+    best = next((name for name in ("avx512f", "avx2", "avx", "sve", "asimd") if name in flags), "")
+    return f"{machine()} {best}".strip()
+
+
+def find_tool(name: str) -> str | None:
+    """The path of a program, as the shell would find it."""
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder or ".", name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return os.path.abspath(path)
+    return None
+
+
+# -- our share of it
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _cgroup_files(controller: str, name_v1: str, name_v2: str, root: str = "") -> list[str]:
+    """A setting's texts in every cgroup this process is in, from its own up to the root's."""
+    texts = []
+    for line in _read(f"{root}/proc/self/cgroup").splitlines():
+        number, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if number == "0" and not controllers:
+            base, name = f"{root}/sys/fs/cgroup", name_v2
+        elif controller in controllers.split(","):
+            base, name = f"{root}/sys/fs/cgroup/{controllers}", name_v1
+            if not os.path.isdir(base):
+                base = f"{root}/sys/fs/cgroup/{controller}"
+        else:
+            continue
+        while True:
+            text = _read(f"{base}{path}/{name}").strip()
+            if text:
+                texts.append(text)
+            if path in ("", "/"):
+                break
+            path = os.path.dirname(path)
+            path = "" if path == "/" else path
+    return texts
+
+
+def usable_cores(root: str = "") -> int:
+    """Cores that run us at once: the affinity mask, cut by a cgroup's quota (v1 and v2)."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        cores = os.cpu_count() or 1
+    # Version 2 has "200000 100000" in one file, version 1 a file for each.
+    quotas = _cgroup_files("cpu", "cpu.cfs_quota_us", "cpu.max", root)
+    periods = _cgroup_files("cpu", "cpu.cfs_period_us", "cpu.max", root)
+    for first, second in zip(quotas, periods, strict=False):
+        quota, period = first.split()[0], second.split()[-1]
+        if quota.isdigit() and period.isdigit() and int(period):  # else "max" or "-1": no quota
+            cores = min(cores, -(-int(quota) // int(period)))
+    return max(1, cores)
+
+
+def usable_memory(root: str = "") -> int:
+    """Bytes of memory: the machine's, cut by a cgroup's limit (v1 and v2)."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for text in _cgroup_files("memory", "memory.limit_in_bytes", "memory.max", root):
+        if text.isdigit():
+            total = min(total, int(text))
+    return total

@@ -1,0 +1,88 @@
+"""C `Source` kernels: the user writes one thread, this adds the loop over threads.
+
+The user's function takes the thread, then the parameters of the signature in order:
+
+    void scale(const hal_thread *t, float *y, const float *x, int32_t n) {
+        int64_t i = hal_global_idx(t, 0);
+        if (i < n) y[i] = 2 * x[i];
+    }
+"""
+
+from __future__ import annotations
+
+from hal_core.errors import Unsupported
+from hal_core.ir import CONST_POINTER, Param, Signature
+
+PREFIX = "hal_run_"  # before the kernel's name: the function that is launched
+
+_TYPES = {
+    "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
+    "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
+    "float32": "float", "float64": "double",
+}  # fmt: skip
+
+_BEFORE = """\
+#include <stdbool.h>
+#include <stdint.h>
+typedef struct { int32_t block[3], thread[3], block_dim[3], grid_dim[3]; } hal_thread;
+static inline int32_t hal_block_idx(const hal_thread *t, int axis) { return t->block[axis]; }
+static inline int32_t hal_thread_idx(const hal_thread *t, int axis) { return t->thread[axis]; }
+static inline int32_t hal_block_dim(const hal_thread *t, int axis) { return t->block_dim[axis]; }
+static inline int32_t hal_grid_dim(const hal_thread *t, int axis) { return t->grid_dim[axis]; }
+static inline int64_t hal_global_idx(const hal_thread *t, int axis) {
+    return (int64_t)t->block[axis] * t->block_dim[axis] + t->thread[axis];
+}
+"""
+
+# The table of one function makes a missing or differently typed function a compile error.
+_AFTER = """
+#line 1 "signature of {name}"
+static void (*const hal_entry)({types}) = {name};
+void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal_first,
+                    int64_t hal_last) {{
+    const int32_t gx = hal_launch[0], gy = hal_launch[1], gz = hal_launch[2];
+    const int32_t bx = hal_launch[3], by = hal_launch[4], bz = hal_launch[5];
+{loads}
+    for (int64_t b = hal_first; b < hal_last; b++) {{
+        const int32_t kx = (int32_t)(b % gx), ky = (int32_t)(b / gx % gy);
+        const int32_t kz = (int32_t)(b / ((int64_t)gx * gy));
+        for (int32_t z = 0; z < bz; z++)
+            for (int32_t y = 0; y < by; y++)
+                for (int32_t x = 0; x < bx; x++) {{
+                    const hal_thread t = {{
+                        {{kx, ky, kz}}, {{x, y, z}}, {{bx, by, bz}}, {{gx, gy, gz}}}};
+                    hal_entry({arguments});
+                }}
+    }}
+}}
+"""
+
+
+def complete(text: str, signature: Signature) -> str:
+    """The whole translation unit. Raises: Unsupported for a dtype C has no type for."""
+    types = ["const hal_thread *"] + [_type(param) for param in signature.params]
+    loads = [
+        f"    {_type(param)} const a{param.position} = "
+        f"*({_type(param)} const *)(hal_args + {8 * param.position});"
+        for param in signature.params
+    ]
+    arguments = ["&t"] + [f"a{param.position}" for param in signature.params]
+    after = _AFTER.format(
+        name=signature.name,
+        prefix=PREFIX,
+        types=", ".join(types),
+        loads="\n".join(loads),
+        arguments=", ".join(arguments),
+    )
+    return f'{_BEFORE}#line 1 "{signature.name}.c"\n{text}\n{after}'
+
+
+def _type(param: Param) -> str:
+    name = _TYPES.get(param.dtype.name)
+    if name is None:
+        raise Unsupported(
+            "compile", f"parameter {param.name!r}: C has no {param.dtype.name}", device="CPU"
+        )
+    if not param.is_pointer:
+        return name
+    return f"const {name} *" if param.kind == CONST_POINTER else f"{name} *"
