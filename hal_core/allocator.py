@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hal_core.device import Compiled
 
 Opaque = TypeVar("Opaque")
+Key = int | tuple[int, BufferSpec]  # rounded nbytes, and options unless they are the default
 
 DEFAULT_CACHE_NBYTES = 256 << 20
 
@@ -61,7 +62,7 @@ class Allocator(Generic[Opaque]):
         self.poison = config.CHECK.read()
         self._lock = threading.Lock()
         self._live: dict[Opaque, int] = {}  # opaque -> bytes asked for
-        self._cache: dict[object, deque[tuple[int, Opaque]]] = {}  # key -> (age, opaque)
+        self._cache: dict[Key, deque[tuple[int, Opaque]]] = {}  # -> (age, opaque)
         self._ages = itertools.count()
         self._returned: deque[tuple[Opaque, int, BufferSpec]] = deque()  # accounts still open
         self._dropped: deque[tuple[Opaque, int, BufferSpec]] = deque()  # to free, lock released
@@ -216,7 +217,7 @@ class Allocator(Generic[Opaque]):
         self._current -= nbytes
         size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
         if options is DEFAULT_SPEC:
-            key: object = size
+            key: Key = size
         elif options.nolru or options.zero:
             return self._drop(opaque, size, options)
         else:
@@ -254,12 +255,12 @@ class Allocator(Generic[Opaque]):
         target = max(0, self._cached - nbytes)
         while self._cached > target:
             key = min(self._cache, key=self._oldest)
-            size, options = (key, DEFAULT_SPEC) if isinstance(key, int) else key  # type: ignore[misc]
+            size, options = (key, DEFAULT_SPEC) if isinstance(key, int) else key
             _, opaque = self._cache[key].popleft()
             self._cached -= size
             self._drop(opaque, size, options)
 
-    def _oldest(self, key: object) -> float:
+    def _oldest(self, key: Key) -> float:
         blocks = self._cache[key]
         return blocks[0][0] if blocks else math.inf
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from hal_core import dtypes
 from hal_core.dtypes import DType, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
+from hal_core.host import LARGE, Export, flat, memory_of
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.registry import Device
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from hal_core.allocator import Allocator
@@ -79,7 +79,8 @@ class Buffer:
     ) -> None:
         """Raises: InvalidArgument for a negative size or something that is no dtype."""
         self._owned: Allocator[Any] | None = None  # first: __del__ reads it
-        opened = Device[device] if device.__class__ is str or device is None else device
+        # By class, which is faster than isinstance; a type checker does not see through it.
+        opened: Compiled = Device[device] if device.__class__ is str else device  # type: ignore
         if dtype.__class__ is not DType:
             dtype = as_dtype(dtype, "Buffer")
         if size.__class__ is not int or size < 0:
@@ -123,7 +124,7 @@ class Buffer:
         device = self._device
         allocator: Allocator[Any] = device.allocator
         options, nbytes = self.options, self.nbytes
-        self._buf = buf = allocator.alloc(nbytes, options)
+        self._buf = allocator.alloc(nbytes, options)
         if nbytes and (options is DEFAULT_SPEC or options.external_ptr is None):
             self._owned = allocator
         self._key = device._keys.get(self.dtype) or device._key(self.dtype)
@@ -147,8 +148,9 @@ class Buffer:
         offset = self.offset
         alignment = device.info.limits.view_alignment
         self._buf = (
-            device.allocator._offset(base._buf, self.nbytes, offset) if self.nbytes else
-            device.allocator.null
+            device.allocator._offset(base._buf, self.nbytes, offset)
+            if self.nbytes
+            else device.allocator.null
         )
         # A misaligned view carries no key that a program knows: its launches are checked ones.
         key = device._key(self.dtype)
@@ -238,19 +240,19 @@ class Buffer:
         Order: `src` may change or go as soon as this returns.
         Raises: InvalidArgument naming both sizes, with nothing written; InvalidState.
         """
-        view = src if src.__class__ is memoryview else _memoryview(src, "copyin")
+        view = src if src.__class__ is memoryview else memory_of(src, "copyin")
         host = self._host
-        if host is not None and view.nbytes == self.nbytes < _LARGE and not self._device.closed:
+        if host is not None and view.nbytes == self.nbytes < LARGE and not self._device.closed:
             try:
                 host[:] = view
                 return self
             except ValueError:  # of another format or shape: the flat form will do
                 pass
-        flat = _flat(view, self.nbytes, "copyin", self.device)
+        flat_view = flat(view, self.nbytes, "copyin", self.device)
         opaque = self._opaque_for("copyin")
         if self.nbytes:
             allocator = self._device.allocator
-            allocator._copyin(opaque, flat)
+            allocator._copyin(opaque, flat_view)
             if self._host is None and allocator.host_ordered:
                 self._host = allocator._as_buffer(opaque, self.nbytes)
         return self
@@ -261,16 +263,16 @@ class Buffer:
         Order: after all earlier work of the device; the data is there on return.
         Raises: InvalidArgument naming both sizes; InvalidState.
         """
-        view = dest if dest.__class__ is memoryview else _memoryview(dest, "copyout")
+        view = dest if dest.__class__ is memoryview else memory_of(dest, "copyout")
         host = self._host
-        if host is not None and view.nbytes == self.nbytes < _LARGE and not self._device.closed:
+        if host is not None and view.nbytes == self.nbytes < LARGE and not self._device.closed:
             try:
                 view[:] = host
                 return dest
             except (ValueError, TypeError):  # another format, or read-only: explained below
                 pass
-        flat = _flat(view, self.nbytes, "copyout", self.device)
-        if flat.readonly:
+        flat_view = flat(view, self.nbytes, "copyout", self.device)
+        if flat_view.readonly:
             raise InvalidArgument(
                 "copyout",
                 "the destination is read-only",
@@ -281,7 +283,7 @@ class Buffer:
         opaque = self._opaque_to_read("copyout")
         if self.nbytes:
             allocator = self._device.allocator
-            allocator._copyout(flat, opaque)
+            allocator._copyout(flat_view, opaque)
             if self._host is None and allocator.host_ordered:
                 self._host = allocator._as_buffer(opaque, self.nbytes)
         return dest
@@ -324,9 +326,7 @@ class Buffer:
 
     # -- views
 
-    def view(
-        self, size: int | None = None, dtype: DType | None = None, offset: int = 0
-    ) -> Buffer:
+    def view(self, size: int | None = None, dtype: DType | None = None, offset: int = 0) -> Buffer:
         """`size` elements of `dtype` from `offset` bytes on; sees and makes the same data.
 
         By default all that is left behind `offset`, of this dtype.
@@ -465,7 +465,7 @@ class Buffer:
         if not self.nbytes:
             return np.empty(0, self.dtype.to_numpy())
         memory = self._device.allocator._as_buffer(opaque, self.nbytes)
-        return np.asarray(_Export(memory, self._share())).view(self.dtype.to_numpy())
+        return np.asarray(Export(memory, self._share())).view(self.dtype.to_numpy())
 
     # -- pickle: data travels, addresses do not
 
@@ -489,21 +489,6 @@ class Buffer:
         return bool(self._freed) if self.base is None else self.base._freed != self._freed
 
 
-class _Export:
-    """Gives numpy an address, and keeps the memory behind it."""
-
-    __slots__ = ("__array_interface__", "_lease")
-
-    def __init__(self, memory: memoryview, lease: Lease | None) -> None:
-        import numpy as np
-
-        self._lease = lease
-        address = np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
-        self.__array_interface__ = {
-            "version": 3, "shape": (memory.nbytes,), "typestr": "|u1", "data": (address, False),
-        }  # fmt: skip
-
-
 def empty(
     size: int, dtype: DType, device: str | Compiled | None = None, options: BufferSpec | None = None
 ) -> Buffer:
@@ -518,8 +503,6 @@ def zeros(size: int, dtype: DType, device: str | Compiled | None = None) -> Buff
 
 # -- plain functions of this file
 
-_LARGE = 1 << 20  # bytes; from here a copy releases the GIL
-
 
 def _size(value: Any, operation: str, what: str = "size") -> int:
     try:
@@ -531,41 +514,6 @@ def _size(value: Any, operation: str, what: str = "size") -> int:
     return int(number)
 
 
-def _memoryview(obj: Any, operation: str) -> memoryview:
-    try:
-        return memoryview(obj)
-    except TypeError:
-        raise InvalidArgument(
-            operation,
-            "no host memory behind it",
-            got=type(obj).__name__,
-            fix="Give bytes, a bytearray or a numpy array; for device memory use copy_from.",
-        ) from None
-
-
-def _flat(view: memoryview, nbytes: int, operation: str, device: str) -> memoryview:
-    """The same memory as one-dimensional bytes, when it has `nbytes` of them."""
-    if view.nbytes != nbytes:
-        raise InvalidArgument(
-            operation,
-            "the host memory has another size",
-            got=f"{view.nbytes} bytes",
-            limit=f"expected {nbytes} bytes",
-            device=device,
-        )
-    if not view.c_contiguous:
-        raise InvalidArgument(
-            operation,
-            "the host memory is not C-contiguous",
-            got=f"strides {view.strides}",
-            device=device,
-            fix="Use numpy.ascontiguousarray.",
-        )
-    if view.format == "B" and view.ndim == 1:
-        return view
-    return view.cast("B") if nbytes else memoryview(b"")
-
-
 def _pattern(value: Any, dtype: DType, device: str) -> bytes:
     import numpy as np
 
@@ -573,9 +521,7 @@ def _pattern(value: Any, dtype: DType, device: str) -> bytes:
     return np.array([number]).astype(dtype.to_numpy()).tobytes()
 
 
-def _unpickle(
-    device: str, size: int, dtype: str, options: tuple[Any, ...], data: Any
-) -> Buffer:
+def _unpickle(device: str, size: int, dtype: str, options: tuple[Any, ...], data: Any) -> Buffer:
     made = Buffer(device, size, dtypes.DTYPES[dtype], BufferSpec(*options))
     return made if data is None else made.allocate().copyin(data)
 

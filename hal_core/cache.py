@@ -7,6 +7,7 @@ nothing is ever unpickled. Whatever is wrong with an entry or with the folder is
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -65,26 +66,28 @@ def load(key: str) -> bytes | None:
     global _hits
     place = folder()
     if not place:
-        return _miss("off")
+        _miss("off")
+        return None
     path = _path(place, key)
     try:
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
-        return _miss("new")
+        _miss("new")
+        return None
     except OSError as error:
         log.debug("cache: %s cannot be read: %s", path, error)
-        return _miss("unreadable")
+        _miss("unreadable")
+        return None
     content = data[_HEADER:]
     if data[:_HEADER] != _header(key, content):
         log.debug("cache: %s is damaged", path)
-        return _miss("damaged")
+        _miss("damaged")
+        return None
     with _lock:
         _hits += 1
-    try:
+    with contextlib.suppress(OSError):
         os.utime(path)  # what was used last is evicted last
-    except OSError:
-        pass
     return content
 
 

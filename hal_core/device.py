@@ -86,9 +86,7 @@ class Compiled:
     def __init__(self, name: str, info: DeviceInfo) -> None:
         unknown = info.capabilities - CAPABILITIES
         if unknown:
-            raise InvalidArgument(
-                "open", "unknown capabilities", got=sorted(unknown), device=name
-            )
+            raise InvalidArgument("open", "unknown capabilities", got=sorted(unknown), device=name)
         self.name = name
         self.info = info
         self.family, _, index = name.partition(":")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from hal_core.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
-    import numpy as np
     from typing import Self
+
+    import numpy as np
 
 
 class DType(type):
@@ -51,7 +52,8 @@ class DType(type):
                 "numpy has none of its own",
                 fix="Install ml_dtypes, or copy bytes with copyin/copyout.",
             ) from None
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
 
 
 class Scalar(metaclass=DType):
@@ -70,6 +72,7 @@ class Scalar(metaclass=DType):
         )
 
     if TYPE_CHECKING:  # what `a * x[i] + 1`, `i < n` and `range(n)` mean to a type checker
+
         def __init__(self, value: Scalar | complex = 0) -> None: ...
         def __add__(self, other: Self | float) -> Self: ...
         def __radd__(self, other: float) -> Self: ...
@@ -157,17 +160,17 @@ class float16(Scalar):
 
 class bfloat16(Scalar):
     name, itemsize, kind, format = "bfloat16", 2, "f", ""
-    min, max = -3.3895313892515355e+38, 3.3895313892515355e+38
+    min, max = -3.3895313892515355e38, 3.3895313892515355e38
 
 
 class float32(Scalar):
     name, itemsize, kind, format = "float32", 4, "f", "f"
-    min, max = -3.4028234663852886e+38, 3.4028234663852886e+38
+    min, max = -3.4028234663852886e38, 3.4028234663852886e38
 
 
 class float64(Scalar):
     name, itemsize, kind, format = "float64", 8, "f", "d"
-    min, max = -1.7976931348623157e+308, 1.7976931348623157e+308
+    min, max = -1.7976931348623157e308, 1.7976931348623157e308
 
 
 DTYPES: dict[str, DType] = {

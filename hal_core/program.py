@@ -8,6 +8,7 @@ Anything else goes to `_checked`, which explains, converts, or prepares and then
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
@@ -185,10 +186,8 @@ class Program:
             self._launch = self._bind()
         if len(self._geometries) >= _MAX_GEOMETRIES:
             self._geometries.clear()
-        try:
+        with contextlib.suppress(TypeError):  # a list cannot be a key
             self._geometries[key] = geometry
-        except TypeError:
-            pass
         return geometry
 
     # -- checks
@@ -259,16 +258,17 @@ class Program:
             wanted = self._dim3("threads", threads)
             chosen = self._dim3("block", block) if block is not None else None
             shape = chosen or fixed or self._choose_block(wanted)
-            blocks = tuple(-(-n // b) if b else 0 for n, b in zip(wanted, shape, strict=True))
-        elif grid is not None and (block is not None or fixed):
-            shape = self._dim3("block", block) if block is not None else fixed
-            blocks = self._dim3("grid", grid)
+            blocks = _blocks(wanted, shape)
+        elif grid is not None and block is not None:
+            shape, blocks = self._dim3("block", block), self._dim3("grid", grid)
+        elif grid is not None and fixed is not None:
+            shape, blocks = fixed, self._dim3("grid", grid)
         else:
             self._refuse_geometry("give grid and block, or threads", (grid, block, threads))
         if fixed and shape != fixed:
             self._refuse_geometry("the kernel fixes its block", shape, f"block {fixed}")
         self._check_limits(blocks, shape, shared)
-        return blocks, shape  # type: ignore[return-value]
+        return blocks, shape
 
     def _choose_block(self, threads: Dim3) -> Dim3:
         limits = self.device.info.limits
@@ -331,6 +331,12 @@ class Program:
     def __repr__(self) -> str:
         state = " unloaded" if self._unloaded else ""
         return f"<Program {self.name}({self.signature}) on {self.device.name}{state}>"
+
+
+def _blocks(threads: Dim3, block: Dim3) -> Dim3:
+    """How many blocks cover the threads."""
+    x, y, z = (-(-count // size) if size else 0 for count, size in zip(threads, block, strict=True))
+    return x, y, z
 
 
 # -- the generated call

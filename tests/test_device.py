@@ -76,7 +76,7 @@ def test_names_and_facts(plugin: FakePlugin) -> None:
     assert repr(device) == "<FakeDevice FAKE:1 'Fake accelerator'>"
     assert device.synchronize() is True and device.graph is None
     with pytest.raises(AttributeError, match="no attribute 'alocator'"):
-        device.alocator  # noqa: B018
+        device.alocator
 
 
 def test_capabilities_are_a_closed_set(plugin: FakePlugin) -> None:
