@@ -1,0 +1,35 @@
+"""The `@hal.kernel` front end: a small typed subset of Python, read from the syntax tree."""
+
+from hal_core.lang.builtins import (
+    atan,
+    atan2,
+    block_dim,
+    block_idx,
+    ceil,
+    cos,
+    exp,
+    exp2,
+    floor,
+    fma,
+    fmod,
+    global_idx,
+    grid_dim,
+    isnan,
+    log,
+    log2,
+    pow,
+    rsqrt,
+    sin,
+    sqrt,
+    tan,
+    tanh,
+    thread_idx,
+    trunc,
+)  # fmt: skip
+from hal_core.lang.function import KernelFunction, kernel
+
+__all__ = [
+    "KernelFunction", "atan", "atan2", "block_dim", "block_idx", "ceil", "cos", "exp", "exp2",
+    "floor", "fma", "fmod", "global_idx", "grid_dim", "isnan", "kernel", "log", "log2", "pow",
+    "rsqrt", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc",
+]  # fmt: skip

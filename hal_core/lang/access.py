@@ -1,0 +1,119 @@
+"""Names, attributes and elements in kernels."""
+
+from __future__ import annotations
+
+import ast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from hal_core.dtypes import DType, int32, int64
+from hal_core.ir import CONST_POINTER, UOp
+from hal_core.lang.constants import default_dtype
+from hal_core.lang.emit import Pointer
+
+if TYPE_CHECKING:
+    from hal_core.lang.expressions import Expressions
+
+
+def constant(x: Expressions, node: ast.Constant) -> Any:
+    if not isinstance(node.value, (int, float)):
+        raise x.error(
+            node,
+            f"{node.value!r} is not part of the kernel language",
+            "Kernels hold ints, floats and bools.",
+        )
+    return node.value
+
+
+def name(x: Expressions, node: ast.Name) -> Any:
+    label = node.id
+    known = x.names.visible.get(label)
+    if known is not None:
+        return x.emit.get(known) if isinstance(known, UOp) and known.op == "VAR" else known
+    if label in x.names.counters:
+        fix = "Keep the counter in another variable that is assigned before the loop."
+        raise x.error(node, f"the counter {label!r} has no value outside its loop", fix)
+    if x.names.is_local(label):
+        problem = f"{label!r} is not assigned on every path to here"
+        raise x.error(node, problem, f"Assign {label} before the if or the loop.")
+    try:
+        value = x.names.outside(label)
+    except KeyError:
+        near = x.names.near(label)
+        fix = f"Did you mean {near[0]}?" if near else "Assign it, or make it a parameter."
+        raise x.error(node, f"the name {label!r} is not defined", fix) from None
+    return _captured(x, node, value)
+
+
+def _captured(x: Expressions, at: ast.AST, value: Any) -> Any:
+    """An object from outside the kernel: a constant from here on."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)  # IntEnum members
+    if isinstance(value, float):
+        return float(value)  # numpy.float64
+    if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
+        raise x.error(
+            at,
+            f"a numpy {type(value).__name__} is not a constant of the kernel language",
+            "Capture float(...) or int(...) of a number; pass an array as a hal.Buffer.",
+        )
+    return value
+
+
+def attribute(x: Expressions, node: ast.Attribute) -> Any:
+    owner = x.expression(node.value)
+    if isinstance(owner, ModuleType):
+        if hasattr(owner, node.attr):
+            return _captured(x, node, getattr(owner, node.attr))
+        raise x.error(node, f"{owner.__name__} has no {node.attr!r}", "Correct the name.")
+    if isinstance(owner, DType) and node.attr in ("min", "max", "itemsize"):
+        return getattr(owner, node.attr)
+    raise x.error(
+        node,
+        f"the attribute .{node.attr} is not part of the kernel language",
+        "Pass sizes as parameters; capture Python objects' numbers outside the kernel.",
+    )
+
+
+def element(
+    x: Expressions, node: ast.Subscript, pointer: object, *, stored: bool
+) -> tuple[UOp, UOp]:
+    """The pointer and index nodes of `p[i]`."""
+    if not isinstance(pointer, Pointer):
+        raise x.error(node, "only pointers have elements", "Declare it x: hal.Ptr[hal.float32].")
+    if stored and pointer.param.kind == CONST_POINTER:
+        label, dtype = pointer.param.name, pointer.param.dtype.__name__
+        raise x.error(node, f"{label!r} is only read", f"Declare it {label}: hal.Ptr[hal.{dtype}].")
+    if isinstance(node.slice, ast.Tuple):
+        raise x.error(node, "an index is one number", "Write x[row * width + column].")
+    index = x.operand(node.slice, x.expression(node.slice))
+    dtype_or_type = index.dtype if isinstance(index, UOp) else type(index).__name__
+    if dtype_or_type not in (int32, int64, "int"):
+        problem = f"an index is int32 or int64, not {dtype_or_type}"
+        raise x.error(node, problem, "Cast it: hal.int32(...).")
+    if isinstance(index, UOp):
+        return pointer.node, index
+    if index < 0:
+        raise x.error(node, f"the index {index} is negative", "Count from the start.")
+    return pointer.node, x.typed(node, index, default_dtype(index))
+
+
+def subscript(x: Expressions, node: ast.Subscript) -> Any:
+    """An element of device memory, or of a captured tuple."""
+    owner = x.expression(node.value)
+    if isinstance(owner, tuple):
+        return _item(x, node, owner)
+    pointer, index = element(x, node, owner, stored=False)
+    return x.emit.node("LOAD", pointer.dtype, (pointer, index))
+
+
+def _item(x: Expressions, node: ast.Subscript, owner: tuple[Any, ...]) -> Any:
+    index = x.expression(node.slice)
+    if not isinstance(index, int):
+        fix = "Index it with a constant, or pass the numbers in a buffer."
+        raise x.error(node, "a captured tuple has no elements at run time", fix)
+    if not -len(owner) <= index < len(owner):
+        raise x.error(node, f"the tuple has {len(owner)} elements, not {index}", "Correct it.")
+    return _captured(x, node, owner[index])

@@ -1,0 +1,183 @@
+"""The functions of the kernel language.
+
+Inside a kernel the front end replaces a call by IR nodes; these bodies run only outside, and
+refuse. Their annotations are what type checkers and editors show. The tables at the end say which
+node each function becomes, and what Python computes when all arguments are Python numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from hal_core.dtypes import Scalar, int32
+from hal_core.errors import Unsupported
+
+T = TypeVar("T", bound=Scalar)
+
+
+def _outside(name: str) -> Unsupported:
+    return Unsupported(
+        f"{name}(...)",
+        "it exists inside @hal.kernel functions only",
+        fix="Outside a kernel use math or numpy.",
+    )
+
+
+def global_idx(axis: int) -> int32:
+    """This thread's position among all threads of the launch; axis is 0 (x), 1 (y) or 2 (z)."""
+    raise _outside("global_idx")
+
+
+def block_idx(axis: int) -> int32:
+    """The position of this thread's block in the grid."""
+    raise _outside("block_idx")
+
+
+def thread_idx(axis: int) -> int32:
+    """This thread's position in its block."""
+    raise _outside("thread_idx")
+
+
+def block_dim(axis: int) -> int32:
+    """How many threads a block has along the axis."""
+    raise _outside("block_dim")
+
+
+def grid_dim(axis: int) -> int32:
+    """How many blocks the grid has along the axis."""
+    raise _outside("grid_dim")
+
+
+def exp(x: T) -> T:
+    """e to the power x."""
+    raise _outside("exp")
+
+
+def exp2(x: T) -> T:
+    """2 to the power x."""
+    raise _outside("exp2")
+
+
+def log(x: T) -> T:
+    """The natural logarithm."""
+    raise _outside("log")
+
+
+def log2(x: T) -> T:
+    """The logarithm to base 2."""
+    raise _outside("log2")
+
+
+def sqrt(x: T) -> T:
+    """The square root."""
+    raise _outside("sqrt")
+
+
+def rsqrt(x: T) -> T:
+    """1 / sqrt(x), faster than the two where the device has it."""
+    raise _outside("rsqrt")
+
+
+def sin(x: T) -> T:
+    """Sine of x radians."""
+    raise _outside("sin")
+
+
+def cos(x: T) -> T:
+    """Cosine of x radians."""
+    raise _outside("cos")
+
+
+def tan(x: T) -> T:
+    """Tangent of x radians."""
+    raise _outside("tan")
+
+
+def tanh(x: T) -> T:
+    """Hyperbolic tangent."""
+    raise _outside("tanh")
+
+
+def atan(x: T) -> T:
+    """Arc tangent, in radians."""
+    raise _outside("atan")
+
+
+def floor(x: T) -> T:
+    """The largest whole number not above x, as a float."""
+    raise _outside("floor")
+
+
+def ceil(x: T) -> T:
+    """The smallest whole number not below x, as a float."""
+    raise _outside("ceil")
+
+
+def trunc(x: T) -> T:
+    """x without its fraction, as a float."""
+    raise _outside("trunc")
+
+
+def isnan(x: Scalar) -> bool:
+    """Whether x is not a number."""
+    raise _outside("isnan")
+
+
+def pow(x: T, y: T) -> T:
+    """x to the power y."""
+    raise _outside("pow")
+
+
+def atan2(y: T, x: T) -> T:
+    """The angle of the point (x, y), in radians, from -pi to pi."""
+    raise _outside("atan2")
+
+
+def fmod(x: T, y: T) -> T:
+    """The remainder of x / y with the sign of x."""
+    raise _outside("fmod")
+
+
+def fma(x: T, y: T, z: T) -> T:
+    """x * y + z, rounded once."""
+    raise _outside("fma")
+
+
+class MathFunction(NamedTuple):
+    """How a call of float arguments is lowered."""
+
+    op: str
+    arguments: int
+    fold: Callable[..., float]  # the same of Python numbers
+
+
+SPECIALS: dict[Callable[..., object], str] = {
+    function: function.__name__
+    for function in (global_idx, block_idx, thread_idx, block_dim, grid_dim)
+}
+
+MATH: dict[Callable[..., object], MathFunction] = {
+    exp: MathFunction("EXP", 1, math.exp),
+    exp2: MathFunction("EXP2", 1, math.exp2),
+    log: MathFunction("LOG", 1, math.log),
+    log2: MathFunction("LOG2", 1, math.log2),
+    sqrt: MathFunction("SQRT", 1, math.sqrt),
+    rsqrt: MathFunction("RSQRT", 1, lambda x: 1 / math.sqrt(x)),
+    sin: MathFunction("SIN", 1, math.sin),
+    cos: MathFunction("COS", 1, math.cos),
+    tan: MathFunction("TAN", 1, math.tan),
+    tanh: MathFunction("TANH", 1, math.tanh),
+    atan: MathFunction("ATAN", 1, math.atan),
+    floor: MathFunction("FLOOR", 1, lambda x: float(math.floor(x))),
+    ceil: MathFunction("CEIL", 1, lambda x: float(math.ceil(x))),
+    trunc: MathFunction("TRUNC", 1, lambda x: float(math.trunc(x))),
+    isnan: MathFunction("ISNAN", 1, math.isnan),
+    pow: MathFunction("POW", 2, math.pow),
+    atan2: MathFunction("ATAN2", 2, math.atan2),
+    fmod: MathFunction("FMOD", 2, math.fmod),
+    fma: MathFunction("FMA", 3, lambda x, y, z: x * y + z),
+}
+
+MATH_NAMES = {function.__name__ for function in MATH}

@@ -1,0 +1,162 @@
+"""Calls in kernels: casts, thread indices, math functions and Python's min, max, abs, round."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hal_core.dtypes import DType, bool_, int32
+from hal_core.ir import UOp
+from hal_core.lang import refusals
+from hal_core.lang.builtins import MATH, MATH_NAMES, SPECIALS, MathFunction
+from hal_core.lang.constants import convert
+from hal_core.lang.function import KernelFunction
+
+if TYPE_CHECKING:
+    from hal_core.lang.expressions import Expressions
+
+_FLOAT_FIX = "Cast first: hal.float32(x)."
+
+
+def call(x: Expressions, node: ast.Call) -> Any:
+    """A call whose function is known now."""
+    if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
+        raise x.error(
+            node, "a call has plain arguments only", "Write each argument, without name or *."
+        )
+    function = x.expression(node.func)
+    if isinstance(function, DType):
+        return _cast(x, node, function)
+    if not callable(function) or type(function).__hash__ is None:
+        raise x.error(node, "what is called is not a function", "Correct the name.")
+    if function in SPECIALS:
+        return _special(x, node, SPECIALS[function])
+    if function in MATH:
+        return _math(x, node, MATH[function])
+    if function in _PYTHON:
+        return _PYTHON[function](x, node)
+    return _constant_call(x, node, function)
+
+
+def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:
+    if count is not None and len(node.args) != count:
+        name = ast.unparse(node.func)
+        raise x.error(
+            node, f"{name} takes {count} argument(s), not {len(node.args)}", "Correct the call."
+        )
+    return [x.operand(arg, x.expression(arg)) for arg in node.args]
+
+
+def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
+    if dtype.name in ("float16", "bfloat16") or not dtype.itemsize:
+        raise x.error(node, f"kernels do not compute with {dtype}", "Use hal.float32.")
+    if len(node.args) != 1:
+        raise x.error(
+            node,
+            f"a cast takes 1 argument, not {len(node.args)}",
+            f"Write hal.{dtype.__name__}(x).",
+        )
+    (argument,) = node.args
+    value = x.operand(argument, x.expression(argument, dtype))
+    if isinstance(value, UOp):
+        return value if value.dtype is dtype else x.emit.node("CAST", dtype, (value,))
+    constant = convert(value, dtype)
+    if constant is None:
+        limits = f"it holds {dtype.min} to {dtype.max}"
+        raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", "Use a wider dtype.")
+    return x.emit.constant(constant, dtype)
+
+
+def _special(x: Expressions, node: ast.Call, kind: str) -> UOp:
+    (axis,) = _arguments(x, node, 1)
+    if isinstance(axis, UOp) or axis not in (0, 1, 2) or isinstance(axis, float):
+        raise x.error(node, f"the axis of {kind} is 0, 1 or 2", f"Write hal.{kind}(0) for x.")
+    return x.emit.node("SPECIAL", int32, (), (kind, int(axis)))
+
+
+def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
+    values = _arguments(x, node, function.arguments)
+    if not any(isinstance(value, UOp) for value in values):
+        return _python(x, node, function.fold, values)
+    name = function.op.lower()
+    operands = x.unify(node, name, values)
+    dtype = operands[0].dtype
+    if dtype is None or not dtype.is_float:
+        raise x.error(node, f"{name} takes floats, not {dtype}", _FLOAT_FIX)
+    result = bool_ if function.op == "ISNAN" else dtype
+    return x.emit.node(function.op, result, operands)
+
+
+def _python(x: Expressions, node: ast.Call, function: Callable[..., Any], values: list[Any]) -> Any:
+    """All arguments are constants: Python computes."""
+    try:
+        return function(*values)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise x.error(node, f"this constant cannot be computed: {error}", "Correct it.") from None
+
+
+def _extreme(op: str, function: Callable[..., Any]) -> Callable[[Expressions, ast.Call], Any]:
+    def lower_extreme(x: Expressions, node: ast.Call) -> Any:
+        values = _arguments(x, node, None)
+        if not any(isinstance(value, UOp) for value in values):
+            return _python(x, node, function, values)
+        if len(values) < 2:
+            raise x.error(node, f"{op.lower()} takes two values or more", "Loop over elements.")
+        operands = x.unify(node, op.lower(), values)
+        result = operands[0]
+        if result.dtype is bool_:
+            raise x.error(node, f"{op.lower()} does not take bool", "Write and, or.")
+        for operand in operands[1:]:
+            result = x.emit.node(op, result.dtype, (result, operand))
+        return result
+
+    return lower_extreme
+
+
+def _abs(x: Expressions, node: ast.Call) -> Any:
+    (value,) = _arguments(x, node, 1)
+    if not isinstance(value, UOp):
+        return abs(value)
+    if value.dtype is bool_:
+        raise x.error(node, "abs does not take bool", refusals.BOOL_FIX)
+    return x.emit.node("ABS", value.dtype, (value,))
+
+
+def _round(x: Expressions, node: ast.Call) -> Any:
+    """To the nearest whole number, halves to even, as a float."""
+    (value,) = _arguments(x, node, 1)
+    if not isinstance(value, UOp):
+        return _python(x, node, round, [value])
+    if value.dtype is None or not value.dtype.is_float:
+        raise x.error(node, f"round takes a float, not {value.dtype}", "Leave it out.")
+    return x.emit.node("ROUND", value.dtype, (value,))
+
+
+def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any]) -> Any:
+    """Python's own functions of constants; anything else is refused."""
+    name = getattr(function, "__name__", type(function).__name__)
+    if function in (builtins.len, builtins.int, builtins.float, builtins.bool):
+        values = [x.expression(argument) for argument in node.args]
+        if all(isinstance(value, (int, float, tuple)) for value in values):
+            return _python(x, node, function, values)
+    if function is getattr(builtins, name, None) and name in refusals.CALLS:
+        raise x.error(node, f"{name} is not part of the kernel language", refusals.CALLS[name])
+    if name in MATH_NAMES:
+        raise x.error(node, f"this {name} is not the kernel language's", f"Write hal.{name}(...).")
+    if isinstance(function, KernelFunction):
+        raise x.error(node, f"the kernel {name} is not a function", "Write its expressions here.")
+    raise x.error(
+        node,
+        f"the function {name} is not part of the kernel language",
+        "Write its expression here, with operators and hal functions.",
+    )
+
+
+_PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
+    builtins.min: _extreme("MIN", builtins.min),
+    builtins.max: _extreme("MAX", builtins.max),
+    builtins.abs: _abs,
+    builtins.round: _round,
+}

@@ -1,0 +1,79 @@
+"""Python numbers inside kernels: what a dtype can hold, and arithmetic between two of them."""
+
+from __future__ import annotations
+
+import operator
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from hal_core.dtypes import DType, bool_, float32, int32, int64
+
+Number = int | float  # bool included
+
+_MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+_LONGEST_INT = 256  # bits; more is a mistake that would fill memory
+
+FOLDS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
+    "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne, "is": operator.is_, "is not": operator.is_not,
+}  # fmt: skip
+
+
+def default_dtype(value: Number) -> DType:
+    """What a number is when nothing else says it: int32, int64 when it needs it, float32, bool."""
+    if isinstance(value, bool):
+        return bool_
+    if isinstance(value, float):
+        return float32
+    return int32 if int32.min <= value <= int32.max else int64
+
+
+def fit(value: Number, dtype: DType) -> Number | None:
+    """`value` as a constant of `dtype`, None when the dtype does not hold it.
+
+    Integers are held exactly or not at all, floats are rounded.
+    """
+    if dtype.is_float:
+        return _fit_float(value, dtype)
+    if isinstance(value, float) or not dtype.min <= value <= dtype.max:
+        return None
+    return bool(value) if dtype is bool_ else int(value)
+
+
+def _fit_float(value: Number, dtype: DType) -> float | None:
+    if not isinstance(value, float):
+        low_zeros = (value & -value).bit_length() - 1 if value else 0
+        if abs(value).bit_length() - low_zeros > _MANTISSA_BITS[dtype.name]:
+            return None
+    try:
+        value = float(value)
+        if dtype.format:
+            struct.pack(dtype.format, value)  # refuses what would round to infinity
+    except OverflowError:
+        return None
+    return value
+
+
+def convert(value: Number, dtype: DType) -> Number | None:
+    """An explicit cast of a number, `hal.int32(2.7)`: floats are cut off towards zero."""
+    if dtype is bool_:
+        return bool(value)
+    if dtype.is_float:
+        return fit(float(value), dtype) if abs(value) < 1 << 1024 else None
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        return None
+    return fit(int(value), dtype)
+
+
+def fold(symbol: str, left: Any, right: Any) -> Any:
+    """Python's own answer. Raises: ArithmeticError, ValueError or TypeError as Python does."""
+    if symbol in ("<<", "**") and isinstance(left, int) and isinstance(right, int):
+        bits = right if symbol == "<<" else right * left.bit_length()
+        if bits > _LONGEST_INT:
+            raise OverflowError(f"the number would have more than {_LONGEST_INT} bits")
+    return FOLDS[symbol](left, right)

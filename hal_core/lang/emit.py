@@ -1,0 +1,109 @@
+"""Puts IR nodes into execution order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hal_core.dtypes import DType, bool_
+from hal_core.ir import Param, UOp
+from hal_core.lang.constants import Number
+
+V = TypeVar("V")
+
+# Worth computing although the result may be thrown away: pure, and no slower than a jump.
+_CHEAP = frozenset(
+    {
+        "CONST", "SPECIAL", "GET", "CAST", "ADD", "SUB", "MUL", "MIN", "MAX", "NEG", "ABS", "NOT",
+        "AND", "OR", "XOR", "SHL", "SHR", "LT", "LE", "GT", "GE", "EQ", "NE", "WHERE", "ISNAN",
+    }
+)  # fmt: skip
+_FEW = 8
+
+
+class Pointer:
+    """A pointer parameter: a name that can be indexed and is no value itself."""
+
+    __slots__ = ("node", "param")
+
+    def __init__(self, param: Param, node: UOp) -> None:
+        self.param, self.node = param, node
+
+
+def dtype_of(value: UOp) -> DType:
+    """The dtype of a node that is a value; only structure and stores have none."""
+    if value.dtype is None:
+        raise TypeError(f"{value!r} is not a value")
+    return value.dtype
+
+
+class Emitter:
+    """The node list under construction."""
+
+    def __init__(self) -> None:
+        self.variables: list[
+            UOp
+        ] = []  # declared in front of everything: Python's are function-wide
+        self.uops: list[UOp] = []
+        self.line = 0  # of the user's file, for the nodes that come next
+
+    def node(
+        self, op: str, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None
+    ) -> UOp:
+        made = UOp(op, dtype, src, arg, self.line)
+        self.uops.append(made)
+        return made
+
+    def constant(self, value: Number, dtype: DType) -> UOp:
+        return self.node("CONST", dtype, (), value)
+
+    def variable(self, name: str, dtype: DType) -> UOp:
+        made = UOp("VAR", dtype, (), name, self.line)
+        self.variables.append(made)
+        return made
+
+    def set(self, variable: UOp, value: UOp) -> None:
+        self.node("SET", None, (variable, value))
+
+    def get(self, variable: UOp) -> UOp:
+        return self.node("GET", variable.dtype, (variable,))
+
+    def capture(self, make: Callable[[], V]) -> tuple[V, list[UOp]]:
+        """What `make` gives, and its nodes, not yet in the list."""
+        outer, self.uops = self.uops, []
+        try:
+            return make(), self.uops
+        finally:
+            self.uops = outer
+
+    def choose(
+        self,
+        condition: UOp,
+        first: tuple[UOp, list[UOp]],
+        second: tuple[UOp, list[UOp]],
+    ) -> UOp:
+        """`first if condition else second`, each a value with the captured nodes it needs.
+
+        Both are computed only where that is cheap and cannot be noticed.
+        """
+        dtype = dtype_of(first[0])
+        if all(len(nodes) <= _FEW and _cheap(nodes) for _, nodes in (first, second)):
+            if dtype is bool_ and second[0].op == "CONST" and second[0].arg is False:
+                self.uops += first[1]
+                return self.node("AND", bool_, (condition, first[0]))
+            if dtype is bool_ and first[0].op == "CONST" and first[0].arg is True:
+                self.uops += second[1]
+                return self.node("OR", bool_, (condition, second[0]))
+            self.uops += first[1] + second[1]
+            return self.node("WHERE", dtype, (condition, first[0], second[0]))
+        result = self.node("VAR", dtype, (), "choice")
+        block = self.node("IF", None, (condition,))
+        for (value, nodes), end in ((first, "ELSE"), (second, "ENDIF")):
+            self.uops += nodes
+            self.set(result, value)
+            self.node(end, None, (block,))
+        return self.get(result)
+
+
+def _cheap(nodes: list[UOp]) -> bool:
+    return all(node.op in _CHEAP for node in nodes)

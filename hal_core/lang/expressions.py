@@ -1,0 +1,138 @@
+"""Expressions of the kernel language.
+
+An expression is a typed IR node, or a compile-time constant: a Python number, a dtype, a tuple,
+a function. Numbers stay Python's until they meet a typed operand.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from hal_core.dtypes import DType, bool_
+from hal_core.errors import KernelSyntaxError
+from hal_core.ir import UOp
+from hal_core.lang import access, calls, operators, refusals
+from hal_core.lang.constants import Number, default_dtype, fit
+from hal_core.lang.emit import Emitter, Pointer, dtype_of
+from hal_core.lang.names import Names
+from hal_core.lang.text import SourceText
+
+
+class Expressions:
+    """Lowers expressions; every refusal points at the place in the user's file."""
+
+    def __init__(self, text: SourceText, names: Names, emit: Emitter) -> None:
+        self.text, self.names, self.emit = text, names, emit
+
+    def error(self, at: ast.AST, problem: str, fix: str) -> KernelSyntaxError:
+        return self.text.error(at, problem, fix)
+
+    # -- the three things a caller can want
+
+    def expression(self, node: ast.expr, want: DType | None = None) -> Any:
+        """A node or a compile-time constant. `want` is what numbers become if nothing else says."""
+        self.emit.line = self.text.line(node)
+        if isinstance(node, ast.IfExp):
+            return operators.choice(self, node, want)
+        lower = _LOWERINGS.get(type(node))
+        if lower is None:
+            problem, fix = refusals.EXPRESSIONS.get(
+                type(node), ("this expression", "Write it with operators and hal functions.")
+            )
+            raise self.error(node, f"{problem} is not part of the kernel language", fix)
+        return lower(self, node)
+
+    def value(self, node: ast.expr, want: DType | None = None) -> UOp:
+        """A typed node; a number becomes a constant."""
+        value = self.operand(node, self.expression(node, want))
+        if isinstance(value, UOp):
+            return value
+        return self.typed(node, value, want or default_dtype(value))
+
+    def condition(self, node: ast.expr) -> UOp | bool:
+        """A bool node, or a truth known now."""
+        value = self.operand(node, self.expression(node))
+        if not isinstance(value, UOp):
+            return bool(value)
+        if value.dtype is not bool_:
+            raise self.error(node, f"a condition is a bool, not {value.dtype}", "Compare: x != 0.")
+        return value
+
+    # -- from numbers to nodes
+
+    def operand(self, at: ast.AST, value: Any) -> UOp | Number:
+        if isinstance(value, (UOp, int, float)):
+            return value
+        if isinstance(value, Pointer):
+            name = value.param.name
+            raise self.error(at, f"the pointer {name!r} is not a value", f"Index it: {name}[i].")
+        if isinstance(value, DType):
+            raise self.error(
+                at, f"the dtype {value} is not a value", f"Cast with it: hal.{value.__name__}(x)."
+            )
+        raise self.error(
+            at,
+            f"{_describe(value)} is not a value of the kernel language",
+            "Capture Python ints, floats, bools, dtypes or tuples of them.",
+        )
+
+    def typed(self, at: ast.AST, value: UOp | Number, dtype: DType) -> UOp:
+        """`value` where a `dtype` is needed. A number becomes one; another dtype is an error."""
+        if isinstance(value, UOp):
+            if value.dtype is not dtype:
+                raise self.error(
+                    at,
+                    f"{value.dtype} where {dtype} is needed",
+                    f"Cast it: hal.{dtype.__name__}(...).",
+                )
+            return value
+        constant = fit(value, dtype)
+        if constant is not None:
+            return self.emit.constant(constant, dtype)
+        if isinstance(value, float) and not dtype.is_float:
+            raise self.error(
+                at,
+                f"the float {value!r} meets {dtype}",
+                "Write a whole number, or cast the other: hal.float32(...).",
+            )
+        holds = "not exactly" if dtype.is_float else f"it holds {dtype.min} to {dtype.max}"
+        raise self.error(
+            at,
+            f"{dtype} cannot hold {value!r} ({holds})",
+            "Write a float." if dtype.is_float and abs(value) < dtype.max else "Use a wider dtype.",
+        )
+
+    def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]:
+        """Operands of one dtype; at least one of them is typed already."""
+        dtypes = list(dict.fromkeys(dtype_of(part) for part in values if isinstance(part, UOp)))
+        if len(dtypes) > 1:
+            first, second = dtypes[:2]
+            wide = max(dtypes, key=lambda dtype: (dtype.is_float, dtype.itemsize))
+            raise self.error(
+                at,
+                f"{what} has operands of different dtypes, {first} and {second}",
+                f"Cast one: hal.{wide.__name__}(...).",
+            )
+        return tuple(self.typed(at, value, dtypes[0]) for value in values)
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, (UOp, Pointer)):
+        return "a kernel value"
+    name = getattr(value, "__name__", None)
+    return f"{name!r}" if name else f"a {type(value).__name__}"
+
+
+_LOWERINGS: dict[type[ast.AST], Callable[[Expressions, Any], Any]] = {
+    ast.BinOp: operators.binary_op,
+    ast.UnaryOp: operators.unary_op,
+    ast.Compare: operators.comparison,
+    ast.BoolOp: operators.bool_op,
+    ast.Constant: access.constant,
+    ast.Name: access.name,
+    ast.Attribute: access.attribute,
+    ast.Subscript: access.subscript,
+    ast.Call: calls.call,
+}

@@ -1,0 +1,144 @@
+"""`@hal.kernel`: a Python function as a kernel."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NoReturn, overload
+
+from hal_core.errors import InvalidArgument, Unsupported
+from hal_core.ir import Kernel
+from hal_core.lang.annotations import signature_of
+
+_lock = threading.Lock()
+
+
+class KernelFunction:
+    """A function in the kernel language; `device.compile` makes a program of it.
+
+    The signature is read at the definition, the body at the first `lower()`: a definition costs
+    little, and a kernel may use names that its module assigns further down. From then on the
+    Python values the kernel captured are fixed.
+
+    Concurrency: any thread may call `lower`.
+    """
+
+    def __init__(
+        self,
+        function: FunctionType,
+        caller: dict[str, Any],
+        block: tuple[int, int, int] | None,
+        contract: bool,
+    ) -> None:
+        self.__wrapped__ = function
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
+        self.name = function.__name__
+        self.signature = signature_of(function, caller)
+        self.block = block
+        self.contract = contract
+        self._kernel: Kernel | None = None
+
+    def lower(self) -> Kernel:
+        """The kernel's IR, computed once.
+
+        Raises: KernelSyntaxError pointing at the first thing outside the kernel language.
+        """
+        from hal_core.lang.statements import lower
+
+        with _lock:
+            if self._kernel is None:
+                self._kernel = Kernel(
+                    self.name,
+                    self.signature,
+                    lower(self.__wrapped__, self.signature),
+                    self.block,
+                    self.contract,
+                )
+            return self._kernel
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise Unsupported(
+            f"{self.name}(...)",
+            "a kernel is not called as a function",
+            fix=f"Write program = device.compile({self.name}), then call the program.",
+        )
+
+    def __repr__(self) -> str:
+        block = f" block={self.block}" if self.block else ""
+        contract = "" if self.contract else " contract=False"
+        return f"<kernel {self.name}({self.signature}){block}{contract}>"
+
+
+@overload
+def kernel(function: Callable[..., None], /) -> KernelFunction: ...
+@overload
+def kernel(
+    *, block: tuple[int, ...] | None = None, contract: bool = True
+) -> Callable[[Callable[..., None]], KernelFunction]: ...
+def kernel(
+    function: Callable[..., None] | None = None,
+    /,
+    *,
+    block: tuple[int, ...] | None = None,
+    contract: bool = True,
+) -> KernelFunction | Callable[[Callable[..., None]], KernelFunction]:
+    """Makes a kernel of a function: `@hal.kernel` or `@hal.kernel(block=(16, 16, 1))`.
+
+    The function is read, not run: a small typed subset of Python, `docs/kernel-language.md`.
+    A new local variable that is given a bare Python number is int32 (int64 when the number needs
+    it), float32 or bool, and keeps its dtype; `hal.float64(0)` says another. An index is int32 or
+    int64; cast narrower integers first. Numbers, bools, dtypes and tuples of them from outside the
+    function are constants.
+
+    `block` is the only block shape the kernel may be launched with. `contract=False` keeps a
+    multiply and an add of one expression apart where they would fuse into one rounding.
+
+    Raises: KernelSyntaxError for a signature that is not a kernel's; the body is read at the first
+    compile.
+    """
+    shape = _block_shape(block)
+    if not isinstance(contract, bool):
+        raise InvalidArgument("kernel", "contract is True or False", got=contract)
+
+    def decorate(function: Callable[..., None]) -> KernelFunction:
+        return _make(function, sys._getframe(1).f_locals, shape, contract)
+
+    if function is None:
+        return decorate
+    return _make(function, sys._getframe(1).f_locals, shape, contract)
+
+
+def _make(
+    function: object,
+    caller: dict[str, Any],
+    block: tuple[int, int, int] | None,
+    contract: bool,
+) -> KernelFunction:
+    if not isinstance(function, FunctionType):
+        raise InvalidArgument(
+            "kernel",
+            "not a Python function",
+            got=function,
+            fix="Put @hal.kernel directly above a def.",
+        )
+    return KernelFunction(function, caller, block, contract)
+
+
+def _block_shape(block: tuple[int, ...] | None) -> tuple[int, int, int] | None:
+    if block is None:
+        return None
+    whole = isinstance(block, tuple) and 1 <= len(block) <= 3
+    if not whole or not all(type(size) is int and size > 0 for size in block):
+        raise InvalidArgument(
+            "kernel",
+            "block is one to three positive ints",
+            got=block,
+            fix="Write block=(16, 16, 1).",
+        )
+    x, y, z = (*block, 1, 1)[:3]
+    return x, y, z

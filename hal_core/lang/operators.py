@@ -1,0 +1,198 @@
+"""Operators, comparisons, `and or not` and `a if c else b` of the kernel language."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hal_core.dtypes import DType, bool_, float32, int32, int64
+from hal_core.ir import UOp
+from hal_core.lang import refusals
+from hal_core.lang.constants import Number, default_dtype, fit, fold
+from hal_core.lang.emit import dtype_of
+
+if TYPE_CHECKING:
+    from hal_core.lang.expressions import Expressions
+
+# syntax -> symbol, IR op, kinds of operand it takes
+BINARY: dict[type[ast.AST], tuple[str, str, str]] = {
+    ast.Add: ("+", "ADD", "iuf"),
+    ast.Sub: ("-", "SUB", "iuf"),
+    ast.Mult: ("*", "MUL", "iuf"),
+    ast.Div: ("/", "DIV", "f"),
+    ast.FloorDiv: ("//", "FLOORDIV", "iu"),
+    ast.Mod: ("%", "MOD", "iu"),
+    ast.Pow: ("**", "POW", "f"),
+    ast.LShift: ("<<", "SHL", "iu"),
+    ast.RShift: (">>", "SHR", "iu"),
+    ast.BitAnd: ("&", "AND", "iub"),
+    ast.BitOr: ("|", "OR", "iub"),
+    ast.BitXor: ("^", "XOR", "iub"),
+}
+COMPARISON: dict[type[ast.AST], tuple[str, str]] = {
+    ast.Lt: ("<", "LT"),
+    ast.LtE: ("<=", "LE"),
+    ast.Gt: (">", "GT"),
+    ast.GtE: (">=", "GE"),
+    ast.Eq: ("==", "EQ"),
+    ast.NotEq: ("!=", "NE"),
+    ast.Is: ("is", ""),
+    ast.IsNot: ("is not", ""),
+}
+
+
+def binary_op(x: Expressions, node: ast.BinOp) -> Any:
+    left = x.operand(node.left, x.expression(node.left))
+    right = x.operand(node.right, x.expression(node.right))
+    return binary(x, node, node.op, left, right)
+
+
+def binary(
+    x: Expressions, at: ast.AST, operator: ast.operator, left: UOp | Number, right: UOp | Number
+) -> Any:
+    if type(operator) not in BINARY:
+        raise x.error(at, "@ is not part of the kernel language", "Write the loop and the sum.")
+    symbol, op, takes = BINARY[type(operator)]
+    if not isinstance(left, UOp) and not isinstance(right, UOp):
+        return _fold(x, at, symbol, left, right)
+    if symbol == "**" and isinstance(left, UOp) and right == 2:
+        symbol, op, takes, right = "*", "MUL", "iuf", left
+    if symbol in ("<<", ">>") and not isinstance(right, UOp) and right < 0:
+        raise x.error(at, f"the shift {right!r} is negative", "Shift the other way.")
+    operands = x.unify(at, symbol, [left, right])
+    dtype = dtype_of(operands[0])
+    _check_kind(x, at, symbol, dtype, takes)
+    return x.emit.node(op, dtype, operands)
+
+
+def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: str) -> None:
+    if dtype.kind in takes:
+        return
+    if dtype.is_float:
+        fix = refusals.FLOAT_FIXES.get(symbol, "Cast first: hal.int32(a).")
+    elif dtype.is_integer:
+        fix = refusals.INTEGER_FIXES.get(symbol, "Cast first: hal.float32(a).")
+    else:
+        fix = refusals.BOOL_FIX
+    raise x.error(at, f"{symbol} does not take {dtype}", fix)
+
+
+def _fold(x: Expressions, at: ast.AST, symbol: str, left: Any, right: Any) -> Any:
+    try:
+        result = fold(symbol, left, right)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise x.error(at, f"this constant cannot be computed: {error}", "Correct it.") from None
+    if not isinstance(result, (int, float)):
+        raise x.error(at, f"the constant is {result!r}, not a real number", "Correct its operands.")
+    return result
+
+
+def unary_op(x: Expressions, node: ast.UnaryOp) -> Any:
+    if isinstance(node.op, ast.Not):
+        truth = x.condition(node.operand)
+        return x.emit.node("NOT", bool_, (truth,)) if isinstance(truth, UOp) else not truth
+    value = x.operand(node.operand, x.expression(node.operand))
+    if not isinstance(value, UOp):
+        if isinstance(node.op, ast.Invert):
+            return _fold(x, node, "^", value, -1)
+        return -value if isinstance(node.op, ast.USub) else +value
+    dtype = dtype_of(value)
+    if isinstance(node.op, ast.Invert):
+        if dtype is bool_:
+            raise x.error(node, "~ does not take bool", "Write not.")
+        _check_kind(x, node, "~", dtype, "iu")
+        return x.emit.node("NOT", dtype, (value,))
+    _check_kind(x, node, "a sign", dtype, "iuf")
+    return value if isinstance(node.op, ast.UAdd) else x.emit.node("NEG", dtype, (value,))
+
+
+def comparison(x: Expressions, node: ast.Compare) -> Any:
+    """`a < b < c` compares b once, and computes c only where a < b."""
+    previous = x.expression(node.left)
+
+    def link(operator: ast.cmpop, right: ast.expr) -> Any:
+        nonlocal previous
+        left, previous = previous, x.expression(right)
+        return _compare(x, node, operator, left, previous)
+
+    pairs = zip(node.ops, node.comparators, strict=True)
+    return _shortcut(x, False, [partial(link, *pair) for pair in pairs])
+
+
+def _compare(x: Expressions, at: ast.AST, operator: ast.cmpop, left: Any, right: Any) -> Any:
+    if type(operator) not in COMPARISON:
+        raise x.error(
+            at, "in is not part of the kernel language", "Write a == first or a == second."
+        )
+    symbol, op = COMPARISON[type(operator)]
+    if isinstance(left, DType) and isinstance(right, DType):
+        return _fold(x, at, symbol, left, right)
+    if not op:
+        raise x.error(at, f"{symbol} compares dtypes only", "Write == or !=.")
+    left, right = x.operand(at, left), x.operand(at, right)
+    if not isinstance(left, UOp) and not isinstance(right, UOp):
+        return _fold(x, at, symbol, left, right)
+    return x.emit.node(op, bool_, x.unify(at, symbol, [left, right]))
+
+
+def bool_op(x: Expressions, node: ast.BoolOp) -> Any:
+    """Python's `3 and x` gives x, `x or 3` gives 3; here both join bools only."""
+    parts: list[Callable[[], UOp | bool]] = [partial(_joined, x, part) for part in node.values]
+    return _shortcut(x, isinstance(node.op, ast.Or), parts)
+
+
+def _joined(x: Expressions, node: ast.expr) -> UOp | bool:
+    value = x.operand(node, x.expression(node))
+    if isinstance(value, bool) or (isinstance(value, UOp) and value.dtype is bool_):
+        return value
+    shown = value.dtype if isinstance(value, UOp) else repr(value)
+    raise x.error(node, f"and, or join bools, not {shown}", "Compare: a != 0 and b != 0.")
+
+
+def _shortcut(x: Expressions, decides: bool, parts: list[Callable[[], UOp | bool]]) -> UOp | bool:
+    """`and` (False decides) or `or` (True decides): what follows is not evaluated."""
+    left = parts[0]()
+    if len(parts) == 1 or left is decides:
+        return left
+    if not isinstance(left, UOp):
+        return _shortcut(x, decides, parts[1:])
+
+    def rest() -> UOp:
+        value = _shortcut(x, decides, parts[1:])
+        return value if isinstance(value, UOp) else x.emit.constant(value, bool_)
+
+    tail = x.emit.capture(rest)
+    decided = x.emit.capture(lambda: x.emit.constant(decides, bool_))
+    return x.emit.choose(left, *((decided, tail) if decides else (tail, decided)))
+
+
+def choice(x: Expressions, node: ast.IfExp, want: DType | None) -> Any:
+    """`a if c else b`, the side that Python would not evaluate kept from being evaluated."""
+    condition = x.condition(node.test)
+    if not isinstance(condition, UOp):
+        return x.expression(node.body if condition else node.orelse, want)
+
+    def side(part: ast.expr) -> UOp | Number:
+        return x.operand(part, x.expression(part, want))
+
+    sides = (node.body, node.orelse)
+    captured = [x.emit.capture(partial(side, part)) for part in sides]
+    dtype = _choice_dtype(captured[0][0], captured[1][0], want)
+    results = []
+    for part, (value, nodes) in zip(sides, captured, strict=True):
+        typed, constant = x.emit.capture(partial(x.typed, part, value, dtype))
+        results.append((typed, nodes + constant))
+    return x.emit.choose(condition, results[0], results[1])
+
+
+def _choice_dtype(first: UOp | Number, second: UOp | Number, want: DType | None) -> DType:
+    for value in (first, second):
+        if isinstance(value, UOp):
+            return dtype_of(value)
+    numbers = [value for value in (first, second) if not isinstance(value, UOp)]
+    if want and all(fit(value, want) is not None for value in numbers):
+        return want
+    dtypes = {default_dtype(value) for value in numbers}
+    return next(dtype for dtype in (float32, int64, int32, bool_) if dtype in dtypes)

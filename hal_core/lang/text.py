@@ -1,0 +1,95 @@
+"""The source text of a kernel function: its syntax tree, and errors that point into it."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from types import FunctionType
+
+from hal_core.errors import KernelSyntaxError
+
+
+class SourceText:
+    """A function as its author wrote it.
+
+    Raises: KernelSyntaxError when the text cannot be had: a lambda, the interactive prompt,
+    `exec`, a file that changed after its import.
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        code = function.__code__
+        self.name = function.__name__
+        self.filename = code.co_filename
+        self.lines = linecache.getlines(code.co_filename, function.__globals__)
+        self.shift = 0  # added to a tree's line it gives the file's
+        tree = self._parse(code.co_firstlineno)
+        if tree is None:
+            raise KernelSyntaxError(
+                "its source text cannot be read",
+                fix="Put the function into a file, or build its IR with hal.Kernel.",
+                filename=self.filename,
+                lineno=code.co_firstlineno,
+                kernel=self.name,
+            )
+        self.tree = tree
+        names = [arg.arg for arg in ast.walk(tree.args) if isinstance(arg, ast.arg)]
+        if tree.name != code.co_name or set(names) != set(code.co_varnames[: len(names)]):
+            raise self.error(
+                tree, "the file has changed since it was imported", "Start the program again."
+            )
+
+    def _parse(self, first: int) -> ast.FunctionDef | None:
+        if not 0 < first <= len(self.lines):
+            return None
+        indented = self.lines[first - 1][:1] in " \t"
+        # `if 1:` in front makes indented text valid and leaves its columns as they are.
+        self.shift = first - 2 if indented else first - 1
+        for block in _blocks(self.lines[first - 1 :]):
+            try:
+                body = ast.parse("if 1:\n" + block if indented else block).body
+            except SyntaxError:
+                continue  # cut too short: inside the decorator, the signature, a long string
+            found = body[0].body if indented and isinstance(body[0], ast.If) else body
+            if len(found) == 1 and isinstance(found[0], ast.FunctionDef):
+                return found[0]
+            return None
+        return None
+
+    def line(self, node: ast.AST) -> int:
+        """The line of the file."""
+        return int(getattr(node, "lineno", 1)) + self.shift
+
+    def parameter(self, name: str) -> ast.arg | None:
+        found = [arg for arg in ast.walk(self.tree.args) if isinstance(arg, ast.arg)]
+        return next((arg for arg in found if arg.arg == name), None)
+
+    def error(self, node: ast.AST | None, problem: str, fix: str) -> KernelSyntaxError:
+        """Says what is wrong at `node` and what to write instead."""
+        if node is None or not hasattr(node, "lineno"):
+            return KernelSyntaxError(problem, fix=fix, filename=self.filename, kernel=self.name)
+        number = self.line(node)
+        text = self.lines[number - 1] if number <= len(self.lines) else ""
+        column = len(text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace"))
+        return KernelSyntaxError(
+            problem,
+            fix=fix,
+            filename=self.filename,
+            lineno=number,
+            offset=column + 1,
+            text=text,
+            kernel=self.name,
+        )
+
+
+def _blocks(lines: list[str]) -> Iterator[str]:
+    """Ever longer beginnings of `lines`, each cut before a line that is not indented further.
+
+    The first that parses is the function: what follows it stands further left.
+    """
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    for number, line in enumerate(lines[1:], 1):
+        body = line.lstrip()
+        if body and not body.startswith("#") and len(line) - len(body) <= indent:
+            yield "".join(lines[:number])
+    yield "".join(lines)
