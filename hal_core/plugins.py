@@ -64,7 +64,7 @@ class Plugins:
     def state(self, family: str) -> str:
         """One word or two for an installed family, without loading it."""
         try:
-            chosen = self._choose(family)
+            chosen = self.choose(family)
         except DeviceUnavailable:
             return "disabled"
         except PluginConflict:
@@ -110,7 +110,8 @@ class Plugins:
 
     # -- choosing
 
-    def _choose(self, family: str) -> EntryPoint | Backend:
+    def choose(self, family: str) -> EntryPoint | Backend:
+        """What serves a family, without loading it. Raises: as `backend`, but for a failed load."""
         entries = self._entries().get(family, [])
         if not entries and family not in self._registered:
             raise self._unknown(family)
@@ -176,7 +177,7 @@ class Plugins:
         Raises: UnknownDevice, PluginConflict, DeviceUnavailable when it is switched off; the
         PluginError of a failed load, again at every call until `refresh`.
         """
-        chosen = self._choose(family)
+        chosen = self.choose(family)
         if isinstance(chosen, Backend):
             return chosen
         return self._load(chosen, self._as_backend)
@@ -184,19 +185,25 @@ class Plugins:
     def extensions(self) -> list[Extension]:
         """Every extension that can be loaded; one that cannot is logged once."""
         found = []
-        disabled = _upper(config.DISABLE.read())
         for entry in self.extension_points():
-            if entry.name.upper() in disabled:
+            if self.is_disabled(entry):
                 continue
             known = entry.key in self._failed
             try:
-                found.append(self._load(entry, self._as_extension))
+                found.append(self.extension(entry))
             except PluginError as error:
                 if not known:
                     log.warning("extension left out: %s", error)
             except InvalidState:  # asked for by its own import; it will be there at the next open
                 continue
         return found
+
+    def extension(self, entry: EntryPoint) -> Extension:
+        """Raises: PluginError when it cannot be loaded."""
+        return self._load(entry, self._as_extension)
+
+    def is_disabled(self, entry: EntryPoint) -> bool:
+        return entry.name.upper() in _upper(config.DISABLE.read())
 
     def register(self, name: str, plugin: object) -> Backend:
         """Serve a family with a plugin object; it goes before entry points and earlier calls."""

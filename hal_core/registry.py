@@ -153,13 +153,17 @@ class DeviceRegistry:
         """
         return [info.name for info in self._available()]
 
+    def backend(self, family: str) -> Backend:
+        """The plugin that serves a family, loaded. Raises: UnknownDevice, PluginError."""
+        return self._plugins.backend(family)
+
     @property
     def skipped(self) -> dict[str, str]:
         """Why a family had no part in the last choice: broken, no hardware, switched off, ..."""
         return dict(self._skipped)
 
     def _info(self, family: str, index: int) -> DeviceInfo:
-        infos = self._devices(family)
+        infos = self.devices(family)
         if index < len(infos):
             return infos[index]
         raise UnknownDevice(
@@ -169,8 +173,11 @@ class DeviceRegistry:
             fix=f"Use one of {', '.join(info.name for info in infos)}.",
         )
 
-    def _devices(self, family: str) -> tuple[DeviceInfo, ...]:
-        """Never empty. Raises: DeviceUnavailable when there is no hardware."""
+    def devices(self, family: str) -> tuple[DeviceInfo, ...]:
+        """Every device of a family, without opening one; kept until `refresh`. Never empty.
+
+        Raises: DeviceUnavailable when there is no hardware; UnknownDevice; PluginError.
+        """
         backend = self._plugins.backend(family)
 
         def work() -> tuple[DeviceInfo, ...] | HalError:
@@ -193,7 +200,7 @@ class DeviceRegistry:
         skipped = {}
         for place, family in enumerate(self._plugins.families()):
             try:
-                infos = self._devices(family)
+                infos = self.devices(family)
                 ranks = self._plugins.backend(family).ranks
             except HalError as error:
                 skipped[family] = str(error)

@@ -1,0 +1,198 @@
+"""The `hal` command: devices, doctor, render, cache. Everything here may print."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from hal_core import API_VERSION, __version__, cache, doctor
+from hal_core.errors import HalError, InvalidArgument
+from hal_core.ir import Kernel, Source
+from hal_core.lang import KernelFunction
+from hal_core.registry import Device
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0, 1 when `doctor` finds a fault, 2 for an error, which is printed."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except HalError as error:
+        print(f"hal: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `hal devices | head`; the interpreter flushes once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hal", description="Devices of hal-core.")
+    api = ".".join(map(str, API_VERSION))
+    version = f"hal-core {__version__}, plugin API {api}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("devices", help="every device of every installed backend")
+    command.set_defaults(run=_devices)
+
+    command = commands.add_parser("doctor", help="what is wrong with the installed plugins")
+    command.add_argument("--json", action="store_true", help="for programs")
+    command.add_argument("--time-limit", type=float, default=30, metavar="SECONDS")
+    command.set_defaults(run=_doctor)
+
+    command = commands.add_parser("render", help="the text of a kernel in one language")
+    command.add_argument("kernel", metavar="FILE:KERNEL")
+    command.add_argument("--language", default="c", metavar="L", help="c, opencl, llvm, ...")
+    command.set_defaults(run=_render)
+
+    command = commands.add_parser("cache", help="the compiled kernels kept on disk")
+    command.add_argument("--clear", action="store_true", help="delete them")
+    command.set_defaults(run=_cache)
+    return parser
+
+
+# -- devices
+
+
+def _devices(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None)
+    for title in ("name", "kind", "title", "memory", "arch", "backend", "state"):
+        table.add_column(title, overflow="fold")
+    available = Device.get_available_devices()
+    for name in available:
+        info = Device.info(name)
+        family = name.partition(":")[0]
+        memory = _nbytes(info.memory_nbytes)
+        backend = Device.backend(family).distribution or "registered"
+        state = Device.states()[family]
+        table.add_row(name, info.kind, info.title, memory, info.arch, backend, state)
+    present = {name.partition(":")[0] for name in available}
+    absent = {family: state for family, state in Device.states().items() if family not in present}
+    for family, state in absent.items():
+        table.add_row(family, "", "", "", "", "", state)
+    console = Console(highlight=False)
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print("No backend is installed. Try: python -m pip install hal-cpu")
+    if absent:
+        console.print("`hal doctor` says why a backend has no device.")
+    return 0
+
+
+def _nbytes(number: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:.3g} TiB"
+
+
+# -- doctor
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    findings = doctor.examine(options.time_limit)
+    if options.json:
+        rows = [
+            {**one._asdict(), "checks": [check._asdict() for check in one.checks]}
+            for one in findings
+        ]
+        print(json.dumps(rows, indent=2))
+    else:
+        _print_findings(findings)
+    return 0 if all(one.is_sound for one in findings) else 1
+
+
+def _print_findings(findings: list[doctor.Finding]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    if not findings:
+        console.print("No plugin is installed. Try: python -m pip install hal-cpu")
+    for one in findings:
+        style = "green" if one.state == "ready" else "yellow" if one.is_sound else "red"
+        console.print(f"{one.name}: {one.state}", style=style)
+        if one.kind != "file":
+            console.print(f"    {one.origin}")
+        for device in one.devices:
+            console.print(f"    {device}")
+        if one.why:
+            console.print(f"    {one.why}")
+        for check in one.checks:
+            said = f"{check.title}: {'ok' if check.ok else 'FAILED'} {check.detail}".rstrip()
+            hint = "" if check.ok or not check.hint else f" -> {check.hint}"
+            console.print(f"    {said}{hint}")
+
+
+# -- render
+
+
+def _render(options: argparse.Namespace) -> int:
+    from hal_core.render import RENDERERS
+
+    kernel = _load(options.kernel)
+    if isinstance(kernel, Source):
+        print(kernel.text)
+        return 0
+    renderer = RENDERERS.get(options.language)
+    if renderer is None:
+        known = ", ".join(RENDERERS)
+        raise InvalidArgument(
+            "render", "no such language", got=options.language, fix=f"Known: {known}."
+        )
+    print(renderer().render(kernel))
+    return 0
+
+
+def _load(target: str) -> Kernel | Source:
+    """Run the file as a module and take one kernel of it."""
+    path, _, name = target.rpartition(":")
+    if not path or not os.path.isfile(path):
+        raise InvalidArgument("render", "no such file", got=path or name, fix="Give FILE:KERNEL.")
+    spec = importlib.util.spec_from_file_location("hal_rendered", path)
+    if spec is None or spec.loader is None:
+        raise InvalidArgument("render", "not a Python file", got=path)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(module)
+    except HalError:
+        raise
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise InvalidArgument("render", f"the file fails: {said}", got=path) from error
+    kernels = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, (KernelFunction, Kernel, Source))
+    }
+    if name not in kernels:
+        there = ", ".join(kernels) or "none"
+        raise InvalidArgument("render", "no such kernel", got=name, fix=f"In the file: {there}.")
+    found = kernels[name]
+    return found.lower() if isinstance(found, KernelFunction) else found
+
+
+# -- cache
+
+
+def _cache(options: argparse.Namespace) -> int:
+    place = cache.folder()
+    if not place:
+        print("The compile cache is off: HAL_CCACHE=0, or there is no home folder.")
+        return 0
+    if options.clear:
+        print(f"{cache.clear()} entries deleted from {place}")
+        return 0
+    found = cache.statistics()
+    print(f"{place}: {found.entries} entries, {_nbytes(found.nbytes)}")
+    return 0

@@ -1,0 +1,203 @@
+"""What `hal doctor` finds: every installed plugin, probed in a process of its own.
+
+A plugin may print, hang, exit or take its process down; the answer travels in a file, so none of
+that is confused with one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any, NamedTuple
+
+from hal_core import discovery
+from hal_core.discovery import EntryPoint
+from hal_core.errors import HalError
+from hal_core.hookspecs import Check
+from hal_core.plugins import Plugins, origin, state_of
+from hal_core.registry import Device
+
+SOUND = ("ready", "no hardware", "disabled")  # every other state is a fault to mend
+
+_PROBE = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from hal_core.doctor import probe
+probe(*sys.argv[2:])
+"""
+
+
+class Finding(NamedTuple):
+    """One plugin, or one damaged file."""
+
+    name: str  # family, extension or file
+    kind: str  # "device", "extension" or "file"
+    state: str  # a word of SOUND, "broken", "incompatible" or "in conflict"
+    origin: str
+    why: str = ""
+    devices: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        return self.state in SOUND
+
+
+def examine(time_limit: float) -> list[Finding]:
+    """Every installed plugin and every damaged `entry_points.txt`; probes run side by side.
+
+    Units: seconds, for each probe.
+    """
+    plugins = Plugins(None, lambda backend: None)
+    pending = [_examine_family(plugins, family) for family in plugins.all_families()]
+    pending += [_examine_extension(plugins, entry) for entry in plugins.extension_points()]
+    found = [one.wait(time_limit) if isinstance(one, _Probe) else one for one in pending]
+    for entry in plugins.misnamed():
+        why = "A family is letters, digits and _, and neither GPU nor DEFAULT."
+        found.append(Finding(entry.name, "device", "broken", origin(entry), why))
+    for file, problem in discovery.scan(thorough=True).damaged.items():
+        found.append(Finding(file, "file", "broken", file, f"The file {problem}."))
+    return found
+
+
+def _examine_family(plugins: Plugins, family: str) -> Finding | _Probe:
+    where = "; ".join(origin(entry) for entry in plugins.entry_points(family))
+    try:
+        chosen = plugins.choose(family)
+    except HalError as error:
+        state = plugins.state(family)
+        return Finding(family, "device", state, where, str(error))
+    if isinstance(chosen, EntryPoint):
+        where = origin(chosen)
+    return _Probe(Finding(family, "device", "broken", where))
+
+
+def _examine_extension(plugins: Plugins, entry: EntryPoint) -> Finding | _Probe:
+    finding = Finding(entry.name, "extension", "broken", origin(entry))
+    if plugins.is_disabled(entry):
+        return finding._replace(state="disabled", why="HAL_DISABLE names it.")
+    return _Probe(finding)
+
+
+class _Probe:
+    """A child process that looks at one plugin."""
+
+    def __init__(self, finding: Finding) -> None:
+        self.finding = finding
+        self.started = time.monotonic()
+        self.folder = tempfile.TemporaryDirectory(prefix="hal-doctor-")
+        self.answer = os.path.join(self.folder.name, "answer.json")
+        # A file, not a pipe: a grandchild that lives on would hold a pipe open.
+        self.output: IO[bytes] = open(os.path.join(self.folder.name, "output"), "w+b")  # noqa: SIM115  # closed in wait
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-X", "faulthandler", "-c", _PROBE, json.dumps(sys.path)),
+                *(finding.kind, finding.name, finding.origin, self.answer),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def wait(self, time_limit: float) -> Finding:
+        try:
+            ending = self._ending(time_limit)
+            answer = self._read()
+            said = self._last_words()
+        finally:
+            self.output.close()
+            self.folder.cleanup()
+        if answer is None:
+            return self.finding._replace(why=f"The probe {ending} without an answer.{said}")
+        finding = self.finding._replace(**answer)
+        if ending != "ended":
+            return finding._replace(state="broken", why=f"The probe answered, then {ending}.{said}")
+        return finding
+
+    def _ending(self, time_limit: float) -> str:
+        left = self.started + time_limit - time.monotonic()
+        try:
+            code = self.process.wait(max(left, 0.01))
+        except subprocess.TimeoutExpired:
+            self._kill()
+            return f"did not end within {time_limit:g} s"
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}" if code else "ended"
+
+    def _kill(self) -> None:
+        with contextlib.suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
+        self.process.wait()
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            with open(self.answer, encoding="utf-8") as file:
+                answer: dict[str, Any] = json.load(file)
+        except (OSError, ValueError):
+            return None
+        answer["devices"] = tuple(answer["devices"])
+        answer["checks"] = tuple(Check(*check) for check in answer["checks"])
+        return answer
+
+    def _last_words(self) -> str:
+        self.output.seek(0)
+        lines = self.output.read(100_000).decode(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return f" It said: {' | '.join(said[-4:])}" if said else ""
+
+
+# -- in the child
+
+
+def probe(kind: str, name: str, where: str, answer: str) -> None:
+    """Look at one plugin and write what was found to the file `answer`."""
+    try:
+        found = _probe_extension(name, where) if kind == "extension" else _probe_family(name)
+    except HalError as error:
+        found = _answer(state_of(error), str(error))
+    with open(answer + ".part", "w", encoding="utf-8") as file:
+        json.dump(found, file)
+    os.replace(answer + ".part", answer)
+
+
+def _probe_family(family: str) -> dict[str, object]:
+    checks = list(Device.backend(family).doctor())
+    try:
+        infos = Device.devices(family)
+    except HalError as error:
+        return _answer(state_of(error), str(error), checks=checks)
+    for info in infos:
+        try:
+            Device[info.name].close()
+            checks.append(Check(f"{info.name} opens", True))
+        except HalError as error:
+            checks.append(Check(f"{info.name} opens", False, str(error)))
+    refused = [check.detail for check in checks[-len(infos) :] if not check.ok]
+    state = "broken" if len(refused) == len(infos) else "ready"
+    devices = [f"{info.name}: {info.title}" for info in infos]
+    return _answer(state, " ".join(refused), devices, checks)
+
+
+def _probe_extension(name: str, where: str) -> dict[str, object]:
+    plugins = Plugins(None, lambda backend: None)
+    for entry in plugins.extension_points():
+        if (entry.name, origin(entry)) == (name, where):
+            plugins.extension(entry)
+    return _answer("ready")
+
+
+def _answer(
+    state: str, why: str = "", devices: list[str] | None = None, checks: list[Check] | None = None
+) -> dict[str, object]:
+    return {"state": state, "why": why, "devices": devices or [], "checks": checks or []}
