@@ -47,7 +47,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         return
     yield memory_bound(library, effort.rarely())
     yield arithmetic_bound(library, effort.rarely())
-    yield from speedup(effort.rarely())
+    yield from speedup(library, effort.rarely())
 
 
 def memory_bound(library: ctypes.CDLL, effort: Effort) -> Row:
@@ -84,12 +84,15 @@ def arithmetic_bound(library: ctypes.CDLL, effort: Effort) -> Row:
     )
 
 
-def speedup(effort: Effort) -> Iterator[Row | Missing]:
-    """All cores against one: the device is opened again with another count of threads."""
+def speedup(library: ctypes.CDLL, effort: Effort) -> Iterator[Row | Missing]:
+    """All cores against one. C's own gain stands beside it: it shows a machine that is busy."""
     what = f"the same, all cores over one ({floors.cores()} cores)"
     if floors.cores() < 2:
         yield Missing(what, "this machine has one core")
         return
+    _, floor = _both(library.steps, steps, SMALL, 0.5)
+    alone = floor._replace(names={**floor.names, "threads": ctypes.c_int(1)})
+    in_c = compare({"many": floor, "one": alone}, effort)
     one, many, ratios = [], [], []
     for _ in range(max(3, effort.rounds // 4)):
         one.append(_with_threads(1))
@@ -101,10 +104,12 @@ def speedup(effort: Effort) -> Iterator[Row | Missing]:
         statistics.median(ratios),
         target=1.7 * floors.cores() / 2,
         at_least=True,
+        peers={"C gains": f"{in_c.ratio('one', 'many'):.2f} x"},
     )
 
 
 def _with_threads(count: int) -> float:
+    """The device is opened again: it reads how many threads it has when it makes them."""
     hal.Device["CPU"].close()
     os.environ["HAL_CPU_THREADS"] = str(count)
     try:

@@ -19,14 +19,14 @@ FIRST_RESULT = """
 import hal_core as hal
 
 @hal.kernel
-def double(y: hal.Ptr[hal.float32], n: hal.int32):
+def twice(y: hal.Ptr[hal.float32], n: hal.int32):
     i = hal.global_idx(0)
     if i < n:
         y[i] = y[i] * 2.0
 
 device = hal.Device["CPU"]
 y = hal.Buffer(device, 256, hal.float32).copyin(b"\\0\\0\\x80?" * 256)
-device.compile(double)(y, vals=(256,), threads=256)
+device.compile(twice)(y, vals=(256,), threads=256)
 result = bytearray(1024)
 y.copyout(result)
 if bytes(result) != b"\\0\\0\\0@" * 256:
