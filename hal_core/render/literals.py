@@ -1,0 +1,56 @@
+"""Numbers as text that a compiler reads back to the same bits."""
+
+from __future__ import annotations
+
+import struct
+
+from hal_core.dtypes import DType, float32
+
+
+def rounded(value: float, dtype: DType) -> float:
+    """`value` as the float `dtype` holds it."""
+    if dtype is not float32:
+        return float(value)
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return float("inf") if value > 0 else -float("inf")
+
+
+def c_float(value: float, dtype: DType, suffix: str) -> str:
+    """The shortest decimal that gives these bits; `INFINITY` and `NAN` are every language's."""
+    number = rounded(value, dtype)
+    if number != number:
+        return "NAN"
+    if number in (float("inf"), -float("inf")):
+        return "INFINITY" if number > 0 else "-INFINITY"
+    text = repr(number)
+    if dtype is float32:
+        candidates = (f"{number:.{digits}g}" for digits in range(6, 10))
+        text = next(text for text in candidates if rounded(float(text), dtype) == number)
+    if not any(mark in text for mark in ".e"):
+        text += ".0"
+    return text + suffix
+
+
+def c_integer(value: int, dtype: DType, suffix: str) -> str:
+    """C has no negative literals: the least integer is spelt as a difference."""
+    if value == dtype.min and dtype.kind == "i" and dtype.itemsize >= 4:
+        return f"(-{-value - 1}{suffix} - 1)"
+    return f"{value}{suffix}"
+
+
+def llvm_float(value: float, dtype: DType) -> str:
+    """Decimal where that is exact, else the bits of the double, as LLVM writes both types."""
+    number = rounded(value, dtype)
+    text = f"{number:.6e}"
+    if number == number and abs(number) != float("inf") and float(text) == number:
+        return text
+    return f"0x{struct.unpack('>Q', struct.pack('>d', number))[0]:016X}"
+
+
+def power_of_two(value: object) -> int | None:
+    """k where `value` is 2**k, else None."""
+    if isinstance(value, int) and value > 0 and value & (value - 1) == 0:
+        return value.bit_length() - 1
+    return None

@@ -1,0 +1,68 @@
+"""Identifiers in rendered text: which ones are taken, and what is used instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+
+# Names of the C library: a kernel called so would be called in its place (`exp` by a rendered
+# `hal.exp`, `memset` by a loop that a compiler recognised). Refused in every language, so that a
+# kernel that runs on one device runs on the next.
+LIBRARY_NAMES = frozenset(
+    f"{stem}{suffix}"
+    for stem in (
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign",
+        "cos", "cosh", "erf", "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "fdim", "floor",
+        "fma", "fmax", "fmin", "fmod", "frexp", "hypot", "ldexp", "lgamma", "log", "log10",
+        "log1p", "log2", "modf", "nearbyint", "pow", "remainder", "rint", "round", "roundeven",
+        "rsqrt", "sin", "sincos", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc",
+    )
+    for suffix in ("", "f", "l")
+) | {
+    "abort", "abs", "bcmp", "calloc", "exit", "free", "isfinite", "isinf", "isnan", "labs",
+    "llabs", "main", "malloc", "max", "memchr", "memcmp", "memcpy", "memmove", "memset", "min",
+    "printf", "realloc", "signbit", "strlen",
+}  # fmt: skip
+
+# Words no kernel or variable may be called in some language of the C family.
+C_KEYWORDS = frozenset(
+    """
+    alignas alignof and asm auto bool break case catch char class const constexpr continue default
+    delete do double else enum explicit extern false float for friend goto half if inline int long
+    mutable namespace new nullptr operator private protected public register restrict return short
+    signed sizeof static struct switch template this throw true try typedef typename typeof
+    union unsigned using virtual void volatile wchar_t while
+    """.split()  # noqa: SIM905 - words read better so
+)
+
+# Macros of the languages' own headers; a parameter called so would be replaced by a number.
+_MACRO = re.compile(
+    r"__|hal_|(M|FP|CL|FLT|DBL|HUGE|MAX|U?INT\d*)_|(NAN|INFINITY|MAXFLOAT|linux|unix)$"
+)
+
+
+class Names:
+    """The identifiers of one rendered text; each is given out once."""
+
+    def __init__(self, reserved: Set[str]) -> None:
+        self._reserved = reserved
+        self._taken: set[str] = set()
+        self._count = 0
+
+    def take(self, wanted: str) -> str:
+        """`wanted` itself, or with underscores behind it where the language or the text has it;
+        letters beyond ASCII by their number."""
+        if not wanted.isascii():
+            wanted = "".join(c if c.isascii() else f"u{ord(c):x}" for c in wanted)
+        name = f"{wanted}_" if _MACRO.match(wanted) else wanted
+        while name in self._taken or name in self._reserved:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def fresh(self) -> str:
+        """A name for a value that the user gave none: v0, v1, ..."""
+        while (name := f"v{self._count}") in self._taken or name in self._reserved:
+            self._count += 1
+        self._taken.add(name)
+        return name

@@ -1,0 +1,201 @@
+"""How values are spelt in a language of the C family: types, literals, operators, functions."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from hal_core.dtypes import DTYPES, DType
+from hal_core.errors import InvalidKernel
+from hal_core.ir import UOp
+from hal_core.render import helpers
+from hal_core.render.languages import Language
+from hal_core.render.literals import c_float, c_integer, power_of_two
+from hal_core.render.names import C_KEYWORDS, LIBRARY_NAMES
+
+AXES = "xyz"
+MEMORY = 0  # what a LOAD reads; a GET reads the id of its variable
+_NOTHING: frozenset[int] = frozenset()
+
+_INFIX = {
+    "ADD": "+", "SUB": "-", "MUL": "*", "DIV": "/", "AND": "&", "OR": "|", "XOR": "^",
+    "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
+}  # fmt: skip
+_WRAPPING = frozenset({"ADD", "SUB", "MUL", "NEG", "ABS", "SHL"})
+
+
+class Expression(NamedTuple):
+    """Text of a value."""
+
+    text: str
+    atom: bool = False  # needs no parentheses as an operand
+    reads: frozenset[int] = _NOTHING
+    modular: str = ""  # the same before the cast back from unsigned, for a further + - *
+
+    @property
+    def operand(self) -> str:
+        return self.text if self.atom else f"({self.text})"
+
+
+def dtype_of(uop: UOp) -> DType:
+    if uop.dtype is None:  # verify has refused it before
+        raise InvalidKernel("render", f"{uop!r} is not a value")
+    return uop.dtype
+
+
+def reserved(row: Language) -> frozenset[str]:
+    """The identifiers that no parameter or variable of a text may have."""
+    templates = " ".join((*row.functions.values(), *row.specials.values(), row.frame))
+    templates = templates.replace("{f}", "")
+    words = {word for axis in AXES for word in re.findall(r"[$\w]+", _fill(templates, axis))}
+    return C_KEYWORDS | LIBRARY_NAMES | row.keywords | frozenset(row.types.values()) | words
+
+
+def _fill(template: str, axis: str) -> str:
+    return template.replace("{axis}", axis).replace("{dim}", str(AXES.index(axis)))
+
+
+class Spelling:
+    """Spells expressions, and collects what the text needs around them."""
+
+    def __init__(self, row: Language) -> None:
+        self.row = row
+        self.features: set[str] = set()
+        self.helpers: dict[str, str] = {}  # name -> definition
+
+    def type(self, dtype: DType) -> str:
+        if dtype is DTYPES["float64"]:
+            self.features.add("float64")
+        return self.row.types[dtype.name]
+
+    def storage(self, dtype: DType) -> str:
+        return self.row.bool_storage if dtype.kind == "b" else self.type(dtype)
+
+    def unsigned(self, dtype: DType) -> str:
+        """What integers of this width are computed in; C computes in 32 bits at least."""
+        return self.row.types["uint64" if dtype.itemsize == 8 else "uint32"]
+
+    def special(self, kind: str, axis: int) -> str:
+        return _fill(self.row.specials[kind], AXES[axis])
+
+    def literal(self, value: float, dtype: DType) -> Expression:
+        if dtype.kind == "b":
+            return Expression("true" if value else "false", atom=True)
+        suffix = self.row.suffixes.get(dtype.name, "")
+        if dtype.is_integer:
+            text = c_integer(int(value), dtype, suffix)
+        else:
+            self.type(dtype)
+            text = c_float(value, dtype, suffix)
+            if "N" in text:  # NAN, INFINITY
+                self.features.add("math")
+        return Expression(text, atom=not text.startswith("-"))
+
+    def expression(self, uop: UOp, sources: list[Expression]) -> Expression:
+        """The text of `uop` from the texts of its sources."""
+        reads = _NOTHING.union(*(source.reads for source in sources))
+        if uop.op == "GET":
+            return Expression(sources[0].text, True, frozenset({id(uop.src[0])}))
+        if uop.op == "LOAD":
+            text, is_bool = f"{sources[0].text}[{sources[1].text}]", dtype_of(uop).kind == "b"
+            return Expression(f"{text} != 0" if is_bool else text, not is_bool, reads | {MEMORY})
+        if uop.op in _WRAPPING and dtype_of(uop).is_integer:
+            return self._wrapping(uop, sources, reads)
+        text, atom = self._plain(uop, sources)
+        return Expression(text, atom, reads)
+
+    def _plain(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
+        """Text of a value that needs no unsigned arithmetic, and whether it is an atom."""
+        op, dtype = uop.op, dtype_of(uop.src[0])
+        a, b, c = ([source.operand for source in sources] + ["", ""])[:3]
+        if op in _INFIX:
+            return f"{a} {_INFIX[op]} {b}", False
+        if op == "CAST":
+            return self._cast(dtype, dtype_of(uop), sources[0])
+        if op == "WHERE":
+            return f"{a} ? {b} : {c}", False
+        if op == "MIN" or op == "MAX":
+            return f"{b} {'<' if op == 'MIN' else '>'} {a} ? {b} : {a}", False
+        if op == "ISNAN":
+            return f"{a} != {a}", False
+        if op == "NOT":
+            return (f"!{a}" if dtype.kind == "b" else f"({self.type(dtype)})~{a}"), True
+        if op == "NEG":
+            return f"-{a}", False
+        if op == "SHR":
+            return f"{a} >> {_amount(uop.src[1], b)}", False
+        if op == "FLOORDIV" or op == "MOD":
+            return self._division(uop, sources)
+        self.features.add("math")
+        suffix = self.row.suffixes.get(dtype.name, "")
+        return self.row.functions[op].format(*(s.text for s in sources), f=suffix), True
+
+    def _wrapping(self, uop: UOp, sources: list[Expression], reads: frozenset[int]) -> Expression:
+        """Integer arithmetic: done unsigned, where C says that it wraps, and cast back."""
+        op, dtype = uop.op, dtype_of(uop)
+        kind, unsigned = self.type(dtype), self.unsigned(dtype)
+        first = sources[0]
+        if op == "ABS" and dtype.kind == "u":
+            return first
+        left = f"({first.modular})" if first.modular else first.operand
+        if not first.modular and kind != unsigned:
+            left = f"({unsigned}){left}"
+        if op == "NEG":
+            text = f"0 - {left}"
+        elif op == "ABS":
+            text = f"{first.operand} < 0 ? 0 - {left} : {left}"
+        elif op == "SHL":
+            text = f"{left} << {_amount(uop.src[1], sources[1].operand)}"
+        else:  # C makes the operand beside an unsigned one unsigned by itself
+            second = sources[1]
+            right = f"({second.modular})" if second.modular else second.operand
+            text = f"{left} {_INFIX[op]} {right}"
+        if kind == unsigned:
+            return Expression(text, False, reads)
+        return Expression(f"({kind})({text})", True, reads, text)
+
+    def _cast(self, source: DType, target: DType, value: Expression) -> tuple[str, bool]:
+        if source is target:
+            return value.text, value.atom
+        if target.kind == "b":
+            return f"{value.operand} != 0", False
+        if source.kind == "f" and target.is_integer:
+            return f"{self._float_to_integer(source, target)}({value.text})", True
+        return f"({self.type(target)}){value.operand}", True
+
+    def _division(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
+        dtype, divisor = dtype_of(uop), uop.src[1]
+        a = sources[0].operand
+        floor = uop.op == "FLOORDIV"
+        shift = power_of_two(divisor.arg) if divisor.op == "CONST" else None
+        if shift is not None:  # rounds down, and the rest is never negative: as wanted
+            return (f"{a} >> {shift}" if floor else f"{a} & {divisor.arg - 1}"), False
+        name = f"hal_{'floordiv' if floor else 'mod'}_{dtype.name}"
+        template = (helpers.FLOOR_DIVISION if floor else helpers.MODULO)[dtype.kind]
+        self._helper(name, template, type=self.type(dtype), unsigned=self.unsigned(dtype))
+        return f"{name}({sources[0].text}, {sources[1].text})", True
+
+    def _float_to_integer(self, source: DType, target: DType) -> str:
+        name = f"hal_{target.name}_from_{source.name}"
+        self._helper(
+            name,
+            helpers.FLOAT_TO_INTEGER,
+            type=self.type(target),
+            source=self.type(source),
+            # powers of two or 0, which every float dtype holds
+            above=self.literal(float(int(target.max) + 1), source).text,
+            below=self.literal(float(target.min), source).text,
+            max=self.literal(target.max, target).text,
+            min=self.literal(target.min, target).text,
+        )
+        return name
+
+    def _helper(self, name: str, template: str, **fields: str) -> None:
+        if name not in self.helpers:
+            self.helpers[name] = template.format(name=name, static=self.row.helper, **fields)
+
+
+def _amount(amount: UOp, text: str) -> str:
+    """A shift's amount, masked to the width."""
+    mask = dtype_of(amount).itemsize * 8 - 1
+    return str(amount.arg & mask) if amount.op == "CONST" else f"({text} & {mask})"
