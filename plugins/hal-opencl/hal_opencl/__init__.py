@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hal_core.compiler import Binary, CompilerPair
-    from hal_core.device import Compiled, DeviceInfo
+    from hal_core.device import DeviceInfo
     from hal_core.hookspecs import Check
-
     from hal_opencl.device import OpenCLAllocator, OpenCLDevice
     from hal_opencl.program import OpenCLProgram
 

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
-
 from hal_opencl import driver
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
     from hal_core.ir import Signature
     from hal_core.render import Renderer
-
     from hal_opencl.device import OpenCLDevice
 
 _MAGIC = b"hal-opencl 1\n"
@@ -58,7 +56,7 @@ class OpenCLCompiler(Compiler):
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         operation = f"compile {options.entry}"
         flags = self._flags(options, operation)
-        text = _with_defines(source, options.defines, operation)
+        text = _with_macros(source, options, operation)
         try:
             program = driver.build(self.device.context, text, flags)
         except driver.BuildError as error:
@@ -110,15 +108,16 @@ class OpenCLCompiler(Compiler):
         )
 
 
-def _with_defines(source: str, defines: tuple[tuple[str, str], ...], operation: str) -> str:
-    """Macros as text: how -D splits and quotes differs from driver to driver."""
-    if not defines:
-        return source
-    for name, value in defines:
+def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
+    """Macros as text: how -D splits and quotes differs from driver to driver.
+
+    PoCL's built-in functions are macros: a kernel called `dot` would become `_cl_dot`.
+    """
+    for name, value in options.defines:
         if "\n" in name + value:
             raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
-    lines = "".join(f"#define {name} {value}\n" for name, value in defines)
-    return f"{lines}#line 1\n{source}"
+    lines = "".join(f"#define {name} {value}\n" for name, value in options.defines)
+    return f"#undef {options.entry}\n{lines}#line 1\n{source}"
 
 
 def _fault_line(log: str, includes: tuple[str, ...]) -> int | None:
@@ -159,6 +158,14 @@ def check_arguments(
             device=device,
             fix="Declare it inside the kernel, with a size from defines={...}.",
         )
+    for param in signature.values:
+        if not param.dtype.format:
+            raise Unsupported(
+                operation,
+                f"OpenCL C has no {param.dtype.name} values",
+                got=str(param),
+                device=device,
+            )
     slots = slots_of(signature, rendered)
     if kernel.num_args != len(slots):
         raise CompileError(

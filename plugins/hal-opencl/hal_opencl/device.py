@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from hal_core.allocator import LRUAllocator
 from hal_core.buffer import BufferSpec
 from hal_core.compiler import CompileOptions
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import (
-    CompileError, CompilerUnavailable, DeviceFault, DeviceUnavailable, HalError, InvalidArgument,
+    CompileError,
+    CompilerUnavailable,
+    DeviceFault,
+    DeviceUnavailable,
+    HalError,
+    InvalidArgument,
+    OutOfMemory,
 )  # fmt: skip
 from hal_core.hookspecs import Check
 from hal_core.ir import Signature
-
 from hal_opencl import driver
 from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import cl
@@ -179,6 +183,10 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
     device: OpenCLDevice
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> Opaque:
+        info = self.device.info
+        if info.kind == "cpu" and self._held > info.memory_nbytes:
+            # The host promises more memory than it has; using it would end the process.
+            raise OutOfMemory("allocate", "all memory is in use", got=nbytes, device=info.name)
         flags: int = cl.mem_flags.READ_WRITE
         if options.host:
             flags |= cl.mem_flags.ALLOC_HOST_PTR

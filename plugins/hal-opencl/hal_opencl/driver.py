@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import platformdirs
+
 from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArgument, OutOfMemory
 
 __all__ = [
-    "BuildError", "Program", "argument_setters", "argument_spaces", "binary_of", "build", "check", "cl", "failure",
-    "find_devices", "identity_of", "kernel_facts", "kernel_names", "kind_of", "open_queue",
-    "status_name",
+    "BuildError", "Program", "argument_setters", "argument_spaces", "binary_of", "build", "check",
+    "cl", "failure", "find_devices", "identity_of", "kernel_facts", "kernel_names", "kind_of",
+    "open_queue", "status_name",
 ]  # fmt: skip
 
 INSTALL = (
@@ -35,6 +37,16 @@ except ImportError as _error:
     raise DeviceUnavailable(
         "enumerate OPENCL", f"PyOpenCL cannot be loaded: {_error}", fix=INSTALL
     ) from _error
+
+# PyOpenCL keeps generated launch code in the user's cache folder, and cannot do without one.
+_folder = platformdirs.user_cache_dir("pytools", "pytools")
+try:
+    os.makedirs(_folder, exist_ok=True)
+    _writable = os.access(_folder, os.W_OK)
+except OSError:
+    _writable = False
+if not _writable:
+    vars(cl)["_PYOPENCL_NO_CACHE"] = True
 
 Program = _cl._Program
 
@@ -69,7 +81,8 @@ def failure(error: cl.Error, operation: str, device: str | None = None) -> HalEr
 
 def status_name(code: int) -> str:
     """`OUT_OF_RESOURCES` for -5."""
-    return str(_status.to_string(code, "an unknown code"))
+    name: Any = _status.to_string
+    return str(name(code, "an unknown code"))
 
 
 @contextmanager
@@ -87,7 +100,7 @@ def check(operation: str, device: str | None = None) -> Iterator[None]:
 def find_devices() -> list[cl.Device]:
     """Every device of every platform, GPUs first, simulators last; the order is stable.
 
-    Raises: DeviceUnavailable when there is no platform.
+    Raises: DeviceUnavailable when there is none.
     """
     try:
         platforms = cl.get_platforms()
@@ -110,6 +123,13 @@ def find_devices() -> list[cl.Device]:
             place = ["gpu", "accelerator", "cpu"].index(kind_of(device))
             simulated = platform.name.strip().lower() in _SIMULATORS
             found.append((simulated, place, platform.name, version, position, device))
+    if not found:
+        names = ", ".join(platform.name for platform in platforms)
+        raise DeviceUnavailable(
+            "enumerate OPENCL",
+            f"no platform has a device (installed: {names})",
+            fix="PoCL needs a cache folder it can write: set POCL_CACHE_DIR. " + INSTALL,
+        )
     found.sort(key=lambda row: row[:-1])
     return [row[-1] for row in found]
 

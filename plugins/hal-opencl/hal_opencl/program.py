@@ -10,10 +10,9 @@ from typing import Any
 from hal_core.compiler import Binary
 from hal_core.errors import CompileError, Unsupported
 from hal_core.program import Dim3, Program, ProgramInfo
-
 from hal_opencl import driver
 from hal_opencl.compiler import OpenCLCompiler, Sealed, check_arguments, find_kernel, slots_of
-from hal_opencl.device import OpenCLDevice, Opaque
+from hal_opencl.device import Opaque, OpenCLDevice
 from hal_opencl.driver import cl
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...]]  # all threads, threads of a block

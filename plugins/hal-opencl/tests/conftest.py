@@ -1,0 +1,80 @@
+"""Fixtures: an OpenCL device, and kernels in the convention of the core's renderer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import hal_core as hal
+from hal_core import config
+from hal_core.compiler import CompileOptions
+from hal_opencl import plugin
+
+SAXPY = """
+__kernel void saxpy(__global float *y, __global const float *x, float a, int n) {
+    int i = get_global_id(0);
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def device(own_cache: None) -> Iterator[hal.Compiled]:
+    """HAL_TEST_OPENCL chooses another than the first: OPENCL:1."""
+    hal.Device.register_plugin("OPENCL", plugin)
+    try:
+        opened = hal.Device[os.environ.get("HAL_TEST_OPENCL", "OPENCL")]
+    except hal.DeviceUnavailable as error:
+        if "OPENCL" in config.REQUIRE.read():
+            raise
+        pytest.skip(str(error))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def saxpy(device: hal.Compiled) -> hal.Program:
+    return device.compile(
+        hal.Source(
+            "saxpy",
+            SAXPY,
+            "y: float32*, x: const float32*, a: float32, n: int32",
+            language="opencl",
+        )
+    )
+
+
+@pytest.fixture
+def rendered(device: hal.Compiled) -> Callable[[str, str, str], hal.Program]:
+    """Text in the renderer's convention: each pointer is a base and a byte offset."""
+
+    def load(name: str, signature: str, text: str) -> hal.Program:
+        parsed = hal.Signature.parse(name, signature)
+        options = CompileOptions(name, parsed, rendered=True)
+        image = device.compiler.compile(text, options)
+        return device.load(
+            hal.Binary(image, "opencl", device.compiler.target, name, parsed, rendered=True)
+        )
+
+    return load
+
+
+@pytest.fixture
+def vendor_error() -> Callable[[str, str], Exception]:
+    """What PyOpenCL raises: `vendor_error("clFinish", "OUT_OF_RESOURCES")`."""
+    from hal_opencl import driver
+
+    def make(routine: str, name: str) -> Exception:
+        code = getattr(driver.cl.status_code, name)
+        return driver.cl.Error(driver._cl._ErrorRecord(msg="", code=code, routine=routine))
+
+    return make

@@ -1,0 +1,243 @@
+"""Compilation, errors, and what is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_opencl import driver
+from hal_opencl.compiler import Sealed
+
+ONE = "__kernel void one(__global int *x) { x[get_global_id(0)] = VALUE; }"
+
+
+def source(text: str, signature: str, name: str = "one", **more: object) -> hal.Source:
+    return hal.Source(name, text, signature, language="opencl", **more)
+
+
+def value_of(device: hal.Compiled, kernel: hal.Source) -> int:
+    x = hal.zeros(1, hal.int32, device)
+    device.compile(kernel)(x, threads=1)
+    return int(x.numpy()[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("__kernel void one(__global int *x) {\n  x[0] = 1;\n  x[1] = y;\n}", 3),
+        ("#error stop\n__kernel void one(__global int *x) {}", 1),
+    ],
+)
+@pytest.mark.parametrize("defines", [{}, {"A": 1, "B": "2 + 3"}])
+def test_C5_a_compile_error_shows_log_source_and_line_and_prints_nothing(
+    device: hal.Compiled,
+    capfd: pytest.CaptureFixture[str],
+    text: str,
+    line: int,
+    defines: dict[str, object],
+) -> None:
+    with pytest.raises(hal.CompileError) as caught:
+        device.compile(source(text, "x: int32*", defines=defines))
+    error = caught.value
+    assert error.line == line
+    assert error.source == text
+    assert "error" in error.log
+    assert f"> {line:4d} | {text.splitlines()[line - 1]}" in str(error)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_C5_a_warning_prints_nothing_and_fails_nothing(
+    device: hal.Compiled, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "#warning look\n" + ONE.replace("VALUE", "3")
+    assert value_of(device, source(text, "x: int32*")) == 3
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_others_write_to_stderr_meanwhile_gets_through(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    import os
+
+    with driver._quiet():
+        os.write(2, b"mine\n2 errors generated.\n1 warning and 1 error generated.\nmine too\n")
+    assert capfd.readouterr().err == "mine\nmine too\n"
+
+
+def test_defines_options_and_includes_reach_the_compiler(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    assert value_of(device, source(ONE, "x: int32*", defines={"VALUE": "(2 + 3) * 2"})) == 10
+    assert value_of(device, source(ONE, "x: int32*", options=("-DVALUE=11",))) == 11
+    (tmp_path / "value.h").write_text("#define VALUE 12\n")
+    text = '#include "value.h"\n' + ONE
+    assert value_of(device, source(text, "x: int32*", includes=(str(tmp_path),))) == 12
+
+
+def test_an_unknown_option_is_a_compile_error(device: hal.Compiled) -> None:
+    with pytest.raises(hal.CompileError, match="frobnicate"):
+        device.compile(source(ONE, "x: int32*", options=("-frobnicate", "-DVALUE=1")))
+
+
+def test_an_include_folder_that_no_option_can_carry_is_refused(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    with pytest.raises(hal.Unsupported, match="blanks"):
+        device.compile(source(ONE, "x: int32*", includes=(str(folder),)))
+
+
+def test_C1_C2_the_second_compilation_comes_from_the_cache(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = source(ONE, "x: int32*", defines={"VALUE": 21})
+    value_of(device, kernel)
+    monkeypatch.setattr(type(device.compiler), "_compile", None)
+    assert value_of(device, source(ONE, "x: int32*", defines={"VALUE": 21})) == 21
+    with pytest.raises(TypeError):  # another value is another binary
+        value_of(device, source(ONE, "x: int32*", defines={"VALUE": 22}))
+
+
+def test_C2_the_identity_names_platform_device_and_driver(device: hal.Compiled) -> None:
+    for fact in ("platform_version", "version", "driver_version"):
+        assert device.info.vendor[fact] in device.compiler.identity
+    assert device.info.title in device.compiler.identity
+
+
+def test_C8_disassembly_is_text_or_names_the_tool(device: hal.Compiled) -> None:
+    program = device.compile(source(ONE, "x: int32*", defines={"VALUE": 1}))
+    try:
+        text = device.compiler.disassemble(program.binary.image)
+    except hal.Unsupported as error:
+        assert "install" in str(error)
+        assert "disassemble" not in device.info.capabilities
+    else:
+        assert "one" in text
+    sealed = Sealed("binary", "somebody", b".version 7.0\n.entry one\n")
+    assert device.compiler.disassemble(sealed.to_bytes()) == ".version 7.0\n.entry one\n"
+
+
+# -- signatures against kernels
+
+
+@pytest.mark.parametrize(
+    ("signature", "why"),
+    [
+        ("x: int32*, n: int32", "2 arguments, .* gives"),
+        ("x: int32*, n: int64, s: float32", "argument 1"),
+        ("x: int32*, n: int32*, s: float32", "argument 1"),
+        ("x: int64, n: int32, s: float32", "argument 0"),
+    ],
+)
+def test_P2_a_signature_the_kernel_does_not_have(
+    device: hal.Compiled, signature: str, why: str
+) -> None:
+    text = "__kernel void one(__global int *x, int n, float s) { x[0] = n + s; }"
+    if "2 arg" in why:
+        why = "takes 3 arguments"
+    with pytest.raises(hal.CompileError, match=why):
+        device.compile(source(text, signature))
+
+
+def test_P5_local_arguments_and_dynamic_shared_memory_are_refused(device: hal.Compiled) -> None:
+    text = "__kernel void one(__global int *x, __local int *s) { x[0] = s[0]; }"
+    with pytest.raises(hal.Unsupported, match=r"__local.*defines"):
+        device.compile(source(text, "x: int32*, s: int32*"))
+    program = device.compile(source(ONE, "x: int32*", defines={"VALUE": 1}))
+    with pytest.raises(hal.Unsupported, match="shared=0"):
+        program(hal.zeros(1, hal.int32, device), threads=1, shared=64)
+
+
+def test_D1_half_floats_are_storage_without_arithmetic(
+    device: hal.Compiled, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = """__kernel void one(__global half *x, __global float *y) {
+        y[0] = vload_half(0, x);
+    }"""
+    x = hal.Buffer(device, 1, hal.float16).copyin(np.array([1.5], "f2"))
+    y = hal.zeros(1, hal.float32, device)
+    device.compile(source(text, "x: float16*, y: float32*"))(x, y, threads=1)
+    assert y.numpy()[0] == 1.5
+    text = "__kernel void one(__global float *x, half h) { x[0] = h; }"
+    if "fp16" not in device.info.capabilities:
+        with pytest.raises(hal.CompileError, match="half"):
+            device.compile(source(text, "x: float32*, h: float16"))
+    with pytest.raises(hal.Unsupported, match="bfloat16"):
+        device.compile(source(text, "x: float32*, h: bfloat16"))
+
+
+def test_P1_a_kernel_may_be_called_like_a_built_in_function(device: hal.Compiled) -> None:
+    text = "__kernel void {0}(__global int *x) {{ x[0] = 4; }}"
+    for name in ("dot", "mix", "step", "select"):
+        assert value_of(device, source(text.format(name), "x: int32*", name)) == 4
+
+
+# -- what is stored
+
+
+def load(device: hal.Compiled, image: bytes, entry: str = "one") -> hal.Program:
+    signature = hal.Signature.parse(entry, "x: int32*")
+    return device.load(hal.Binary(image, "opencl", "", entry, signature))
+
+
+@pytest.fixture(scope="module")
+def image(device: hal.Compiled) -> bytes:
+    return device.compile(source(ONE, "x: int32*", defines={"VALUE": 5})).binary.image
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_P1_damaged_and_truncated_binaries_are_refused(
+    device: hal.Compiled, image: bytes, data: st.DataObject
+) -> None:
+    end = data.draw(st.integers(0, len(image) - 1))
+    place = data.draw(st.integers(0, len(image) - 1))
+    flipped = bytearray(image)
+    flipped[place] ^= data.draw(st.integers(1, 255))
+    for wrong in (image[:end], bytes(flipped), data.draw(st.binary(max_size=100))):
+        with pytest.raises(hal.CompileError, match=r"checksum|not a binary"):
+            load(device, wrong)
+
+
+def test_P1_a_missing_entry_is_an_error_that_lists_the_others(
+    device: hal.Compiled, image: bytes
+) -> None:
+    with pytest.raises(hal.CompileError, match=r"no __kernel 'two'.* one"):
+        load(device, image, "two")
+
+
+def test_P1_a_binary_of_another_driver_is_refused(device: hal.Compiled, image: bytes) -> None:
+    sealed = Sealed.of_bytes(image, "test", "")
+    with pytest.raises(hal.CompileError, match="another driver"):
+        load(device, sealed._replace(identity="somebody else").to_bytes())
+    assert sealed.identity == device.compiler.identity
+
+
+def test_P1_a_binary_the_driver_refuses_is_an_error(device: hal.Compiled) -> None:
+    sealed = Sealed("binary", device.compiler.identity, b"garbage" * 100)
+    with pytest.raises(hal.CompileError, match=r"refuses|no __kernel"):
+        load(device, sealed.to_bytes())
+
+
+def test_without_binaries_the_source_is_stored(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "binary_of", lambda program: b"")
+    kernel = source(ONE, "x: int32*", options=("-DVALUE=31",))
+    assert value_of(device, kernel) == 31
+    image = device.compile(kernel).binary.image
+    assert Sealed.of_bytes(image, "test", "").kind == "source"
+
+
+@given(st.binary(), st.text(), st.lists(st.text()))
+def test_the_seal_keeps_everything(payload: bytes, identity: str, flags: list[str]) -> None:
+    sealed = Sealed("binary", identity, payload, tuple(flags))
+    assert Sealed.of_bytes(sealed.to_bytes(), "test", "") == sealed

@@ -1,0 +1,305 @@
+"""Devices and memory, on a real platform."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.errors import DeviceFault
+from hal_opencl import driver, plugin
+from hal_opencl.device import describe, enumerate_devices
+
+cl = driver.cl
+VendorError = Callable[[str, str], Exception]
+LIVE = settings(
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def buffer(device: hal.Compiled, data: bytes) -> hal.Buffer:
+    return hal.Buffer(device, len(data), hal.uint8).copyin(data)
+
+
+def raw(device: hal.Compiled, opaque: tuple[object, int], nbytes: int) -> bytes:
+    """The bytes as PyOpenCL alone sees them."""
+    found = np.empty(nbytes, np.uint8)
+    cl.enqueue_copy(device.queue, found, opaque[0], src_offset=opaque[1])
+    return found.tobytes()
+
+
+# -- what there is
+
+
+def test_enumeration_is_stable_and_simulators_come_last(device: hal.Compiled) -> None:
+    infos = enumerate_devices("OPENCL")
+    assert [info.name for info in infos][:2] == ["OPENCL", "OPENCL:1"][: len(infos)]
+    assert [info.title for info in infos] == [i.title for i in enumerate_devices("OPENCL")]
+    simulated = ["oclgrind" in info.vendor["platform"].lower() for info in infos]
+    assert simulated == sorted(simulated)
+
+
+def test_facts_are_those_of_the_platform(device: hal.Compiled) -> None:
+    hardware, info = device.hardware, device.info
+    assert info == describe(device.name, hardware)
+    assert info.kind == "cpu" or not hardware.type & cl.device_type.CPU
+    assert info.limits.max_block_threads == hardware.max_work_group_size
+    assert info.limits.view_alignment * 8 == hardware.mem_base_addr_align
+    assert ("fp64" in info.capabilities) == ("cl_khr_fp64" in hardware.extensions.split())
+
+
+def test_R10_no_platform_is_no_hardware_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, vendor_error: VendorError
+) -> None:
+    def none() -> None:
+        raise vendor_error("clGetPlatformIDs", "PLATFORM_NOT_FOUND_KHR")
+
+    monkeypatch.setattr(cl, "get_platforms", none)
+    with pytest.raises(hal.DeviceUnavailable, match=r"PLATFORM_NOT_FOUND_KHR.*pocl-opencl-icd"):
+        enumerate_devices("OPENCL")
+
+
+def test_a_platform_that_cannot_compile_is_refused_and_reported(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise driver.BuildError("clBuildProgram failed", "error: unknown target CPU 'generic'")
+
+    monkeypatch.setattr(driver, "build", fail)
+    monkeypatch.setenv("HAL_CCACHE", "0")
+    with pytest.raises(hal.DeviceUnavailable, match=r"cannot compile.*unknown target CPU"):
+        plugin.hal_open_device("OPENCL", 0, enumerate_devices("OPENCL")[0])
+    assert [check.ok for check in plugin.hal_doctor("OPENCL")] == [False] * len(
+        enumerate_devices("OPENCL")
+    )
+
+
+def test_doctor_tells_that_the_device_compiles(device: hal.Compiled) -> None:
+    checks = plugin.hal_doctor("OPENCL")
+    assert checks[device.index].ok
+    assert device.info.title in checks[device.index].title
+
+
+def test_a_device_closes_and_opens_again(device: hal.Compiled) -> None:
+    infos = enumerate_devices("OPENCL")
+    second = plugin.hal_open_device("OPENCL", device.index, infos[device.index])
+    second.close()
+    second.close()
+    with pytest.raises(hal.InvalidState, match="closed"):
+        second.synchronize()
+
+
+# -- memory
+
+
+@LIVE
+@given(st.binary(min_size=1, max_size=2000))
+def test_B4_B5_bytes_arrive_unchanged(device: hal.Compiled, data: bytes) -> None:
+    source = bytearray(data)
+    made = hal.Buffer(device, len(data), hal.uint8).copyin(source)
+    source[:] = bytes(len(data))  # may be reused at once
+    assert raw(device, made._buf, len(data)) == data
+    assert made.copyout(bytearray(len(data))) == data
+
+
+def test_B4_typed_read_only_and_wrongly_sized_memory(device: hal.Compiled) -> None:
+    made = hal.Buffer(device, 4, hal.float32).fill(7)
+    typed = np.arange(4, dtype="f4")
+    typed.flags.writeable = False
+    assert made.copyin(typed).numpy().tolist() == [0, 1, 2, 3]
+    for wrong in (b"\0" * 4, b"\0" * 15, b"\0" * 17):
+        with pytest.raises(hal.InvalidArgument, match="16 bytes"):
+            made.copyin(wrong)
+        with pytest.raises(hal.InvalidArgument, match="16 bytes"):
+            made.copyout(bytearray(wrong))
+    with pytest.raises(hal.InvalidArgument, match="read-only"):
+        made.copyout(bytes(16))
+    assert made.numpy().tolist() == [0, 1, 2, 3]
+
+
+@LIVE
+@given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 100))
+def test_B6_overlapping_views_copy_as_memmove(
+    device: hal.Compiled, start: int, end: int, nbytes: int
+) -> None:
+    data = bytearray(range(256)) + bytearray(range(44))
+    made = buffer(device, bytes(data))
+    made.view(nbytes, offset=end).copy_from(made.view(nbytes, offset=start))
+    data[end : end + nbytes] = data[start : start + nbytes]
+    assert made.copyout(bytearray(300)) == data
+
+
+def test_B6_two_buffers_of_one_device_copy_without_the_host(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = buffer(device, bytes(range(200))), hal.empty(100, hal.uint8, device)
+    monkeypatch.setattr(type(device.allocator), "_copyout", None)
+    b.copy_from(a.view(100, offset=33))
+    monkeypatch.undo()
+    assert b.copyout(bytearray(100)) == bytes(range(33, 133))
+
+
+def test_B7_external_memory_is_used_never_freed(device: hal.Compiled) -> None:
+    memory = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 64)
+    before, references = device.allocator.statistics(), memory.reference_count
+    spec = hal.BufferSpec(external_ptr=memory.int_ptr)
+    made = hal.Buffer(device, 16, hal.float32, spec).copyin(np.arange(16, dtype="f4"))
+    assert raw(device, (memory, 0), 64) == np.arange(16, dtype="f4").tobytes()
+    assert device.allocator.statistics() == before
+    made.deallocate()
+    del made
+    gc.collect()
+    assert memory.reference_count == references
+    again = hal.empty(16, hal.float32, device)
+    assert again._buf[0] != memory
+
+
+def test_B7_external_memory_that_does_not_fit_is_refused(device: hal.Compiled) -> None:
+    memory = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 64)
+    foreign = cl.Context([device.hardware])
+    other = cl.Buffer(foreign, cl.mem_flags.READ_WRITE, 64)
+    for pointer, size, why in ((memory.int_ptr, 65, "smaller"), (other.int_ptr, 64, "context")):
+        with pytest.raises(hal.InvalidArgument, match=why):
+            hal.empty(size, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
+    with pytest.raises(hal.InvalidArgument):
+        hal.empty(64, hal.uint8, device, hal.BufferSpec(external_ptr=0))
+
+
+def test_B14_zero_and_pinned_memory(device: hal.Compiled) -> None:
+    zeros = hal.empty(1000, hal.uint8, device, hal.BufferSpec(zero=True))
+    assert zeros.copyout(bytearray(1000)) == bytes(1000)
+    pinned = hal.empty(1000, hal.uint8, device, hal.BufferSpec(host=True))
+    assert pinned._buf[0].flags & cl.mem_flags.ALLOC_HOST_PTR
+    assert pinned.copyin(b"\5" * 1000).copyout(bytearray(1000)) == b"\5" * 1000
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        hal.BufferSpec(image=(4, 4)),
+        hal.BufferSpec(uncached=True),
+        hal.BufferSpec(cpu_access=True),
+    ],
+)
+def test_options_that_are_not_honoured_are_refused(
+    device: hal.Compiled, spec: hal.BufferSpec
+) -> None:
+    with pytest.raises(hal.Unsupported, match="BufferSpec"):
+        hal.empty(16, hal.uint8, device, spec)
+
+
+def test_B12_memory_is_not_visible_to_the_host(device: hal.Compiled) -> None:
+    with pytest.raises(hal.Unsupported, match=r"buffer\.numpy\(\)"):
+        np.asarray(hal.empty(4, hal.float32, device))
+
+
+@pytest.mark.parametrize("dtype", [hal.int8, hal.int16, hal.float32, hal.float64, hal.int64])
+def test_fill_writes_every_element_of_a_view_and_no_other(
+    device: hal.Compiled, dtype: hal.DType
+) -> None:
+    made = hal.Buffer(device, 40, dtype).fill(1)
+    made[3:17].fill(7)
+    assert made.numpy().tolist() == [1] * 3 + [7] * 14 + [1] * 23
+
+
+def test_A4_out_of_memory_is_ours_and_the_device_goes_on(device: hal.Compiled) -> None:
+    held = []
+    with pytest.raises(hal.OutOfMemory, match="in use"):
+        for _ in range(1000):
+            held += [hal.empty(device.info.limits.max_alloc_nbytes, hal.uint8, device)]
+    with pytest.raises(hal.OutOfMemory, match="no room"):
+        hal.empty(device.info.limits.max_alloc_nbytes + 1, hal.uint8, device)
+    held.clear()
+    device.allocator.free_cache()
+    assert buffer(device, b"abc").copyout(bytearray(3)) == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("MEM_OBJECT_ALLOCATION_FAILURE", hal.OutOfMemory),
+        ("OUT_OF_RESOURCES", hal.OutOfMemory),
+        ("OUT_OF_HOST_MEMORY", hal.OutOfMemory),
+        ("INVALID_VALUE", hal.HalError),
+    ],
+)
+def test_A4_the_vendors_error_is_translated_with_call_code_and_name(
+    device: hal.Compiled,
+    monkeypatch: pytest.MonkeyPatch,
+    vendor_error: VendorError,
+    code: str,
+    kind: type[Exception],
+) -> None:
+    def fail(*args: object) -> None:
+        raise vendor_error("clCreateBuffer", code)
+
+    monkeypatch.setattr(cl, "Buffer", fail)
+    with pytest.raises(kind) as caught:
+        device.allocator.alloc(12345)
+    chain = [str(caught.value), str(caught.value.__cause__)]
+    assert any(f"clCreateBuffer failed with {code}" in text for text in chain)
+
+
+def test_B11_memory_comes_back(device: hal.Compiled) -> None:
+    device.allocator.free_cache()
+    before = device.allocator.statistics()
+    for _ in range(200):
+        hal.empty(4096, hal.uint8, device)
+    after = device.allocator.statistics()
+    assert (after.current, after.live) == (before.current, before.live)
+    assert after.misses == before.misses + 1
+
+
+# -- waiting
+
+
+def test_synchronize_has_a_time_limit(device: hal.Compiled) -> None:
+    gate = cl.UserEvent(device.context)
+    cl.enqueue_barrier(device.queue, wait_for=[gate])
+    start = time.monotonic()
+    assert device.synchronize(timeout=0.05) is False
+    assert 0.04 < time.monotonic() - start < 2
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert device.synchronize(timeout=10) is True
+    assert device.synchronize() is True
+
+
+def test_P9_a_failure_on_the_device_surfaces_at_the_wait(
+    device: hal.Compiled,
+    saxpy: hal.Program,
+    monkeypatch: pytest.MonkeyPatch,
+    vendor_error: VendorError,
+) -> None:
+    class Lost:
+        def finish(self) -> None:
+            raise vendor_error("clFinish", "OUT_OF_RESOURCES")
+
+    x = hal.zeros(4, hal.float32, device)
+    saxpy(x, x, vals=(1.0, 4), threads=4)
+    device.synchronize()
+    monkeypatch.setattr(device, "queue", Lost())
+    with pytest.raises(DeviceFault, match=r"clFinish failed with OUT_OF_RESOURCES.*saxpy"):
+        device.synchronize()
+
+
+def test_X1_threads_share_the_device(device: hal.Compiled) -> None:
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        data = bytes([number]) * 5000
+        for _ in range(20):
+            wrong.extend([number] * (buffer(device, data).copyout(bytearray(5000)) != data))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

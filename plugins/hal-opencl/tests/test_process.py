@@ -1,0 +1,140 @@
+"""What needs a process of its own: two devices, the end, and what an import loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hal_core as hal
+from hal_opencl import driver
+
+HEAD = """
+import hal_core as hal, numpy as np
+from hal_opencl import plugin
+hal.Device.register_plugin("OPENCL", plugin)
+"""
+
+
+def run(text: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    env = {**os.environ, "PYTHONPATH": path, "HAL_CACHE_DIR": str(tmp_path), **environment}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_importing_the_plugin_loads_no_driver(tmp_path: Path) -> None:
+    text = """
+import sys, hal_opencl
+assert hal_opencl.plugin.hal_api == (1, 0)
+loaded = {"pyopencl", "numpy", "hal_opencl.driver", "hal_core.device"} & set(sys.modules)
+assert not loaded, loaded
+"""
+    done = run(text, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_B6_two_devices_copy_through_the_host(device: hal.Compiled, tmp_path: Path) -> None:
+    if "Portable Computing" not in device.info.vendor["platform"]:
+        pytest.skip("only PoCL can present one processor as two devices")
+    text = """
+one, two = hal.Device["OPENCL"], hal.Device["OPENCL:1"]
+assert one is not two and one.context != two.context
+a = hal.Buffer.from_numpy(np.arange(100, dtype="i4"), device=one)
+b = hal.empty(50, hal.int32, two)
+assert not two.allocator._transfer(b._buf, a._buf, 200, one)
+b.copy_from(a[25:75])
+assert b.numpy().tolist() == list(range(25, 75))
+try:
+    hal.Device["OPENCL:2"]
+except hal.UnknownDevice as error:
+    assert "2 devices" in str(error), error
+else:
+    raise SystemExit("a third device was opened")
+"""
+    done = run(HEAD + text, tmp_path, POCL_DEVICES="pthread pthread")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_R15_the_process_ends_cleanly_with_work_in_flight(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    text = """
+code = '''__kernel void busy(__global float *x) {
+    float s = 0;
+    for (int i = 0; i < 2000; i++) s = s * 0.5f + i;
+    x[get_global_id(0)] = s;
+}'''
+dev = hal.Device["OPENCL"]
+program = dev.compile(hal.Source("busy", code, "x: float32*", language="opencl"))
+x = hal.Buffer(dev, 256, hal.float32)
+for _ in range(5):
+    program(x, threads=256)
+"""
+    done = run(HEAD + text, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_X2_a_forked_child_is_told_at_once(device: hal.Compiled, tmp_path: Path) -> None:
+    text = """
+import os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # fork beside the driver's threads
+hal.Device["OPENCL"]
+child = os.fork()
+if child == 0:
+    try:
+        hal.Device["OPENCL"]
+    except hal.ForkError:
+        os._exit(7)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+    done = run(HEAD + text, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_home_that_cannot_be_written_does_not_matter(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    text = """
+dev = hal.Device["OPENCL"]
+code = "__kernel void one(__global int *x, int n) { x[0] = n; }"
+program = dev.compile(hal.Source("one", code, "x: int32*, n: int32", language="opencl"))
+x = hal.zeros(1, hal.int32, dev)
+program(x, vals=(9,), threads=1)
+assert x.numpy()[0] == 9
+"""
+    pocl = tmp_path / "pocl"
+    done = run(
+        HEAD + text,
+        tmp_path,
+        HOME=os.devnull,
+        XDG_CACHE_HOME=os.devnull,
+        POCL_CACHE_DIR=str(pocl),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_R10_a_platform_without_devices_says_what_it_may_need(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    if len(driver.cl.get_platforms()) > 1 or "Portable" not in device.info.vendor["platform"]:
+        pytest.skip("PoCL alone gives up its device when it has no cache folder")
+    text = """
+try:
+    hal.Device["OPENCL"]
+except hal.DeviceUnavailable as error:
+    assert "POCL_CACHE_DIR" in str(error), error
+else:
+    raise SystemExit("opened")
+"""
+    done = run(HEAD + text, tmp_path, POCL_CACHE_DIR=os.devnull + "/none")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
