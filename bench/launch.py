@@ -93,7 +93,7 @@ def _pyopencl() -> Task:
 def _numba() -> Task:
     import numba
 
-    def plain(c, a, b, n):  # type: ignore[no-untyped-def]
+    def plain(c, a, b, n):
         for i in range(n):
             c[i] = a[i] + b[i]
 

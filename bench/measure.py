@@ -67,9 +67,10 @@ def compare(tasks: Mapping[str, Task], effort: Effort) -> Times:
     }
     counts = {name: _count(timer, effort.seconds) for name, timer in timers.items()}
     empty = min(timeit.repeat("pass", number=100_000, repeat=5)) / 100_000
-    rounds: dict[str, list[float]] = {name: [] for name in tasks}
+    order = list(tasks)
+    rounds: dict[str, list[float]] = {name: [] for name in order}
     for turn in range(effort.rounds):
-        for name in reversed(tasks) if turn % 2 else tasks:
+        for name in order if turn % 2 else reversed(order):
             spent = timers[name].timeit(counts[name]) / counts[name] - empty
             rounds[name].append(spent / tasks[name].repeats)
     return Times(rounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -83,8 +84,8 @@ def copies(nbytes: int, target: float, effort: Effort) -> Iterator[Row]:
     looked = effort if nbytes <= MIB else effort.rarely()
     for direction, (ours, floor) in directions.items():
         peers = Peers(
-            tinygrad=lambda d=direction: _tinygrad_copy(nbytes, d),
-            pyopencl=lambda d=direction: _pyopencl_copy(nbytes, d),
+            tinygrad=partial(_tinygrad_copy, nbytes, direction),
+            pyopencl=partial(_pyopencl_copy, nbytes, direction),
         )
         tasks = {OURS: Task(ours, names), "memmove": Task(floor, names)}
         times = compare(tasks | peers.tasks, looked)

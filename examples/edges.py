@@ -64,10 +64,11 @@ def blur(
     x = hal.global_idx(0)
     y = hal.global_idx(1)
     if x < width and y < height:
-        total = hal.float32(0.0)
+        zero = hal.int32(0)
+        total = hal.float32(0)
         for k in range(-RADIUS, RADIUS + 1):
-            column = min(max(x + k * dx, 0), width - 1)
-            row = min(max(y + k * dy, 0), height - 1)
+            column = min(max(x + k * dx, zero), width - 1)
+            row = min(max(y + k * dy, zero), height - 1)
             total += weights[k + RADIUS] * image[row * width + column]
         out[y * width + x] = total
 
@@ -83,9 +84,10 @@ def edges(
     x = hal.global_idx(0)
     y = hal.global_idx(1)
     if x < width and y < height:
-        left = max(x - 1, 0)
+        zero = hal.int32(0)
+        left = max(x - 1, zero)
         right = min(x + 1, width - 1)
-        above = max(y - 1, 0) * width
+        above = max(y - 1, zero) * width
         here = y * width
         below = min(y + 1, height - 1) * width
         across = image[above + right] + 2.0 * image[here + right] + image[below + right]
@@ -234,7 +236,10 @@ def main() -> int:
     Image.fromarray(photograph).save(folder / "original.png")
 
     heads = ("device", "hardware", "cold ms", "cached ms", "kernels ms", "GB/s", "difference")
-    table = Table(*heads, title=f"{len(KERNELS)} kernels, {photograph.shape[1]} x {photograph.shape[0]} pixels")
+    table = Table(
+        *heads,
+        title=f"{len(KERNELS)} kernels, {photograph.shape[1]} x {photograph.shape[0]} pixels",
+    )
     wrong = []
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=console) as progress, tempfile.TemporaryDirectory() as cache:
