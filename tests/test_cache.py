@@ -132,7 +132,7 @@ def test_C3_eight_processes_agree(own_cache: Path) -> None:
         _, stderr = process.communicate(timeout=60)
         assert process.returncode == 0, stderr.decode()
     assert cache.statistics().entries == 20
-    assert not [path for path in own_cache.rglob("tmp*")]
+    assert not list(own_cache.rglob("tmp*"))
 
 
 def test_C4_bounded_and_the_longest_unused_goes_first(
