@@ -218,7 +218,9 @@ class DeviceRegistry:
             return gpus[index]
         if gpus:
             raise UnknownDevice(
-                "open", f"there is {_count(len(gpus))} of kind gpu", got=join("GPU", index)
+                "open",
+                f"kind gpu has {_count(len(gpus))}, numbered from 0",
+                got=join("GPU", index),
             )
         reasons = " ".join(self._skipped.values())
         raise DeviceUnavailable(

@@ -1,0 +1,618 @@
+"""From a name to an opened device: names, the default, sharing, exit and fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_backend import FakePlugin
+from fake_site import FakeSite
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.hookspecs import hookimpl
+from hal_core.registry import DeviceRegistry
+
+
+@pytest.fixture(autouse=True)
+def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HAL_DEVICE", "HAL_PLUGINS", "HAL_DISABLE", "HAL_PREFER", "CPU", "ACC", "CL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> DeviceRegistry:
+    """Sees no installed distribution."""
+    return DeviceRegistry([str(tmp_path)])
+
+
+@pytest.fixture
+def cpu(registry: DeviceRegistry) -> FakePlugin:
+    plugin = FakePlugin("cpu", rank={"cpu": 0})
+    registry.register_plugin("CPU", plugin)
+    return plugin
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> FakeSite:
+    return FakeSite(tmp_path / "site")
+
+
+# -- names
+
+NAMES = {
+    "metal": "METAL", "cuda:0": "CUDA", "gpu:1": "GPU:1", "GPU": "GPU", "Cpu": "CPU",
+    "OPENCL:12": "OPENCL:12", "my_chip2:3": "MY_CHIP2:3",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name, canonical", NAMES.items())
+def test_R1_canonicalize(registry: DeviceRegistry, name: str, canonical: str) -> None:
+    assert registry.canonicalize(name) == canonical
+    assert registry.canonicalize(canonical) == canonical
+
+
+def test_R1_canonicalize_looks_at_no_plugin(site: FakeSite) -> None:
+    site.backend("BAD", "raise SystemExit('touched')")
+    code = "import hal_core as hal; print(hal.Device.canonicalize('bad:0'))"
+    assert site.run(code).stdout == "BAD\n"
+
+
+MALFORMED = [
+    "", ":", ":0", "CPU:", "CPU:abc", "CPU:-1", "CPU::0", "CPU:00", "CPU:01", "CPU:1:2", " CPU",
+    "CPU ", "CPU: 1", "CPU:+1", "CPU:1.0", "CPU:1_0", "\uff23\uff30\uff35", "CPU:\u0661",
+    "CPU:\u00b2", "C\u00df", "1CPU", "_CPU", "C-PU", "CPU\n", "CPU:0\n", "CPU\0", "DEFAULT",
+    "default:0", "CPU:/path", "CPU:9999999999", "9" * 5000, "CPU:" + "9" * 5000, b"CPU", 0, 1.5,
+    True, ["CPU"], {"CPU": 1}, ("CPU", 1), object(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MALFORMED, ids=lambda name: repr(name)[:20])
+def test_R4_malformed_names(site: FakeSite, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+    site.backend("CPU", "raise AssertionError('a plugin was touched')")
+    monkeypatch.syspath_prepend(str(site))
+    registry = DeviceRegistry([str(site)])
+    for use in (registry.__getitem__, registry.canonicalize, registry.info):
+        with pytest.raises(hal.InvalidArgument):
+            use(name)
+    assert name not in registry
+    with pytest.raises(hal.InvalidArgument), registry.default(name):
+        pass
+
+
+@given(st.one_of(st.text(max_size=8), st.from_regex(r"[A-Za-z_0-9]{1,4}(:[0-9]{1,3})?")))
+def test_R4_a_name_is_malformed_or_canonicalize_is_stable(name: str) -> None:
+    registry = DeviceRegistry([])
+    try:
+        canonical = registry.canonicalize(name)
+    except hal.InvalidArgument:
+        return
+    assert registry.canonicalize(canonical) == canonical
+    assert canonical.isascii() and canonical == canonical.upper()
+
+
+@pytest.mark.usefixtures("cpu")
+def test_R3_one_device_under_every_spelling(registry: DeviceRegistry) -> None:
+    device = registry["CPU"]
+    assert all(registry[name] is device for name in ("cpu", "cpu:0", "CPU:0", "cPu", None))
+    assert all(registry[name] is device for name in ("cpu", "cpu:0"))
+
+
+def test_R3_spellings_are_forgotten_with_the_device(registry: DeviceRegistry) -> None:
+    registry.register_plugin("LONGNAME", FakePlugin())
+    spellings = [
+        "".join(c.lower() if number >> bit & 1 else c for bit, c in enumerate("LONGNAME"))
+        for number in range(256)
+    ]
+    first = registry["LONGNAME"]
+    assert all(registry[name] is first for name in spellings)
+    assert len(registry._fast) <= 256
+    first.close()
+    second = registry["longname"]
+    assert second is not first
+    assert all(registry[name] is second for name in spellings)
+
+
+@pytest.mark.usefixtures("cpu")
+def test_a_lookup_costs_at_most_eight_of_a_dictionary(registry: DeviceRegistry) -> None:
+    plain = {"CPU": registry["CPU"]}
+    lookup = min(timeit.repeat(lambda: registry["CPU"], number=20_000, repeat=9))
+    floor = min(timeit.repeat(lambda: plain["CPU"], number=20_000, repeat=9))
+    assert lookup < 8 * floor
+
+
+# -- what there is
+
+
+def test_R5_index_beyond_the_count(registry: DeviceRegistry) -> None:
+    registry.register_plugin("ACC", FakePlugin("accelerator", "accelerator"))
+    with pytest.raises(hal.UnknownDevice, match=r"ACC has 2 devices.*'ACC:99'.*ACC, ACC:1"):
+        registry["ACC:99"]
+    assert registry["ACC:1"].index == 1
+    assert registry["ACC"].index == 0
+
+
+def test_R5_opening_one_index_opens_no_other(registry: DeviceRegistry) -> None:
+    plugin = FakePlugin("accelerator", "accelerator")
+    registry.register_plugin("ACC", plugin)
+    assert registry["ACC:1"].name == "ACC:1"
+    assert plugin.opened == 1
+
+
+@pytest.mark.usefixtures("cpu")
+def test_R6_unknown_family_says_all_there_is_to_say(registry: DeviceRegistry) -> None:
+    with pytest.raises(hal.UnknownDevice) as caught:
+        registry["CPV:1"]
+    text = str(caught.value)
+    assert "'CPV'" in text and "Did you mean CPU?" in text and "Installed: CPU." in text
+    assert "pip install hal-cpv" in text
+    assert isinstance(caught.value, LookupError)
+
+
+def test_R6_unknown_family_with_nothing_installed(registry: DeviceRegistry) -> None:
+    with pytest.raises(hal.UnknownDevice, match="no backend at all"):
+        registry["CPU"]
+
+
+class NoHardware(FakePlugin):
+    def __init__(self, why: str = "") -> None:
+        super().__init__()
+        self.why = why
+        self.asked = 0
+
+    @hookimpl
+    def hal_enumerate(self, family: str) -> list[hal.DeviceInfo]:
+        self.asked += 1
+        if self.why:
+            raise hal.DeviceUnavailable("open", self.why, device=family)
+        return []
+
+
+@pytest.mark.parametrize("why", ["", "the driver is too old"])
+def test_R10_no_hardware_is_a_normal_answer(registry: DeviceRegistry, why: str) -> None:
+    plugin = NoHardware(why)
+    registry.register_plugin("ACC", plugin)
+    for _ in range(3):
+        with pytest.raises(hal.DeviceUnavailable, match=why or "finds no hardware"):
+            registry["ACC"]
+    assert plugin.asked == 1
+    assert registry.states() == {"ACC": "no hardware"}
+    assert registry.get_available_devices() == []
+    registry.refresh()
+    with pytest.raises(hal.DeviceUnavailable):
+        registry["ACC:7"]
+    assert plugin.asked == 2
+
+
+class Busy(FakePlugin):
+    """Refuses the first two opens."""
+
+    @hookimpl
+    def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+        self.opened += 1
+        if self.opened < 3:
+            raise hal.DeviceUnavailable("open", "busy", device=info.name)
+        return super().hal_open_device(family, index, info)
+
+
+def test_R9_a_failed_open_is_retried(registry: DeviceRegistry) -> None:
+    registry.register_plugin("ACC", Busy())
+    for _ in range(2):
+        with pytest.raises(hal.DeviceUnavailable, match="busy"):
+            registry["ACC"]
+    assert registry["ACC"].name == "ACC"
+
+
+def test_a_closed_device_is_opened_anew(registry: DeviceRegistry, cpu: FakePlugin) -> None:
+    first = registry["cpu"]
+    first.close()
+    second = registry["cpu"]
+    assert second is not first and second is registry["CPU"]
+    assert cpu.opened == 2
+    first.close()  # a second close does not take the new one away
+    assert registry["CPU"] is second
+
+
+def test_a_family_in_use_is_not_replaced(registry: DeviceRegistry, cpu: FakePlugin) -> None:
+    device = registry["CPU"]
+    with pytest.raises(hal.PluginConflict, match="in use"):
+        registry.register_plugin("cpu", FakePlugin())
+    device.close()
+    registry.register_plugin("cpu", FakePlugin("accelerator"))
+    assert registry["CPU"].info.kind == "accelerator"
+
+
+@pytest.mark.parametrize("name", ["GPU", "default", "A:1", "", None, "a b"])
+def test_a_plugin_needs_a_family_name(registry: DeviceRegistry, name: Any) -> None:
+    with pytest.raises(hal.InvalidArgument):
+        registry.register_plugin(name, FakePlugin())
+
+
+# -- the default
+
+
+def machine(registry: DeviceRegistry, **families: FakePlugin) -> DeviceRegistry:
+    for name, plugin in families.items():
+        registry.register_plugin(name, plugin)
+    return registry
+
+
+def opencl(*kinds: str) -> FakePlugin:
+    return FakePlugin(*kinds, rank={"gpu": 200})
+
+
+def host() -> FakePlugin:
+    return FakePlugin("cpu", rank={"cpu": 0})
+
+
+def test_R13_the_order_of_everything(registry: DeviceRegistry) -> None:
+    machine(
+        registry, CPU=host(), ACC=FakePlugin("accelerator"), CL=opencl("cpu", "gpu"),
+        NATIVE=FakePlugin("gpu", "gpu"),
+    )  # fmt: skip
+    best_first = ["NATIVE", "NATIVE:1", "CL:1", "ACC", "CPU", "CL"]
+    assert registry.get_available_devices() == best_first
+    assert registry.DEFAULT == "NATIVE"
+
+
+def test_R13_hal_plugins_gives_the_order(
+    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(registry, CPU=host(), CL=opencl("cpu", "gpu"), NATIVE=FakePlugin("gpu"))
+    monkeypatch.setenv("HAL_PLUGINS", "cl, cpu, missing")
+    assert list(registry) == ["CL", "CPU"]
+    assert registry.get_available_devices() == ["CL", "CL:1", "CPU"]
+    with pytest.raises(hal.DeviceUnavailable, match="HAL_PLUGINS switches it off"):
+        registry["NATIVE"]
+
+
+def test_R13_hal_disable(registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(registry, CPU=host(), NATIVE=FakePlugin("gpu"))
+    monkeypatch.setenv("HAL_DISABLE", "native")
+    assert registry.DEFAULT == "CPU"
+    assert registry.states()["NATIVE"] == "disabled"
+    assert "NATIVE" not in registry
+    with pytest.raises(hal.DeviceUnavailable, match="HAL_DISABLE switches it off"):
+        registry["NATIVE"]
+
+
+def test_R13_nothing_present_is_cpu(registry: DeviceRegistry) -> None:
+    assert registry.DEFAULT == "CPU"
+
+
+def test_R13_hal_device_is_not_replaced_by_another(
+    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(registry, CPU=host(), ACC=NoHardware())
+    for wanted, error in (("acc", "finds no hardware"), ("nowhere:1", "no installed backend")):
+        monkeypatch.setenv("HAL_DEVICE", wanted)
+        assert wanted.upper() == registry.DEFAULT
+        with pytest.raises(hal.HalError, match=f"{error}.*HAL_DEVICE={wanted} asks for it"):
+            registry[None]
+    monkeypatch.setenv("HAL_DEVICE", "CPU:x")
+    with pytest.raises(hal.InvalidArgument, match="HAL_DEVICE"):
+        _ = registry.DEFAULT
+
+
+def test_R13_family_in_the_environment(
+    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(registry, CPU=host(), ACC=FakePlugin("gpu"))
+    monkeypatch.setenv("CPU", "1")
+    assert registry[None].name == "CPU"
+    monkeypatch.setenv("ACC", "x86_64")  # build systems set such names to other things
+    assert registry.DEFAULT == "CPU"
+    monkeypatch.setenv("ACC", "1")
+    with pytest.raises(hal.InvalidArgument, match="ACC=1 and CPU=1"):
+        _ = registry.DEFAULT
+    monkeypatch.setenv("HAL_DEVICE", "acc")
+    assert registry.DEFAULT == "ACC"
+
+
+def test_R13_choosing_opens_nothing_and_keeps_the_reasons(registry: DeviceRegistry) -> None:
+    plugins = {"CPU": host(), "ACC": NoHardware("no cable"), "NATIVE": FakePlugin("gpu")}
+    machine(registry, **plugins)
+    before = dict(os.environ)
+    assert registry.DEFAULT == "NATIVE"
+    assert "no cable" in registry.skipped["ACC"]
+    assert [plugin.opened for plugin in plugins.values()] == [0, 0, 0]
+    assert dict(os.environ) == before
+
+
+def test_R2_none_follows_the_default_of_this_thread(registry: DeviceRegistry) -> None:
+    machine(registry, CPU=host(), ACC=FakePlugin("accelerator", "accelerator"))
+    seen = []
+    with registry.default("acc:1") as name:
+        assert (name, registry.canonicalize(None), registry[None].name) == ("ACC:1",) * 3
+        with registry.default("CPU"):
+            assert registry.canonicalize(None) == "CPU"
+        assert registry.canonicalize(None) == "ACC:1"
+        thread = threading.Thread(target=lambda: seen.append(registry.canonicalize(None)))
+        thread.start()
+        thread.join()
+    assert registry.canonicalize(None) == "ACC" == seen[0]
+
+
+def test_R2_default_refuses_what_cannot_be_one(registry: DeviceRegistry) -> None:
+    for name, error in (("nowhere", hal.UnknownDevice), ("CPU:x", hal.InvalidArgument)):
+        with pytest.raises(error), registry.default(name):
+            pass
+    assert registry.canonicalize(None) == "CPU"
+
+
+def test_R20_gpu_is_a_device_of_kind_gpu(registry: DeviceRegistry) -> None:
+    machine(registry, CPU=host(), CL=opencl("cpu", "gpu"), NATIVE=FakePlugin("gpu"))
+    assert [registry[name].name for name in ("GPU", "gpu:1")] == ["NATIVE", "CL:1"]
+    assert registry.info("GPU:1").name == "CL:1"
+    with pytest.raises(hal.UnknownDevice, match="kind gpu has 2 devices"):
+        registry["GPU:2"]
+
+
+def test_R20_a_cpu_behind_opencl_is_no_gpu(registry: DeviceRegistry) -> None:
+    machine(registry, CPU=host(), CL=opencl("cpu"), ACC=NoHardware("no cable"))
+    with pytest.raises(hal.DeviceUnavailable, match="no device of kind gpu.*no cable"):
+        registry["GPU"]
+    assert registry.DEFAULT == "CPU"
+    assert registry.get_available_devices() == ["CPU", "CL"]
+
+
+def test_R20_gpu_as_the_default(registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(registry, CPU=host(), CL=opencl("cpu", "gpu"))
+    monkeypatch.setenv("HAL_DEVICE", "gpu")
+    assert registry[None].name == "CL:1"
+
+
+# -- looking
+
+
+def test_R7_looking_loads_no_plugin(site: FakeSite) -> None:
+    site.backend("BAD", "raise SystemExit('touched')")
+    site.backend("WORSE", "import os; os._exit(9)")
+    done = site.run(
+        """
+        import hal_core as hal
+        D = hal.Device
+        assert list(D) == ["BAD", "WORSE"] and len(D) == 2, list(D)
+        assert "bad" in D and "WORSE:3" in D and "CPU" not in D and 7 not in D
+        assert repr(D) == "<hal.Device BAD: installed, WORSE: installed>", repr(D)
+        assert dir(D) and D._ipython_key_completions_() == ["BAD", "WORSE"]
+        assert D.states() == {"BAD": "installed", "WORSE": "installed"}
+        import sys
+        assert not [name for name in sys.modules if "fake_plugin" in name]
+        """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_states_follow_what_happens(registry: DeviceRegistry) -> None:
+    machine(registry, CPU=host(), ACC=NoHardware())
+    assert registry.states() == {"ACC": "installed", "CPU": "installed"}
+    registry.get_available_devices()
+    assert registry.states() == {"ACC": "no hardware", "CPU": "ready"}
+    device = registry["CPU"]
+    assert repr(registry) == "<hal.Device ACC: no hardware, CPU: open>"
+    device.close()
+    assert registry.states()["CPU"] == "ready"
+
+
+# -- threads
+
+
+def together(count: int, work: Callable[[int], object]) -> list[object]:
+    """Outcomes of `work(number)` in so many threads that start at once."""
+    barrier = threading.Barrier(count)
+    outcomes: list[object] = [None] * count
+
+    def run(number: int) -> None:
+        barrier.wait()
+        try:
+            outcomes[number] = work(number)
+        except Exception as error:
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive(), "dead-lock"
+    return outcomes
+
+
+class Slow(FakePlugin):
+    @hookimpl
+    def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+        time.sleep(0.05)
+        return super().hal_open_device(family, index, info)
+
+
+def test_R14_64_threads_one_object(registry: DeviceRegistry) -> None:
+    plugin = Slow()
+    registry.register_plugin("ACC", plugin)
+    outcomes = together(64, lambda number: registry[("ACC", "acc:0")[number % 2]])
+    assert set(outcomes) == {registry["ACC"]}
+    assert plugin.opened == 1
+
+
+def test_R14_64_threads_share_one_failure(registry: DeviceRegistry) -> None:
+    class Failing(FakePlugin):
+        @hookimpl
+        def hal_open_device(self, family: str, index: int, info: object) -> hal.Compiled:
+            time.sleep(0.2)
+            self.opened += 1
+            raise hal.DeviceUnavailable("open", "busy", device=family)
+
+    plugin = Failing()
+    registry.register_plugin("ACC", plugin)
+    outcomes = together(64, lambda number: registry["ACC"])
+    assert all(isinstance(outcome, hal.DeviceUnavailable) for outcome in outcomes)
+    assert plugin.opened == 1
+
+
+def test_R14_different_devices_open_in_parallel(registry: DeviceRegistry) -> None:
+    meeting = threading.Barrier(4, timeout=20)  # opens only when all four are opening
+
+    class Meeting(FakePlugin):
+        @hookimpl
+        def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+            meeting.wait()
+            return super().hal_open_device(family, index, info)
+
+    machine(registry, A=Meeting("gpu", "gpu"), B=Meeting("gpu", "gpu"))
+    names = ["A", "A:1", "B", "B:1"]
+    devices = together(4, lambda number: registry[names[number]].name)
+    assert devices == names
+
+
+class Asking(FakePlugin):
+    """Opening asks for another device first."""
+
+    def __init__(self, registry: DeviceRegistry, other: str) -> None:
+        super().__init__()
+        self.registry, self.other = registry, other
+
+    @hookimpl
+    def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+        time.sleep(0.05)
+        self.registry[self.other]
+        return super().hal_open_device(family, index, info)
+
+
+def test_R14_a_device_may_need_another(registry: DeviceRegistry) -> None:
+    machine(registry, A=Asking(registry, "C"), B=Asking(registry, "C"), C=Slow())
+    assert together(6, lambda number: registry["ABC"[number % 3]].name) == list("ABCABC")
+
+
+def test_R14_devices_that_need_each_other_are_an_error_not_a_dead_lock(
+    registry: DeviceRegistry,
+) -> None:
+    machine(
+        registry, A=Asking(registry, "B"), B=Asking(registry, "A"), SELF=Asking(registry, "self")
+    )
+    outcomes = together(8, lambda number: registry["AB"[number % 2]])
+    assert all(isinstance(outcome, hal.InvalidState) for outcome in outcomes)
+    with pytest.raises(hal.InvalidState, match="already under way"):
+        registry["SELF"]
+
+
+# -- exit
+
+
+EXIT = """
+import hal_core as hal, logging
+from hal_core.registry import Device
+{setup}
+plugin = Device.backend("A").plugin
+def close_of(device):
+    def close():
+        print("closed", device.name)
+        if device.name == "A:1":
+            raise {error}
+        device._backend.closed(device)
+    return close
+for name in ("B", "A", "A:1", "B:1"):
+    device = Device[name]
+    device.close = close_of(device)
+import sys
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("error", ["RuntimeError('no')", "SystemExit(3)", "KeyboardInterrupt"])
+def test_R15_at_exit_newest_first_whatever_fails(site: FakeSite, error: str) -> None:
+    site.backend("A")
+    site.backend("B")
+    done = site.run(EXIT.format(setup="", error=error))
+    assert done.stdout.split() == ["closed", "B:1", "closed", "A:1", "closed", "A", "closed", "B"]
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_R15_a_failure_at_exit_is_logged(site: FakeSite) -> None:
+    site.backend("A")
+    site.backend("B")
+    done = site.run(EXIT.format(setup="logging.basicConfig()", error="RuntimeError('no')"))
+    assert "closing A:1 at exit failed" in done.stderr and done.returncode == 7
+
+
+def test_R15_a_closed_device_is_not_closed_again(site: FakeSite) -> None:
+    site.backend("A")
+    code = """
+    from hal_core.registry import Device
+    device = Device["A"]
+    device.close()
+    def twice(): print("again")
+    device.close = twice
+    """
+    done = site.run(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# -- fork
+
+FORK = """
+import os, sys
+import hal_core as hal
+from hal_core.registry import Device
+{parent}
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    {child}
+except hal.HalError as error:
+    print(type(error).__name__, error)
+sys.stdout.flush()
+os._exit(5)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+class TestFork:
+    def child(self, site: FakeSite, parent: str, child: str) -> str:
+        site.backend("DRV")
+        site.backend("CPU", "# more\nPlugin.capabilities = frozenset({'subprocess_fork'})\n")
+        site.backend("OTHER")
+        # Python warns that other threads may hold locks; that is what these tests are about.
+        flags = ("-W", "ignore::DeprecationWarning")
+        done = site.run(FORK.format(parent=parent, child=child), *flags, timeout=30)
+        assert (done.returncode, done.stderr) == (5, "")
+        return done.stdout
+
+    @pytest.mark.parametrize("touch", ["Device['DRV']", "Device.info('DRV')"])
+    def test_X2_a_driver_of_the_parent_is_an_error_in_the_child(
+        self, site: FakeSite, touch: str
+    ) -> None:
+        out = self.child(site, touch, "Device['DRV:1']")
+        assert out.startswith("ForkError") and "spawn" in out
+
+    def test_X2_what_the_parent_left_alone_works(self, site: FakeSite) -> None:
+        child = "print(Device['OTHER'].name, Device.states())"
+        out = self.child(site, "Device['DRV']; list(Device)", child)
+        assert out.startswith("OTHER {'CPU': 'installed'")
+
+    def test_X2_the_cpu_opens_anew(self, site: FakeSite) -> None:
+        child = "print(Device['CPU'] is not old, Device['CPU'] is Device['cpu'])"
+        assert self.child(site, "old = Device['CPU']", child) == "True True\n"
+
+    def test_X2_a_thread_that_opens_leaves_no_lock_behind(self, site: FakeSite) -> None:
+        parent = """
+import threading
+class Slow(type(Device.backend("CPU").plugin)):
+    from hal_core.hookspecs import hookimpl
+    @hookimpl
+    def hal_open_device(self, family, index, info):
+        opening.set()
+        threading.Event().wait()
+opening = threading.Event()
+Device.register_plugin("SLOW", Slow())
+threading.Thread(target=lambda: Device["SLOW"], daemon=True).start()
+opening.wait()
+"""
+        assert self.child(site, parent, "print(Device['CPU'].name)") == "CPU\n"
