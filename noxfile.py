@@ -42,8 +42,11 @@ nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
 def _runs(version: str) -> bool:
     """Asked by running it: pyenv has a `python3.x` on PATH for versions that are not active."""
-    command = shutil.which(f"python{version}")
-    return command is not None and subprocess.run((command, "-c", ""), check=False).returncode == 0
+    try:
+        done = subprocess.run((f"python{version}", "-c", ""), capture_output=True, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
 
 
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -88,12 +91,6 @@ def _install(session: nox.Session, *names: str, tools: tuple[str, ...] = ()) -> 
     )
 
 
-def _require(*families: str) -> dict[str, str]:
-    """HAL_REQUIRE with `families` added: their tests fail instead of being skipped."""
-    wanted = {*os.environ.get("HAL_REQUIRE", "").split(","), *families}
-    return {"HAL_REQUIRE": ",".join(sorted(wanted - {""}))}
-
-
 def _opencl_platform(session: nox.Session) -> None:
     """A platform to run on: the machine's, else an interpreter from PyPI, and the log says which.
 
@@ -112,10 +109,14 @@ def _opencl_platform(session: nox.Session) -> None:
 def _pytest(
     session: nox.Session, *paths: str, flags: tuple[str, ...] = (), require: tuple[str, ...] = ()
 ) -> None:
-    """Runs outside the checkout, which only gives the test files and their settings."""
+    """Runs outside the checkout, which only gives the test files and their settings.
+
+    The tests of the families in `require` fail where they would be skipped.
+    """
     config = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider")
     arguments = session.posargs or [str(ROOT / path) for path in paths]
-    session.run("python", "-P", *flags, "-m", "pytest", *config, *arguments, env=_require(*require))
+    env = {"HAL_REQUIRE": ",".join(require)}
+    session.run("python", "-P", *flags, "-m", "pytest", *config, *arguments, env=env)
 
 
 # -- the product
