@@ -244,9 +244,9 @@ class Buffer:
         host = self._host
         if host is not None and view.nbytes == self.nbytes < LARGE and not self._device.closed:
             try:
-                host[:] = view
+                host[:] = view if view.format == "B" else view.cast("B")
                 return self
-            except ValueError:  # of another format or shape: the flat form will do
+            except (TypeError, ValueError):  # strides, several dimensions: looked at below
                 pass
         flat_view = flat(view, self.nbytes, "copyin", self.device)
         opaque = self._opaque_for("copyin")
@@ -267,9 +267,9 @@ class Buffer:
         host = self._host
         if host is not None and view.nbytes == self.nbytes < LARGE and not self._device.closed:
             try:
-                view[:] = host
+                (view if view.format == "B" else view.cast("B"))[:] = host
                 return dest
-            except (ValueError, TypeError):  # another format, or read-only: explained below
+            except (TypeError, ValueError):  # strides, several dimensions, read-only: below
                 pass
         flat_view = flat(view, self.nbytes, "copyout", self.device)
         if flat_view.readonly:
