@@ -238,10 +238,10 @@ class Plugins:
             if failed is not None:
                 raise again(failed)
             try:
-                plugin = _guarded(entry, lambda: make(_import(entry), entry))
+                plugin = self._make(entry, make)
             except PluginError as error:
                 with self._lock:
-                    self._failed[entry.key] = error
+                    self._failed[entry.key] = error.with_traceback(None)
                 raise again(error) from error.__cause__
             with self._lock:
                 return self._loaded.setdefault(entry.key, plugin)  # type: ignore[return-value]
@@ -249,6 +249,15 @@ class Plugins:
         if is_importing():
             return work()  # the import system sees to it that a module runs once
         return self._flights.run(entry.key, work, operation=f"load {entry.name}")
+
+    def _make(self, entry: EntryPoint, make: Callable[[object, EntryPoint], P]) -> P:
+        plugin = _import(entry)
+        try:
+            return make(plugin, entry)
+        except HalError:
+            raise
+        except Exception as error:  # an object whose attributes raise when they are looked at
+            raise _broken(entry, error) from error
 
     def _as_backend(self, plugin: object, entry: EntryPoint) -> Backend:
         family = entry.name.upper()
@@ -284,34 +293,32 @@ _STATES = (
 
 
 def _import(entry: EntryPoint) -> object:
+    """The object an entry point names. Whatever its module raises is a PluginError's cause."""
     module, _, attributes = entry.value.partition("[")[0].partition(":")
-    found: object = importlib.import_module(module.strip())
+    module = module.strip()
     try:
+        found: object = importlib.import_module(module)
         for attribute in attributes.strip().split(".") if attributes.strip() else ():
             found = getattr(found, attribute)
-    except AttributeError:
-        if not _is_half_imported(module.strip()):
-            raise
-        raise InvalidState(
-            f"load {entry.name}",
-            "its module is still being imported, and asks for its own device",
-            fix="A plugin must not use its device while it imports.",
-        ) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a plugin must not end the process
+        if isinstance(error, AttributeError) and _is_half_imported(module):
+            raise InvalidState(
+                f"load {entry.name}",
+                "its module is still being imported, and asks for its own device",
+                fix="A plugin must not use its device while it imports.",
+            ) from None
+        raise _broken(entry, error) from error
     return found
 
 
-def _guarded(entry: EntryPoint, load: Callable[[], P]) -> P:
-    """Whatever else a plugin raises becomes a PluginError with that as its cause."""
-    try:
-        return load()
-    except (HalError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # SystemExit too: a plugin must not end the process
-        raise PluginError(
-            f"load {entry.name}",
-            f"{type(error).__name__}: {error}".rstrip(". ") + f"; from {origin(entry)}",
-            fix=f"Upgrade or uninstall it: {entry.distribution.name}.",
-        ) from error
+def _broken(entry: EntryPoint, error: BaseException) -> PluginError:
+    return PluginError(
+        f"load {entry.name}",
+        f"{type(error).__name__}: {error}".rstrip(". ") + f"; from {origin(entry)}",
+        fix=f"Upgrade or uninstall it: {entry.distribution.name}.",
+    )
 
 
 def _is_half_imported(module: str) -> bool:

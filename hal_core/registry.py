@@ -402,7 +402,7 @@ def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:
     try:
         infos = backend.enumerate()
     except HalError as error:
-        return error
+        return error.with_traceback(None)
     return infos or DeviceUnavailable(
         "open",
         "the backend is installed, but finds no hardware",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).parent.parent
+import hal_core
 
 _numbers = itertools.count()
 
@@ -50,6 +52,31 @@ class Plugin:
 
 plugin = Plugin()
 """
+
+
+@functools.cache
+def _path_without_distributions() -> list[str]:
+    """`sys.path` with every installed package, and no metadata that says so."""
+    kept: list[str] = []
+    for place in map(Path, sys.path):
+        names = os.listdir(place) if place.is_dir() else []
+        if not any(name.endswith((".dist-info", ".egg-info")) for name in names):
+            kept.append(str(place))
+            continue
+        packages = Path(_packages.name, str(len(kept)))
+        packages.mkdir()
+        kept.append(str(packages))
+        for name in names:
+            if not name.endswith((".dist-info", ".egg-info", ".pth")):
+                (packages / name).symlink_to(place / name)
+    return [str(Path(hal_core.__file__).parents[1]), *kept] if _is_checkout() else kept
+
+
+def _is_checkout() -> bool:
+    return (Path(hal_core.__file__).parents[1] / "pyproject.toml").exists()
+
+
+_packages = TemporaryDirectory(prefix="hal-packages-")
 
 
 def unique(stem: str) -> str:
@@ -107,7 +134,7 @@ class FakeSite:
         self, code: str, *flags: str, env: dict[str, str] | None = None, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
         """`code` in a fresh process that has this folder, and no other distribution, to find."""
-        start = f"import sys; sys.path[:] = [{str(self)!r}, {str(ROOT)!r}] + sys.path\n"
+        start = f"import sys; sys.path[:] = {[str(self), *_path_without_distributions()]!r}\n"
         variables = {key: text for key, text in os.environ.items() if not key.startswith("HAL_")}
         return subprocess.run(
             [sys.executable, "-W", "error", *flags, "-c", start + textwrap.dedent(code)],

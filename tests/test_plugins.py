@@ -1,0 +1,404 @@
+"""Loading: each plugin alone, failures remembered, conflicts, refresh, zip files."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import sys
+import textwrap
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+from fake_site import PLUGIN, FakeSite
+
+import hal_core as hal
+from hal_core.registry import DeviceRegistry
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSite:
+    made = FakeSite(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(made))
+    for name in ("HAL_DEVICE", "HAL_PLUGINS", "HAL_DISABLE", "HAL_PREFER"):
+        monkeypatch.delenv(name, raising=False)
+    return made
+
+
+@pytest.fixture
+def registry(site: FakeSite) -> DeviceRegistry:
+    return DeviceRegistry([str(site)])
+
+
+# -- failures
+
+FAILURES = {
+    "exception": ("raise ZeroDivisionError('at import')", ZeroDivisionError),
+    "missing package": ("import no_such_vendor_package", ModuleNotFoundError),
+    "exit": ("raise SystemExit('bye')", SystemExit),
+    "sys.exit": ("import sys; sys.exit()", SystemExit),
+    "syntax": ("def plugin(:", SyntaxError),
+    "base exception": ("class Odd(BaseException): pass\nraise Odd()", BaseException),
+    "no plugin attribute": ("pluggin = 1", AttributeError),
+    "own error": ("import hal_core\nraise hal_core.InvalidArgument('x', 'y')", hal.InvalidArgument),
+}
+
+
+@pytest.mark.parametrize("source, cause", FAILURES.values(), ids=FAILURES.keys())
+def test_R8_a_plugin_that_fails_at_import(
+    site: FakeSite, registry: DeviceRegistry, source: str, cause: type[BaseException]
+) -> None:
+    module = site.backend("BAD", source, distribution="hal_bad")
+    site.backend("GOOD")
+    with pytest.raises(hal.PluginError) as caught:
+        registry["BAD"]
+    assert isinstance(caught.value.__cause__, cause)
+    for fact in (f"BAD = {module}:plugin", "hal-bad", "1.0", str(site), "Upgrade or uninstall"):
+        assert fact in str(caught.value)
+    assert registry["GOOD"].name == "GOOD"
+    assert registry.get_available_devices() == ["GOOD", "GOOD:1"]
+    assert module in registry.skipped["BAD"]
+    assert registry.states()["BAD"] == "broken"
+
+
+def test_R8_keyboard_interrupt_passes_through(site: FakeSite, registry: DeviceRegistry) -> None:
+    once = """
+    import pathlib
+    flag = pathlib.Path(__file__).with_suffix(".flag")
+    if not flag.exists():
+        flag.touch()
+        raise KeyboardInterrupt
+    """
+    site.backend("BAD", textwrap.dedent(once) + PLUGIN)
+    with pytest.raises(KeyboardInterrupt):
+        registry["BAD"]
+    assert registry["BAD"].name == "BAD"  # and is not remembered
+
+
+def test_R8_failures_are_listed_where_a_name_is_unknown(
+    site: FakeSite, registry: DeviceRegistry
+) -> None:
+    site.backend("BAD", "raise OSError('libvendor.so: not found')")
+    site.distribution("damaged", b"[hal.devices]\nCUDA -> hal_cuda\n")
+    registry.get_available_devices()
+    with pytest.raises(hal.UnknownDevice) as caught:
+        registry["CUDA"]
+    assert "libvendor.so: not found" in str(caught.value)
+    assert "damaged-1.0.dist-info" in str(caught.value)
+
+
+def test_R9_a_load_failure_is_remembered_until_refresh(
+    site: FakeSite, registry: DeviceRegistry
+) -> None:
+    module = site.backend("BAD", "import no_such_vendor_package")
+    errors = []
+    for _ in range(3):
+        with pytest.raises(hal.PluginError) as caught:
+            registry["BAD"]
+        errors.append(caught.value)
+    assert len(set(map(str, errors))) == 1
+    assert len(set(map(id, errors))) == 3  # a shared object would grow its traceback
+    assert len({id(error.__cause__) for error in errors}) == 1
+    site.module(module, PLUGIN + "\n")
+    with pytest.raises(hal.PluginError):
+        registry["BAD"]
+    registry.refresh()
+    assert registry["BAD"].name == "BAD"
+
+
+@pytest.mark.parametrize(
+    "value", ["", ":", "no.such.module", "os:no.attr", "1:2", "a b:c", "x..y:z"]
+)
+def test_R8_an_entry_point_that_names_nothing(
+    site: FakeSite, registry: DeviceRegistry, value: str
+) -> None:
+    site.distribution("hal_bad", f"[hal.devices]\nBAD = {value}\n")
+    with pytest.raises(hal.PluginError, match="hal-bad"):
+        registry["BAD"]
+
+
+def test_an_entry_point_may_name_an_attribute_of_an_attribute_and_extras(
+    site: FakeSite, registry: DeviceRegistry
+) -> None:
+    name = site.module("fake_nested", PLUGIN + "\nclass holder: inner = plugin\n")
+    site.distribution("hal_good", f"[hal.devices]\nGood = {name}:holder.inner [extra]\n")
+    assert registry["GOOD"].name == "GOOD"
+
+
+# -- duplicates
+
+
+def test_R11_two_distributions_for_one_family(
+    site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = site.backend("ACC", distribution="hal_acc")
+    theirs = site.backend("acc", distribution="other.acc")
+    with pytest.raises(hal.PluginConflict) as caught:
+        registry["ACC"]
+    for fact in (mine, theirs, "hal-acc 1.0", "other-acc 1.0", "HAL_PREFER=ACC="):
+        assert fact in str(caught.value)
+    assert registry.states() == {"ACC": "in conflict"}
+    assert registry.get_available_devices() == []
+    assert not {mine, theirs} & set(sys.modules)
+    monkeypatch.setenv("HAL_PREFER", "acc=Other_Acc")
+    assert registry["ACC"].name == "ACC"
+    assert theirs in sys.modules and mine not in sys.modules
+
+
+def test_R11_hal_prefer_that_settles_nothing(
+    site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.backend("ACC", distribution="one")
+    site.backend("ACC", distribution="two")
+    monkeypatch.setenv("HAL_PREFER", "ACC=three")
+    with pytest.raises(hal.PluginConflict, match="HAL_PREFER names three"):
+        registry["ACC"]
+
+
+def test_R11_one_distribution_on_two_folders_is_no_conflict(site: FakeSite, tmp_path: Path) -> None:
+    site.backend("ACC")
+    (tmp_path / "lib64").symlink_to(site.folder)
+    registry = DeviceRegistry([str(site), str(tmp_path / "lib64")])
+    assert registry["ACC"].name == "ACC"
+
+
+@pytest.mark.parametrize("name", ["GPU", "default", "my-chip", "chip:1", "\u00c4"])
+def test_a_reserved_or_impossible_name_hides_nothing(
+    site: FakeSite, registry: DeviceRegistry, name: str
+) -> None:
+    site.distribution("odd", f"[hal.devices]\n{name} = x:plugin\n")
+    site.backend("GOOD")
+    assert list(registry) == ["GOOD"]
+    assert registry.get_available_devices() == ["GOOD", "GOOD:1"]
+    assert [entry.name for entry in registry._plugins.misnamed()] == [name]
+
+
+# -- finding late
+
+
+def test_R18_register_plugin_needs_no_metadata(tmp_path: Path) -> None:
+    registry = DeviceRegistry([str(tmp_path)])
+    space: dict[str, object] = {}
+    exec(PLUGIN, space)
+    registry.register_plugin("frozen", space["plugin"])
+    assert list(registry) == ["FROZEN"]
+    assert registry["frozen:1"].name == "FROZEN:1"
+
+
+def test_R18_a_plugin_inside_a_zip(
+    site: FakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = FakeSite(tmp_path / "zipped")
+    source.backend("ZIPPED", distribution="hal_zipped")
+    archive = tmp_path / "plugins.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for member in source.folder.rglob("*"):
+            file.write(member, member.relative_to(source.folder))
+    monkeypatch.syspath_prepend(str(archive))
+    registry = DeviceRegistry([str(archive), str(site)])
+    assert registry["ZIPPED"].name == "ZIPPED"
+    assert "hal-zipped 1.0" in registry.backend("ZIPPED").origin
+
+
+def test_R19_refresh_finds_what_was_installed_meanwhile(
+    site: FakeSite, registry: DeviceRegistry
+) -> None:
+    site.backend("OLD")
+    old = registry["OLD"]
+    site.backend("NEW")
+    assert "NEW" not in registry
+    registry.refresh()
+    assert registry["NEW"].name == "NEW"
+    assert registry["OLD"] is old
+
+
+def test_R19_refresh_drops_what_was_uninstalled(site: FakeSite, registry: DeviceRegistry) -> None:
+    site.backend("ACC", distribution="hal_acc")
+    device = registry["ACC"]
+    for file in (site.folder / "hal_acc-1.0.dist-info").iterdir():
+        file.unlink()
+    registry.refresh()
+    assert list(registry) == []
+    assert registry["ACC"] is device  # what is open stays
+    device.close()
+    with pytest.raises(hal.UnknownDevice):
+        registry["ACC"]
+
+
+# -- threads
+
+COUNTED = """
+import builtins, time
+counts = builtins.__dict__.setdefault("KEY", [])
+counts.append(1)
+time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("ending", [PLUGIN, "raise OSError('no driver')"], ids=["loads", "fails"])
+def test_R14_one_load_for_64_threads(site: FakeSite, registry: DeviceRegistry, ending: str) -> None:
+    key = str(site)
+    site.backend("ACC", COUNTED.replace("KEY", key) + ending)
+    outcomes: list[object] = []
+
+    def ask() -> None:
+        try:
+            outcomes.append(registry["ACC"])
+        except hal.PluginError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=ask) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(outcomes) == 64 and len(set(outcomes)) == 1
+    assert len(getattr(builtins, key)) == 1
+    delattr(builtins, key)
+
+
+# Each case is a process of its own with a time limit: a dead-lock fails, it does not hang.
+ASKING = "import hal_core as hal, time; time.sleep(0.1); hal.Device['OTHER']\n" + PLUGIN
+
+THREADS = """
+import threading, importlib
+import hal_core as hal
+said = []
+def ask(work):
+    try:
+        said.append(f"got {work()}")
+    except hal.HalError as error:
+        said.append(f"error {type(error).__name__}")
+    except Exception as error:
+        said.append(f"other {error!r}")
+threads = [threading.Thread(target=ask, args=(work,), daemon=True) for work in [WORKS]]
+for thread in threads: thread.start()
+for thread in threads: thread.join(20)
+assert not any(thread.is_alive() for thread in threads), "dead-lock"
+print("\\n".join(said))
+"""
+
+
+class TestR14ImportsThatAsk:
+    def run(self, site: FakeSite, *works: str) -> list[str]:
+        done = site.run(THREADS.replace("WORKS", ", ".join(f"lambda: {work}" for work in works)))
+        assert (done.returncode, done.stderr) == (0, "")
+        return sorted(done.stdout.split("\n")[:-1])
+
+    def test_R14_an_import_may_ask_for_another_device(self, site: FakeSite) -> None:
+        site.backend("C", "import time; time.sleep(0.1)\n" + PLUGIN)
+        site.backend("A", ASKING.replace("OTHER", "C"))
+        site.backend("B", ASKING.replace("OTHER", "C"))
+        works = [f"hal.Device['{name}'].name" for name in "ABCABC"]
+        assert self.run(site, *works) == sorted(f"got {name}" for name in "ABCABC")
+
+    def test_R14_an_import_that_asks_for_its_own_device_fails(self, site: FakeSite) -> None:
+        site.backend("A", ASKING.replace("OTHER", "A"))
+        site.backend("C")
+        assert self.run(site, "hal.Device['A']", "hal.Device['C'].name") == [
+            "error PluginError", "got C",
+        ]  # fmt: skip
+
+    def test_R14_imports_that_ask_for_each_other_end(self, site: FakeSite) -> None:
+        site.backend("A", ASKING.replace("OTHER", "B"))
+        site.backend("B", ASKING.replace("OTHER", "A"))
+        said = self.run(site, *["hal.Device['A'].name", "hal.Device['B'].name"] * 4)
+        assert len(said) == 8 and not any(line.startswith("other") for line in said)
+
+    def test_R14_a_module_imported_directly_while_another_thread_loads_it(
+        self, site: FakeSite
+    ) -> None:
+        site.backend("C")
+        module = site.backend("A", ASKING.replace("OTHER", "C"))
+        works = ["hal.Device['A'].name", f"bool(importlib.import_module({module!r}))"]
+        assert self.run(site, *works) == ["got A", "got True"]
+
+    def test_R14_a_user_module_that_opens_a_device_while_it_is_imported(
+        self, site: FakeSite
+    ) -> None:
+        # The plugin imports the user's module, which another thread is importing already and
+        # which waits for the plugin: Python's import lock has to see the circle, not ours.
+        site.module("user_module", "import hal_core as hal, time; time.sleep(0.1)\n"
+                    "try: DEV = hal.Device['A']\nexcept hal.HalError: DEV = None\n")  # fmt: skip
+        site.backend("A", "import time; time.sleep(0.05)\nimport user_module\n" + PLUGIN)
+        works = ["hal.Device['A'].name", "bool(importlib.import_module('user_module'))"]
+        assert len(self.run(site, *works)) == 2
+
+
+# -- extensions
+
+EXTENSION = """
+from hal_core.hookspecs import hookimpl
+
+class Plugin:
+    hal_api = (1, 0)
+    def __init__(self):
+        self.seen = []
+    @hookimpl
+    def hal_device_opened(self, device):
+        self.seen.append(("opened", device.name))
+    @hookimpl
+    def hal_compiled(self, device, program, cached):
+        self.seen.append(("compiled", device.name, program, cached))
+    @hookimpl
+    def hal_device_closed(self, device):
+        self.seen.append(("closed", device.name))
+    @hookimpl
+    def hal_make_compilers(self, device):
+        from hal_core.compiler import CompilerPair
+        return [CompilerPair("extra", "python", None, None)]
+
+plugin = Plugin()
+"""
+
+
+def test_R21_an_extension_observes_and_adds_without_being_a_device(
+    site: FakeSite, registry: DeviceRegistry
+) -> None:
+    module = site.backend("watch", EXTENSION, group="hal.extensions")
+    site.backend("CPU", "# more\n")
+    assert list(registry) == ["CPU"]
+    assert module not in sys.modules  # loaded when the first device is opened
+    device = registry["CPU"]
+    registry.backend("CPU").compiled(device, "a program", True)  # type: ignore[arg-type]
+    device.close()
+    plugin = sys.modules[module].plugin
+    assert plugin.seen == [
+        ("opened", "CPU"), ("compiled", "CPU", "a program", True), ("closed", "CPU"),
+    ]  # fmt: skip
+
+
+def test_R21_an_extension_that_fails_is_logged_once_and_left_out(
+    site: FakeSite, registry: DeviceRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.backend("watch", "raise OSError('no such thing')", group="hal.extensions")
+    good = site.backend("second", EXTENSION, group="hal.extensions", distribution="second")
+    site.backend("CPU")
+    with caplog.at_level(logging.WARNING, "hal_core"):
+        registry["CPU"]
+        registry["CPU:1"]
+    assert [record.getMessage().count("no such thing") for record in caplog.records] == [1]
+    assert [seen[1] for seen in sys.modules[good].plugin.seen] == ["CPU", "CPU:1"]
+
+
+def test_R21_an_extension_whose_import_opens_a_device(
+    site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hal, "Device", registry)
+    source = "import hal_core as hal\nhal.Device['CPU']\n" + EXTENSION
+    module = site.backend("watch", source, group="hal.extensions")
+    site.backend("CPU")
+    registry["CPU"]
+    registry["CPU:1"]
+    assert sys.modules[module].plugin.seen == [("opened", "CPU:1")]
+
+
+def test_R21_hal_disable_names_extensions_too(
+    site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = site.backend("watch", EXTENSION, group="hal.extensions")
+    site.backend("CPU")
+    monkeypatch.setenv("HAL_DISABLE", "Watch")
+    registry["CPU"]
+    assert module not in sys.modules
