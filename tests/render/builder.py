@@ -1,0 +1,74 @@
+"""Writes kernel IR by hand, node by node."""
+
+from __future__ import annotations
+
+from hal_core.dtypes import DType, bool_, int32
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir.uop import COMPARISON
+
+
+class Builder:
+    """`b = Builder("k", "y: float32*"); b.store("y", b.index(), ...); b.kernel()`."""
+
+    def __init__(self, name: str, signature: str) -> None:
+        self.signature = Signature.parse(name, signature)
+        self.uops: list[UOp] = []
+        self.params = {
+            param.name: self.add("PARAM", param.dtype, arg=param.position)
+            for param in self.signature.params
+        }
+
+    def add(self, op: str, dtype: DType | None = None, *src: UOp, arg: object = None) -> UOp:
+        uop = UOp(op, dtype, src, arg)
+        self.uops.append(uop)
+        return uop
+
+    def const(self, value: float, dtype: DType = int32) -> UOp:
+        kind = {"f": float, "b": bool}.get(dtype.kind, int)
+        return self.add("CONST", dtype, arg=kind(value))
+
+    def special(self, kind: str, axis: int = 0) -> UOp:
+        return self.add("SPECIAL", int32, arg=(kind, axis))
+
+    def index(self) -> UOp:
+        return self.special("global_idx")
+
+    def op(self, op: str, *src: UOp) -> UOp:
+        """An operation whose dtype follows from its operands."""
+        dtype = bool_ if op in COMPARISON or op == "ISNAN" else src[-1].dtype
+        return self.add(op, dtype, *src)
+
+    def cast(self, value: UOp, dtype: DType) -> UOp:
+        return self.add("CAST", dtype, value)
+
+    def load(self, name: str, index: UOp) -> UOp:
+        return self.add("LOAD", self.params[name].dtype, self.params[name], index)
+
+    def store(self, name: str, index: UOp, value: UOp) -> None:
+        self.add("STORE", None, self.params[name], index, value)
+
+    def var(self, name: str, value: UOp) -> UOp:
+        variable = self.add("VAR", value.dtype, arg=name)
+        self.set(variable, value)
+        return variable
+
+    def set(self, variable: UOp, value: UOp) -> None:
+        self.add("SET", None, variable, value)
+
+    def get(self, variable: UOp) -> UOp:
+        return self.add("GET", variable.dtype, variable)
+
+    def range(self, start: UOp, stop: UOp, step: UOp, name: str = "k") -> UOp:
+        return self.add("RANGE", start.dtype, start, stop, step, arg=name)
+
+    def end(self, opener: UOp) -> None:
+        self.add("ENDRANGE" if opener.op == "RANGE" else "ENDIF", None, opener)
+
+    def if_(self, condition: UOp) -> UOp:
+        return self.add("IF", None, condition)
+
+    def else_(self, opener: UOp) -> None:
+        self.add("ELSE", None, opener)
+
+    def kernel(self, block: tuple[int, int, int] | None = None, contract: bool = False) -> Kernel:
+        return Kernel(self.signature.name, self.signature, tuple(self.uops), block, contract)

@@ -1,0 +1,258 @@
+"""Loops, branches, variables, the order of reads and writes, and which threads run."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from builder import Builder
+from toolchains import TOOLCHAINS, NativeToolchain, Toolchain
+
+from hal_core.dtypes import DTYPES, DType, bool_, float32, int32
+
+NATIVE = [name for name, made in TOOLCHAINS.items() if issubclass(made, NativeToolchain)]
+
+
+@pytest.mark.parametrize(
+    "dtype", [DTYPES["int8"], DTYPES["uint8"], int32, DTYPES["int64"]], ids=str
+)
+def test_range_counts_as_python_does(toolchain: Toolchain, dtype: DType) -> None:
+    """Also where one step more would leave the dtype, and where there is no turn at all."""
+    low, high = int(dtype.min), int(dtype.max)
+    cases = [
+        (start, stop, step)
+        for start, stop, step in (
+            (0, 10, 1), (3, 3, 1), (5, 2, 1), (0, 10, 3), (10, 0, -1), (10, -1, -1), (10, 0, -4),
+            (high - 5, high, 1), (high - 5, high, 2), (high - 5, high, 100), (high, high, 7),
+            (low + 5, low, -1), (low + 5, low, -2), (low + 5, low, -100), (low, high, high // 3),
+            (high, low, -(high // 3)), (0, 1, high),
+        )
+        if low <= min(start, stop) and (low < 0 or step > 0)
+    ]  # fmt: skip
+    for constant in (False, True):
+        b = Builder("ranges", f"r: int64*, bounds: const {dtype.name}*")
+        for number, (start, stop, step) in enumerate(cases):
+            ends = [
+                b.const(value, dtype)
+                if constant
+                else b.load("bounds", b.const(2 * number + position))
+                for position, value in enumerate((start, stop))
+            ]
+            total = b.var("total", b.const(0, DTYPES["int64"]))
+            turn = b.var("turn", b.const(1, DTYPES["int64"]))
+            k = b.range(*ends, b.const(step, dtype))
+            # the sum tells the counters, the factor their order
+            wide = b.cast(k, DTYPES["int64"])
+            b.set(total, b.op("ADD", b.get(total), b.op("MUL", wide, b.get(turn))))
+            b.set(turn, b.op("ADD", b.get(turn), b.const(1, DTYPES["int64"])))
+            b.end(k)
+            b.store("r", b.const(number), b.get(total))
+        got = np.zeros(len(cases), np.int64)
+        bounds = np.array([case[:2] for case in cases], dtype.to_numpy()).reshape(-1)
+        toolchain.run(b.kernel(), {"r": got, "bounds": bounds})
+        for case, total in zip(cases, got.tolist(), strict=True):
+            expected = sum(k * turn for turn, k in enumerate(range(*case), 1))
+            assert total == (expected + (1 << 63)) % (1 << 64) - (1 << 63), (case, constant)
+
+
+def test_branches_in_loops_with_accumulators(toolchain: Toolchain) -> None:
+    b = Builder("walk", "r: int32*, x: const int32*, n: int32")
+    i = b.index()
+    count, odd = b.var("count", b.const(0)), b.var("odd", b.const(0))
+    outer = b.range(b.const(0), b.params["n"], b.const(1))
+    inner = b.range(outer, b.op("ADD", i, b.const(3)), b.const(2))
+    value = b.load("x", b.op("MOD", b.op("ADD", outer, inner), b.params["n"]))
+    branch = b.if_(b.op("GT", value, b.const(0)))
+    nested = b.if_(b.op("EQ", b.op("AND", value, b.const(1)), b.const(1)))
+    b.set(odd, b.op("ADD", b.get(odd), value))
+    b.end(nested)
+    b.set(count, b.op("ADD", b.get(count), b.const(1)))
+    b.else_(branch)
+    b.set(count, b.op("SUB", b.get(count), value))
+    b.end(branch)
+    b.end(inner)
+    b.end(outer)
+    b.store("r", i, b.op("XOR", b.get(count), b.op("MUL", b.get(odd), b.const(1000))))
+    x = np.array([3, -1, 4, 0, -5, 9, 2], np.int32)
+    got = np.zeros(6, np.int32)
+    toolchain.run(b.kernel(), {"r": got, "x": x, "n": len(x)}, grid=(2, 1, 1), block=(3, 1, 1))
+    expected = []
+    for thread in range(6):
+        total = odds = 0
+        for p in range(len(x)):
+            for q in range(p, thread + 3, 2):
+                v = int(x[(p + q) % len(x)])
+                if v > 0:
+                    odds += v if v & 1 else 0
+                    total += 1
+                else:
+                    total -= v
+        expected.append(total ^ (odds * 1000))
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_a_value_read_before_a_write_stays_what_it_was(toolchain: Toolchain) -> None:
+    """A GET may not move across a SET, a LOAD not across a STORE, neither into a later block."""
+    b = Builder("order", "r: int32*, m: int32*")
+    zero, one = b.const(0), b.const(1)
+    v = b.var("v", b.const(10))
+    old = b.op("ADD", b.get(v), one)  # 11, used after the SET
+    b.set(v, b.const(20))
+    b.store("r", b.const(0), old)
+    loaded = b.op("MUL", b.load("m", zero), b.const(3))  # 15, used after the STORE
+    b.store("m", zero, b.const(7))
+    b.store("r", b.const(1), loaded)
+    before, load = b.get(v), b.load("m", one)  # 20 and 6, used after a block that writes both
+    branch = b.if_(b.op("LT", zero, b.load("m", one)))
+    b.set(v, b.const(30))
+    b.store("m", one, b.const(8))
+    b.end(branch)
+    b.store("r", b.const(2), before)
+    b.store("r", b.const(3), load)
+    swap = b.get(v)
+    b.set(v, b.op("SUB", b.load("m", one), swap))  # 8 - 30
+    b.store("r", b.const(4), b.get(v))
+    condition = b.get(v)  # -22, decides a branch whose body changes it
+    branch = b.if_(b.op("LT", condition, zero))
+    b.set(v, b.op("NEG", b.get(v)))
+    b.store("r", b.const(5), condition)
+    b.end(branch)
+    b.store("r", b.const(6), b.get(v))
+    got, m = np.zeros(7, np.int32), np.array([5, 6], np.int32)
+    toolchain.run(b.kernel(), {"r": got, "m": m})
+    assert got.tolist() == [11, 15, 20, 6, -22, -22, 22]
+    assert m.tolist() == [7, 8]
+
+
+def test_variables_of_one_name_and_a_loop_in_each_branch(toolchain: Toolchain) -> None:
+    b = Builder("names", "r: int32*, c: bool")
+    branch = b.if_(b.params["c"])
+    for k_name, step in (("k", 1), ("k", 2)):
+        total = b.var("total", b.const(0))
+        k = b.range(b.const(0), b.const(5), b.const(step), k_name)
+        b.set(total, b.op("ADD", b.get(total), k))
+        b.end(k)
+        b.store("r", b.const(step), b.get(total))
+        if step == 1:
+            b.else_(branch)
+    b.end(branch)
+    for condition, expected in ((True, [0, 10, 0]), (False, [0, 0, 6])):
+        got = np.zeros(3, np.int32)
+        toolchain.run(b.kernel(), {"r": got, "c": condition})
+        assert got.tolist() == expected
+
+
+def specials_kernel(block: tuple[int, int, int] | None = None) -> Builder:
+    b = Builder("specials", "r: int32*, seen: int32*")
+    place: dict[str, list] = {}
+    for kind in ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim"):
+        place[kind] = [b.special(kind, axis) for axis in range(3)]
+    x, y, z = place["global_idx"]
+    width = b.op("MUL", place["grid_dim"][0], place["block_dim"][0])
+    height = b.op("MUL", place["grid_dim"][1], place["block_dim"][1])
+    line = b.op("ADD", b.op("MUL", b.op("ADD", b.op("MUL", z, height), y), width), x)
+    b.store("seen", line, b.op("ADD", b.load("seen", line), b.const(1)))
+    for number, special in enumerate(itertools.chain(*place.values())):
+        slot = b.op("ADD", b.op("MUL", line, b.const(15)), b.const(number))
+        b.store("r", slot, special)
+    return b
+
+
+@pytest.mark.parametrize(
+    ("grid", "block"),
+    [
+        ((1, 1, 1), (1, 1, 1)),
+        ((5, 1, 1), (7, 1, 1)),
+        ((3, 2, 1), (4, 3, 1)),
+        ((2, 3, 4), (3, 2, 2)),
+        ((1, 1, 6), (1, 1, 3)),
+    ],
+)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_P6_every_thread_runs_once_and_knows_where_it_is(
+    toolchain: Toolchain,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    fixed: bool,
+) -> None:
+    size = [blocks * threads for blocks, threads in zip(grid, block, strict=True)]
+    threads = math.prod(size)
+    got, seen = np.full((threads, 5, 3), -1, np.int32), np.zeros(threads, np.int32)
+    kernel = specials_kernel().kernel(block=block if fixed else None)
+    toolchain.run(kernel, {"r": got.reshape(-1), "seen": seen}, grid, block)
+    assert (seen == 1).all()
+    for line in range(threads):
+        x, y, z = line % size[0], line // size[0] % size[1], line // (size[0] * size[1])
+        at = (x, y, z)
+        inside = [place % dim for place, dim in zip(at, block, strict=True)]
+        outside = [place // dim for place, dim in zip(at, block, strict=True)]
+        assert got[line].tolist() == [list(at), outside, inside, list(block), list(grid)]
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_part_of_the_grid_runs_those_blocks_only(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    toolchain = TOOLCHAINS[name](tmp_path_factory.mktemp(name))
+    if toolchain.missing:
+        pytest.skip(toolchain.missing)
+    grid, block = (3, 2, 2), (2, 1, 1)
+    kernel = specials_kernel().kernel()
+    function = toolchain.function(kernel)  # type: ignore[attr-defined]
+    blocks = math.prod(grid)
+    for first, last in ((0, 0), (0, 1), (4, 9), (11, 12), (0, blocks), (7, 7), (9, 4)):
+        got, seen = np.zeros((24, 5, 3), np.int32), np.zeros(24, np.int32)
+        slots = np.array([got.ctypes.data, seen.ctypes.data], np.uint64)
+        launch = np.array([*grid, *block], np.int32)
+        function(slots.ctypes.data, launch.ctypes.data, first, last)
+        ran = {bx + grid[0] * (by + grid[1] * bz) for bx, by, bz in got[seen > 0][:, 1].tolist()}
+        assert ran == set(range(first, last))
+        assert seen.sum() == 2 * max(0, last - first)
+
+
+def test_indices_of_every_width(toolchain: Toolchain) -> None:
+    """Unsigned ones are not negative: 199 in a uint8 is 199."""
+    for dtype in (dtype for dtype in DTYPES.values() if dtype.is_integer):
+        b = Builder("indices", f"r: float32*, x: const float32*, at: const {dtype.name}*")
+        i = b.index()
+        b.store("r", i, b.load("x", b.load("at", i)))
+        x, got = np.arange(200, dtype=np.float32), np.zeros(3, np.float32)
+        at = np.array([127, 1, 0], dtype.to_numpy())
+        toolchain.run(b.kernel(), {"r": got, "x": x, "at": at}, grid=(3, 1, 1))
+        assert got.tolist() == [127, 1, 0]
+    for dtype, index in ((DTYPES["uint8"], 199), (DTYPES["uint16"], 40000)):
+        b = Builder("indices", f"r: float32*, x: const float32*, at: const {dtype.name}*")
+        b.store("r", b.const(0), b.load("x", b.load("at", b.const(0))))
+        x, got = np.arange(50000, dtype=np.float32), np.zeros(1, np.float32)
+        toolchain.run(b.kernel(), {"r": got, "x": x, "at": np.array([index], dtype.to_numpy())})
+        assert got[0] == index
+
+
+def test_one_buffer_for_two_parameters(toolchain: Toolchain) -> None:
+    """No `restrict`: y[i] = 2 * x[i] with x being y."""
+    b = Builder("twice", "y: float32*, x: const float32*, n: int32")
+    i = b.index()
+    guard = b.if_(b.op("LT", i, b.params["n"]))
+    b.store("y", i, b.op("ADD", b.op("MUL", b.const(2, float32), b.load("x", i)), b.load("y", i)))
+    b.end(guard)
+    x = np.arange(100, dtype=np.float32)
+    if isinstance(toolchain, NativeToolchain):  # PoCL's buffers are copies here
+        toolchain.run(b.kernel(), {"y": x, "x": x, "n": 100}, grid=(2, 1, 1), block=(64, 1, 1))
+        np.testing.assert_array_equal(x, 3 * np.arange(100, dtype=np.float32))
+    y = np.zeros(100, np.float32)
+    toolchain.run(b.kernel(), {"y": y, "x": x, "n": 90}, grid=(2, 1, 1), block=(64, 1, 1))
+    np.testing.assert_array_equal(y, np.where(np.arange(100) < 90, 2 * x, 0))
+
+
+def test_bool_memory_is_zero_or_one(toolchain: Toolchain) -> None:
+    b = Builder("flags", "r: bool*, x: const bool*, c: bool")
+    i = b.index()
+    stays = b.var("stays", b.load("x", i))
+    b.set(stays, b.op("XOR", b.get(stays), b.params["c"]))
+    b.store("r", i, b.op("OR", b.get(stays), b.op("LT", i, b.const(0))))
+    assert b.params["c"].dtype is bool_
+    x, got = np.array([True, False, True]), np.zeros(3, np.bool_)
+    toolchain.run(b.kernel(), {"r": got, "x": x, "c": True}, grid=(3, 1, 1))
+    assert got.view(np.uint8).tolist() == [0, 1, 0]

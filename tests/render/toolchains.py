@@ -1,0 +1,220 @@
+"""Compilers that take rendered text and really run it, one class a way."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import shutil
+import subprocess
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hal_core.ir import Kernel
+from hal_core.render import CRenderer, LLVMRenderer, OpenCLRenderer, Renderer
+
+Arrays = dict[str, Any]  # parameter's name -> numpy array or number
+Triple = tuple[int, int, int]
+
+
+class Toolchain:
+    """`missing` says why it cannot be used here; empty where it can."""
+
+    renderer: Renderer
+    missing = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.number = count()
+
+    def run(
+        self,
+        kernel: Kernel,
+        arguments: Arrays,
+        grid: Triple = (1, 1, 1),
+        block: Triple = (1, 1, 1),
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        """Arrays are written to. `part`: these blocks only, where the language can."""
+        raise NotImplementedError
+
+
+class NativeToolchain(Toolchain):
+    """Those that make a function in the calling convention of hal-cpu."""
+
+    def run(
+        self,
+        kernel: Kernel,
+        arguments: Arrays,
+        grid: Triple = (1, 1, 1),
+        block: Triple = (1, 1, 1),
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        function = self.function(kernel)
+        slots = np.zeros((max(1, len(kernel.signature.params)), 8), np.uint8)
+        for slot, param in zip(slots, kernel.signature.params, strict=False):
+            value = arguments[param.name]
+            if param.is_pointer:
+                assert value.dtype == param.dtype.to_numpy()
+                slot.view(np.uint64)[0] = value.ctypes.data
+            else:
+                slot[: param.dtype.itemsize] = np.array([value], param.dtype.to_numpy()).view("u1")
+        launch = np.array([*grid, *block], np.int32)
+        first, last = part or (0, math.prod(grid))
+        function(slots.ctypes.data, launch.ctypes.data, first, last)
+
+    def function(self, kernel: Kernel) -> Any:
+        address = self.address(kernel, self.renderer.render(kernel))
+        pointer, word = ctypes.c_void_p, ctypes.c_int64
+        return ctypes.CFUNCTYPE(None, pointer, pointer, word, word)(address)
+
+    def address(self, kernel: Kernel, text: str) -> int:
+        raise NotImplementedError
+
+
+class CToolchain(NativeToolchain):
+    compiler: str
+    renderer = CRenderer()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.libraries: list[ctypes.CDLL] = []
+        if shutil.which(self.compiler) is None:
+            self.missing = f"{self.compiler} is not installed"
+
+    def address(self, kernel: Kernel, text: str) -> int:
+        path = self.folder / f"{next(self.number)}.c"
+        path.write_text(text)
+        made = path.with_suffix(".so")
+        options = self.renderer.options(kernel)
+        subprocess.run(
+            [
+                self.compiler, "-std=c99", "-O2", "-march=native", "-Wall", "-Werror",
+                # what unused parts of a kernel's frame would say
+                "-Wno-unused-variable", "-Wno-unused-function", "-Wno-unknown-pragmas",
+                "-Wno-tautological-compare",
+                "-shared", "-fPIC", *options, str(path), "-o", str(made), "-lm",
+            ],
+            check=True,
+        )  # fmt: skip
+        library = ctypes.CDLL(str(made))
+        self.libraries.append(library)
+        address = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+
+class GCC(CToolchain):
+    compiler = "gcc"
+
+
+class Clang(CToolchain):
+    compiler = "clang"
+
+
+class LLVM(NativeToolchain):
+    renderer = LLVMRenderer()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.engines: list[Any] = []
+        try:
+            import llvmlite.binding as llvm
+        except ImportError:
+            self.missing = "llvmlite is not installed"
+            return
+        self.llvm = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+
+    def machine(self) -> Any:
+        return self.llvm.Target.from_default_triple().create_target_machine(
+            cpu=self.llvm.get_host_cpu_name(),
+            features=self.llvm.get_host_cpu_features().flatten(),
+            opt=3,
+        )
+
+    def optimised(self, text: str) -> tuple[Any, Any]:
+        """Module after the passes of -O3, and the machine it is for."""
+        machine = self.machine()
+        module = self.llvm.parse_assembly(text)
+        module.triple, module.data_layout = machine.triple, str(machine.target_data)
+        module.verify()
+        tuning = self.llvm.create_pipeline_tuning_options(speed_level=3)
+        tuning.loop_vectorization = tuning.slp_vectorization = True
+        builder = self.llvm.create_pass_builder(machine, tuning)
+        builder.getModulePassManager().run(module, builder)
+        return module, machine
+
+    def address(self, kernel: Kernel, text: str) -> int:
+        engine = self.llvm.create_mcjit_compiler(*self.optimised(text), use_lmm=True)
+        engine.finalize_object()
+        self.engines.append(engine)
+        address: int = engine.get_function_address(kernel.name)
+        return address
+
+
+class OpenCL(Toolchain):
+    renderer = OpenCLRenderer()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        try:
+            import pyopencl as cl
+        except ImportError:
+            self.missing = "pyopencl is not installed"
+            return
+        self.cl = cl
+        try:
+            platforms = [p for p in cl.get_platforms() if p.name == "Portable Computing Language"]
+        except cl.LogicError:
+            platforms = []
+        if not platforms:
+            self.missing = "PoCL is not installed"
+            return
+        self.context = cl.Context(platforms[0].get_devices()[:1])
+        self.queue = cl.CommandQueue(self.context)
+
+    def build(self, kernel: Kernel, text: str) -> Any:
+        options = list(self.renderer.options(kernel))
+        return getattr(self.cl.Program(self.context, text).build(options), kernel.name)
+
+    def run(
+        self,
+        kernel: Kernel,
+        arguments: Arrays,
+        grid: Triple = (1, 1, 1),
+        block: Triple = (1, 1, 1),
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        assert part is None, "OpenCL launches whole grids"
+        cl = self.cl
+        function = self.build(kernel, self.renderer.render(kernel))
+        given: list[Any] = []
+        back: list[tuple[Any, Any]] = []
+        margin = 64  # every pointer is a view: the offset must be used
+        for param in kernel.signature.params:
+            value = arguments[param.name]
+            if not param.is_pointer:
+                dtype = np.uint8 if param.dtype.kind == "b" else param.dtype.to_numpy()
+                given.append(np.dtype(dtype).type(value))
+                continue
+            buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, margin + value.nbytes)
+            cl.enqueue_copy(self.queue, buffer, value, dst_offset=margin)
+            given += [buffer, np.int64(margin)]
+            back.append((value, buffer))
+        size = tuple(blocks * threads for blocks, threads in zip(grid, block, strict=True))
+        function(self.queue, size, block, *given)
+        for value, buffer in back:
+            cl.enqueue_copy(self.queue, value, buffer, src_offset=margin)
+        self.queue.finish()
+
+
+TOOLCHAINS: dict[str, type[Toolchain]] = {
+    "gcc": GCC,
+    "clang": Clang,
+    "llvm": LLVM,
+    "opencl": OpenCL,
+}
