@@ -83,7 +83,7 @@ class UOp:
 
     def __repr__(self) -> str:
         arg = "" if self.arg is None else f" {self.arg!r}"
-        return f"<UOp {self.op}{arg}{f' {self.dtype.name}' if self.dtype else ''}>"
+        return f"<UOp {self.op}{arg}{f' {self.dtype!r}' if self.dtype else ''}>"
 
 
 class Kernel(NamedTuple):

@@ -27,6 +27,9 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
     _check_form(function, code)
     textual = any(isinstance(text, str) for text in function.__annotations__.values())
     scope = {**function.__globals__, **caller, **closure_of(function)} if textual else {}
+    if "return" in function.__annotations__ and _evaluate(function, "return", scope) is not None:
+        fix = "Store into a hal.Ptr parameter, and write -> None."
+        raise _error(function, "return", "a kernel gives nothing back", fix)
     params = []
     for position, name in enumerate(code.co_varnames[: code.co_argcount]):
         if name not in function.__annotations__:
@@ -60,10 +63,6 @@ def _check_form(function: FunctionType, code: CodeType) -> None:
         raise _error(
             function, "", "a kernel's parameter has no default", "Give the value at the launch."
         )
-    if function.__annotations__.get("return") not in (None, "None", type(None)):
-        raise _error(
-            function, "return", "a kernel gives nothing back", "Store into a hal.Ptr parameter."
-        )
 
 
 def closure_of(function: FunctionType) -> dict[str, Any]:
@@ -83,7 +82,7 @@ def _evaluate(function: FunctionType, name: str, scope: dict[str, Any]) -> Any:
         try:
             annotation = eval(annotation, scope)  # what Python itself does with an annotation
         except Exception as error:
-            reason = f"the type of {name!r} cannot be read: {error}"
+            reason = f"the annotation of {name!r} cannot be read: {error}"
             raise _error(function, name, reason, _FIX) from error
     return annotation
 

@@ -53,7 +53,7 @@ def _fit_float(value: Number, dtype: DType) -> float | None:
     try:
         value = float(value)
         if dtype.format:
-            struct.pack(dtype.format, value)  # refuses what would round to infinity
+            struct.pack(f"<{dtype.format}", value)  # refuses what would round to infinity
     except OverflowError:
         return None
     return value
@@ -64,7 +64,10 @@ def convert(value: Number, dtype: DType) -> Number | None:
     if dtype is bool_:
         return bool(value)
     if dtype.is_float:
-        return fit(float(value), dtype) if abs(value) < 1 << 1024 else None
+        try:
+            return fit(float(value), dtype)
+        except OverflowError:
+            return None
     if isinstance(value, float) and (value != value or abs(value) == float("inf")):
         return None
     return fit(int(value), dtype)

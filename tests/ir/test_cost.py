@@ -1,0 +1,67 @@
+"""The estimate of a thread's work."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.dtypes import int64
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir.cost import operations_per_thread
+
+
+@hal.kernel
+def straight(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 1.0
+    else:
+        y[0] = y[i] * 2.0
+
+
+@hal.kernel
+def loops(y: hal.Ptr[hal.float32]) -> None:
+    r = 2
+    for j in range(-r, r + 1):
+        y[j] += 1.0
+        for k in range(10, 0, -3):
+            y[k] = 0.0
+
+
+@hal.kernel
+def unknown(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
+    for j in range(n):
+        y[j] = 0.0
+
+
+def test_both_sides_of_an_if_count() -> None:
+    assert operations_per_thread(straight.lower()) == 5  # LT, STORE, LOAD, MUL, STORE
+
+
+def test_loops_multiply() -> None:
+    bounds = 2  # NEG and ADD
+    assert operations_per_thread(loops.lower()) == bounds + 5 * (3 + 4)
+
+
+def test_a_bound_of_the_launch_is_unknown() -> None:
+    assert operations_per_thread(unknown.lower()) is None
+
+
+def loop(start: int, stop: int, step: int) -> Kernel:
+    bounds = tuple(UOp("CONST", int64, (), value) for value in (start, stop, step))
+    counter = UOp("RANGE", int64, bounds, "k")
+    body = (UOp("NEG", int64, (counter,)), UOp("ENDRANGE", None, (counter,)))
+    return Kernel("k", Signature.parse("k", ""), (*bounds, counter, *body))
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-9, 9).filter(bool))
+def test_trip_count_is_ranges(start: int, stop: int, step: int) -> None:
+    assert operations_per_thread(loop(start, stop, step)) == len(range(start, stop, step))
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_trip_count_at_the_ends_of_int64(step: int) -> None:
+    trips = -(-(2**64 - 1) // step)
+    assert operations_per_thread(loop(-(2**63), 2**63 - 1, step)) == trips

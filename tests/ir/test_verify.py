@@ -1,0 +1,335 @@
+"""Every rule of the IR has a kernel that breaks it; whatever passes can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import interpreter
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.dtypes import DType, bool_, float32, int32, int64, uint8
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir.rules import RULES
+from hal_core.ir.verify import verify
+
+SIGNATURE = Signature.parse("k", "y: float32*, x: const float32*, n: int32, a: float32")
+
+
+class Nodes(list[UOp]):
+    """A node list in which `nodes("ADD", int32, i, n)` appends."""
+
+    def __call__(self, op: str, dtype: Any = None, *src: UOp, arg: Any = None) -> UOp:
+        node = UOp(op, dtype, src, arg, line=len(self) + 1)
+        self.append(node)
+        return node
+
+    def params(self) -> list[UOp]:
+        return [self("PARAM", param.dtype, arg=param.position) for param in SIGNATURE.params]
+
+    def const(self, value: Any, dtype: DType = int32) -> UOp:
+        return self("CONST", dtype, arg=value)
+
+    def loop(self, stop: int = 3) -> UOp:
+        return self("RANGE", int32, self.const(0), self.const(stop), self.const(1), arg="k")
+
+    def true(self) -> UOp:
+        return self.const(True, bool_)
+
+
+def kernel_of(build: Callable[[Nodes], object], name: str = "k") -> Kernel:
+    nodes = Nodes()
+    build(nodes)
+    return Kernel(name, SIGNATURE, tuple(nodes))
+
+
+def whole(add: Nodes) -> None:
+    """Every kind of node once, as it should be."""
+    y, x, n, a = add.params()
+    i = add("SPECIAL", int32, arg=("global_idx", 0))
+    total = add("VAR", float32, arg="total")
+    either = add("VAR", int32, arg="either")
+    add("SET", None, total, a)
+    k = add.loop()
+    index = add("ADD", int32, i, k)
+    inside = add("LT", bool_, index, n)
+    block = add("IF", None, inside)
+    loaded = add("LOAD", float32, x, index)
+    more = add("FMA", float32, loaded, a, add("GET", float32, total))
+    add("SET", None, total, more)
+    add("SET", None, either, k)
+    add("ELSE", None, block)
+    add("SET", None, either, add("NEG", int32, k))
+    add("ENDIF", None, block)
+    got = add("CAST", float32, add("GET", int32, either))
+    add("SET", None, total, add("MAX", float32, got, add("GET", float32, total)))
+    add("ENDRANGE", None, k)
+    small = add("ISNAN", bool_, add("SQRT", float32, a))
+    result = add("WHERE", float32, small, a, add("GET", float32, total))
+    add("STORE", None, y, add("MOD", int32, i, add.const(4)), result)
+
+
+def test_a_whole_kernel_passes_and_runs() -> None:
+    kernel = kernel_of(whole)
+    verify(kernel)
+    y = [0.0] * 4
+    interpreter.run(kernel, [y, [1.0, 2.0, 3.0, 4.0], 4, 0.5], threads=4)
+    assert all(value > 0 for value in y)
+
+
+# -- one broken kernel a rule
+
+
+def bad_const(value: Any, dtype: Any) -> Callable[[Nodes], object]:
+    return lambda add: add("CONST", dtype, arg=value)
+
+
+def with_params(op: str, dtype: Any, *positions: int, arg: Any = None) -> Callable[[Nodes], object]:
+    """The parameters y*, x*, n, a, then one node of some of them."""
+
+    def build(add: Nodes) -> None:
+        params = add.params()
+        add(op, dtype, *(params[position] for position in positions), arg=arg)
+
+    return build
+
+
+def get_before_set(add: Nodes) -> None:
+    add("GET", int32, add("VAR", int32, arg="v"))
+
+
+def set_on_one_side(add: Nodes) -> None:
+    variable, block = add("VAR", int32, arg="v"), add("IF", None, add.true())
+    add("SET", None, variable, add.const(1))
+    add("ELSE", None, block)
+    add("ENDIF", None, block)
+    add("GET", int32, variable)
+
+
+def set_without_else(add: Nodes) -> None:
+    variable, block = add("VAR", int32, arg="v"), add("IF", None, add.true())
+    add("SET", None, variable, add.const(1))
+    add("ENDIF", None, block)
+    add("GET", int32, variable)
+
+
+def set_in_loop(add: Nodes) -> None:
+    variable, loop = add("VAR", int32, arg="v"), add.loop()
+    add("SET", None, variable, add.const(1))
+    add("ENDRANGE", None, loop)
+    add("GET", int32, variable)
+
+
+def get_on_the_other_side(add: Nodes) -> None:
+    variable, block = add("VAR", int32, arg="v"), add("IF", None, add.true())
+    add("SET", None, variable, add.const(1))
+    add("ELSE", None, block)
+    add("GET", int32, variable)
+    add("ENDIF", None, block)
+
+
+def value_after_its_loop(add: Nodes) -> None:
+    loop = add.loop()
+    inner = add("NEG", int32, loop)
+    add("ENDRANGE", None, loop)
+    add("NEG", int32, inner)
+
+
+def counter_after_its_loop(add: Nodes) -> None:
+    loop = add.loop()
+    add("ENDRANGE", None, loop)
+    add("NEG", int32, loop)
+
+
+def value_of_the_other_side(add: Nodes) -> None:
+    block = add("IF", None, add.true())
+    inner = add.const(1)
+    add("ELSE", None, block)
+    add("NEG", int32, inner)
+    add("ENDIF", None, block)
+
+
+def crossed_blocks(add: Nodes) -> None:
+    block, loop = add("IF", None, add.true()), add.loop()
+    add("ENDIF", None, block)
+    add("ENDRANGE", None, loop)
+
+
+def two_elses(add: Nodes) -> None:
+    block = add("IF", None, add.true())
+    for _ in range(2):
+        add("ELSE", None, block)
+    add("ENDIF", None, block)
+
+
+def closed_twice(add: Nodes) -> None:
+    block = add("IF", None, add.true())
+    add("ENDIF", None, block)
+    add("ENDIF", None, block)
+
+
+def foreign_source(add: Nodes) -> None:
+    add("NEG", int32, UOp("CONST", int32, (), 1))
+
+
+def twice_in_the_list(add: Nodes) -> None:
+    add.append(add.const(1))
+
+
+BROKEN: list[tuple[Callable[[Nodes], object], str]] = [
+    (lambda add: add.append("ADD"), "not a UOp"),  # type: ignore[arg-type]
+    (lambda add: add("FROBNICATE"), "no such op"),
+    (lambda add: add([1], int32), "no such op"),  # type: ignore[arg-type]
+    (lambda add: add("NEG", int32), "NEG has 1 sources, not 0"),
+    (lambda add: add("CONST", "int32", arg=1), "its dtype is not a dtype"),
+    (lambda add: add.append(UOp("NEG", int32, [UOp("CONST")])), "src is a tuple of UOps"),  # type: ignore[arg-type]
+    (foreign_source, "does not stand earlier"),
+    (twice_in_the_list, "stands in the list once"),
+    (lambda add: add("PARAM", int32, arg=4), "has 4 parameters"),
+    (lambda add: add("PARAM", int32, arg="n"), "has 4 parameters"),
+    (lambda add: add("PARAM", int64, arg=2), "the signature says n: int32"),
+    (bad_const(1, None), "a constant has a dtype"),
+    (bad_const(1.5, int32), "arg is an int"),
+    (bad_const(256, uint8), "uint8 cannot hold it"),
+    (bad_const(-1, uint8), "uint8 cannot hold it"),
+    (bad_const(2, bool_), "bool cannot hold it"),
+    (bad_const("1", float32), "arg is a number"),
+    (lambda add: add("SPECIAL", int64, arg=("global_idx", 0)), "its dtype is int32"),
+    (lambda add: add("SPECIAL", int32, arg=("warp_idx", 0)), "kind one of global_idx"),
+    (lambda add: add("SPECIAL", int32, arg=("global_idx", 3)), "the axis is 0, 1 or 2"),
+    (lambda add: add("VAR"), "a variable has a dtype"),
+    (with_params("SET", None, 2, 2), "its first source is a VAR"),
+    (lambda add: add("SET", None, add("VAR", int64), add.const(1)), "the variable is int64"),
+    (lambda add: add("SET", int32, add("VAR", int32), add.const(1)), "SET has no dtype"),
+    (with_params("GET", int32, 2), "its source is a VAR"),
+    (lambda add: add("GET", int64, add("VAR", int32)), "its dtype is int32"),
+    (with_params("CAST", None, 2), "a cast has a dtype"),
+    (with_params("CAST", int32, 0), "is not a value"),
+    (with_params("NEG", float32, 0), "is not a value"),
+    (with_params("ADD", int32, 2, 3), "one dtype, not int32 and float32"),
+    (with_params("ADD", int64, 2, 2), "its dtype is int32"),
+    (with_params("ADD", None, 2, 2), "its dtype is int32"),
+    (lambda add: add("ADD", bool_, add.true(), add.true()), "ADD does not take bool"),
+    (with_params("DIV", int32, 2, 2), "DIV does not take int32"),
+    (with_params("FLOORDIV", float32, 3, 3), "FLOORDIV does not take float32"),
+    (with_params("XOR", float32, 3, 3), "XOR does not take float32"),
+    (with_params("NOT", float32, 3), "NOT does not take float32"),
+    (with_params("EXP", int32, 2), "EXP does not take int32"),
+    (with_params("FMA", int32, 2, 2, 2), "FMA does not take int32"),
+    (with_params("LT", int32, 2, 2), "its dtype is bool"),
+    (with_params("ISNAN", float32, 3), "its dtype is bool"),
+    (with_params("WHERE", int32, 2, 2, 2), "its first source is a bool"),
+    (lambda add: add("WHERE", int32, add.true(), add.const(1), add.const(1, int64)), "one dtype"),
+    (with_params("LOAD", int32, 2, 2), "a PARAM that is a pointer"),
+    (with_params("LOAD", float32, 1, 3), "the index is an integer, not float32"),
+    (with_params("LOAD", int32, 1, 2), "its dtype is the element's, float32"),
+    (with_params("LOAD", float32, 1, 0), "the index is an integer"),
+    (with_params("STORE", None, 1, 2, 3), "x: const float32* is only read"),
+    (with_params("STORE", None, 0, 2, 2), "the elements are float32, the value int32"),
+    (with_params("STORE", None, 0, 2, 1), "is not a value"),
+    (with_params("STORE", float32, 0, 2, 3), "STORE has no dtype"),
+    (with_params("RANGE", int32, 2, 2, 2, arg="k"), "the step is a CONST, not 0"),
+    (lambda add: add("RANGE", int32, *[add.const(0)] * 3), "the step is a CONST, not 0"),
+    (lambda add: add("RANGE", float32, *[add.const(1.0, float32)] * 3), "RANGE does not take"),
+    (with_params("IF", None, 2), "the condition is a bool"),
+    (lambda add: add("ENDIF", None, add.loop()), "its source is an IF"),
+    (lambda add: add("ENDRANGE", None, add("IF", None, add.true())), "its source is an RANGE"),
+    (lambda add: add("IF", None, add.true()), "is never closed"),
+    (lambda add: add.loop(), "is never closed"),
+    (crossed_blocks, "does not close the innermost open block"),
+    (two_elses, "does not close the innermost open block"),
+    (closed_twice, "does not close the innermost open block"),
+    (get_before_set, "not assigned on every path"),
+    (set_on_one_side, "not assigned on every path"),
+    (set_without_else, "not assigned on every path"),
+    (set_in_loop, "not assigned on every path"),
+    (get_on_the_other_side, "not assigned on every path"),
+    (value_after_its_loop, "inside a block that has ended"),
+    (counter_after_its_loop, "inside a block that has ended"),
+    (value_of_the_other_side, "inside a block that has ended"),
+]
+
+
+@pytest.mark.parametrize(("build", "says"), BROKEN)
+def test_broken_rule_is_named(build: Callable[[Nodes], object], says: str) -> None:
+    with pytest.raises(hal.InvalidKernel) as raised:
+        verify(kernel_of(build))
+    assert says in str(raised.value)
+    assert str(raised.value).startswith("kernel k: ")
+    assert "node " in str(raised.value) or "never closed" in says
+
+
+def test_the_first_broken_node_is_named_with_its_line() -> None:
+    with pytest.raises(hal.InvalidKernel, match=r"node 4, line 5, <UOp NEG int64>: its dtype is"):
+        verify(kernel_of(with_params("NEG", int64, 2)))
+
+
+@pytest.mark.parametrize("name", ["", "1k", "k k", "k\n", "other"])
+def test_name_is_an_identifier_and_the_signatures(name: str) -> None:
+    with pytest.raises(hal.InvalidKernel, match="C identifier, and the signature has the same"):
+        verify(kernel_of(whole, name))
+
+
+def test_every_op_has_a_rule() -> None:
+    from hal_core.ir import uop
+
+    listed = uop.BINARY | uop.COMPARISON | uop.UNARY | uop.STRUCTURE
+    others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "WHERE", "FMA", "LOAD"}
+    assert set(RULES) == listed | others | {"STORE"}
+
+
+# -- what passes can be run: no value is missing, no type confused
+
+
+def damaged(kernel: Kernel, data: st.DataObject) -> Kernel:
+    nodes = list(kernel.uops)
+    for _ in range(data.draw(st.integers(1, 3))):
+        where = st.integers(0, len(nodes) - 1)
+        position, other = data.draw(where), data.draw(where)
+        change = data.draw(st.sampled_from(("drop", "move", "source", "dtype", "op", "arg")))
+        node = nodes[position]
+        if change == "drop" and len(nodes) > 1:
+            del nodes[position]
+        elif change == "move":
+            nodes.insert(other, nodes.pop(position))
+        elif node.src and change == "source":
+            src = list(node.src)
+            src[data.draw(st.integers(0, len(src) - 1))] = nodes[other]
+            nodes = _replaced(nodes, node, UOp(node.op, node.dtype, tuple(src), node.arg))
+        elif change in ("dtype", "op", "arg"):
+            fields = {"op": node.op, "dtype": node.dtype, "arg": node.arg}
+            fields[change] = getattr(nodes[other], change)
+            new = UOp(fields["op"], fields["dtype"], node.src, fields["arg"])  # type: ignore[arg-type]
+            nodes = _replaced(nodes, node, new)
+    return kernel._replace(uops=tuple(nodes))
+
+
+def _replaced(nodes: list[UOp], old: UOp, new: UOp) -> list[UOp]:
+    """Nodes are compared by identity: the users of the old one become users of the new one."""
+    changed: dict[int, UOp] = {id(old): new}
+    result = []
+    for node in nodes:
+        if node is not old and any(id(part) in changed for part in node.src):
+            src = tuple(changed.get(id(part), part) for part in node.src)
+            changed[id(node)] = UOp(node.op, node.dtype, src, node.arg)
+        result.append(changed.get(id(node), node))
+    return result
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_what_passes_can_be_run(data: st.DataObject) -> None:
+    kernel = damaged(kernel_of(whole), data)
+    try:
+        verify(kernel)
+    except hal.InvalidKernel:
+        return
+    arguments = [[0.0] * 9, [1.0] * 9, 4, 0.5]
+    try:
+        interpreter.run(kernel, arguments, threads=4)
+    except (IndexError, OverflowError, ValueError, ZeroDivisionError):
+        return  # numbers, not structure
+    assert all(isinstance(value, float) for value in arguments[0])  # type: ignore[attr-defined]

@@ -1,0 +1,101 @@
+"""Python numbers as constants of a dtype: numpy is the second opinion."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hal_core import dtypes
+from hal_core.dtypes import DTYPES, DType
+from hal_core.lang.constants import FOLDS, convert, default_dtype, fit, fold
+
+INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
+FLOATS = [DTYPES[name] for name in ("float16", "float32", "float64")]
+EDGES = st.sampled_from([0, 1, *(1 << bits for bits in (7, 8, 24, 31, 32, 53, 63, 64, 128, 2000))])
+INTS = st.one_of(st.integers(-300, 300), st.builds(lambda a, b, s: s * (a + b), EDGES,
+                 st.integers(-2, 2), st.sampled_from((1, -1))))  # fmt: skip
+
+
+@given(INTS, st.sampled_from(INTEGERS))
+def test_an_integer_is_held_exactly_or_not_at_all(value: int, dtype: DType) -> None:
+    limits = np.iinfo(dtype.to_numpy())
+    fits = limits.min <= value <= limits.max
+    assert fit(value, dtype) == (value if fits else None)
+
+
+@given(INTS, st.sampled_from(FLOATS))
+def test_an_integer_as_float_is_exact(value: int, dtype: DType) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy warns where a cast overflows
+        try:
+            rounded = float(np.float64(value).astype(dtype.to_numpy()))
+        except OverflowError:
+            rounded = math.inf
+    exact = math.isfinite(rounded) and int(rounded) == value
+    assert fit(value, dtype) == (value if exact else None)
+
+
+@given(st.floats(), st.sampled_from(FLOATS))
+def test_a_float_rounds_but_not_to_infinity(value: float, dtype: DType) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rounded = float(np.float64(value).astype(dtype.to_numpy()))
+    got = fit(value, dtype)
+    if math.isinf(rounded) and not math.isinf(value):
+        assert got is None
+    else:
+        assert got is not None and (got == value or math.isnan(value))
+
+
+@given(st.floats(), st.sampled_from([*INTEGERS, dtypes.bool_]))
+def test_a_float_is_no_integer_constant(value: float, dtype: DType) -> None:
+    assert fit(value, dtype) is None
+
+
+@given(st.floats(-1e6, 1e6), st.sampled_from(INTEGERS))
+def test_a_cast_cuts_towards_zero(value: float, dtype: DType) -> None:
+    assert convert(value, dtype) == fit(math.trunc(value), dtype)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [(math.nan, dtypes.int32, None), (math.inf, dtypes.int64, None), (-0.5, dtypes.uint8, 0),
+     (2, dtypes.bool_, True), (0.0, dtypes.bool_, False), (True, dtypes.int8, 1),
+     (10**400, dtypes.float64, None), (16777217, dtypes.float32, 16777217.0),
+     (math.inf, dtypes.float32, math.inf), (3.4028235e38, dtypes.float32, 3.4028235e38)],
+)  # fmt: skip
+def test_casts_at_the_edges(value: float, dtype: DType, expected: object) -> None:
+    got = convert(value, dtype)
+    assert got == expected and type(got) is type(expected)
+
+
+def test_numbers_that_nothing_types() -> None:
+    found = [default_dtype(value).name for value in (True, 1, 2**31, -(2**31), 1.0, math.nan)]
+    assert found == ["bool", "int32", "int64", "int32", "float32", "float32"]
+
+
+@given(st.sampled_from(list(FOLDS)), st.integers(-50, 50), st.integers(-50, 50))
+def test_folding_is_pythons(symbol: str, left: int, right: int) -> None:
+    if symbol in ("is", "is not"):
+        return
+    try:
+        expected = eval(f"({left}) {symbol} ({right})")
+    except (ArithmeticError, ValueError) as error:
+        with pytest.raises(type(error)):
+            fold(symbol, left, right)
+    else:
+        try:
+            assert fold(symbol, left, right) == expected
+        except OverflowError:
+            assert abs(expected).bit_length() > 128  # refused before it is computed
+
+
+@pytest.mark.parametrize(("symbol", "left", "right"), [("<<", 1, 10**9), ("**", 10**9, 10**9)])
+def test_enormous_numbers_are_not_computed(symbol: str, left: int, right: int) -> None:
+    with pytest.raises(OverflowError, match="bits"):
+        fold(symbol, left, right)

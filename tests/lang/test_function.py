@@ -1,0 +1,406 @@
+"""`@hal.kernel`: signatures, constants from outside, source text, and what a kernel object is."""
+
+from __future__ import annotations
+
+import gc
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import interpreter
+import pytest
+from kernel_files import IMPORTS, load
+
+import hal_core as hal
+from hal_core.ir import Kernel
+from hal_core.ir.verify import verify
+from hal_core.lang import KernelFunction
+
+if TYPE_CHECKING:
+    from hal_core.dtypes import DType
+
+SCALE = 3.0
+
+
+@hal.kernel
+def saxpy(
+    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
+) -> None:
+    """y = a * x + y"""
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+def constants_of(kernel: Kernel) -> list[object]:
+    return [node.arg for node in kernel.uops if node.op == "CONST"]
+
+
+# -- the object
+
+
+def test_kernel_function_says_what_it_is() -> None:
+    assert repr(saxpy) == "<kernel saxpy(y: float32*, x: const float32*, a: float32, n: int32)>"
+    assert saxpy.name == saxpy.signature.name == "saxpy"
+    assert saxpy.__doc__ == "y = a * x + y"
+    assert saxpy.__module__ == __name__
+    assert saxpy.__wrapped__.__code__.co_name == "saxpy"
+    assert saxpy.block is None and saxpy.contract is True
+
+
+def test_lowered_kernel_runs() -> None:
+    y = [1.0] * 5
+    interpreter.run(saxpy.lower(), [y, [0.0, 1.0, 2.0, 3.0, 4.0], 2.0, 4], threads=8)
+    assert y == [1.0, 3.0, 5.0, 7.0, 1.0]
+    assert saxpy.lower().uops[-1].line > saxpy.lower().uops[0].line
+
+
+def test_block_and_contract_reach_the_kernel() -> None:
+    @hal.kernel(block=(16, 8), contract=False)
+    def fixed(y: hal.Ptr[hal.float32]) -> None:
+        y[0] = 1.0
+
+    assert repr(fixed) == "<kernel fixed(y: float32*) block=(16, 8, 1) contract=False>"
+    assert fixed.lower()[3:] == ((16, 8, 1), False)
+
+
+@pytest.mark.parametrize("block", [16, (), (1, 2, 3, 4), (0,), (-1, 1), (1.0,), (True,), [16]])
+def test_bad_block_is_refused(block: Any) -> None:
+    with pytest.raises(hal.InvalidArgument, match=r"one to three positive ints \(got"):
+        hal.kernel(block=block)
+
+
+def test_contract_is_a_bool() -> None:
+    with pytest.raises(hal.InvalidArgument, match="contract is True or False"):
+        hal.kernel(contract="off")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("thing", [3, len, object()])
+def test_only_functions_become_kernels(thing: Any) -> None:
+    with pytest.raises(hal.InvalidArgument, match="not a Python function"):
+        hal.kernel(thing)
+
+
+def test_calling_a_kernel_says_how_it_is_done() -> None:
+    with pytest.raises(hal.Unsupported, match=r"device\.compile\(saxpy\)"):
+        saxpy()
+
+
+@pytest.mark.parametrize("name", [name for name in hal.lang.__all__ if name[0].islower()])
+def test_kernel_functions_refuse_outside_kernels(name: str) -> None:
+    function = getattr(hal.lang, name)
+    if name == "kernel":
+        return
+    with pytest.raises(hal.Unsupported, match=f"{name}.*inside @hal.kernel functions only"):
+        function(*[0] * function.__code__.co_argcount)
+
+
+def test_lower_is_computed_once_by_many_threads(tmp_path: Path) -> None:
+    module = load(tmp_path, IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.int32]): y[0] = 1\n")
+    start, found = threading.Barrier(16), []
+
+    def ask() -> None:
+        start.wait()
+        found.append(module.f.lower())
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16 and len(set(map(id, found))) == 1
+
+
+def test_a_kernel_goes_when_its_last_user_goes() -> None:
+    @hal.kernel
+    def local(y: hal.Ptr[hal.float32]) -> None:
+        y[0] = 1.0
+
+    local.lower()
+    watch = weakref.ref(local)
+    del local
+    gc.collect()
+    assert watch() is None
+
+
+# -- constants
+
+
+def test_captured_numbers_are_constants() -> None:
+    weights, on, modulus = (0.25, (1, 2)), True, 7
+
+    @hal.kernel
+    def captured(y: hal.Ptr[hal.float64], k: hal.Ptr[hal.int32]) -> None:
+        y[0] = weights[0] * 2 + math.pi
+        k[0] = weights[1][1] ** 10 % modulus
+        if on:
+            k[1] = len(weights)
+        else:
+            k[1] = y  # not looked at: the condition is known
+
+    y, k = [0.0], [0, 0]
+    interpreter.run(captured.lower(), [y, k], threads=1)
+    assert y == [0.5 + math.pi]
+    assert k == [1024 % 7, 2]
+    assert not [node for node in captured.lower().uops if node.op in ("ADD", "MUL", "IF")]
+
+
+def test_factory_over_dtype_and_size() -> None:
+    def make(dtype: type[hal.float32], size: int) -> KernelFunction:
+        @hal.kernel
+        def total(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype]) -> None:  # type: ignore[valid-type]
+            acc = dtype(0)
+            for k in range(size):
+                acc += x[k]
+            y[0] = max(acc, dtype.min)
+
+        return total
+
+    for dtype in (hal.float32, hal.float64, hal.int32, hal.int64, hal.uint8):
+        kernel = make(dtype, 3).lower()  # type: ignore[arg-type]
+        verify(kernel)
+        assert kernel.signature.dtypes == {dtype}
+        y = [0]
+        interpreter.run(kernel, [y, [1, 2, 3]], threads=1)
+        assert y == [6]
+
+
+def test_dtypes_can_be_compared_when_compiling() -> None:
+    def make(dtype: DType) -> Kernel:
+        @hal.kernel
+        def f(y: hal.Ptr[dtype]) -> None:  # type: ignore[valid-type]
+            if dtype is hal.float64 or dtype == hal.float32:
+                y[0] = 0.5
+            else:
+                y[0] = 1
+
+        return f.lower()
+
+    assert 0.5 in constants_of(make(hal.float32)) and 0.5 in constants_of(make(hal.float64))
+    assert 0.5 not in constants_of(make(hal.int32))
+
+
+def test_globals_are_read_at_the_first_use_and_fixed_from_then() -> None:
+    @hal.kernel
+    def f(y: hal.Ptr[hal.float32]) -> None:
+        y[0] = SCALE
+
+    global SCALE
+    SCALE = 4.0
+    try:
+        assert 4.0 in constants_of(f.lower())
+        SCALE = 5.0
+        assert 4.0 in constants_of(f.lower())
+    finally:
+        SCALE = 3.0
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [("1", hal.int32), ("2**31", hal.int64), ("-(2**31)", hal.int32), ("1.0", hal.float32),
+     ("True", hal.bool_), ("0.0 if y[0] > 1 else 1", hal.float32), ("hal.uint8(1)", hal.uint8)],
+)  # fmt: skip
+def test_dtype_of_a_new_local(value: str, dtype: DType, tmp_path: Path) -> None:
+    text = f"@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    v = {value}\n    v = v\n"
+    (variable,) = (
+        node
+        for node in load(tmp_path, IMPORTS + text).f.lower().uops
+        if node.op == "VAR" and node.arg == "v"
+    )
+    assert variable.dtype is dtype
+
+
+# -- signature
+
+
+def kernel_text(head: str, before: str = "") -> str:
+    return f"{before}{IMPORTS}@hal.kernel\n{head}\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "at", "says"),
+    [
+        ("def f(y):", "y)", "'y' has no annotation"),
+        ("def f(y: float):", "y: float", "float is not a parameter's type"),
+        ("def f(y: hal.Ptr):", "y: hal.Ptr", "Ptr is not a parameter's type"),
+        ("def f(y: 'hal.Prt[hal.int8]'):", "y: 'hal.Prt", "has no attribute 'Prt'"),
+        ("def f(y: 'hal.Ptr[hal.flaot32]'):", "y: 'hal.Ptr", "'flaot32'"),
+        ("def f(y: hal.Ptr[hal.float16]):", "y: hal.Ptr", "do not compute with float16"),
+        ("def f(a: hal.bfloat16):", "a: hal.bf", "do not compute with bfloat16"),
+        ("def f(*y: hal.int32):", "def f", "plain parameters only"),
+        ("def f(**y: hal.int32):", "def f", "plain parameters only"),
+        ("def f(*, y: hal.int32):", "def f", "plain parameters only"),
+        ("def f(n: hal.int32 = 3):", "def f", "no default"),
+        ("def f(n: hal.int32) -> hal.int32:", "hal.int32:", "gives nothing back"),
+        ("def f(größe: hal.int32):", "größe", "not ASCII"),
+        ("def é(n: hal.int32):", "def é", "not ASCII"),
+        ("async def f(n: hal.int32):", "", "a plain function"),
+    ],
+)
+def test_bad_signature_is_refused_at_the_definition(
+    head: str, at: str, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(hal.KernelSyntaxError, match=says.replace("*", r"\*")) as raised:
+        load(tmp_path, kernel_text(head))
+    error = raised.value
+    assert error.fix
+    if at:
+        assert error.text is not None and error.offset is not None
+        assert error.text[error.offset - 1 :].startswith(at)
+
+
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+def test_annotations_may_name_the_enclosing_functions_variables(
+    future: str, tmp_path: Path
+) -> None:
+    text = """
+def make(element, count):
+    @hal.kernel
+    def f(y: hal.Ptr[element], n: count): y[0] = n
+
+    @hal.kernel(block=(4,))
+    def g(y: "hal.Ptr[element]", n: "count") -> "None": y[0] = n
+
+    return f, g
+"""
+    made = load(tmp_path, future + IMPORTS + text).make(hal.int64, hal.int64)
+    assert [str(kernel.signature) for kernel in made] == ["y: int64*, n: int64"] * 2
+    assert all(kernel.lower() for kernel in made)
+
+
+# -- source text
+
+
+LAYOUTS = {
+    "decorator over lines": """
+@hal.kernel(
+    block=(
+8, 8),
+)
+def f(y: hal.Ptr[hal.float32]):
+    y[0] = 1.0
+""",
+    "closing bracket at the margin": """
+@hal.kernel
+def f(
+    y: hal.Ptr[hal.float32],
+):
+    y[0] = 1.0
+""",
+    "text and comments at the margin": '''
+@hal.kernel
+def f(y: hal.Ptr[hal.float32]):
+    """A line
+
+at the margin.
+"""
+# a comment
+
+    y[0] = 1.0
+# the end
+''',
+    "one line": "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]): y[0] = 1.0",
+    "continued line": """
+@hal.kernel
+def f(y: hal.Ptr[hal.float32]):
+    y[0] = \\
+1.0
+""",
+    "tabs in a class": """
+class Kernels:
+\t@staticmethod
+\t@hal.kernel
+\tdef f(y: hal.Ptr[hal.float32]):
+\t\ty[0] = 1.0
+f = Kernels.f
+""",
+    "nested twice": """
+def outer():
+    if True:
+        @hal.kernel
+        def f(y: hal.Ptr[hal.float32]):
+            y[0] = 1.0
+        return f
+f = outer()
+""",
+    "another statement behind": """
+@hal.kernel
+def f(y: hal.Ptr[hal.float32]):
+    if True:
+        y[0] = 1.0
+    else:
+        pass
+x = 1
+""",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_layout_is_read(layout: str, tmp_path: Path) -> None:
+    kernel = load(tmp_path, IMPORTS + LAYOUTS[layout]).f.lower()
+    y = [0.0]
+    interpreter.run(kernel, [y], threads=1)
+    assert y == [1.0]
+
+
+@pytest.mark.parametrize("indent", ["", "    ", "\t"])
+def test_error_place_counts_characters(indent: str, tmp_path: Path) -> None:
+    text = f"""
+if True:
+    pass
+{"if True:" if indent else ""}
+{indent}@hal.kernel
+{indent}def f(y: hal.Ptr[hal.float32]):
+{indent} "äöü"; v = "äöü"
+"""
+    module = load(tmp_path, IMPORTS + text)
+    with pytest.raises(hal.KernelSyntaxError) as raised:
+        module.f.lower()
+    error = raised.value
+    assert error.text is not None and error.offset is not None and error.lineno is not None
+    assert error.text[error.offset - 1 :] == '"äöü"\n'
+    assert (IMPORTS + text).splitlines()[error.lineno - 1] + "\n" == error.text
+
+
+def lambda_kernel() -> KernelFunction:
+    return hal.kernel(lambda y: None)
+
+
+def kernel_without_source() -> Kernel:
+    scope: dict[str, Any] = {"hal": hal}
+    exec("@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = 1.0", scope)
+    kernel: KernelFunction = scope["f"]
+    return kernel.lower()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [(lambda_kernel, "Write it with def"), (kernel_without_source, "build its IR with hal.Kernel")],
+)
+def test_no_source_text(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(hal.KernelSyntaxError, match=says):
+        make()
+
+
+def test_a_file_that_changed_is_not_read_as_the_kernel(tmp_path: Path) -> None:
+    text = IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]): y[0] = 1.0\n"
+    module = load(tmp_path, text)
+    Path(module.__file__ or "").write_text(text.replace("def f(y", "def g(y"), encoding="utf-8")
+    with pytest.raises(hal.KernelSyntaxError, match="the file has changed"):
+        module.f.lower()
+
+
+def test_other_decorators_below_are_not_read_over(tmp_path: Path) -> None:
+    text = """
+def wrap(f):
+    def inner(y: hal.Ptr[hal.float32]): f(y)
+    return inner
+@hal.kernel
+@wrap
+def f(y: hal.Ptr[hal.float32]): y[0] = 1.0
+"""
+    with pytest.raises(hal.KernelSyntaxError, match="the function f is not part"):
+        load(tmp_path, IMPORTS + text).f.lower()

@@ -1,0 +1,222 @@
+"""Everything outside the kernel language is refused: where, why, and what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from kernel_files import IMPORTS, load
+
+import hal_core as hal
+
+# What a body may use; the body starts on line LINE of the file.
+HEAD = (
+    IMPORTS
+    + """
+import numpy as np
+
+WEIGHTS = (1.0, 2.0)
+TABLE = np.zeros(3)
+NAME = "text"
+HALF = np.float32(0.5)
+
+
+def helper(x):
+    return x
+
+
+@hal.kernel
+def other(y: hal.Ptr[hal.float32]):
+    y[0] = 1.0
+
+
+@hal.kernel
+def bad(
+    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], u: hal.Ptr[hal.uint8],
+    a: hal.float32, d: hal.float64, n: hal.int32, m: hal.int64, b: hal.uint8, t: hal.bool_,
+):
+    i = hal.global_idx(0)
+"""
+)
+LINE = HEAD.count("\n") + 1
+
+
+class Bad(NamedTuple):
+    body: str
+    at: str  # what stands at the caret
+    says: str
+    fix: str
+
+
+BAD = [
+    # statements
+    Bad("while n > 0:\n    n = n - 1", "while", "a while loop", "for k in range(limit)"),
+    Bad("for k in range(n):\n    break", "break", "break", "Guard the rest"),
+    Bad("for k in range(n):\n    continue", "continue", "continue", "under if"),
+    Bad("if i >= n:\n    return", "return", "return", "under if"),
+    Bad("return y[i]", "return", "return", "under if"),
+    Bad("assert i < n", "assert", "assert", "on the host"),
+    Bad("raise ValueError", "raise", "raise", "Store a code"),
+    Bad("try:\n    pass\nfinally:\n    pass", "try", "try", "test with if"),
+    Bad("with y:\n    pass", "with", "with", "without it"),
+    Bad("import math", "import", "import", "top of the file"),
+    Bad("from math import pi", "from", "import", "top of the file"),
+    Bad("def f(x): return x", "def f", "a function inside", "where they are used"),
+    Bad("class C: pass", "class", "a class inside", "local variables"),
+    Bad("global WEIGHTS", "global", "global", "hal.Ptr parameter"),
+    Bad("del i", "del", "del", "Leave it out"),
+    Bad("match i:\n    case 0: pass", "match", "match", "if and elif"),
+    Bad("acc: hal.float64 = 0.0", "acc", "an annotated assignment", "hal.float64(0)"),
+    Bad("p, q = 1, 2", "p, q", "one target", "one assignment on a line"),
+    Bad("p = q = 1", "p = q", "one target", "one assignment on a line"),
+    Bad("y.size = 3", "y.size", "one target", "one assignment on a line"),
+    Bad("y = x", "y", "the pointer 'y' cannot be assigned", "Add to the index"),
+    Bad("y += 1", "y", "the pointer 'y' cannot be assigned", "Add to the index"),
+    Bad("y[i]", "y[i]", "the value is not used", "Assign it"),
+    Bad("hal.exp(a)", "hal.exp", "the value is not used", "leave the line out"),
+    # loops
+    Bad("for k in WEIGHTS:\n    pass", "WEIGHTS", "runs over range", "for k in range(n)"),
+    Bad("for k in x:\n    pass", "x", "runs over range", "for k in range(n)"),
+    Bad("for k in enumerate(x):\n    pass", "enumerate", "runs over range", "for k in range(n)"),
+    Bad("for k in range(n):\n    pass\nelse:\n    pass", "pass", "for ... else", "Use if"),
+    Bad("for p, q in range(n):\n    pass", "p, q", "one counter", "for k in range(n)"),
+    Bad("for k in range(0, n, n):\n    pass", "range", "a constant other than 0", "count from 0"),
+    Bad("for k in range(0, n, 0):\n    pass", "range", "a constant other than 0", "count from 0"),
+    Bad("for k in range():\n    pass", "range", "one to three", "for k in range(n)"),
+    Bad("for k in range(1.0):\n    pass", "range", "integers, not floats", "for k in range(n)"),
+    Bad("for k in range(b):\n    pass", "range", "not uint8", "hal.int32"),
+    Bad("for k in range(n, m):\n    pass", "range", "int32 and int64", "hal.int64"),
+    Bad("k = 0\nfor k in range(n):\n    pass", "k", "a loop's counter", "another name"),
+    Bad("for k in range(n):\n    k = 1", "k", "another variable too", "a name of its own"),
+    Bad("for n in range(3):\n    pass", "n", "another variable too", "a name of its own"),
+    Bad("for k in range(3):\n    for k in range(3):\n        pass", "k", "another variable", "own"),
+    Bad("for k in range(n):\n    pass\ny[k] = a", "k", "no value outside its loop", "before the"),
+    # names and their dtypes
+    Bad("if n > 0:\n    v = 1.0\ny[i] = v", "v", "not assigned on every path", "before the if"),
+    Bad("for k in range(n):\n    v = a\ny[i] = v", "v", "not assigned on every path", "the loop"),
+    Bad("y[i] = v\nv = a", "v", "not assigned on every path", "Assign v"),
+    Bad("v += 1", "v", "not assigned on every path", "Assign v"),
+    Bad("v = 0\nv = a", "a", "'v' is int32 since line", "hal.float32"),
+    Bad("v = 0.0\nv = v + d", "v + d", "float32 and float64", "hal.float64"),
+    Bad("n = 1.5", "1.5", "the float 1.5 meets int32", "whole number"),
+    Bad("y[i] = nothing", "nothing", "'nothing' is not defined", "make it a parameter"),
+    Bad("y[i] = WEIGHT[0]", "WEIGHT", "'WEIGHT' is not defined", "Did you mean WEIGHTS"),
+    Bad("y[i] = NAME", "NAME", "a str is not a value", "Capture Python ints"),
+    Bad("y[i] = TABLE[0]", "TABLE", "a numpy ndarray", "hal.Buffer"),
+    Bad("y[i] = HALF", "HALF", "a numpy float32", "float(...)"),
+    Bad("y[i] = WEIGHTS", "WEIGHTS", "a tuple is not a value", "Capture Python ints"),
+    Bad("y[i] = WEIGHTS[i]", "WEIGHTS", "no elements at run time", "in a buffer"),
+    Bad("y[i] = WEIGHTS[2]", "WEIGHTS", "has 2 elements", "Correct"),
+    Bad("y[i] = math.tau2", "math", "no 'tau2'", "Correct the name"),
+    Bad("y[i] = x.size", "x.size", "attribute .size", "Pass sizes as parameters"),
+    Bad("y[i] = hal.float32", "hal.float32", "the dtype float32 is not a value", "Cast with it"),
+    # elements
+    Bad("y[i] = x", "x", "the pointer 'x' is not a value", "x[i]"),
+    Bad("x[i] = 1.0", "x[i]", "'x' is only read", "hal.Ptr[hal.float32]"),
+    Bad("y[i, 0] = a", "y[i, 0]", "one number", "row * width"),
+    Bad("y[1:2] = a", "1:2", "a slice", "loop over the rest"),
+    Bad("y[-1] = a", "y[-1]", "negative", "Count from the start"),
+    Bad("y[a] = a", "y[a]", "int32 or int64, not float32", "hal.int32"),
+    Bad("y[0.0] = a", "y[0.0]", "int32 or int64, not float", "hal.int32"),
+    Bad("y[b] = a", "y[b]", "int32 or int64, not uint8", "hal.int32"),
+    Bad("n[0] = a", "n[0]", "only pointers have elements", "hal.Ptr"),
+    Bad("y[i] = n", "n", "int32 where float32 is needed", "hal.float32"),
+    Bad("u[i] = 256", "256", "uint8 cannot hold 256 (it holds 0 to 255)", "wider"),
+    Bad("u[i] = 1.5", "1.5", "the float 1.5 meets uint8", "whole number"),
+    Bad("y[i] = 16777217", "16777217", "not exactly", "Write a float"),
+    Bad("y[i] = 1e39", "1e39", "float32 cannot hold", "wider"),
+    # operators
+    Bad("y[i] = a + n", "a + n", "different dtypes, float32 and int32", "hal.float32(...)"),
+    Bad("v = n / 2", "n / 2", "/ does not take int32", "a // b"),
+    Bad("v = a // 2.0", "a // 2.0", "// does not take float32", "hal.floor"),
+    Bad("v = a % 2.0", "a % 2.0", "% does not take float32", "hal.fmod"),
+    Bad("v = n ** 3", "n ** 3", "** does not take int32", "product"),
+    Bad("v = a & 1", "a & 1", "& does not take float32", "hal.int32"),
+    Bad("v = t + t", "t + t", "+ does not take bool", "hal.int32"),
+    Bad("v = ~a", "~a", "~ does not take float32", "hal.int32"),
+    Bad("v = ~t", "~t", "~ does not take bool", "not"),
+    Bad("v = -t", "-t", "does not take bool", "hal.int32"),
+    Bad("v = a @ a", "a @ a", "@", "the loop"),
+    Bad("v = n << -1", "n << -1", "negative", "other way"),
+    Bad("v = n * 0.5", "n * 0.5", "the float 0.5 meets int32", "hal.float32"),
+    Bad("v = b == 256", "b == 256", "uint8 cannot hold 256", "wider"),
+    Bad("v = n in WEIGHTS", "n in", "in is not part", "=="),
+    Bad("v = n is m", "n is m", "compares dtypes only", "=="),
+    Bad("if n:\n    pass", "n", "a condition is a bool, not int32", "x != 0"),
+    Bad("v = not n", "n", "a condition is a bool", "x != 0"),
+    Bad("v = t and n", "n", "join bools, not int32", "!= 0"),
+    Bad("v = 3 or t", "3", "join bools, not 3", "!= 0"),
+    Bad("v = a if n else d", "n", "a condition is a bool", "x != 0"),
+    Bad("v = a if t else d", "d", "float64 where float32", "hal.float32"),
+    Bad("v = 1 / 0", "1 / 0", "division by zero", "Correct"),
+    Bad("v = 1 << 10 ** 9", "1 << 10", "bits", "Correct"),
+    Bad("v = (-1) ** 0.5", "(-1)", "not a real number", "Correct"),
+    Bad("v = 2 ** 70", "2 ** 70", "int64 cannot hold", "wider"),
+    # other expressions
+    Bad("v = lambda x: x", "lambda", "a lambda", "where it is used"),
+    Bad("v = [1, 2]", "[1", "a list", "local variables"),
+    Bad("v = [k for k in WEIGHTS]", "[k", "a list", "for k in range"),
+    Bad("v = {1: 2}", "{1", "a dict", "local variables"),
+    Bad("v = (1, 2)", "(1", "a tuple", "captured from outside"),
+    Bad("v = f'{i}'", "f'", "text", "on the host"),
+    Bad("v = 'text'", "'text'", "not part of the kernel language", "ints, floats and bools"),
+    Bad("v = None", "None", "not part of the kernel language", "ints, floats and bools"),
+    Bad("v = 1j", "1j", "not part of the kernel language", "ints, floats and bools"),
+    Bad("y[i] = (v := a)", "v := a", ":=", "a line of its own"),
+    Bad("yield i", "yield", "yield", "hal.Ptr parameter"),
+    # calls
+    Bad("print(i)", "print", "print is not part", "on the host"),
+    Bad("v = len(x)", "len", "len is not part", "n: hal.int32"),
+    Bad("v = float(i)", "float", "float is not part", "hal.float32(x)"),
+    Bad("v = int(a)", "int", "int is not part", "hal.int32(x)"),
+    Bad("v = sum(x)", "sum", "sum is not part", "acc += x[k]"),
+    Bad("v = range(3)", "range", "range is not part", "for k in range"),
+    Bad("v = math.exp(a)", "math.exp", "this exp is not", "hal.exp"),
+    Bad("v = np.sqrt(a)", "np.sqrt", "this sqrt is not", "hal.sqrt"),
+    Bad("v = math.gamma(a)", "math.gamma", "the function gamma", "hal functions"),
+    Bad("v = helper(a)", "helper", "the function helper", "Write its expression here"),
+    Bad("other(y)", "other", "the kernel other", "Write its expressions here"),
+    Bad("v = a(1)", "a(1)", "not a function", "Correct"),
+    Bad("v = hal.exp(n)", "hal.exp", "exp takes floats, not int32", "hal.float32(x)"),
+    Bad("v = hal.exp(a, a)", "hal.exp", "takes 1 argument", "Correct"),
+    Bad("v = hal.exp(x=a)", "hal.exp", "plain arguments", "without name"),
+    Bad("v = max(*WEIGHTS)", "max", "plain arguments", "without name"),
+    Bad("v = hal.fma(a, a, d)", "hal.fma", "float32 and float64", "hal.float64"),
+    Bad("v = hal.sqrt(-1.0)", "hal.sqrt", "math domain error", "Correct"),
+    Bad("v = min(a)", "min", "two values or more", "Loop"),
+    Bad("v = max(a, d)", "max", "float32 and float64", "hal.float64"),
+    Bad("v = max(t, t)", "max", "does not take bool", "and, or"),
+    Bad("v = abs(t)", "abs", "does not take bool", "hal.int32"),
+    Bad("v = round(a, 2)", "round", "takes 1 argument", "Correct"),
+    Bad("v = round(n)", "round", "takes a float", "Leave it out"),
+    Bad("v = hal.global_idx(3)", "hal.global_idx", "0, 1 or 2", "hal.global_idx(0)"),
+    Bad("v = hal.global_idx(n)", "hal.global_idx", "0, 1 or 2", "hal.global_idx(0)"),
+    Bad("v = hal.float16(a)", "hal.float16", "float16", "hal.float32"),
+    Bad("v = hal.float32()", "hal.float32", "1 argument", "hal.float32(x)"),
+    Bad("v = hal.uint8(300)", "hal.uint8", "cannot hold 300", "wider"),
+    Bad("v = hal.int32(math.nan)", "hal.int32", "cannot hold nan", "wider"),
+    Bad("y[i] = " + "+".join(["a"] * 900), "def bad", "nested too deeply", "Split it"),
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.body.replace("\n", "; ")[:40])
+def test_refused_with_place_and_advice(bad: Bad, tmp_path: Path) -> None:
+    lines = "".join(f"    {line}\n" for line in bad.body.splitlines())
+    module = load(tmp_path, HEAD + lines)
+    with pytest.raises(hal.KernelSyntaxError) as raised:
+        module.bad.lower()
+    error = raised.value
+    message = str(error)
+    assert bad.says in message
+    assert bad.fix in message.partition(bad.says)[2]
+    assert message.startswith("kernel bad: ")
+    assert "  " not in error.msg and ".." not in error.msg.replace("...", "")
+    # The place is the file's, so that a traceback and an editor show it.
+    text = Path(module.__file__).read_text(encoding="utf-8").splitlines()
+    assert error.filename == module.__file__
+    assert error.lineno is not None and error.offset is not None
+    assert text[error.lineno - 1].startswith(bad.at, error.offset - 1)
+    assert error.lineno >= LINE or bad.at == "def bad"
+    shown, caret = message.splitlines()[-2:]
+    assert shown[caret.index("^") :].startswith(bad.at)
