@@ -53,8 +53,8 @@ CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
 FULL = "3.12" if _runs("3.12") else CURRENT  # runs the whole suite, the others a smoke set
 
-# What depends on the interpreter: import time, generated calls, a kernel from text to result.
-SMOKE = ("tests/test_import.py", "tests/test_repository.py", "tests/test_examples.py")
+# What depends on the interpreter: discovery, generated calls, a kernel from text to result.
+SMOKE = ("tests/test_discovery.py", "tests/test_program.py", "tests/test_examples.py")
 
 
 # -- what is installed
@@ -167,7 +167,7 @@ def together(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Format, rules, types: strict on the code, mypy and pyright on what users copy."""
-    _install(session, *DISTRIBUTIONS, tools=(*TYPE_TOOLS, "nox"))
+    _install(session, *DISTRIBUTIONS, tools=(*TYPE_TOOLS, *DEMO_TOOLS, "nox"))
     readme = Path(session.create_tmp()) / "readme.py"
     readme.write_text(_readme_code(), encoding="utf-8")
     session.chdir(ROOT)
