@@ -171,7 +171,7 @@ C_COMPILERS = {
 
 _FLAGS = (
     "-c", "-x", "c", "-std=gnu11", "-O3",
-    "-fPIC",  # code can lie anywhere
+    "-fPIC", "-fno-semantic-interposition",  # code can lie anywhere, and nobody replaces parts
     "-fwrapv",  # integers wrap, as the kernel language says
     "-fno-math-errno", "-fno-trapping-math",  # nobody looks; results are the same
     "-fno-stack-protector", "-fno-sanitize=all",  # some distributions switch them on

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 Run = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
+Chunks = list[tuple[c_int64, c_int64]]
 
 CHUNKS_PER_THREAD = 4  # so that threads that start late or are slowed down do less
 _JOIN_SECONDS = 1.0
@@ -26,7 +27,7 @@ class Job:
 
     __slots__ = ("args", "chunks", "claims", "done", "error", "finished", "launch", "run")
 
-    def __init__(self, run: Run, args: bytes, launch: Any, chunks: list[tuple[c_int64, c_int64]]):
+    def __init__(self, run: Run, args: bytes, launch: Any, chunks: Chunks):
         self.run, self.args, self.launch, self.chunks = run, args, launch, chunks
         self.claims = iter(chunks)
         self.finished: list[None] = []
@@ -74,9 +75,7 @@ class Pool:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
 
-    def run(
-        self, run: Run, args: bytes, launch: Any, chunks: list[tuple[c_int64, c_int64]]
-    ) -> None:
+    def run(self, run: Run, args: bytes, launch: Any, chunks: Chunks) -> None:
         """Call `run(args, launch, first, last)` for every chunk.
 
         `run` must release the GIL, or nothing is gained.
@@ -122,7 +121,7 @@ class Pool:
             worker.join(_JOIN_SECONDS)
 
 
-def split(blocks: int, threads: int) -> list[tuple[c_int64, c_int64]]:
+def split(blocks: int, threads: int) -> Chunks:
     """Near-equal ranges that cover `blocks`, ready to be passed."""
     count = min(blocks, threads * CHUNKS_PER_THREAD)
     bounds = [c_int64(blocks * number // count) for number in range(count + 1)]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hal_core.errors import CompileError
 from hal_core.program import Dim3, Program
 from hal_cpu import loader
-from hal_cpu.pool import split
+from hal_cpu.pool import Chunks, Pool, split
 from hal_cpu.source import PREFIX as SOURCE_PREFIX
 
 if TYPE_CHECKING:
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from hal_cpu.device import CPUDevice
 
 
-# Operations (kernel IR's estimate) of a launch. A GIL that is released comes back after up to
-# 5 ms when another Python thread is busy, so work below 100 us keeps it even if each operation
-# takes 1 ns; splitting costs 20 us, so it begins at 50 us if each takes 0.15 ns.
+# A GIL that is released comes back after up to 5 ms when another Python thread is busy, so work
+# below 100 us keeps it. Operations as the kernel IR counts them, 1 ns each at the worst.
 KEEP_GIL_BELOW = 100_000
-SPLIT_FROM = 350_000
-SPLIT_THREADS_FROM = 16_384  # where the work of a thread is not known
+# Splitting costs about 20 us. Operations take 0.02 to 1 ns, so the time of a launch decides, once
+# it is known: twice above the line splits the next ones, one far below goes back.
+SPLIT_FROM_SECONDS = 60e-6
+JOIN_BELOW_SECONDS = 30e-6
+SPLIT_AT_ONCE_FROM = 20_000_000  # operations
+SPLIT_AT_ONCE_THREADS = 1 << 18  # where the operations of a thread are not known
 
 # Without argument types ctypes passes bytes, arrays and its own integers as they are, fastest.
 _KEEPING = PYFUNCTYPE(None)
@@ -89,16 +92,15 @@ class CPUProgram(Program):
         work = self.binary.work
         if work is not None and work * threads < KEEP_GIL_BELOW:
             return self._keeping
-        large = threads >= SPLIT_THREADS_FROM if work is None else work * threads >= SPLIT_FROM
         pool = self.device.pool
-        if not large or blocks == 1 or pool.threads == 1:
+        if blocks == 1 or pool.threads == 1:
             return self._releasing
-        releasing, chunks, spread = self._releasing, split(blocks, pool.threads), pool.run
-
-        def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
-            spread(releasing, args, launch, chunks)
-
-        return run
+        large = (
+            threads >= SPLIT_AT_ONCE_THREADS
+            if work is None
+            else (work * threads >= SPLIT_AT_ONCE_FROM)
+        )
+        return _Measured(self._releasing, pool, split(blocks, pool.threads), large)
 
     def _bind(self) -> Callable[..., None]:
         names = ", ".join(f"a{param.position}" for param in self.signature.params)
@@ -114,6 +116,30 @@ class CPUProgram(Program):
 
     def _unload(self) -> None:
         self._keeping = self._releasing = None
+
+
+class _Measured:
+    """Launches of one geometry, on one core or split over all by how long they take.
+
+    Concurrency: racing updates of the count cost at most a launch on the slower way.
+    """
+
+    __slots__ = ("_chunks", "_long", "_pool", "_run")
+
+    def __init__(self, run: Any, pool: Pool, chunks: Chunks, large: bool) -> None:
+        self._run, self._pool, self._chunks = run, pool, chunks
+        self._long = 2 if large else 0  # launches in a row that were worth splitting
+
+    def __call__(self, args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        start = perf_counter()
+        if self._long >= 2:
+            self._pool.run(self._run, args, launch, self._chunks)
+            if perf_counter() - start < JOIN_BELOW_SECONDS:
+                self._long = 0
+        else:
+            self._run(args, launch, first, last)
+            long = perf_counter() - start > SPLIT_FROM_SECONDS
+            self._long = self._long + 1 if long else 0
 
 
 def _function(prototype: Any, code: loader.Code) -> Any:

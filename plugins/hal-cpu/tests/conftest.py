@@ -1,0 +1,58 @@
+"""Fixtures: the CPU device, C objects, and a compile cache of the test run's own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import hal_core as hal
+from hal_cpu import driver, plugin
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
+        for name in ("CPU_CC", "CPU_LLVM", "CPU_GCC", "CPU_CLANG", "CPU_ZIG", "HAL_CPU_THREADS"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def device(own_cache: None) -> Iterator[hal.Compiled]:
+    hal.Device.register_plugin("CPU", plugin)
+    opened = hal.Device["CPU"]
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def own_device(own_cache: None) -> Iterator[hal.Compiled]:
+    """A device that the test may close; the registry does not know it."""
+    from hal_core.backend import Backend
+    from hal_cpu.device import CPUDevice, describe
+
+    opened = CPUDevice("CPU", describe())
+    opened._backend = Backend(plugin, "CPU", "tests")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def c_object(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
+    """`c_object(text, *options)`: an ELF object made by the machine's C compiler."""
+    compiler = driver.find_tool("gcc") or driver.find_tool("clang")
+    if compiler is None:
+        pytest.skip("needs gcc or clang to make objects")
+    folder: Path = tmp_path_factory.mktemp("objects")
+
+    def make(text: str, *options: str) -> bytes:
+        (folder / "kernel.c").write_text(text)
+        command = [compiler, "-c", "-O2", "-fPIC", *options, "kernel.c", "-o", "kernel.o"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        return (folder / "kernel.o").read_bytes()
+
+    return make

@@ -1,0 +1,246 @@
+"""Objects of real compilers run; damaged ones are refused, never crash (P1, P12)."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hal_core.errors import CompileError
+from hal_cpu import driver, elf, loader
+
+Make = Callable[..., bytes]
+
+EVERYTHING = """
+#include <math.h>
+#include <string.h>
+static const double table[4] = {1, 2, 3, 4};
+static int counter;                    /* .bss */
+int shared = 5;                        /* .data */
+int common_one;                        /* COMMON under -fcommon */
+const char *const names[2] = {"a", "b"};   /* .data.rel.ro */
+__attribute__((noinline)) double helper(double x) { return exp(x) + table[(int)x & 3]; }
+void kernel(double *out) {
+    char bytes[100];
+    double (*through_pointer)(double) = cos;
+    memset(bytes, counter, sizeof bytes);
+    out[0] = helper(1.0);
+    out[1] = ++counter;
+    out[2] = shared++;
+    out[3] = names[counter & 1][0];
+    out[4] = bytes[5];
+    common_one += 2;
+    out[5] = common_one;
+    out[6] = through_pointer(0.0);
+}
+"""
+
+
+def refusal(image: bytes, *entries: str) -> str:
+    with pytest.raises(CompileError) as caught:
+        loader.load(image, "kernel", *(entries or ("kernel",)))
+    assert str(caught.value).startswith("load kernel: ")
+    return str(caught.value)
+
+
+def maps() -> list[tuple[int, int, str]]:
+    rows = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, rights, *_ = line.split()
+        low, high = (int(part, 16) for part in span.split("-"))
+        rows.append((low, high, rights))
+    return rows
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("-O0",), ("-O3", "-march=native"), ("-fcommon", "-g"), ("-fno-builtin", "-Os"),
+     ("-ffunction-sections", "-fdata-sections"), ("-fno-plt",), ("-fvisibility=hidden",)],
+)  # fmt: skip
+def test_every_section_and_symbol_kind(c_object: Make, options: tuple[str, ...]) -> None:
+    code = loader.load(c_object(EVERYTHING, *options), "kernel", "kernel")
+    run = ctypes.CFUNCTYPE(None)(code.entry)
+    out = (ctypes.c_double * 7)()
+    run(out)
+    run(out)
+    assert list(out) == pytest.approx([2.718281828 + 2, 2, 6, ord("a"), 1, 4, 1])
+
+
+def test_two_loads_share_no_data(c_object: Make) -> None:
+    image = c_object(EVERYTHING)
+    first, second = (loader.load(image, "kernel", "kernel") for _ in range(2))
+    out = (ctypes.c_double * 7)()
+    for code in (first, first, second):
+        ctypes.CFUNCTYPE(None)(code.entry)(out)
+    assert out[1] == 1.0
+
+
+def test_P12_no_page_is_writable_and_executable(c_object: Make) -> None:
+    before = maps()
+    code = loader.load(c_object(EVERYTHING), "kernel", "kernel")
+    parts = [
+        rights
+        for low, high, rights in maps()
+        if code.address <= low and high <= code.address + driver.pages(code.nbytes)
+    ]
+    assert parts == ["r-xp", "r--p", "rw-p"]
+    was = {low for low, _, rights in before if "w" in rights and "x" in rights}
+    assert [low for low, _, r in maps() if "w" in r and "x" in r and low not in was] == []
+
+
+def test_P10_pages_go_with_the_code(c_object: Make) -> None:
+    code = loader.load(c_object(EVERYTHING), "kernel", "kernel")
+    address = code.address
+    assert any(low <= address < high for low, high, _ in maps())
+    del code
+    gc.collect()
+    assert not any(low <= address < high and "x" in r for low, high, r in maps())
+
+
+def test_P10_loading_again_and_again_grows_nothing(c_object: Make) -> None:
+    image = c_object(EVERYTHING)
+    loader.load(image, "kernel", "kernel")
+    before = len(maps())
+    for _ in range(500):
+        loader.load(image, "kernel", "kernel")
+    assert len(maps()) <= before + 3
+
+
+def test_P1_the_named_entry_not_the_first(c_object: Make) -> None:
+    image = c_object("int first(void) { return 1; } int second(void) { return 2; }")
+    code = loader.load(image, "kernel", "second")
+    assert ctypes.CFUNCTYPE(ctypes.c_int)(code.entry)() == 2
+    code = loader.load(image, "kernel", "absent", "first")
+    assert ctypes.CFUNCTYPE(ctypes.c_int)(code.entry)() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "cause"),
+    [
+        ("void other(void) {}", (), "has no entry 'kernel'; it defines other"),
+        ("static void kernel(void) {} void (*p)(void) = kernel;", (), "has no entry 'kernel'"),
+        ("int kernel = 3;", (), "the entry 'kernel' is not a function"),
+        ("void nobody_has_this(int); void kernel(void) { nobody_has_this(1); }", (),
+         "unresolved symbols: nobody_has_this"),
+        ("extern int nor_this; int kernel(void) { return nor_this; }", (),
+         "unresolved symbols: nor_this"),
+        ("__thread int mine; int kernel(void) { return ++mine; }", (), "thread-local storage"),
+        ("extern __thread int yours; int kernel(void) { return yours; }", (),
+         "thread-local storage"),
+        ("int x; __attribute__((constructor)) void start(void) { x = 1; } void kernel(void) {}",
+         (), "initialisers (.init_array"),
+        ("static int chosen(void) { return 1; } static void *pick(void) { return chosen; }"
+         "int f(void) __attribute__((ifunc(\"pick\"))); int kernel(void) { return f(); }", (),
+         "resolved by code"),
+        ("int data[4]; int kernel(int i) { return data[i]; }", ("-fno-pic", "-fno-pie"),
+         "compile with -fPIC"),
+    ],
+)  # fmt: skip
+def test_P1_refused_with_the_cause(
+    c_object: Make, text: str, options: tuple[str, ...], cause: str
+) -> None:
+    assert cause in refusal(c_object(text, *options))
+
+
+def test_P1_a_weak_symbol_may_be_missing(c_object: Make) -> None:
+    image = c_object(
+        "extern int maybe(void) __attribute__((weak));"
+        "int kernel(void) { return maybe ? maybe() : 7; }"
+    )
+    assert ctypes.CFUNCTYPE(ctypes.c_int)(loader.load(image, "kernel", "kernel").entry)() == 7
+
+
+@pytest.mark.parametrize(
+    ("image", "cause"),
+    [
+        (b"", "truncated: the header"),
+        (b"\x7fELF", "truncated: the header"),
+        (b"nonsense" * 20, "not an ELF object"),
+        (b"MZ" + b"\0" * 100, "not an ELF object"),
+        (b"\x7fELF\x02\x01\x01" + b"\0" * 57, "another machine (ELF machine 0"),
+    ],
+)
+def test_P1_garbage(image: bytes, cause: str) -> None:
+    assert cause in refusal(image)
+
+
+def test_P1_foreign_objects(c_object: Make) -> None:
+    image = bytearray(c_object(EVERYTHING))
+    struct.pack_into("<H", image, 18, 40)
+    assert "another machine (ELF machine 40" in refusal(bytes(image))
+    assert "another machine" in refusal(c_object("void kernel(void) {}", "-m32"))
+
+
+def test_P1_a_shared_library_or_program_is_no_object() -> None:
+    library = None
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "libc.so" in line or "libc-2" in line:
+            library = Path(line.split()[-1])
+    assert library is not None
+    assert "not a relocatable object (ELF type 3)" in refusal(library.read_bytes())
+
+
+def test_P1_every_truncation_is_refused(c_object: Make) -> None:
+    image = c_object("int kernel(int x) { return x + 1; }")
+    for length in range(0, len(image)):
+        refusal(image[:length])
+
+
+def load_or_refuse(image: bytes) -> None:
+    """Only the two ordered answers; whatever else is raised, or a crash, fails the test."""
+    try:
+        code = loader.load(image, "kernel", "kernel")
+    except CompileError:
+        return
+    assert code.address <= code.entry < code.address + code.nbytes
+
+
+def test_P1_flipped_bytes_never_crash(c_object: Make) -> None:
+    good = c_object(EVERYTHING)
+    dice = random.Random(7)
+    for _ in range(4000):
+        image = bytearray(good)
+        for _ in range(dice.choice((1, 1, 2, 8))):
+            image[dice.randrange(len(image))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        load_or_refuse(bytes(image))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_P1_damaged_tables_never_crash(c_object: Make, data: st.DataObject) -> None:
+    """Bytes of the header, section, symbol and relocation tables: where offsets are."""
+    good = c_object(EVERYTHING)
+    (place,) = struct.unpack_from("<Q", good, 40)
+    start = data.draw(st.sampled_from([0, place, len(good) - place // 2]))
+    image = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 4))):
+        offset = min(start + data.draw(st.integers(0, 400)), len(image) - 1)
+        image[offset] = data.draw(st.integers(0, 255))
+    load_or_refuse(bytes(image))
+
+
+def test_an_object_that_asks_for_too_much_memory(c_object: Make) -> None:
+    assert "the limit is" in refusal(c_object("char big[1L << 30]; void kernel(void) { big[0]++; }"))
+    many = "".join(f"char b{i}[200 << 20];" for i in range(3))
+    assert "the limit is" in refusal(c_object(many + "void kernel(void) {}"))
+
+
+def test_relocations_stay_inside_their_section(c_object: Make) -> None:
+    image = bytearray(c_object("extern int puts(const char *); void kernel(void) { puts(\"\"); }"))
+    obj = elf.read(bytes(image), driver.machine())
+    patch = next(p for p in obj.patches if obj.sections[p.section].flags & elf.EXECUTE)
+    record = struct.pack("<QII", patch.offset, patch.type, patch.symbol)
+    at = bytes(image).index(record)
+    struct.pack_into("<Q", image, at, len(obj.sections[patch.section].data) - 3)
+    assert "lies outside its section" in refusal(bytes(image))
+    struct.pack_into("<Q", image, at, 2**64 - 1)
+    assert "lies outside its section" in refusal(bytes(image))
+    struct.pack_into("<QI", image, at, patch.offset, 250)
+    assert "relocation type 250" in refusal(bytes(image))
