@@ -1,0 +1,121 @@
+"""Every chunk runs once, whoever calls, whatever fails; threads go when the pool goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from ctypes import c_int64
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hal_cpu.pool import Pool, split
+
+
+@given(blocks=st.integers(1, 2**40), threads=st.integers(1, 64))
+def test_split_covers_every_block_once(blocks: int, threads: int) -> None:
+    chunks = [(first.value, last.value) for first, last in split(blocks, threads)]
+    assert chunks[0][0] == 0 and chunks[-1][1] == blocks
+    assert all(a[1] == b[0] for a, b in zip(chunks, chunks[1:], strict=False))
+    sizes = [last - first for first, last in chunks]
+    assert min(sizes) >= 1 and max(sizes) - min(sizes) <= 1
+
+
+class Recorder:
+    def __init__(self, pause: float = 0.0) -> None:
+        self.seen: list[tuple[int, str]] = []
+        self.pause = pause
+
+    def __call__(self, args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        time.sleep(self.pause)
+        self.seen.append((first.value, threading.current_thread().name))
+
+
+@pytest.fixture
+def pool() -> Any:
+    made = Pool(4)
+    yield made
+    made.close()
+
+
+def test_P6_every_chunk_runs_once_on_several_threads(pool: Pool) -> None:
+    record = Recorder(0.005)
+    pool.run(record, b"", None, split(100, 4))
+    assert sorted(first for first, _ in record.seen) == [100 * n // 16 for n in range(16)]
+    assert len({name for _, name in record.seen}) > 1
+
+
+def test_no_thread_before_the_first_launch(pool: Pool) -> None:
+    assert pool._workers == []
+    pool.run(Recorder(), b"", None, split(8, 4))
+    assert len(pool._workers) == 3
+
+
+def test_X1_concurrent_callers_each_get_their_own(pool: Pool) -> None:
+    records = [Recorder(0.001) for _ in range(8)]
+
+    def call(record: Recorder) -> None:
+        for _ in range(10):
+            pool.run(record, b"", None, split(16, 4))
+
+    threads = [threading.Thread(target=call, args=(record,)) for record in records]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for record in records:
+        assert sorted(first for first, _ in record.seen) == sorted([*range(16)] * 10)
+
+
+@pytest.mark.parametrize("bad", [0, 5, 15])
+def test_an_exception_of_any_thread_reaches_the_caller(pool: Pool, bad: int) -> None:
+    seen = []
+
+    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        time.sleep(0.001)
+        seen.append(first.value)
+        if first.value == bad:
+            raise ValueError(f"chunk {bad}")
+
+    with pytest.raises(ValueError, match=f"chunk {bad}"):
+        pool.run(run, b"", None, split(16, 4))
+    assert sorted(seen) == [*range(16)]  # nothing runs on after the call
+    pool.run(Recorder(), b"", None, split(16, 4))
+
+
+def test_an_interrupt_waits_for_running_chunks(pool: Pool) -> None:
+    """The kernel writes the caller's memory: it has stopped when control is back."""
+    running: list[int] = []
+    done: list[int] = []
+
+    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        running.append(1)
+        time.sleep(0.05)
+        done.append(1)
+
+    timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(run, b"", None, split(16, 4))
+    timer.join()
+    # The caller's own chunk was cut short by the signal; those of the workers were not.
+    assert len(running) - len(done) <= 1
+    count = len(running)
+    time.sleep(0.1)
+    assert len(running) == count
+
+
+def test_close_ends_the_threads_and_a_closed_pool_still_serves() -> None:
+    pool = Pool(3)
+    pool.run(Recorder(), b"", None, split(12, 3))
+    workers = list(pool._workers)
+    pool.close()
+    assert not any(worker.is_alive() for worker in workers)
+    record = Recorder()
+    pool.run(record, b"", None, split(12, 3))
+    assert len(record.seen) == 12
+    pool.close()
