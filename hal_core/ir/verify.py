@@ -26,7 +26,7 @@ def verify(kernel: Kernel) -> None:
         )
     walk = _Walk()
     for index, node in enumerate(kernel.uops):
-        problem = _shape(node) or walk.visible(node) or RULES[node.op](node, kernel)
+        problem = _shape(node) or walk.sources(node) or RULES[node.op](node, kernel)
         problem = problem or walk.step(node)
         if problem:
             where = f", line {node.line}" if getattr(node, "line", 0) else ""
@@ -42,21 +42,21 @@ class _Walk:
 
     def __init__(self) -> None:
         self.open: list[UOp] = []  # RANGE, IF, ELSE around this place
-        self.scopes: list[set[int]] = [set()]  # ids of the nodes each open block has so far
+        self.scopes: list[list[int]] = [[]]  # ids of the nodes each open block has so far
+        self.visible: set[int] = set()  # all of them
         self.seen: set[int] = set()
         self.assigned: set[int] = set()  # ids of the VARs with a value on every path to here
         self.before: list[set[int]] = []  # `assigned` at the start of each open block
         self.after_then: dict[int, set[int]] = {}
 
-    def visible(self, node: UOp) -> str | None:
+    def sources(self, node: UOp) -> str | None:
         if id(node) in self.seen:
             return "a node stands in the list once"
         for source in node.src:
-            if any(id(source) in scope for scope in self.scopes):
-                continue
-            if id(source) in self.seen:
-                return f"{source!r} was computed inside a block that has ended"
-            return f"{source!r} does not stand earlier in the list"
+            if id(source) not in self.visible:
+                if id(source) in self.seen:
+                    return f"{source!r} was computed inside a block that has ended"
+                return f"{source!r} does not stand earlier in the list"
         return None
 
     def step(self, node: UOp) -> str | None:
@@ -67,17 +67,18 @@ class _Walk:
             self.assigned.add(id(node.src[0]))
         elif node.op == "GET" and id(node.src[0]) not in self.assigned:
             problem = "the variable is not assigned on every path to here"
-        if node.op in ("RANGE", "IF", "ELSE"):
-            self._open(node)
         self.seen.add(id(node))
-        self.scopes[-1].add(id(node))
+        if node.op == "RANGE":  # a counter is visible inside its loop only
+            self._open(node)
+        self.visible.add(id(node))
+        self.scopes[-1].append(id(node))
+        if node.op in ("IF", "ELSE"):
+            self._open(node)
         return problem
 
     def _open(self, node: UOp) -> None:
-        if node.op != "RANGE":  # a counter is visible inside its loop only, an IF beside its ENDIF
-            self.scopes[-1].add(id(node))
         self.open.append(node)
-        self.scopes.append(set())
+        self.scopes.append([])
         self.before.append(set(self.assigned))
 
     def _close(self, node: UOp) -> str | None:
@@ -88,7 +89,7 @@ class _Walk:
         if opener is None or opener is not node.src[0]:
             return f"it does not close the innermost open block, {innermost!r}"
         self.open.pop()
-        self.scopes.pop()
+        self.visible.difference_update(self.scopes.pop())
         before = self.before.pop()
         if node.op == "ELSE":
             self.after_then[id(opener)] = self.assigned

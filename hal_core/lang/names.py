@@ -27,21 +27,26 @@ class Names:
         self.variables: dict[str, UOp] = {}
         self.visible: dict[str, UOp | Pointer] = {}
         self._closure = closure_of(function)
-        for node in ast.walk(tree):
+        self._find_assignments(tree.body)
+
+    def _find_assignments(self, body: list[ast.stmt]) -> None:
+        for node in body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if isinstance(node, ast.AugAssign):
+                targets = [node.target]
             if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
                 self.counters.add(node.target.id)
-                self._count(node.target.id, -1)  # the walk counts the target as assigned
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                self._count(node.id, 1)
-
-    def _count(self, name: str, change: int) -> None:
-        self.assignments[name] = self.assignments.get(name, 0) + change
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    self.assignments[target.id] = self.assignments.get(target.id, 0) + 1
+            for part in ("body", "orelse"):
+                self._find_assignments(getattr(node, part, []))
 
     def assigned_once(self, name: str) -> bool:
         return self.assignments[name] == 1 and name not in self.parameters
 
     def is_local(self, name: str) -> bool:
-        return name in self.parameters or name in self.assignments
+        return name in self.parameters or name in self.assignments or name in self.counters
 
     def outside(self, name: str) -> Any:
         """Raises: KeyError when no enclosing function, module or builtin has the name."""

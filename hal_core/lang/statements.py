@@ -172,7 +172,7 @@ class Statements:
         if not isinstance(node.target, ast.Name):
             raise self.error(node.target, "a loop has one counter", "Write for k in range(n):.")
         name = node.target.id
-        if name in self.names.visible or self.names.assignments[name]:
+        if name in self.names.visible or name in self.names.assignments:
             fix = "Give the counter a name of its own."
             raise self.error(node.target, f"the counter {name!r} is another variable too", fix)
         return name
