@@ -84,7 +84,7 @@ def test_the_scan_agrees_with_importlib_metadata(
     with TemporaryDirectory() as root:
         path = build(Path(root), described)
         found = discovery.scan(path)
-        ours = sorted((one.group, one.name, one.value) for one in found.entries)
+        ours = sorted({(one.group, one.name, one.value) for one in found.entries})
         assert ours == reference(path)
         assert found.damaged == {} and found.left == []
 
