@@ -145,9 +145,12 @@ class Compiled:
         """Whether the device and its selected compiler both take `dtype` in kernels."""
         return self.renderer.supports(dtype) and self._supports(dtype)
 
-    def _supports(self, dtype: DType) -> bool:
-        """Half floats are storage everywhere: arithmetic on them is a renderer's matter."""
-        return dtype.name != "float64" or "fp64" in self.info.capabilities
+    def _supports(self, dtype: DType, stored: bool = True) -> bool:
+        """Half floats can be stored everywhere; as values they need arithmetic of their own."""
+        needed = "fp64" if dtype.name == "float64" else None
+        if not stored:
+            needed = {"float16": "fp16", "bfloat16": "bf16"}.get(dtype.name, needed)
+        return needed is None or needed in self.info.capabilities
 
     def _key(self, dtype: DType) -> BufferKey:
         key = self._keys.get(dtype)
@@ -222,7 +225,7 @@ class Compiled:
     def _check_dtypes(self, kernel: Kernel | Source, chosen: Selected) -> None:
         for param in kernel.signature.params:
             renders = isinstance(kernel, Source) or chosen.need_renderer().supports(param.dtype)
-            if not (renders and self._supports(param.dtype)):
+            if not (renders and self._supports(param.dtype, stored=param.is_pointer)):
                 raise Unsupported(
                     f"compile {kernel.name}",
                     f"parameter {param.name!r} has dtype {param.dtype.name}, which "

@@ -148,7 +148,7 @@ class FakePlugin:
     def __init__(self, *kinds: str, rank: dict[str, int] | None = None) -> None:
         self.kinds = kinds or ("accelerator",)
         self.opened = 0
-        self.capabilities = frozenset({"fp64"})
+        self.capabilities = frozenset({"fp64", "fp16"})
         if rank is not None:
             self.rank = rank
 
