@@ -270,6 +270,20 @@ def test_errors_page_lists_every_class() -> None:
     assert {row[0].strip("`") for row in _table("docs/errors.md")} == classes
 
 
+def test_backend_page_names_methods_and_hooks_that_exist() -> None:
+    page = (ROOT / "docs" / "writing-a-backend.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(_?[a-z]+_[a-z_]+|_[a-z]+)` \|", page))
+    files = ("hookspecs", "device", "allocator", "compiler", "program")
+    defined = {
+        node.name
+        for name in files
+        for node in ast.walk(ast.parse((PACKAGES["hal_core"] / f"{name}.py").read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert len(named) > 15
+    assert named <= defined, named - defined
+
+
 def test_changelog_starts_with_this_version() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     version = tomllib.loads(text)["project"]["version"]
