@@ -89,11 +89,14 @@ def kernel(
 ) -> KernelFunction | Callable[[Callable[..., None]], KernelFunction]:
     """Makes a kernel of a function: `@hal.kernel` or `@hal.kernel(block=(16, 16, 1))`.
 
-    The function is read, not run: a small typed subset of Python, `docs/kernel-language.md`.
+    The function is read, not run. It is written in a small typed subset of Python: assignments,
+    `if`, `for k in range(...)`, elements `x[i]`, operators, casts, min, max, abs, round and the
+    functions of `hal_core.lang`. Numbers, bools, dtypes and tuples of them from outside the
+    function are constants.
+
     A new local variable that is given a bare Python number is int32 (int64 when the number needs
     it), float32 or bool, and keeps its dtype; `hal.float64(0)` says another. An index is int32 or
-    int64; cast narrower integers first. Numbers, bools, dtypes and tuples of them from outside the
-    function are constants.
+    int64; cast narrower integers first.
 
     `block` is the only block shape the kernel may be launched with. `contract=False` keeps a
     multiply and an add of one expression apart where they would fuse into one rounding.
