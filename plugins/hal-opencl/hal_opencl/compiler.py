@@ -65,7 +65,7 @@ class OpenCLCompiler(Compiler):
                 error.problem,
                 log=error.log,
                 source=source,
-                line=_fault_line(error.log, options.includes),
+                line=_fault_line(error.log, options),
                 device=self.device.name,
             ) from error
         with driver.check(operation, self.device.name):
@@ -117,14 +117,22 @@ def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
         if "\n" in name + value:
             raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
     lines = "".join(f"#define {name} {value}\n" for name, value in options.defines)
-    return f"#undef {options.entry}\n{lines}#line 1\n{source}"
+    return f'#undef {options.entry}\n{lines}#line 1 "{_file(options)}"\n{source}'
 
 
-def _fault_line(log: str, includes: tuple[str, ...]) -> int | None:
+def _file(options: CompileOptions) -> str:
+    return f"<{options.entry}>"  # what the log calls the text
+
+
+def _fault_line(log: str, options: CompileOptions) -> int | None:
+    """The line of the text that the first error is in; None for errors elsewhere."""
     for match in _FAULT.finditer(log):
-        file, line = match[1] or match[3] or "", match[2] or match[4]
-        if not any(file.startswith(folder) for folder in includes):
-            return int(line)
+        file, line = match[1] or match[3] or "", int(match[2] or match[4])
+        if file == _file(options):
+            return line
+        if not any(file.startswith(folder) for folder in options.includes):
+            # Oclgrind does not follow #line; what stands above the text counts.
+            return max(1, line - 2 - len(options.defines))
     return None
 
 

@@ -51,6 +51,16 @@ def test_C5_a_compile_error_shows_log_source_and_line_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+def test_C5_an_error_in_a_header_is_not_shown_as_a_line_of_the_kernel(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.h").write_text("\n\nint broken(\n")
+    text = '#include "bad.h"\n' + ONE
+    with pytest.raises(hal.CompileError, match=r"bad\.h") as caught:
+        device.compile(source(text, "x: int32*", includes=(str(tmp_path),)))
+    assert caught.value.line != 3
+
+
 def test_C5_a_warning_prints_nothing_and_fails_nothing(
     device: hal.Compiled, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +178,7 @@ def test_D1_half_floats_are_storage_without_arithmetic(
     if "fp16" not in device.info.capabilities:
         with pytest.raises(hal.Unsupported, match="'h' has dtype float16"):
             device.compile(source(text, "x: float32*, h: float16"))
+    text = "__kernel void one(__global float *x, ushort h) { x[0] = h; }"
     with pytest.raises(hal.Unsupported, match="bfloat16"):
         device.compile(source(text, "x: float32*, h: bfloat16"))
 

@@ -260,7 +260,8 @@ def test_B11_memory_comes_back(device: hal.Compiled) -> None:
 # -- waiting
 
 
-def test_synchronize_has_a_time_limit(device: hal.Compiled) -> None:
+def test_synchronize_has_a_time_limit(hardware: hal.Compiled) -> None:
+    device = hardware
     gate = cl.UserEvent(device.context)
     cl.enqueue_barrier(device.queue, wait_for=[gate])
     start = time.monotonic()
