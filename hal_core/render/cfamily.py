@@ -68,6 +68,7 @@ class _Text:
         self.values: dict[UOp, Expression] = {}
         self.waiting: dict[UOp, Expression] = {}  # those of `values` that read something
         self.specials: list[str] = []  # at the top of the body, each once
+        self.special_names: dict[tuple[str, int], str] = {}
         self.lines: list[str] = []
         self.depth = 0
 
@@ -142,10 +143,11 @@ class _Text:
         kind, axis = uop.arg
         text = self.spelling.special(kind, axis)
         if not text.isidentifier():
-            name = f"{kind.removesuffix('_idx')}_{AXES[axis]}"
-            line = f"const {self.row.types['int32']} {name} = {text};"
-            if line not in self.specials:
-                self.specials.append(line)
+            name = self.special_names.get((kind, axis))
+            if name is None:
+                name = self.names.take(f"{kind.removesuffix('_idx')}_{AXES[axis]}")
+                self.special_names[kind, axis] = name
+                self.specials.append(f"const {self.row.types['int32']} {name} = {text};")
             text = name
         self.values[uop] = Expression(text, atom=True)
 
@@ -203,12 +205,17 @@ class _Text:
         variable, value = uop.src
         text = self._use(value).text
         self._write_down_readers(id(variable))
-        self._line(f"{self.values[variable].text} = {text};")
+        name = self.values[variable].text
+        declaration = f"{self.spelling.type(dtype_of(variable))} {name};"
+        if self.lines and self.lines[-1].strip() == declaration:
+            self.lines.pop()
+            name = declaration[:-1]
+        self._line(f"{name} = {text};")
 
     def _store(self, uop: UOp) -> None:
-        pointer, index, value = (self._use(source).text for source in uop.src)
+        pointer, index, value = (self._use(source) for source in uop.src)
         self._write_down_readers(MEMORY)
-        self._line(f"{pointer}[{index}] = {value};")
+        self._line(f"{self.spelling.element(pointer, index)} = {value.text};")
 
     def _if(self, uop: UOp) -> None:
         condition = self._use(uop.src[0]).text

@@ -29,6 +29,7 @@ class Language(NamedTuple):
     value_line: str
     block_attribute: str  # for a kernel that fixes its block; {x}, {y}, {z}, {threads}
     block_dims: tuple[str, str, str]  # for one that does not; what $block_x and so on stand for
+    wide_indices: bool  # computes `x[i * w + j]` in 64 bits; costs nothing on a CPU only
     options: tuple[str, ...]  # compiler options that belong to the text
     contract_options: tuple[str, str]  # contraction forbidden, allowed; "" for none
 
@@ -113,7 +114,8 @@ C = Language(
     value_line="const {type} {name} = *(const {type} *)(args + {slot});",
     block_attribute="",
     block_dims=("launch[3]", "launch[4]", "launch[5]"),
-    options=("-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math"),
+    wide_indices=True,
+    options=("-fno-wrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math"),
     contract_options=("-ffp-contract=off", "-ffp-contract=fast"),
 )
 
@@ -185,6 +187,7 @@ OPENCL = Language(
     value_line="",
     block_attribute="__attribute__((reqd_work_group_size({x}, {y}, {z})))",
     block_dims=("", "", ""),
+    wide_indices=False,
     options=(),
     contract_options=("", ""),
 )

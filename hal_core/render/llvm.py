@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hal_core.dtypes import DType
+from hal_core.dtypes import DTYPES, DType
 from hal_core.errors import InvalidKernel
 from hal_core.ir import Kernel, UOp
 from hal_core.render.literals import llvm_float, power_of_two
@@ -16,6 +16,7 @@ from hal_core.render.llvm_helpers import floor_division, modulo
 from hal_core.render.names import Names
 from hal_core.render.renderer import Renderer
 
+_DEPTH = 6  # of an index expression that is computed in 64 bits
 _AXES = "xyz"
 _INTEGER = {"ADD": "add", "SUB": "sub", "MUL": "mul", "AND": "and", "OR": "or", "XOR": "xor"}
 _FLOAT = {"ADD": "fadd", "SUB": "fsub", "MUL": "fmul", "DIV": "fdiv", "FMOD": "frem"}
@@ -223,13 +224,21 @@ class _Module:
         self._line(f"store {kind} {self.values[value]}, ptr {self.values[variable]}")
 
     def _address(self, pointer: UOp, index: UOp) -> str:
-        dtype, wide = _dtype(index), self.values[index]
-        if dtype.itemsize < 8:
-            extend = "sext" if dtype.kind == "i" else "zext"
-            wide = self._let(f"{extend} {_type(dtype)} {wide} to i64")
+        wide = self._wide(index, _DEPTH)
         element = _memory_type(_dtype(pointer))
         base = self.values[pointer]
         return self._let(f"getelementptr inbounds {element}, ptr {base}, i64 {wide}")
+
+    def _wide(self, index: UOp, depth: int) -> str:
+        """An index as i64. One too large for int32 is undefined, so its arithmetic need not wrap:
+        in 64 bits LLVM sees that neighbours in the index are neighbours in memory."""
+        dtype, value = _dtype(index), self.values[index]
+        if dtype.itemsize == 8 or index.op == "CONST":
+            return value
+        if depth and dtype is DTYPES["int32"] and index.op in ("ADD", "SUB", "MUL"):
+            a, b = (self._wide(source, depth - 1) for source in index.src)
+            return self._let(f"{_INTEGER[index.op]} i64 {a}, {b}")
+        return self._let(f"{'sext' if dtype.kind == 'i' else 'zext'} {_type(dtype)} {value} to i64")
 
     def _store(self, uop: UOp) -> None:
         pointer, index, value = uop.src

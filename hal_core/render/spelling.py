@@ -31,6 +31,7 @@ class Expression(NamedTuple):
     atom: bool = False  # needs no parentheses as an operand
     reads: frozenset[int] = _NOTHING
     modular: str = ""  # the same before the cast back from unsigned, for a further + - *
+    wide: str = ""  # the same in int64, as an index
 
     @property
     def operand(self) -> str:
@@ -97,12 +98,18 @@ class Spelling:
         if uop.op == "GET":
             return Expression(sources[0].text, True, frozenset({id(uop.src[0])}))
         if uop.op == "LOAD":
-            text, is_bool = f"{sources[0].text}[{sources[1].text}]", dtype_of(uop).kind == "b"
+            text, is_bool = self.element(*sources), dtype_of(uop).kind == "b"
             return Expression(f"{text} != 0" if is_bool else text, not is_bool, reads | {MEMORY})
         if uop.op in _WRAPPING and dtype_of(uop).is_integer:
             return self._wrapping(uop, sources, reads)
         text, atom = self._plain(uop, sources)
         return Expression(text, atom, reads)
+
+    def element(self, pointer: Expression, index: Expression) -> str:
+        """An index too large for int32 is undefined, so its arithmetic need not wrap: in 64 bits
+        compilers see that neighbours in the index are neighbours in memory, and vectorise."""
+        wide = index.wide if self.row.wide_indices else ""
+        return f"{pointer.text}[{wide or index.text}]"
 
     def _plain(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
         """Text of a value that needs no unsigned arithmetic, and whether it is an atom."""
@@ -137,6 +144,7 @@ class Spelling:
         first = sources[0]
         if op == "ABS" and dtype.kind == "u":
             return first
+        wide = ""
         left = f"({first.modular})" if first.modular else first.operand
         if not first.modular and kind != unsigned:
             left = f"({unsigned}){left}"
@@ -150,9 +158,12 @@ class Spelling:
             second = sources[1]
             right = f"({second.modular})" if second.modular else second.operand
             text = f"{left} {_INFIX[op]} {right}"
+            if dtype is DTYPES["int32"]:
+                wide = f"({first.wide})" if first.wide else f"(int64_t){first.operand}"
+                wide += f" {_INFIX[op]} " + (f"({second.wide})" if second.wide else second.operand)
         if kind == unsigned:
             return Expression(text, False, reads)
-        return Expression(f"({kind})({text})", True, reads, text)
+        return Expression(f"({kind})({text})", True, reads, text, wide)
 
     def _cast(self, source: DType, target: DType, value: Expression) -> tuple[str, bool]:
         if source is target:

@@ -91,7 +91,7 @@ class CToolchain(NativeToolchain):
         options = self.renderer.options(kernel)
         subprocess.run(
             [
-                self.compiler, "-std=c99", "-O2", "-march=native", "-Wall", "-Werror",
+                self.compiler, "-std=gnu11", "-O3", "-march=native", "-Wall", "-Werror",
                 # what unused parts of a kernel's frame would say
                 "-Wno-unused-variable", "-Wno-unused-function", "-Wno-unknown-pragmas",
                 "-Wno-tautological-compare",

@@ -1,0 +1,182 @@
+"""The text itself: as expected to the letter, safe names, refusals, speed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builder import Builder
+from samples import SAMPLES
+from toolchains import GCC, LLVM, Toolchain
+
+from hal_core.dtypes import DTYPES, float32
+from hal_core.errors import InvalidKernel, Unsupported
+from hal_core.render import RENDERERS, CRenderer, LLVMRenderer, OpenCLRenderer, Renderer
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("language", list(RENDERERS))
+@pytest.mark.parametrize("name", list(SAMPLES))
+def test_text_is_as_expected(name: str, language: str) -> None:
+    """After a change that is meant: delete the file, run twice, read the difference."""
+    text = RENDERERS[language]().render(SAMPLES[name].lower())
+    path = GOLDEN / f"{name}.{language}.txt"
+    if not path.exists():
+        path.write_text(text)
+        pytest.fail(f"{path.name} did not exist; it does now: read it")
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("language", list(RENDERERS))
+def test_text_is_the_same_in_another_process(language: str) -> None:
+    """The compile cache is keyed by it: no addresses, no order of sets."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from samples import SAMPLES; "
+        "from hal_core.render import RENDERERS; "
+        "print(RENDERERS[sys.argv[2]]().render(SAMPLES['mixed'].lower()), end='')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(Path(__file__).parent), language],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == RENDERERS[language]().render(SAMPLES["mixed"].lower())
+
+
+def test_names_that_a_language_has_for_itself(toolchain: Toolchain) -> None:
+    """Parameters are called what the user likes; also the words of the text around them."""
+    names = """
+    float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
+    INFINITY M_PI linux block first last args launch thread_x global_x block_dim_y v0 v1
+    hal_mod_int32 int32_t uint uint32_t bool entry entry_ r_base r_offset rest __x template memset
+    printf
+    """.split()  # noqa: SIM905 - words read better so
+    b = Builder("names", "r: float32*, " + ", ".join(f"{name}: float32" for name in names))
+    i = b.index()
+    place = b.op("MOD", i, b.op("ADD", i, b.const(len(names))))
+    for number, name in enumerate(names):
+        value = b.op("ADD", b.params[name], b.op("SQRT", b.const(number**2, float32)))
+        b.store("r", b.op("ADD", place, b.const(number)), value)
+    variable = b.var("float", b.const(1.0, float32))
+    b.store("r", b.const(len(names)), b.op("ABS", b.get(variable)))
+    got = np.zeros(len(names) + 1, np.float32)
+    values = {name: float(number) for number, name in enumerate(names)}
+    toolchain.run(b.kernel(), {"r": got, **values})
+    assert got.tolist() == [*(2.0 * number for number in range(len(names))), 1.0]
+
+
+@pytest.mark.parametrize("language", list(RENDERERS))
+@pytest.mark.parametrize("name", ["exp", "sqrtf", "memset", "main", "int", "while", "float"])
+def test_a_kernel_may_not_take_the_name_of_a_library_function(name: str, language: str) -> None:
+    kernel = Builder(name, "r: float32*").kernel()
+    with pytest.raises(Unsupported, match=rf"'{name}'.*Rename the kernel"):
+        RENDERERS[language]().render(kernel)
+
+
+@pytest.mark.parametrize("language", list(RENDERERS))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_D1_a_dtype_is_refused_by_name_before_compilation(language: str, dtype: str) -> None:
+    renderer = RENDERERS[language]()
+    assert not renderer.supports(DTYPES[dtype])
+    with pytest.raises(Unsupported, match=rf"kernel 'k'.*got '{dtype}'"):
+        renderer.render(Builder("k", f"r: {dtype}*").kernel())
+    b = Builder("k", "r: float32*")
+    b.cast(b.const(1.0, float32), DTYPES[dtype])
+    with pytest.raises(Unsupported, match=dtype):
+        renderer.render(b.kernel())
+
+
+@pytest.mark.parametrize("language", list(RENDERERS))
+def test_ir_is_verified_before_it_is_rendered(language: str) -> None:
+    b = Builder("k", "r: const float32*")
+    b.store("r", b.const(0), b.const(1.0, float32))
+    with pytest.raises(InvalidKernel):
+        RENDERERS[language]().render(b.kernel())
+
+
+def test_what_the_compiler_is_told() -> None:
+    b = Builder("k", "r: float32*")
+    assert "-ffp-contract=off" in CRenderer().options(b.kernel(contract=False))
+    assert "-ffp-contract=fast" in CRenderer().options(b.kernel(contract=True))
+    assert OpenCLRenderer().options(b.kernel()) == LLVMRenderer().options(b.kernel()) == ()
+    assert "FP_CONTRACT OFF" in OpenCLRenderer().render(b.kernel(contract=False))
+    assert "FP_CONTRACT" not in OpenCLRenderer().render(b.kernel(contract=True))
+
+
+def test_opencl_asks_for_double_only_where_it_is_used() -> None:
+    b = Builder("k", "r: float32*")
+    assert "cl_khr_fp64" not in OpenCLRenderer().render(b.kernel())
+    b.cast(b.const(0), DTYPES["float64"])
+    inside = b.cast(b.cast(b.const(0), DTYPES["float64"]), float32)
+    b.store("r", b.const(0), inside)
+    assert "cl_khr_fp64" in OpenCLRenderer().render(b.kernel())
+
+
+def test_opencl_fixes_the_block_only_where_the_kernel_does() -> None:
+    b = Builder("k", "r: float32*")
+    assert "reqd_work_group_size" not in OpenCLRenderer().render(b.kernel())
+    assert "reqd_work_group_size(4, 2, 1)" in OpenCLRenderer().render(b.kernel(block=(4, 2, 1)))
+
+
+@pytest.mark.parametrize("name", ["saxpy", "blur"])
+def test_threads_of_a_block_become_vector_lanes(name: str, tmp_path: Path) -> None:
+    llvm = LLVM(tmp_path)
+    if llvm.missing:
+        pytest.skip(llvm.missing)
+    module, _ = llvm.optimised(llvm.renderer.render(SAMPLES[name].lower()))
+    text = str(module)
+    assert " x float>" in text and "vector.body" in text
+    assert "masked.gather" not in text, "neighbouring threads read neighbouring places"
+    assert "vector.memcheck" not in text and "vector.scevcheck" not in text
+
+
+def test_only_the_kernel_is_exported(tmp_path: Path) -> None:
+    gcc = GCC(tmp_path)
+    if gcc.missing:
+        pytest.skip(gcc.missing)
+    path = tmp_path / "mixed.c"
+    path.write_text(CRenderer().render(SAMPLES["mixed"].lower()))
+    made = path.with_suffix(".o")
+    subprocess.run(["gcc", "-c", "-fPIC", str(path), "-o", str(made)], check=True)
+    symbols = subprocess.run(
+        ["nm", "--extern-only", "--defined-only", str(made)],
+        capture_output=True, text=True, check=True,
+    ).stdout.split("\n")  # fmt: skip
+    assert [line.split()[1:] for line in symbols if line] == [["T", "mixed"]]
+
+
+def test_a_process_loads_only_the_renderer_that_it_uses() -> None:
+    program = (
+        "import sys; before = set(sys.modules); from hal_core.render import LLVMRenderer; "
+        "print('hal_core.render.cfamily' in sys.modules, 'hal_core.render.llvm' in sys.modules, "
+        "not {'numpy', 'llvmlite', 'pyopencl', 'inspect'}.isdisjoint(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True", "False"]
+
+
+@pytest.mark.parametrize("renderer", [CRenderer(), OpenCLRenderer(), LLVMRenderer()])
+def test_a_large_kernel_renders_in_linear_time(renderer: Renderer) -> None:
+    """Ten times the nodes take about ten times as long, not a hundred."""
+
+    def seconds(nodes: int) -> float:
+        b = Builder("large", "r: int32*, x: const int32*")
+        value = b.load("x", b.index())
+        for number in range(nodes):
+            # shared operands: text that repeated them would double every time
+            value = b.op("ADD", value, b.op("MUL", value, b.const(number)))
+            b.store("r", value, value)
+        kernel, best = b.kernel(), float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            renderer.render(kernel)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(2000) < 40 * seconds(200)
