@@ -189,7 +189,7 @@ def test_P1_a_shared_library_or_program_is_no_object() -> None:
 
 def test_P1_every_truncation_is_refused(c_object: Make) -> None:
     image = c_object("int kernel(int x) { return x + 1; }")
-    for length in range(0, len(image)):
+    for length in range(len(image)):
         refusal(image[:length])
 
 
@@ -208,7 +208,9 @@ def test_P1_flipped_bytes_never_crash(c_object: Make) -> None:
     for _ in range(4000):
         image = bytearray(good)
         for _ in range(dice.choice((1, 1, 2, 8))):
-            image[dice.randrange(len(image))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+            image[dice.randrange(len(image))] = dice.choice(
+                (0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256))
+            )
         load_or_refuse(bytes(image))
 
 
@@ -227,13 +229,15 @@ def test_P1_damaged_tables_never_crash(c_object: Make, data: st.DataObject) -> N
 
 
 def test_an_object_that_asks_for_too_much_memory(c_object: Make) -> None:
-    assert "the limit is" in refusal(c_object("char big[1L << 30]; void kernel(void) { big[0]++; }"))
+    assert "the limit is" in refusal(
+        c_object("char big[1L << 30]; void kernel(void) { big[0]++; }")
+    )
     many = "".join(f"char b{i}[200 << 20];" for i in range(3))
     assert "the limit is" in refusal(c_object(many + "void kernel(void) {}"))
 
 
 def test_relocations_stay_inside_their_section(c_object: Make) -> None:
-    image = bytearray(c_object("extern int puts(const char *); void kernel(void) { puts(\"\"); }"))
+    image = bytearray(c_object('extern int puts(const char *); void kernel(void) { puts(""); }'))
     obj = elf.read(bytes(image), driver.machine())
     patch = next(p for p in obj.patches if obj.sections[p.section].flags & elf.EXECUTE)
     record = struct.pack("<QII", patch.offset, patch.type, patch.symbol)

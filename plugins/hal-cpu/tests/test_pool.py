@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -20,7 +21,7 @@ from hal_cpu.pool import Pool, split
 def test_split_covers_every_block_once(blocks: int, threads: int) -> None:
     chunks = [(first.value, last.value) for first, last in split(blocks, threads)]
     assert chunks[0][0] == 0 and chunks[-1][1] == blocks
-    assert all(a[1] == b[0] for a, b in zip(chunks, chunks[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(chunks))
     sizes = [last - first for first, last in chunks]
     assert min(sizes) >= 1 and max(sizes) - min(sizes) <= 1
 

@@ -1,0 +1,246 @@
+"""LLVM and each C compiler: objects, errors with their lines, cache keys, what is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hal_core as hal
+from hal_core.compiler import CompileOptions
+from hal_cpu import compiler as module
+from hal_cpu import driver
+from hal_cpu.compiler import C_COMPILERS, CCompilerProgram, LLVMCompiler
+
+NOTHING = hal.Signature.parse("nothing", "")
+NOTHING_LLVM = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
+SCALE = """\
+void scale(const hal_thread *t, float *y, const float *x, float a, int32_t n) {
+    int64_t i = hal_global_idx(t, 0);
+    if (i < n) y[i] = a * x[i];
+}
+"""
+SCALE_SIGNATURE = "y: float32*, x: const float32*, a: float32, n: int32"
+
+
+def options(**fields: object) -> CompileOptions:
+    return CompileOptions("nothing", NOTHING, rendered=True)._replace(**fields)
+
+
+def scale(text: str = SCALE, signature: str = SCALE_SIGNATURE, **fields: object) -> hal.Source:
+    return hal.Source("scale", text, signature, language="c", **fields)  # type: ignore[arg-type]
+
+
+def present(name: str) -> CCompilerProgram:
+    try:
+        return CCompilerProgram(C_COMPILERS[name])
+    except hal.CompilerUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=C_COMPILERS)
+def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    present(request.param)
+    monkeypatch.setenv("CPU_CC", request.param)
+    name: str = request.param
+    return name
+
+
+# -- LLVM
+
+
+def test_llvm_gives_an_object_that_loads(device: hal.Compiled) -> None:
+    image = LLVMCompiler().compile(NOTHING_LLVM, options())
+    assert image[:4] == b"\x7fELF"
+    program = device.load(
+        hal.Binary(image, "elf", driver.machine(), "nothing", NOTHING, rendered=True)
+    )
+    assert program(grid=1, block=1) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (NOTHING_LLVM.replace("ret void", "return void"), 2, "expected instruction opcode"),
+        (NOTHING_LLVM.replace("ret void", "%x = add i32 1, 2.0\n  ret void"), 2, "2.0"),
+        ("", None, ""),
+        ("define void @f() {\n  ret i32 1\n}\n", 2, "value doesn't match function result type"),
+    ],
+)
+def test_C5_llvm_errors(text: str, line: int | None, said: str) -> None:
+    if not text:  # parses, but lacks the entry: the loader says so
+        assert LLVMCompiler().compile(text, options())
+        return
+    with pytest.raises(hal.CompileError) as caught:
+        LLVMCompiler().compile(text, options())
+    assert (caught.value.line, caught.value.source) == (line, text)
+    assert said in caught.value.log
+    assert f">    {line} | " in str(caught.value)
+
+
+def test_llvm_refuses_what_it_cannot_honour() -> None:
+    for fields in ({"options": ("-O1",)}, {"defines": (("N", "1"),)}, {"includes": ("/usr",)}):
+        with pytest.raises(hal.Unsupported, match="mean nothing to LLVM IR"):
+            LLVMCompiler().compile(NOTHING_LLVM, options(**fields))
+
+
+def test_C6_llvmlite_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "distribution_version", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(hal.CompilerUnavailable, match="pip install llvmlite"):
+        LLVMCompiler()
+
+
+def test_C6_llvmlite_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = LLVMCompiler()
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    with pytest.raises(hal.CompilerUnavailable, match=r"cannot be imported.*reinstall llvmlite"):
+        made.compile(NOTHING_LLVM, options())
+
+
+# -- C
+
+
+def test_a_c_source_kernel_runs(device: hal.Compiled, cc: str) -> None:
+    program = device.compile(scale())
+    assert program.pair == cc
+    x, y = (hal.Buffer(device, 1000, hal.float32).fill(value) for value in (3, 0))
+    program(y, x, vals=(2.0, 900), threads=1000)
+    assert y.numpy().tolist() == [6.0] * 900 + [0.0] * 100
+
+
+def test_defines_includes_and_options(device: hal.Compiled, cc: str, tmp_path: Path) -> None:
+    (tmp_path / "factor.h").write_text("#define FACTOR (BASE + 1)\n")
+    text = '#include <math.h>\n#include "factor.h"\n' + SCALE.replace(
+        "a * x[i]", "FACTOR * fabsf(x[i]) + EXTRA"
+    )
+    kernel = scale(text, defines={"BASE": 4}, includes=[str(tmp_path)], options=["-DEXTRA=0.5f"])
+    x, y = (hal.Buffer(device, 8, hal.float32).fill(value) for value in (-2, 0))
+    device.compile(kernel)(y, x, vals=(0.0, 8), threads=8)
+    assert y.numpy().tolist() == [10.5] * 8
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (SCALE.replace("a * x[i];", "a * nobody[i];"), 3, "nobody"),
+        (SCALE.replace("if (i < n)", "if (i <"), 3, "error"),
+        (SCALE.replace("void scale", "void scall"), None, "scale"),
+        (SCALE.replace("const float *x", "const double *x"), None, "incompatible"),
+        (SCALE.replace(", int32_t n", ", int64_t n"), None, "incompatible"),
+        (SCALE.replace("void scale", "int scale"), None, "incompatible"),
+        ("int scale = 3;", None, ""),
+        (SCALE.replace("a * x[i]", "undeclared(x[i])"), 3, "undeclared"),
+        ("#error stop here\n" + SCALE, 1, "stop here"),
+    ],
+)
+def test_C5_c_errors(
+    device: hal.Compiled, cc: str, capfd: pytest.CaptureFixture[str],
+    text: str, line: int | None, said: str,
+) -> None:  # fmt: skip
+    with pytest.raises(hal.CompileError) as caught:
+        device.compile(scale(text))
+    assert said in caught.value.log
+    assert caught.value.line == line
+    assert caught.value.source == text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_P1_a_c_kernel_that_calls_what_nobody_has(device: hal.Compiled, cc: str) -> None:
+    text = "float nobody_has_this(float);\n" + SCALE.replace("x[i]", "nobody_has_this(x[i])")
+    with pytest.raises(hal.CompileError, match="unresolved symbols: nobody_has_this"):
+        device.compile(scale(text))
+
+
+def test_every_dtype_and_parameter_names_of_any_kind(device: hal.Compiled, cc: str) -> None:
+    kinds = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+    names = ["a0", "t", "b", "gx", "hal_args", "x", "args", "first", "launch"]
+    params = ", ".join(f"{n}: {k}" for n, k in zip(names, kinds, strict=True))
+    c_types = [f"{k}_t" if k != "bool" else k for k in kinds]
+    takes = ", ".join(f"{t} v{i}" for i, t in enumerate(c_types))
+    sets = " ".join(f"out[{i}] = v{i};" for i in range(9))
+    text = (
+        f"void every(const hal_thread *t, double *out, {takes}, float f, double d)"
+        f" {{ {sets} out[9] = f; out[10] = d; }}"
+    )
+    kernel = hal.Source(
+        "every", text, f"out: float64*, {params}, f: float32, d: float64", language="c"
+    )
+    values = [True, -128, 255, -(2**15), 2**16 - 1, -(2**31), 2**32 - 1, -(2**53), 2**53, 0.5, 0.1]
+    out = hal.Buffer(device, 11, hal.float64)
+    device.compile(kernel)(out, vals=values, grid=1, block=1)
+    assert out.numpy().tolist() == [float(value) for value in values]
+
+
+def test_C6_a_missing_compiler_is_named(
+    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    for name, hint in (("gcc", "apt-get install gcc"), ("clang", "apt-get install clang")):
+        with pytest.raises(hal.CompilerUnavailable, match=f"{name} is not installed.*{hint}"):
+            CCompilerProgram(C_COMPILERS[name])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(hal.CompilerUnavailable, match="pip install ziglang"):
+        own_device.compile(scale())
+    monkeypatch.undo()
+    assert own_device.compiler.language == "llvm"  # others still serve
+
+
+def test_C6_a_compiler_that_fails_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "gcc"
+    broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(hal.CompilerUnavailable, match="--version fails: out of order"):
+        CCompilerProgram(C_COMPILERS["gcc"])
+
+
+def test_C2_identity_has_processor_version_and_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    gcc = present("gcc")
+    version = subprocess.run([gcc._command[0], "--version"], capture_output=True, text=True).stdout
+    assert version.splitlines()[0] in gcc.identity and "-O3" in gcc.identity
+    for flag in driver.cpu_flags():
+        assert flag in gcc.identity and flag in LLVMCompiler().identity
+    before = {type(made): made.identity for made in (gcc, LLVMCompiler())}
+    monkeypatch.setattr(driver, "cpu_flags", lambda: ("sse2",))
+    for made in (present("gcc"), LLVMCompiler()):
+        assert made.identity != before[type(made)]
+
+
+def test_a_process_with_a_warm_cache_imports_no_llvmlite(tmp_path: Path) -> None:
+    program = """
+import sys
+import hal_core as hal, hal_cpu
+hal.Device.register_plugin("CPU", hal_cpu.plugin)
+device = hal.Device["CPU"]
+from hal_core.ir import Kernel, Signature, UOp
+kernel = Kernel("nothing", Signature.parse("nothing", "n: int32"), ())
+device.compile(kernel)(vals=(1,), grid=1, block=1)
+print(sum(name.startswith("llvmlite") for name in sys.modules))
+"""
+    import os
+
+    environment = {**os.environ, "HAL_CACHE_DIR": str(tmp_path), "PYTHONWARNINGS": "error"}
+    paths = [path for path in sys.path if path]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    counts = [
+        int(subprocess.run(
+            [sys.executable, "-c", program], env=environment, check=True, capture_output=True
+        ).stdout)
+        for _ in range(2)
+    ]  # fmt: skip
+    assert counts[0] > 0 and counts[1] == 0
+
+
+def test_C8_disassemble(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = LLVMCompiler().compile(NOTHING_LLVM, options())
+    if driver.find_tool("objdump") or driver.find_tool("llvm-objdump"):
+        text = device.compiler.disassemble(image)
+        assert "nothing" in text and "ret" in text
+        with pytest.raises(hal.CompileError, match="objdump refused"):
+            device.compiler.disassemble(b"no object")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(hal.Unsupported, match="binutils"):
+        device.compiler.disassemble(image)

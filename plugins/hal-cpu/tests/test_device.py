@@ -1,0 +1,205 @@
+"""Facts of the host, and memory: alignment, truthful options, copies, what an export keeps."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_cpu import driver
+from hal_cpu.device import CPUAllocator, describe
+
+LIVE = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+MIB = 1 << 20
+
+
+@pytest.fixture
+def allocator(own_device: hal.Compiled) -> CPUAllocator:
+    made = own_device.allocator
+    assert isinstance(made, CPUAllocator)
+    return made
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * driver.PAGE
+
+
+def test_facts(device: hal.Compiled) -> None:
+    info = device.info
+    assert (info.name, info.kind, info.host_visible) == ("CPU", "cpu", True)
+    assert info.title and info.arch.split()[0] == driver.machine()
+    assert info.compute_units >= 1 and info.memory_nbytes > 64 * MIB
+    assert info == describe()
+
+
+def test_B8_cycles_of_every_size_leak_nothing(own_device: hal.Compiled) -> None:
+    for nbytes in (1, 100, 5000, 70_000, 3 * MIB):
+        rounds = 20_000 if nbytes < MIB else 200
+        own_device.allocator.free_cache()
+        before = resident()
+        for _ in range(rounds):
+            hal.Buffer(own_device, nbytes, hal.uint8, hal.BufferSpec(nolru=True)).allocate()
+        assert resident() - before < 8 * MIB
+    facts = own_device.allocator.statistics()
+    assert (facts.current, facts.live, facts.cached) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("nbytes", [1, 255, 65_535, 65_536, 100_000, 2 * MIB, 5 * MIB + 1])
+def test_blocks_are_aligned_and_whole(allocator: CPUAllocator, nbytes: int) -> None:
+    address = allocator.alloc(nbytes)
+    assert address % (driver.HUGE if nbytes >= driver.HUGE else 64) == 0
+    ctypes.memset(address, 7, nbytes)
+    assert bytes(driver.memory_at(address + nbytes - 1, 1)) == b"\x07"
+    allocator.free(address, nbytes)
+
+
+@pytest.mark.parametrize("nbytes", [64, 60_000, 70_000, 3 * MIB])
+def test_B14_zero_is_zero_also_after_dirt(allocator: CPUAllocator, nbytes: int) -> None:
+    zero = hal.BufferSpec(zero=True)
+    for _ in range(5):
+        address = allocator.alloc(nbytes, zero)
+        assert not any(bytes(driver.memory_at(address, nbytes)))
+        ctypes.memset(address, 0xAB, nbytes)
+        allocator.free(address, nbytes, zero)
+
+
+def test_B7_external_memory_is_used_in_place(own_device: hal.Compiled) -> None:
+    theirs = np.arange(16, dtype="f4")
+    spec = hal.BufferSpec(external_ptr=theirs.ctypes.data)
+    buffer = hal.Buffer(own_device, 16, hal.float32, spec).allocate()
+    buffer.fill(3)
+    assert theirs.tolist() == [3.0] * 16
+    assert own_device.allocator.statistics().current == 0
+    buffer.deallocate()
+    assert theirs.tolist() == [3.0] * 16
+
+
+@pytest.mark.parametrize("field", ["host", "cpu_access"])
+def test_ordinary_memory_is_host_memory(own_device: hal.Compiled, field: str) -> None:
+    spec = hal.BufferSpec(**{field: True})
+    assert hal.Buffer(own_device, 4, hal.int32, spec).fill(5).numpy().tolist() == [5] * 4
+
+
+@pytest.mark.parametrize("spec", [hal.BufferSpec(image=(4, 4)), hal.BufferSpec(uncached=True)])
+def test_options_that_mean_nothing_here_are_refused(
+    own_device: hal.Compiled, spec: hal.BufferSpec
+) -> None:
+    with pytest.raises(hal.Unsupported):
+        hal.Buffer(own_device, 4, hal.int32, spec).allocate()
+
+
+def test_A4_a_refused_mapping_is_out_of_memory(allocator: CPUAllocator) -> None:
+    with pytest.raises(hal.OutOfMemory, match="mmap failed") as caught:
+        allocator._alloc(1 << 60, hal.BufferSpec())
+    assert caught.value.got == 1 << 60
+    with pytest.raises(hal.OutOfMemory):
+        allocator.alloc(1 << 60)
+
+
+@LIVE
+@given(
+    nbytes=st.one_of(st.integers(1, 5000), st.sampled_from([MIB - 1, MIB, MIB + 3])),
+    seed=st.integers(0, 255),
+)
+def test_B4_B5_copies_are_exact(device: hal.Compiled, nbytes: int, seed: int) -> None:
+    data = bytes((seed + i) % 251 for i in range(min(nbytes, 997)))
+    data = (data * (nbytes // len(data) + 1))[:nbytes]
+    buffer = hal.Buffer(device, nbytes, hal.uint8)
+    assert buffer.copyin(data) is buffer  # bytes: read-only
+    out = bytearray(nbytes)
+    buffer.copyout(out)
+    assert bytes(out) == data
+    read_only = np.frombuffer(data, np.uint8)
+    assert buffer.copyin(read_only).numpy().tobytes() == data
+
+
+@pytest.mark.parametrize("nbytes", [3, 4096, MIB, 2 * MIB])
+@pytest.mark.parametrize("shift", [1, 1000])
+def test_B6_overlapping_views_behave_as_memmove(
+    device: hal.Compiled, nbytes: int, shift: int
+) -> None:
+    data = np.arange(nbytes + shift, dtype="u4").astype("u1")
+    for source, target in ((0, shift), (shift, 0)):
+        buffer = hal.Buffer.from_numpy(data, device=device)
+        buffer.view(nbytes, hal.uint8, target).copy_from(buffer.view(nbytes, hal.uint8, source))
+        expected = data.copy()
+        expected[target : target + nbytes] = data[source : source + nbytes]
+        assert (buffer.numpy() == expected).all()
+
+
+@LIVE
+@given(
+    size=st.integers(1, 300),
+    dtype=st.sampled_from([hal.uint8, hal.int16, hal.float32, hal.float64]),
+    value=st.integers(0, 200),
+)
+def test_fill_sets_every_element_and_no_other(
+    device: hal.Compiled, size: int, dtype: hal.DType, value: int
+) -> None:
+    buffer = hal.Buffer(device, size + 2, dtype).fill(1)
+    buffer[1 : size + 1].fill(value)
+    assert buffer.numpy().tolist() == [1] + [value] * size + [1]
+
+
+def test_B9_an_export_outlives_buffer_and_device(own_device: hal.Compiled) -> None:
+    for size in (100, 100_000):
+        own = hal.Buffer(own_device, size, hal.uint8).fill(9)
+        array = np.asarray(own)
+        del own
+        gc.collect()
+        others = [hal.Buffer(own_device, size, hal.uint8).fill(1) for _ in range(4)]
+        assert set(array.tolist()) == {9}
+        del others
+    own_device.close()
+    assert set(array.tolist()) == {9}
+    del array
+    gc.collect()
+
+
+def test_large_copies_release_the_gil(own_device: hal.Compiled) -> None:
+    host = np.zeros(256 * MIB, "u1")
+    buffer = hal.Buffer(own_device, host.size, hal.uint8).allocate()
+    buffer.copyin(host)
+    spans: list[tuple[float, float]] = []
+    ticks: list[float] = []
+    stop = threading.Event()
+
+    def tick() -> None:
+        while not stop.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    for _ in range(3):
+        start = time.perf_counter()
+        buffer.copyin(host)
+        spans.append((start, time.perf_counter()))
+    stop.set()
+    thread.join()
+    assert sum(any(low < tick < high for low, high in spans) for tick in ticks) >= 3
+
+
+def test_large_blocks_lie_in_huge_pages(allocator: CPUAllocator) -> None:
+    with open("/sys/kernel/mm/transparent_hugepage/enabled") as file:
+        if "[never]" in file.read():
+            pytest.skip("this kernel gives no transparent huge pages")
+    nbytes = 32 * MIB
+    address = allocator.alloc(nbytes)
+    with open("/proc/self/smaps") as file:
+        text = file.read()
+    block = next(part for part in text.split("VmFlags:") if f"{address:x}-" in part)
+    flags = text.split(block, 1)[1].split("\n", 1)[0]
+    assert " hg" in flags
+    allocator.free(address, nbytes)

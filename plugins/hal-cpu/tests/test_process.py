@@ -1,0 +1,149 @@
+"""Processes: a light import, fork, exit, `python -O`, the number of threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hal_core as hal
+from hal_cpu import plugin
+
+PREFACE = """
+import warnings
+import hal_core as hal, hal_cpu
+hal.Device.register_plugin("CPU", hal_cpu.plugin)
+from hal_core.ir import Signature
+@hal.kernel
+def slow(y: hal.Ptr[hal.float64], rounds: hal.int32):
+    i = hal.global_idx(0)
+    total = hal.float64(0.0)
+    for k in range(rounds):
+        total = total + hal.float64(k % 7)
+    y[i] = total
+def launch():
+    device = hal.Device["CPU"]
+    y = hal.Buffer(device, 4096, hal.float64)
+    for _ in range(4):
+        device.compile(slow)(y, vals=(500,), grid=64, block=64)
+    assert set(y.numpy().tolist()) == {float(sum(k % 7 for k in range(500)))}
+    return device
+"""
+
+
+def run(program: str, tmp_path: Path, *options: str, **environment: str) -> str:
+    """What the program prints; it must end well and say nothing on stderr."""
+    script = tmp_path / "program.py"
+    script.write_text(PREFACE + program)
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *options, str(script)],
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+def test_importing_the_plugin_loads_no_device_code() -> None:
+    program = (
+        "import sys, hal_core.hookspecs; before = set(sys.modules); import hal_cpu;"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "['hal_cpu']"
+
+
+def test_X3_under_python_O(tmp_path: Path) -> None:
+    assert run("launch(); print('done')", tmp_path, "-O") == "done"
+
+
+def test_X2_a_forked_child_has_a_device_and_threads_of_its_own(tmp_path: Path) -> None:
+    program = """
+import os
+device = launch()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # threads and fork: that is what is tested
+    child = os.fork()
+if child == 0:
+    try:
+        assert device.pool._workers == []
+        launch()
+        assert hal.Device["CPU"] is not device
+        os._exit(0)
+    except BaseException as error:
+        os.write(2, repr(error).encode())
+        os._exit(1)
+print(os.waitpid(child, 0)[1])
+launch()
+"""
+    assert run(program, tmp_path, HAL_CPU_THREADS="3") == "0"
+
+
+def test_R15_exit_with_an_open_device_and_idle_threads(tmp_path: Path) -> None:
+    assert run("launch(); print('last line')", tmp_path, HAL_CPU_THREADS="4") == "last line"
+
+
+def test_exit_while_another_thread_launches(tmp_path: Path) -> None:
+    program = """
+import threading, time
+launch()
+def forever():
+    while True:
+        try:
+            launch()
+        except hal.HalError:
+            return
+for _ in range(3):
+    threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.2)
+print("last line")
+"""
+    assert run(program, tmp_path, HAL_CPU_THREADS="2") == "last line"
+
+
+@pytest.mark.parametrize(("threads", "started"), [("1", 0), ("3", 2)])
+def test_the_setting_decides_how_many_threads(tmp_path: Path, threads: str, started: int) -> None:
+    program = """
+import threading
+device = hal.Device["CPU"]
+n = 1 << 20
+y = hal.Buffer(device, n, hal.float64)
+device.compile(slow)(y, vals=(3,), threads=n)
+print(sum(thread.name.startswith("hal-cpu") for thread in threading.enumerate()))
+"""
+    assert run(program, tmp_path, HAL_CPU_THREADS=threads) == str(started)
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "many", ""])
+def test_a_setting_that_is_no_number_is_refused(
+    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("HAL_CPU_THREADS", text)
+    with pytest.raises(hal.InvalidArgument, match="HAL_CPU_THREADS"):
+        own_device.pool
+
+
+def test_closing_the_device_ends_its_threads(own_device: hal.Compiled) -> None:
+    own_device.pool._start()
+    workers = list(own_device.pool._workers)
+    own_device.close()
+    assert not any(worker.is_alive() for worker in workers)
+
+
+def test_doctor_names_every_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = {check.title: check for check in plugin.hal_doctor("CPU")}
+    assert {"processor", "share", "compiler llvm", "compiler gcc"} <= set(checks)
+    assert all(check.ok for check in checks.values())
+    monkeypatch.setenv("PATH", "/nowhere")
+    checks = {check.title: check for check in plugin.hal_doctor("CPU")}
+    assert checks["compiler gcc"].ok and "apt-get" in checks["compiler gcc"].hint

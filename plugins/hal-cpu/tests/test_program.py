@@ -1,0 +1,324 @@
+"""Launches: every thread once, arguments as given, code freed, whatever way the launch goes."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_cpu import driver
+from hal_cpu.compiler import LLVMCompiler
+from hal_cpu.program import CPUProgram, _Measured
+
+LIVE = settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@hal.kernel
+def saxpy(
+    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
+) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def count(hits: hal.Ptr[hal.int32], nx: hal.int32, ny: hal.int32) -> None:
+    x = hal.global_idx(0)
+    y = hal.global_idx(1)
+    z = hal.global_idx(2)
+    i = (z * ny + y) * nx + x
+    hits[i] = hits[i] + 1
+
+
+@hal.kernel
+def slow(y: hal.Ptr[hal.float64], rounds: hal.int32) -> None:
+    i = hal.global_idx(0)
+    total = hal.float64(0.0)
+    for k in range(rounds):
+        total = total + hal.sin(hal.float64(k + i))
+    y[i] = total
+
+
+RAW = """
+define void @raw(ptr %args, ptr %launch, i64 %first, i64 %last) {
+  %out = load ptr, ptr %args
+  %b = getelementptr i8, ptr %out, i64 8
+  store i64 %first, ptr %out
+  store i64 %last, ptr %b
+  %p = getelementptr i8, ptr %out, i64 16
+  call void @llvm.memcpy.p0.p0.i64(ptr %p, ptr %launch, i64 24, i1 false)
+  %q = getelementptr i8, ptr %out, i64 40
+  %r = getelementptr i8, ptr %args, i64 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %q, ptr %r, i64 88, i1 false)
+  ret void
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+
+def binary(text: str, name: str, signature: str, **fields: object) -> hal.Binary:
+    parsed = hal.Signature.parse(name, signature)
+    options = hal.CompileOptions(name, parsed, rendered=True)
+    image = LLVMCompiler().compile(text, options)
+    made = hal.Binary(image, "elf", driver.machine(), name, parsed, rendered=True)
+    return made._replace(**fields)
+
+
+def test_the_calling_convention_byte_by_byte(device: hal.Compiled) -> None:
+    """Eight bytes for each parameter, then the launch; looked at as raw memory."""
+    kinds = [
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "float32",
+        "float64",
+    ]
+    signature = "out: uint8*, " + ", ".join(f"{kind}_: {kind}" for kind in kinds)
+    program = device.load(binary(RAW, "raw", signature))
+    values = [True, -1, 200, -300, 60000, -70000, 2**32 - 1, -(2**62), 2**64 - 1, 1.5, -2.5]
+    out = hal.Buffer(device, 128, hal.uint8).fill(0)
+    program(out, vals=values, grid=(2, 3, 4), block=(5, 6, 7))
+    raw = out.numpy()
+    assert raw[:16].view(np.int64).tolist() == [0, 24]
+    assert raw[16:40].view(np.int32).tolist() == [2, 3, 4, 5, 6, 7]
+    for slot, (kind, value) in enumerate(zip(kinds, values, strict=True)):
+        start = 40 + 8 * slot
+        dtype = np.dtype(kind)
+        assert raw[start : start + dtype.itemsize].view(dtype)[0] == dtype.type(value), kind
+
+
+@LIVE
+@given(
+    grid=st.tuples(*[st.integers(1, 9)] * 3),
+    block=st.tuples(*[st.integers(1, 5)] * 3),
+    way=st.sampled_from(["keep", "release", "split"]),
+)
+def test_P6_every_thread_runs_once(
+    device: hal.Compiled, grid: tuple[int, int, int], block: tuple[int, int, int], way: str
+) -> None:
+    program = device.compile(count)
+    assert isinstance(program, CPUProgram)
+    sizes = [g * b for g, b in zip(grid, block, strict=True)]
+    hits = hal.zeros(int(np.prod(sizes)), hal.int32, device=device)
+    blocks = grid[0] * grid[1] * grid[2]
+    geometry = program._geometry(grid, block, 0)
+    run = {
+        "keep": program._keeping,
+        "release": program._releasing,
+        "split": _Measured(program._releasing, device.pool, split_of(blocks), True),
+    }[way]
+    launch = program._launch or program._bind()
+    launch(geometry._replace(run=run), hits._buf, sizes[0], sizes[1])
+    assert set(hits.numpy().tolist()) == {1}
+
+
+def split_of(blocks: int) -> list[object]:
+    from hal_cpu.pool import split
+
+    return split(blocks, 4)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 100_000, 1_000_000])
+def test_large_and_small_launches_agree_with_numpy(device: hal.Compiled, n: int) -> None:
+    program = device.compile(saxpy)
+    x, y = np.arange(n, dtype="f4"), np.ones(n, "f4")
+    there, here = (hal.Buffer.from_numpy(a, device=device) for a in (x, y))
+    for _ in range(4):  # the way may change from launch to launch
+        program(here, there, vals=(2.0, n), threads=n)
+        y = np.float32(2.0) * x + y
+    assert np.allclose(here.numpy(), y, rtol=1e-6)
+
+
+def test_ways_of_a_launch(device: hal.Compiled) -> None:
+    program = device.compile(saxpy)
+    assert isinstance(program, CPUProgram)
+    small = program._geometry((2, 1, 1), (256, 1, 1), 0)
+    assert small.run is program._keeping
+    assert program._geometry((1, 1, 1), (1024, 1, 1), 0).run is program._keeping
+    if device.pool.threads > 1:
+        assert isinstance(program._geometry((4096, 1, 1), (256, 1, 1), 0).run, _Measured)
+    unknown = device.compile(slow)
+    assert unknown.binary.work is None
+    assert unknown._geometry((1, 1, 1), (1, 1, 1), 0).run is unknown._releasing
+
+
+def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that stands still but for what the kernel takes."""
+    clock = [0.0]
+    ways: list[str] = []
+    takes = {"one": 0.0, "all": 0.0}
+    monkeypatch.setattr("hal_cpu.program.perf_counter", lambda: clock[0])
+
+    def run(*args: object) -> None:
+        ways.append("one")
+        clock[0] += takes["one"]
+
+    class Pool:
+        def run(self, *args: object) -> None:
+            ways.append("all")
+            clock[0] += takes["all"]
+
+    measured = _Measured(run, Pool(), [], False)  # type: ignore[arg-type]
+
+    def launches(one: float, split: float) -> list[str]:
+        takes.update(one=one, all=split)
+        del ways[:]
+        for _ in range(4):
+            measured(b"", None, None, None)  # type: ignore[arg-type]
+        return ways
+
+    assert launches(20e-6, 40e-6) == ["one"] * 4
+    assert launches(100e-6, 70e-6) == ["one", "one", "all", "all"]
+    assert launches(100e-6, 70e-6) == ["all"] * 4
+    assert launches(2e-6, 20e-6) == ["all", "one", "one", "one"]
+    assert _Measured(run, Pool(), [], True)._long >= 2  # type: ignore[arg-type]
+
+
+def test_P4_wait_gives_seconds(device: hal.Compiled) -> None:
+    program = device.compile(slow)
+    y = hal.Buffer(device, 64, hal.float64)
+    start = time.perf_counter()
+    seconds = program(y, vals=(20_000,), grid=4, block=16, wait=True)
+    outer = time.perf_counter() - start
+    assert 0.0005 < seconds <= outer
+    assert program(y, vals=(1,), grid=4, block=16) is None
+
+
+def test_the_gil_is_free_during_a_long_kernel(device: hal.Compiled) -> None:
+    program = device.compile(slow)
+    y = hal.Buffer(device, 1, hal.float64).allocate()
+    program(y, vals=(1,), grid=1, block=1)
+    ticks: list[float] = []
+    stop = threading.Event()
+
+    def tick() -> None:
+        while not stop.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.perf_counter()
+    program(y, vals=(10_000_000,), grid=1, block=1)
+    end = time.perf_counter()
+    stop.set()
+    thread.join()
+    assert end - start > 0.02
+    assert sum(start < tick < end for tick in ticks) >= 5
+
+
+def test_X1_launches_from_many_threads(device: hal.Compiled) -> None:
+    """Arguments belong to their launch: no storage is shared."""
+    program = device.compile(saxpy)
+    failures: list[object] = []
+
+    def work(number: int) -> None:
+        x = hal.Buffer(device, 300, hal.float32).fill(number)
+        for turn in range(200):
+            y = hal.Buffer(device, 300, hal.float32).fill(turn)
+            program(y, x, vals=(2.0, 300), threads=300)
+            if set(y.numpy().tolist()) != {2.0 * number + turn}:
+                failures.append((number, turn))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_P10_unloading_frees_the_code(own_device: hal.Compiled) -> None:
+    program = own_device.load(binary(RAW, "raw", "out: uint8*"))
+    assert isinstance(program, CPUProgram)
+    address = program._keeping.code.address
+    out = hal.Buffer(own_device, 256, hal.uint8)
+    program(out, grid=1, block=1)
+    assert is_code(address)
+    program.unload()
+    gc.collect()
+    assert not is_code(address)
+    with pytest.raises(hal.InvalidState):
+        program(out, grid=1, block=1)
+
+
+def test_P10_a_program_outlives_its_device_and_says_so(own_device: hal.Compiled) -> None:
+    program = own_device.compile(saxpy)
+    x, y = (hal.Buffer(own_device, 4, hal.float32).fill(1) for _ in range(2))
+    program(y, x, vals=(1.0, 4), threads=4)
+    own_device.close()
+    with pytest.raises(hal.InvalidState):
+        program(y, x, vals=(1.0, 4), threads=4)
+
+
+def test_P10_a_running_launch_keeps_its_code(
+    own_device: hal.Compiled,
+) -> None:
+    program = own_device.compile(slow)
+    y = hal.Buffer(own_device, 16, hal.float64).allocate()
+    thread = threading.Thread(
+        target=lambda: program(y, vals=(3_000_000,), grid=2, block=1), daemon=True
+    )
+    thread.start()
+    time.sleep(0.01)
+    program.unload()
+    gc.collect()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_P10_a_thousand_programs_leave_no_mappings(device: hal.Compiled) -> None:
+    made = binary(RAW, "raw", "out: uint8*")
+    device.load(made).unload()
+    gc.collect()
+    before = mappings()
+    for _ in range(1000):
+        device.load(made)
+    gc.collect()
+    assert mappings() <= before + 3
+
+
+def is_code(address: int) -> bool:
+    with open("/proc/self/maps") as file:
+        for line in file:
+            span, rights, *_ = line.split()
+            low, high = (int(part, 16) for part in span.split("-"))
+            if low <= address < high:
+                return "x" in rights
+    return False
+
+
+def mappings() -> int:
+    with open("/proc/self/maps") as file:
+        return sum(1 for _ in file)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause"),
+    [
+        ({"format": "opencl"}, "the CPU runs ELF objects, not 'opencl'"),
+        ({"image": b"garbage" * 30}, "not an ELF object"),
+        ({"entry": "other"}, "has no entry 'other'; it defines raw"),
+    ],
+)
+def test_P1_a_binary_of_another_kind(
+    device: hal.Compiled, fields: dict[str, object], cause: str
+) -> None:
+    made = binary(RAW, "raw", "out: uint8*")
+    with pytest.raises(hal.CompileError, match=cause):
+        device.load(made._replace(**fields))
