@@ -133,7 +133,7 @@ def _both(
 ) -> tuple[Task, Task]:
     ours, buffers = _ours("CPU", kernel, count, factor)
     y, x = (ctypes.c_void_p(np.asarray(buffer).ctypes.data) for buffer in buffers)
-    names = {"function": function, "y": y, "x": x, "a": ctypes.c_float(factor)}
+    names: dict[str, object] = {"function": function, "y": y, "x": x, "a": ctypes.c_float(factor)}
     names |= {"n": ctypes.c_int64(count), "threads": ctypes.c_int(floors.cores())}
     names |= {"owners": buffers}  # the addresses are theirs
     return ours, Task("function(y, x, a, n, threads)", names)
