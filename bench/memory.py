@@ -75,7 +75,7 @@ def copies(nbytes: int, target: float, effort: Effort) -> Iterator[Row]:
     buffer.copyin(host)
     there = ctypes.c_void_p(np.asarray(buffer).ctypes.data)
     here, count = ctypes.c_void_p(host.ctypes.data), ctypes.c_size_t(nbytes)
-    names = {"buffer": buffer, "view": memoryview(host), "move": ctypes.memmove}
+    names = {"buffer": buffer, "view": host.data, "move": ctypes.memmove}
     names |= {"there": there, "here": here, "count": count}
     directions = {
         "copyin": ("buffer.copyin(view)", "move(there, here, count)"),

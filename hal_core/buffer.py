@@ -440,7 +440,7 @@ class Buffer:
         Owns: the view keeps the memory, not the buffer: it stays readable after `deallocate`.
         Raises: Unsupported where memory is not visible to the host.
         """
-        return memoryview(self._in_place("as_memoryview").view("u1"))
+        return self._in_place("as_memoryview").view("u1").data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """`numpy.asarray(buffer)`: no copy, where the host sees the memory."""
