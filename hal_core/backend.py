@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,7 @@ class Backend(Plugin):
         super().__init__(plugin, family, origin, distribution)
         self.family = family
         self.extensions: list[Extension] = []
+        self._attaching = threading.Lock()
         self.ranks = self._read_ranks()
         self.on_closed: Callable[[Compiled], None] = _nothing  # set by the registry
 
@@ -166,22 +168,25 @@ class Backend(Plugin):
 
     def attach(self, extension: Extension) -> None:
         """From now on the extension observes, adds and wraps. A second time does nothing."""
-        if extension not in self.extensions:
-            self.extensions.append(extension)
-            self.manager.register(extension.plugin, extension.origin)
+        with self._attaching:
+            if extension not in self.extensions:
+                self.manager.register(extension.plugin, f"{extension.name} {id(extension)}")
+                self.extensions.append(extension)
 
     # -- provider hooks
 
     def enumerate(self) -> tuple[DeviceInfo, ...]:
         """Raises: DeviceUnavailable; PluginError when the answer is not one."""
-        infos = tuple(self._provide("hal_enumerate", family=self.family))
+        infos = self._provide("hal_enumerate", family=self.family)
+        if not isinstance(infos, Sequence):
+            raise self.refuse(f"hal_enumerate gave {infos!r:.60}, which is no sequence")
         for index, info in enumerate(infos):
             name = f"{self.family}:{index}" if index else self.family
             if getattr(info, "name", None) != name:
                 raise self.refuse(f"hal_enumerate gave {info!r:.60} as device {index}, not {name}")
             if info.kind not in hookspecs.RANKS:
                 raise self.refuse(f"hal_enumerate gave {name} the kind {info.kind!r}")
-        return infos
+        return tuple(infos)
 
     def open(self, index: int, info: DeviceInfo) -> Compiled:
         device = self._provide("hal_open_device", family=self.family, index=index, info=info)

@@ -1,0 +1,332 @@
+"""Hooks: which plugins are accepted, who is asked, who may come in between."""
+
+from __future__ import annotations
+
+import logging
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pluggy
+import pytest
+from fake_backend import FakePlugin
+
+import hal_core as hal
+from hal_core import backend, hookspecs
+from hal_core.backend import Backend, Extension
+from hal_core.compiler import CompilerPair
+from hal_core.hookspecs import Check, hookimpl
+
+
+def make(plugin: object) -> Backend:
+    return Backend(plugin, "ACC", "a test", "hal-acc")
+
+
+def opened(owner: Backend) -> hal.Compiled:
+    return owner.open(0, owner.enumerate()[0])
+
+
+# -- version
+
+
+@pytest.mark.parametrize("version", [(1, 0)])
+def test_R16_versions_that_fit(version: tuple[int, int]) -> None:
+    assert version <= hal.API_VERSION
+    plugin = FakePlugin()
+    plugin.hal_api = version
+    assert make(plugin).family == "ACC"
+
+
+@pytest.mark.parametrize(
+    "version, upgrade",
+    [((1, 1), "hal-core"), ((2, 0), "hal-core"), ((0, 9), "hal-acc"), ((0, 0), "hal-acc")],
+)
+def test_R16_versions_that_do_not(version: tuple[int, int], upgrade: str) -> None:
+    plugin = FakePlugin()
+    plugin.hal_api = version
+    with pytest.raises(hal.IncompatiblePlugin) as caught:
+        make(plugin)
+    text = str(caught.value)
+    assert f"plugin API {version[0]}.{version[1]}, hal-core has 1.0" in text
+    assert f"pip install --upgrade {upgrade}" in text and "a test" in text
+
+
+@pytest.mark.parametrize("version", ["1.0", 1, 1.0, (1,), (1, 0, 0), ("1", "0"), (True, 0), [1, 0]])
+def test_R16_what_is_no_version(version: Any) -> None:
+    plugin = FakePlugin()
+    plugin.hal_api = version
+    with pytest.raises(hal.IncompatiblePlugin, match="not a pair of numbers"):
+        make(plugin)
+
+
+def test_R16_no_version_is_incompatible_not_1_0() -> None:
+    class Old:
+        hal_enumerate = FakePlugin.hal_enumerate
+        hal_open_device = FakePlugin.hal_open_device
+
+    with pytest.raises(hal.IncompatiblePlugin, match="hal_api is missing"):
+        make(Old())
+
+
+def test_R16_a_newer_plugins_extra_argument_is_a_version_error() -> None:
+    class Newer(FakePlugin):
+        hal_api = (1, 7)
+
+        @hookimpl
+        def hal_open_device(self, family: str, index: int, info: Any, queue: int) -> Any:
+            pass
+
+    with pytest.raises(hal.IncompatiblePlugin, match=r"plugin API 1\.7"):
+        make(Newer())
+
+
+# -- objects that are no plugin
+
+
+@pytest.mark.parametrize("thing", [42, None, "CUDA", b"x", 1.5, [FakePlugin()], {"a": 1}, object()])
+def test_R17_what_is_no_plugin(thing: object) -> None:
+    with pytest.raises(hal.PluginError, match="no plugin object|no hooks"):
+        make(thing)
+
+
+def test_R17_a_module_without_hooks() -> None:
+    module = types.ModuleType("fake_module")
+    module.hal_core = hal  # type: ignore[attr-defined]  # an import is no hook
+    with pytest.raises(hal.PluginError, match="fake_module.* has no hooks"):
+        make(module)
+
+
+def test_R17_a_class_is_not_an_instance() -> None:
+    with pytest.raises(hal.PluginError, match="the class FakePlugin, not an instance"):
+        make(FakePlugin)
+
+
+def test_R17_a_module_may_be_a_plugin() -> None:
+    module = types.ModuleType("fake_module")
+    plugin = FakePlugin()
+    module.hal_api = (1, 0)  # type: ignore[attr-defined]
+    for name in ("hal_enumerate", "hal_open_device"):
+        setattr(module, name, getattr(plugin, name))
+    assert [info.name for info in make(module).enumerate()] == ["ACC"]
+
+
+def test_R17_a_misspelt_hook_is_named_with_its_near_one() -> None:
+    class Misspelt(FakePlugin):
+        @hookimpl
+        def hal_make_alocator(self, device: object) -> None:
+            pass
+
+    with pytest.raises(hal.PluginError, match="'hal_make_alocator', did you mean 'hal_make_alloc"):
+        make(Misspelt())
+
+
+def test_R17_a_wrong_signature_is_named() -> None:
+    class Wrong(FakePlugin):
+        @hookimpl
+        def hal_make_allocator(self, gadget: object) -> Any:
+            pass
+
+    with pytest.raises(hal.PluginError, match="hal_make_allocator.*gadget") as caught:
+        make(Wrong())
+    assert isinstance(caught.value.__cause__, pluggy.PluginValidationError)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", hookspecs.REQUIRED)
+def test_R17_a_hook_that_a_device_needs(missing: str) -> None:
+    namespace = {"hal_api": (1, 0), "hal_make_program": FakePlugin.hal_make_program}
+    namespace |= {name: getattr(FakePlugin, name) for name in hookspecs.REQUIRED if name != missing}
+    with pytest.raises(hal.PluginError, match=f"{missing} is missing"):
+        make(type("Half", (), namespace)())
+    namespace[missing] = lambda self, family: None
+    with pytest.raises(hal.PluginError, match=f"{missing} is not marked @hookimpl"):
+        make(type("Half", (), namespace)())
+
+
+def test_R17_hooks_that_were_never_marked() -> None:
+    class Unmarked:
+        hal_api = (1, 0)
+
+        def hal_enumerate(self, family: str) -> list[object]:
+            return []
+
+    with pytest.raises(hal.PluginError, match="hal_enumerate not marked @hookimpl"):
+        make(Unmarked())
+
+
+@pytest.mark.parametrize("rank", [400, {"tpu": 1}, {"gpu": "first"}, None, ("gpu", 1)])
+def test_a_rank_maps_kinds_to_numbers(rank: Any) -> None:
+    plugin = FakePlugin()
+    plugin.rank = rank
+    with pytest.raises(hal.PluginError, match="rank maps device kinds to numbers"):
+        make(plugin)
+
+
+# -- answers that are none
+
+
+def answering(hook: str, answer: object) -> Backend:
+    namespace = {hook: hookimpl(lambda self: answer)}
+    return make(type("Answering", (FakePlugin,), namespace)())
+
+
+@pytest.mark.parametrize("answer", [None, 3, [object()], ["ACC"]])
+def test_an_enumeration_that_is_none(answer: object) -> None:
+    with pytest.raises((hal.PluginError), match="hal_enumerate"):
+        answering("hal_enumerate", answer).enumerate()
+
+
+def test_enumerated_devices_have_their_place_in_their_name() -> None:
+    infos = FakePlugin("gpu", "gpu").hal_enumerate("ACC")
+    with pytest.raises(hal.PluginError, match="as device 0, not ACC"):
+        answering("hal_enumerate", infos[::-1]).enumerate()
+    with pytest.raises(hal.PluginError, match="the kind 'tpu'"):
+        answering("hal_enumerate", [infos[0]._replace(kind="tpu")]).enumerate()
+
+
+@pytest.mark.parametrize("answer", [None, 3, "ACC"])
+def test_an_open_that_gives_no_device(answer: object) -> None:
+    with pytest.raises(hal.PluginError, match="hal_open_device gave"):
+        opened(answering("hal_open_device", answer))
+
+
+def test_a_vendor_error_never_escapes_raw() -> None:
+    class Raising(FakePlugin):
+        @hookimpl
+        def hal_open_device(self, family: str, index: int, info: object) -> Any:
+            raise OSError("ioctl failed")
+
+        @hookimpl
+        def hal_make_allocator(self, device: object) -> Any:
+            raise SystemExit(3)
+
+        @hookimpl
+        def hal_make_program(self, device: object, binary: object) -> Any:
+            raise hal.CompileError("load k", "no entry")
+
+    owner = make(Raising())
+    for failing in (lambda: opened(owner), lambda: owner.make_allocator(None)):  # type: ignore[arg-type]
+        with pytest.raises(hal.PluginError) as caught:
+            failing()
+        assert isinstance(caught.value.__cause__, (OSError, SystemExit))
+    with pytest.raises(hal.CompileError):
+        owner.make_program(None, None)  # type: ignore[arg-type]
+
+
+def test_a_hook_that_may_be_left_out() -> None:
+    owner = make(FakePlugin())
+    assert owner.doctor() == []
+    assert owner.import_buffer(opened(owner), object()) is None
+    checks = answering("hal_doctor", [("driver", True, "1.2", "")]).doctor()
+    assert checks == [Check("driver", True, "1.2")]
+
+
+# -- extensions
+
+
+class Wrapping:
+    hal_api = (1, 0)
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    @hookimpl(wrapper=True)
+    def hal_open_device(self, family: str) -> Iterator[None]:
+        self.seen.append(f"before {family}")
+        device = yield
+        self.seen.append(f"after {device.name}")  # type: ignore[attr-defined]
+        return device
+
+
+def test_an_extensions_wrapper_runs_around_the_owner() -> None:
+    owner, wrapping = make(FakePlugin()), Wrapping()
+    extension = Extension(wrapping, "wrapping", "a test")
+    owner.attach(extension)
+    owner.attach(extension)
+    assert opened(owner).name == "ACC"
+    assert wrapping.seen == ["before ACC", "after ACC"]
+
+
+def test_a_tryfirst_stranger_cannot_take_a_family() -> None:
+    class Hijack:
+        hal_api = (1, 0)
+
+        @hookimpl(tryfirst=True)
+        def hal_open_device(self, family: str) -> str:
+            return "mine"
+
+    with pytest.raises(hal.PluginError, match="can wrap hal_open_device, but only a device"):
+        Extension(Hijack(), "hijack", "a test")
+
+    class HijackingBackend(FakePlugin):
+        @hookimpl(tryfirst=True)
+        def hal_open_device(self, family: str, index: int, info: Any) -> Any:
+            raise RuntimeError("asked about another's family")
+
+    owner = make(FakePlugin())
+    Backend(HijackingBackend(), "OTHER", "a test")
+    assert opened(owner).name == "ACC"
+
+
+def pair(name: str) -> CompilerPair:
+    return CompilerPair(name, "python", None, lambda: None)  # type: ignore[arg-type, return-value]
+
+
+def adding(*names: str) -> Extension:
+    class Adding:
+        hal_api = (1, 0)
+
+        @hookimpl
+        def hal_make_compilers(self, device: hal.Compiled) -> list[CompilerPair]:
+            if not names:
+                raise RuntimeError("no compiler today")
+            return [pair(name) for name in names]
+
+    return Extension(Adding(), "adding", "a test")
+
+
+def test_R21_extensions_add_compilers_behind_the_owners(caplog: pytest.LogCaptureFixture) -> None:
+    owner = make(FakePlugin())
+    for extension in (adding("one"), adding(), adding("python", "two", "one")):
+        owner.attach(extension)
+    device = opened(owner)
+    with caplog.at_level(logging.WARNING, "hal_core"):
+        pairs = owner.make_compilers(device)
+    assert [one.name for one in pairs] == ["python", "one", "two"]
+    assert pairs[0].renderer is None and "fake" in pairs[0].compiler().identity
+    assert ["no compiler today" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_R21_observers_are_isolated(caplog: pytest.LogCaptureFixture) -> None:
+    seen = []
+
+    class Observer:
+        hal_api = (1, 0)
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @hookimpl
+        def hal_device_opened(self, device: hal.Compiled) -> None:
+            seen.append(self.name)
+            if self.name == "bad":
+                raise SystemExit("observer")
+
+        hal_device_closed = hookimpl(hal_device_opened)
+
+    owner = make(FakePlugin())
+    for name in ("first", "bad", "last"):
+        owner.attach(Extension(Observer(name), name, "a test"))
+    device = opened(owner)
+    with caplog.at_level(logging.WARNING, "hal_core"):
+        owner.opened(device)
+        device.close()
+    assert seen == ["first", "bad", "last"] * 2
+    assert all("plugin bad failed on ACC" in record.getMessage() for record in caplog.records)
+    assert len(caplog.records) == 2
+
+
+def test_every_hook_is_specified_once() -> None:
+    named = {*hookspecs.REQUIRED, *hookspecs.ADDED, *hookspecs.OBSERVERS}
+    assert named <= set(backend.HOOKS)
+    assert len(backend.HOOKS) == 10

@@ -1,0 +1,152 @@
+"""The `hal` command, as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from fake_site import FakeSite
+
+import hal_core as hal
+from hal_core import cache
+from hal_core.cli import main
+
+KERNELS = """
+import hal_core as hal
+@hal.kernel
+def scale(y: hal.Ptr[hal.float32], a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * y[i]
+@hal.kernel
+def wrong(y: hal.Ptr[hal.float32]):
+    import os
+text = hal.Source("copy", "void copy() {}", "y: float32*", language="c")
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> FakeSite:
+    return FakeSite(tmp_path / "site")
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> str:
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    return str(tmp_path / "kernels.py")
+
+
+def hal_command(
+    site: FakeSite, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return site.run(f"from hal_core.cli import main; sys.exit(main({list(arguments)}))", env=env)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"hal-core {hal.__version__}, plugin API 1.0\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["render"]])
+def test_usage_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: hal")
+
+
+# -- devices
+
+
+def test_devices(site: FakeSite) -> None:
+    site.backend("ACC", distribution="hal_acc")
+    site.backend("NONE", "# more\nPlugin.kinds = ()\n")
+    site.backend("BAD", "raise OSError")
+    done = hal_command(site, "devices", env={"COLUMNS": "160"})
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.split("\n")]
+    assert rows[0] == ["name", "kind", "title", "memory", "arch", "backend", "state"]
+    assert " ".join(rows[1]) == "ACC accelerator Fake accelerator 1 MiB fake hal-acc ready"
+    assert rows[2][0] == "ACC:1"
+    assert ["NONE", "no", "hardware"] in rows and ["BAD", "broken"] in rows
+    assert "hal doctor" in done.stdout
+
+
+def test_devices_of_an_empty_machine(site: FakeSite) -> None:
+    done = hal_command(site, "devices")
+    assert done.returncode == 0 and "No backend is installed" in done.stdout
+
+
+def test_the_module_is_the_command(site: FakeSite) -> None:
+    run = "runpy.run_module('hal_core', run_name='__main__')"
+    done = site.run(f"import runpy; sys.argv = ['hal', 'devices']; {run}")
+    assert done.returncode == 0 and "No backend is installed" in done.stdout
+
+
+# -- errors
+
+
+def test_an_error_is_one_line_and_exit_code_2(site: FakeSite) -> None:
+    site.backend("ACC")
+    site.backend("ACC", distribution="another")
+    done = hal_command(site, "devices", env={"HAL_PREFER": "nonsense"})
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("hal: environment variable HAL_PREFER: expected NAME=value")
+
+
+# -- render
+
+
+@pytest.mark.parametrize(
+    "language, sign", [("c", "int64_t"), ("opencl", "__kernel"), ("llvm", "define ")]
+)
+def test_render(kernels: str, language: str, sign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", f"{kernels}:scale", "--language", language]) == 0
+    said = capsys.readouterr()
+    assert sign in said.out and "scale" in said.out and said.err == ""
+
+
+def test_render_of_a_source_is_its_text(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", f"{kernels}:text"]) == 0
+    assert capsys.readouterr().out == "void copy() {}\n"
+
+
+def test_render_says_what_is_wrong(
+    kernels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fails.py").write_text("raise SystemExit('no')")
+    cases = {
+        f"{kernels}:scales": "no such kernel (got 'scales'). In the file: scale, wrong, text.",
+        f"{tmp_path}/none.py:scale": "no such file",
+        "scale": "Give FILE:KERNEL",
+        f"{tmp_path}/fails.py:scale": "SystemExit: no",
+        f"{kernels}:wrong": "kernels.py",  # a KernelSyntaxError shows its place
+    }
+    for target, text in cases.items():
+        assert main(["render", target]) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and text in said.err and "Traceback" not in said.err
+    assert main(["render", f"{kernels}:scale", "--language", "cobol"]) == 2
+    assert "no such language (got 'cobol'). Known: c, opencl, llvm" in capsys.readouterr().err
+
+
+# -- cache
+
+
+def test_cache(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache.store("ab" * 32, b"x" * 1000)
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out.startswith(f"{own_cache}: 1 entries, 1.0")
+    assert main(["cache", "--clear"]) == 0
+    assert capsys.readouterr().out == f"1 entries deleted from {own_cache}\n"
+    assert main(["cache"]) == 0
+    assert ": 0 entries, 0 B" in capsys.readouterr().out
+    monkeypatch.setenv("HAL_CCACHE", "0")
+    assert main(["cache"]) == 0
+    assert "is off" in capsys.readouterr().out

@@ -1,0 +1,123 @@
+"""`hal doctor`: every state a plugin can be in, told from outside, whatever the plugin does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_site import PLUGIN, FakeSite
+
+DOCTOR = "from hal_core.cli import main; sys.exit(main(['doctor', {options}]))"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> FakeSite:
+    return FakeSite(tmp_path / "site")
+
+
+def doctor(
+    site: FakeSite, options: str = "'--json'", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return site.run(DOCTOR.format(options=options), env=env, timeout=120)
+
+
+def findings(site: FakeSite, env: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+    done = doctor(site, env=env)
+    assert done.stderr == ""
+    return done.returncode, {row["name"]: row for row in json.loads(done.stdout)}
+
+
+def test_nothing_installed(site: FakeSite) -> None:
+    assert findings(site) == (0, {})
+    assert "No plugin is installed" in doctor(site, "").stdout
+
+
+def test_the_sound_states(site: FakeSite) -> None:
+    site.backend("READY", "# more\nprint('a plugin that prints')\n")
+    site.backend("NONE", "# more\nPlugin.kinds = ()\n")
+    site.backend("OFF", "raise OSError('never looked at')")
+    site.backend("watch", "raise OSError('never looked at')", group="hal.extensions")
+    code, found = findings(site, env={"HAL_DISABLE": "OFF,WATCH"})
+    assert code == 0
+    assert {name: row["state"] for name, row in found.items()} == {
+        "READY": "ready", "NONE": "no hardware", "OFF": "disabled", "watch": "disabled",
+    }  # fmt: skip
+    ready = found["READY"]
+    assert ready["devices"] == ["READY: Fake accelerator", "READY:1: Fake accelerator"]
+    assert [check["ok"] for check in ready["checks"]] == [True, True]
+    assert "hal-ready 1.0" in ready["origin"] and str(site) in ready["origin"]
+    assert "HAL_DISABLE" in found["OFF"]["why"]
+
+
+BROKEN = {
+    "IMPORT": ("import no_such_vendor_package", "broken", "no_such_vendor_package"),
+    "EXIT": ("raise SystemExit(0)", "broken", "SystemExit"),
+    "GONE": ("import os; print('last words', flush=True); os._exit(0)", "broken", "last words"),
+    "SEGFAULT": ("import ctypes; ctypes.string_at(0)", "broken", "SIGSEGV"),
+    "OLD": (PLUGIN.replace("(1, 0)", "(0, 3)"), "incompatible", "plugin API 0.3"),
+    "NEW": (PLUGIN.replace("(1, 0)", "(9, 0)"), "incompatible", "pip install --upgrade hal-core"),
+    "OPENS": (
+        "# more\nPlugin.hal_open_device = hookimpl(lambda self: 1 / 0)\n",
+        "broken",
+        "ZeroDivisionError",
+    ),
+    "LATE": ("# more\nimport atexit, os\natexit.register(os.abort)\n", "broken", "SIGABRT"),
+}  # fmt: skip
+
+
+def test_every_fault_is_told_and_hides_no_other(site: FakeSite) -> None:
+    for family, (source, _, _) in BROKEN.items():
+        site.backend(family, source)
+    site.backend("TWICE", distribution="one")
+    site.backend("TWICE", distribution="two")
+    site.backend("GOOD")
+    site.backend("watch", "raise OSError('no file')", group="hal.extensions")
+    site.distribution("odd", "[hal.devices]\nGPU = x:y\n")
+    damaged = site.distribution("damaged", b"[hal.devices]\n\xff\n") / "entry_points.txt"
+    unrelated = site.distribution("unrelated", b"[console_scripts]\nx\n") / "entry_points.txt"
+    code, found = findings(site)
+    assert code == 1
+    for family, (_, state, why) in BROKEN.items():
+        assert found[family]["state"] == state, found[family]
+        assert why in found[family]["why"], found[family]
+    assert found["TWICE"]["state"] == "in conflict" and "HAL_PREFER" in found["TWICE"]["why"]
+    assert found["GOOD"]["state"] == "ready"
+    assert found["watch"]["state"] == "broken" and "no file" in found["watch"]["why"]
+    assert found["GPU"]["state"] == "broken"
+    assert "not UTF-8" in found[str(damaged)]["why"]
+    assert "line 2" in found[str(unrelated)]["why"]
+
+
+@pytest.mark.parametrize("where", ["import time; time.sleep(600)\n", ""])
+def test_a_plugin_that_hangs(site: FakeSite, where: str) -> None:
+    exit_hang = "# more\nimport threading\nthreading.Thread(target=threading.Event().wait).start()"
+    site.backend("HANGS", where + PLUGIN if where else exit_hang)
+    started = time.monotonic()
+    done = doctor(site, "'--time-limit', '4'")
+    assert time.monotonic() - started < 30
+    assert done.returncode == 1
+    assert "HANGS: broken" in done.stdout and "did not end within 4 s" in done.stdout
+
+
+CHECKS = """# more
+from hal_core.hookspecs import Check
+Plugin.hal_doctor = hookimpl(lambda self: [
+    Check("driver", True, "12.3"),
+    Check("permissions", False, "no /dev/acc", "Join group acc."),
+])
+"""
+
+
+def test_what_a_person_reads(site: FakeSite) -> None:
+    site.backend("ACC", CHECKS)
+    done = doctor(site, "")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.strip() for line in done.stdout.split("\n")]
+    assert lines[0] == "ACC: ready"
+    assert "driver: ok 12.3" in lines
+    assert "permissions: FAILED no /dev/acc -> Join group acc." in lines
+    assert "ACC opens: ok" in lines

@@ -1,0 +1,121 @@
+"""`import hal_core`: what it loads, what it costs, what it offers."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_site import FakeSite
+
+import hal_core as hal
+
+FORBIDDEN = (
+    "pluggy", "numpy", "importlib.metadata", "importlib_metadata", "dataclasses", "typing", "enum",
+    "inspect", "logging", "re", "pathlib", "functools", "collections", "contextlib", "threading",
+    "subprocess", "json", "platformdirs", "rich",
+)  # fmt: skip
+
+LOADED = """
+import sys
+before = set(sys.modules)
+import hal_core
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> FakeSite:
+    return FakeSite(tmp_path / "site")
+
+
+def test_R7_import_loads_four_modules(site: FakeSite) -> None:
+    site.backend("BAD", "raise SystemExit('touched')")
+    done = site.run(LOADED, "-I")
+    assert done.stderr == ""
+    loaded = set(done.stdout.split())
+    ours = {name for name in loaded if name.startswith("hal_core")}
+    assert ours == {
+        "hal_core", "hal_core.config", "hal_core.discovery", "hal_core.errors",
+    }  # fmt: skip
+    assert not loaded & set(FORBIDDEN)
+    assert loaded - ours <= {"__future__"}
+
+
+def test_R7_import_survives_whatever_is_installed(site: FakeSite) -> None:
+    site.backend("EXIT", "import os; os._exit(3)")
+    site.backend("WATCH", "import os; os._exit(3)", group="hal.extensions")
+    site.distribution("one", b"[hal.devices]\nbroken \xff\n")
+    site.distribution("two", b"\xff\xfe\0[hal.devices]")
+    site.distribution("three", "[hal.devices]\nGPU = \n = x\n")
+    done = site.run("import hal_core; print(hal_core.__version__)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, hal.__version__ + "\n", "")
+
+
+def test_X4_import_and_listing_without_a_home(site: FakeSite) -> None:
+    site.backend("ACC")
+    code = "import hal_core as hal; print(list(hal.Device), hal.Device['ACC:1'].name)"
+    done = site.run(code, "-I", env={"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['ACC'] ACC:1\n", "")
+
+
+def test_X3_it_holds_without_asserts(site: FakeSite) -> None:
+    site.backend("BAD", "pluggin = 1")
+    site.backend("ACC")
+    code = """
+    import hal_core as hal
+    for name in ("CPU:00", "ACC:9", "BAD", "NONE", "GPU"):
+        try:
+            hal.Device[name]
+        except hal.HalError as error:
+            print(type(error).__name__)
+    """
+    done = site.run(code, "-O")
+    assert done.stdout.split() == [
+        "InvalidArgument", "UnknownDevice", "PluginError", "UnknownDevice", "DeviceUnavailable",
+    ]  # fmt: skip
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", hal.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(hal, name) is not None
+    assert name in dir(hal)
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = hal.nothing  # type: ignore[attr-defined]
+
+
+def test_type_checkers_see_what_runs() -> None:
+    """The `TYPE_CHECKING` block, the table of homes and `__all__` name the same things."""
+    tree = ast.parse(Path(str(hal.__file__)).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    shown = {
+        alias.name: str(node.module)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert shown == {name: f"hal_core.{home}" for name, home in hal._HOME.items()}
+    assert set(shown) < set(hal.__all__)
+
+
+def test_every_error_is_public() -> None:
+    kinds = [
+        name
+        for name, value in vars(hal.errors).items()
+        if isinstance(value, type) and issubclass(value, hal.HalError)
+    ]
+    assert set(kinds) <= set(hal.__all__) and len(kinds) == 16
+
+
+def test_plain_python_is_enough_to_import() -> None:
+    """No dependency of any kind is needed for the import itself."""
+    where = str(Path(str(hal.__file__)).parents[1])
+    code = f"import sys; sys.path = [p for p in sys.path if 'site-packages' not in p]\n"\
+           f"sys.path.append({where!r})\nimport hal_core"  # fmt: skip
+    subprocess.run([sys.executable, "-I", "-S", "-W", "error", "-c", code], check=True)
