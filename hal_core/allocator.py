@@ -298,31 +298,36 @@ class Allocator(Generic[Opaque]):
         if self._closed:
             raise InvalidState("allocate", "the device is closed", device=self.device.name)
         cause: BaseException | None = None
-        for attempt in (1, 2):
-            with self._lock:
-                room = self._reserve(size)
-            self._free_dropped()
-            if room:
-                try:
-                    opaque = self._alloc(size, options)
-                except HalError as error:
-                    cause = error
-                except Exception as error:  # a vendor's error never escapes raw
-                    cause = error
-                else:
-                    with self._lock:
-                        self._misses += 1
-                        self._live[opaque] = nbytes
-                        self._current += nbytes
-                        self._peak = max(self._peak, self._current)
-                    return opaque
+        try:
+            for attempt in (1, 2):
                 with self._lock:
-                    self._held -= size
-                if isinstance(cause, HalError) and not isinstance(cause, OutOfMemory):
-                    raise cause
-            if attempt == 1:
-                self.free_cache()
-        raise self._out_of_memory(nbytes) from cause
+                    room = self._reserve(size)
+                self._free_dropped()
+                if room:
+                    try:
+                        opaque = self._alloc(size, options)
+                    except HalError as error:
+                        cause = error
+                    except Exception as error:  # a vendor's error never escapes raw
+                        cause = error
+                    else:
+                        with self._lock:
+                            self._misses += 1
+                            self._live[opaque] = nbytes
+                            self._current += nbytes
+                            self._peak = max(self._peak, self._current)
+                        return opaque
+                    with self._lock:
+                        self._held -= size
+                    if isinstance(cause, HalError) and not isinstance(cause, OutOfMemory):
+                        raise cause
+                if attempt == 1:
+                    self.free_cache()
+            raise self._out_of_memory(nbytes) from cause
+        finally:
+            # Its traceback holds this frame, and so every caller's: a cycle that would keep
+            # their buffers.
+            del cause
 
     def _reserve(self, size: int) -> bool:
         if size > (self.device.info.limits.max_alloc_nbytes or size):

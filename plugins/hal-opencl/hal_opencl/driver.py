@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 import platformdirs
@@ -85,13 +86,28 @@ def status_name(code: int) -> str:
     return str(name(code, "an unknown code"))
 
 
-@contextmanager
-def check(operation: str, device: str | None = None) -> Iterator[None]:
-    """Vendor calls inside raise exceptions of ours."""
-    try:
-        yield
-    except cl.Error as error:
-        raise failure(error, operation, device) from error
+class check:
+    """`with check("copyin", name):` - vendor calls inside raise exceptions of ours.
+
+    A class: contextlib's generators leave a cycle behind, which keeps the callers' buffers.
+    """
+
+    __slots__ = ("device", "operation")
+
+    def __init__(self, operation: str, device: str | None = None) -> None:
+        self.operation, self.device = operation, device
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, cl.Error):
+            raise failure(error, self.operation, self.device) from error
 
 
 # -- devices

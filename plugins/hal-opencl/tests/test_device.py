@@ -221,6 +221,29 @@ def test_A4_out_of_memory_is_ours_and_the_device_goes_on(device: hal.Compiled) -
     assert buffer(device, b"abc").copyout(bytearray(3)) == b"abc"
 
 
+def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, vendor_error: VendorError
+) -> None:
+    failures = [vendor_error("clCreateBuffer", "OUT_OF_RESOURCES")]
+    real = cl.Buffer
+
+    def fail_once(*args: object) -> object:
+        if failures:
+            raise failures.pop()
+        return real(*args)
+
+    monkeypatch.setattr(cl, "Buffer", fail_once)
+    gc.disable()  # a cycle would wait for it
+    try:
+        live = device.allocator.statistics().live
+        made = hal.empty(54321, hal.uint8, device)
+        assert not failures
+        del made
+        assert device.allocator.statistics().live == live
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
