@@ -46,6 +46,7 @@ class Plugins:
         self._flights = SingleFlight()
         self._scan: discovery.Scan | None = None
         self._families: dict[str, list[EntryPoint]] | None = None
+        self._names: list[str] | None = None  # of all families
         self._registered: dict[str, Backend] = {}
         self._loaded: dict[Key, Plugin] = {}
         self._failed: dict[Key, PluginError] = {}
@@ -54,7 +55,7 @@ class Plugins:
 
     def families(self) -> list[str]:
         """Families that may be used: in the order of HAL_PLUGINS, else by name."""
-        installed = sorted(self._entries().keys() | self._registered.keys())
+        installed = self.all_families()
         allowed = _upper(config.PLUGINS.read())
         if allowed:
             installed = [family for family in dict.fromkeys(allowed) if family in installed]
@@ -75,7 +76,10 @@ class Plugins:
 
     def all_families(self) -> list[str]:
         """Every installed family, those that are switched off too."""
-        return sorted(self._entries().keys() | self._registered.keys())
+        names = self._names
+        if names is None:
+            names = self._names = sorted(self._entries().keys() | self._registered.keys())
+        return list(names)
 
     def entry_points(self, family: str) -> list[EntryPoint]:
         return list(self._entries().get(family, ()))
@@ -212,6 +216,7 @@ class Plugins:
         backend = Backend(plugin, name.upper(), "Device.register_plugin")
         self._prepare(backend)
         self._registered[backend.family] = backend
+        self._names = None
         return backend
 
     def refresh(self) -> None:
@@ -220,7 +225,7 @@ class Plugins:
         fresh = discovery.rescan() if self._path is None else discovery.scan(self._path)
         discovery.complete(fresh)
         with self._lock:
-            self._scan, self._families = fresh, None
+            self._scan, self._families, self._names = fresh, None, None
             self._failed.clear()
 
     def after_fork(self) -> None:

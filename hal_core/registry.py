@@ -74,14 +74,19 @@ class DeviceRegistry:
         return self._find(name)
 
     def _find(self, name: str | None) -> Compiled:
-        family, index = parse(self.DEFAULT if name is None else name)
+        if name is None:
+            name = self.DEFAULT
+            known = self._fast.get(name)
+            if known is not None:
+                return known
+        family, index = parse(name)
         if family == "GPU":
             device = self._open(*parse(self._gpu(index).name))
         else:
             device = self._open(family, index)
             with self._lock:
                 live = self._opened.get(device.name) is device
-                if name and live and len(self._fast) < _MOST_ALIASES:
+                if live and len(self._fast) < _MOST_ALIASES:
                     self._fast[name] = device
         return device
 
@@ -256,7 +261,9 @@ class DeviceRegistry:
         return self._switched_on() or self._best_present()
 
     def _switched_on(self) -> str | None:
-        on = [family for family in self._plugins.families() if os.environ.get(family) == "1"]
+        # Every family is asked first: it is the cheaper question, and the answer is mostly no.
+        on = [name for name in self._plugins.all_families() if os.environ.get(name) == "1"]
+        on = [name for name in on if name in self]
         if len(on) > 1:
             raise InvalidArgument(
                 " and ".join(f"{family}=1" for family in on),
