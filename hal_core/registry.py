@@ -32,6 +32,9 @@ __all__ = ["Backend", "Device", "DeviceRegistry"]
 
 log = logging.getLogger("hal_core")
 log.addHandler(logging.NullHandler())  # else the first warning would be printed
+if config.DEBUG.read():
+    logging.basicConfig(format="%(name)s: %(message)s")
+    log.setLevel(logging.DEBUG)
 
 _MOST_ALIASES = 256  # spellings of names kept for a fast lookup: "cpu", "CPU:0", ...
 

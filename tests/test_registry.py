@@ -402,6 +402,18 @@ def test_states_follow_what_happens(registry: DeviceRegistry) -> None:
     assert registry.states()["CPU"] == "ready"
 
 
+def test_nothing_is_printed_unless_hal_debug_asks(site: FakeSite) -> None:
+    site.backend("ACC")
+    site.backend("BAD", "raise OSError('no driver')")
+    site.backend("watch", "raise OSError('no file')", group="hal.extensions")
+    code = "import hal_core as hal; hal.Device[None]"
+    quiet = site.run(code)
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+    said = site.run(code, env={"HAL_DEBUG": "1"}).stderr
+    for text in ("BAD is left out", "the default device is ACC", "no file", "opened ACC"):
+        assert text in said
+
+
 # -- threads
 
 
