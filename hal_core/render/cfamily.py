@@ -13,8 +13,8 @@ from hal_core.errors import Unsupported
 from hal_core.ir import Kernel, Param, UOp
 from hal_core.render.languages import OPENCL, C, Language
 from hal_core.render.names import Names
-from hal_core.render.renderer import Renderer
-from hal_core.render.spelling import AXES, MEMORY, Expression, Spelling, dtype_of, reserved
+from hal_core.render.renderer import Renderer, dtype_of
+from hal_core.render.spelling import AXES, MEMORY, Expression, Spelling, reserved
 
 _LONGEST = 72  # characters of an expression that is still written inside another
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hal_core.dtypes import DTYPES, DType
-from hal_core.errors import Unsupported
-from hal_core.ir import Kernel
+from hal_core.errors import InvalidKernel, Unsupported
+from hal_core.ir import Kernel, UOp
 from hal_core.ir.verify import verify
 from hal_core.render.names import C_KEYWORDS, LIBRARY_NAMES
 
@@ -60,3 +60,10 @@ class Renderer:
                     limit=f"it has {names}",
                     fix="Compute in float32." if dtype.is_float else None,
                 )
+
+
+def dtype_of(uop: UOp) -> DType:
+    """The dtype of a node that has a value."""
+    if uop.dtype is None:  # verify has refused it before
+        raise InvalidKernel("render", f"{uop!r} is not a value")
+    return uop.dtype

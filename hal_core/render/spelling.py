@@ -6,12 +6,12 @@ import re
 from typing import NamedTuple
 
 from hal_core.dtypes import DTYPES, DType
-from hal_core.errors import InvalidKernel
 from hal_core.ir import UOp
 from hal_core.render import helpers
 from hal_core.render.languages import Language
 from hal_core.render.literals import c_float, c_integer, power_of_two
 from hal_core.render.names import C_KEYWORDS, LIBRARY_NAMES
+from hal_core.render.renderer import dtype_of
 
 AXES = "xyz"
 MEMORY = 0  # what a LOAD reads; a GET reads the id of its variable
@@ -36,12 +36,6 @@ class Expression(NamedTuple):
     @property
     def operand(self) -> str:
         return self.text if self.atom else f"({self.text})"
-
-
-def dtype_of(uop: UOp) -> DType:
-    if uop.dtype is None:  # verify has refused it before
-        raise InvalidKernel("render", f"{uop!r} is not a value")
-    return uop.dtype
 
 
 def reserved(row: Language) -> frozenset[str]:
