@@ -77,18 +77,23 @@ def _wheels(session: nox.Session, *names: str) -> list[str]:
     return [str(next(dist.glob(f"{name.replace('-', '_')}-*.whl"))) for name in names]
 
 
-def _install(session: nox.Session, *names: str, tools: tuple[str, ...] = ()) -> None:
-    """Wheels and tools in one command, then a proof that the checkout is not what is imported."""
+def _install(session: nox.Session, *names: str, tools: tuple[str, ...] = ()) -> Path:
+    """Wheels and tools in one command, then a proof that the checkout is not what is imported.
+
+    The session goes on in a folder of its own, which is given back.
+    """
     wheels = _wheels(session, *names)
     session.install(*wheels, *tools)
     # In a reused environment (nox -R) a wheel of the same version would be left as it is.
     session.install("--force-reinstall", "--no-deps", *wheels)
-    session.chdir(session.create_tmp())
+    folder = Path(session.create_tmp()).resolve()
+    session.chdir(folder)
     session.run(
         *("python", "-c"),
         "import hal_core, sys; where = hal_core.__file__; print(where); "
         "sys.exit('the checkout is imported' if 'site-packages' not in where else 0)",
     )
+    return folder
 
 
 def _opencl_platform(session: nox.Session) -> None:
@@ -164,8 +169,8 @@ def together(session: nox.Session) -> None:
 @nox.session(python=FULL)
 def lint(session: nox.Session) -> None:
     """Format, rules, types: strict on the code, mypy and pyright on what users copy."""
-    _install(session, *DISTRIBUTIONS, tools=(*TYPE_TOOLS, *DEMO_TOOLS, "nox"))
-    readme = Path(session.create_tmp()) / "readme.py"
+    folder = _install(session, *DISTRIBUTIONS, tools=(*TYPE_TOOLS, *DEMO_TOOLS, "nox"))
+    readme = folder / "readme.py"
     readme.write_text(_readme_code(), encoding="utf-8")
     session.chdir(ROOT)
     session.run("ruff", "format", "--check", ".")
@@ -205,9 +210,9 @@ def bench(session: nox.Session) -> None:
 
     `nox -s bench -- --quick` is a short look, `-- --write-readme` puts the table into README.md.
     """
-    _install(session, *DISTRIBUTIONS, tools=PEERS)
+    folder = _install(session, *DISTRIBUTIONS, tools=PEERS)
     # A copy, so that the checkout stays off the path.
-    shutil.copytree(ROOT / "bench", "bench", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "bench", folder / "bench", dirs_exist_ok=True)
     OUT.mkdir(exist_ok=True)
     into = ("--json", str(OUT / "bench.json"), "--readme", str(ROOT / "README.md"))
     session.run("python", "-m", "bench", *into, *session.posargs)
@@ -217,7 +222,7 @@ def bench(session: nox.Session) -> None:
 def build(session: nox.Session) -> None:
     """Wheels and source archives: what is in them, and that an archive builds its own wheel."""
     session.install("build", "twine")
-    dist = Path(session.create_tmp()) / "dist"
+    dist = Path(session.create_tmp()).resolve() / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     for folder in (ROOT, *(ROOT / "plugins" / name for name in PLUGINS)):
         session.run("python", "-m", "build", "--outdir", str(dist), str(folder), silent=True)
