@@ -118,15 +118,15 @@ class CPUAllocator(LRUAllocator[int]):
         if src.nbytes < driver.LARGE_COPY:
             driver.memory_at(dest, src.nbytes)[:] = src
         else:
-            with driver.address_of(src) as address:
-                ctypes.memmove(dest, address, src.nbytes)
+            address, _holder = driver.address_of(src)
+            ctypes.memmove(dest, address, src.nbytes)
 
     def _copyout(self, dest: memoryview, src: int) -> None:
         if dest.nbytes < driver.LARGE_COPY:
             dest[:] = driver.memory_at(src, dest.nbytes)
         else:
-            with driver.address_of(dest) as address:
-                ctypes.memmove(address, src, dest.nbytes)
+            address, _holder = driver.address_of(dest)
+            ctypes.memmove(address, src, dest.nbytes)
 
     def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
         if src_device is not self.device:

@@ -139,20 +139,28 @@ _release_buffer.argtypes = (ctypes.POINTER(_PyBuffer),)
 _release_buffer.restype = None
 
 
-class address_of:  # reads as the verb it is: `with address_of(view) as address`
-    """The address of a contiguous buffer's memory, read-only ones included, held in place."""
+class _ReadOnly:
+    """Holds read-only memory in place, which ctypes itself refuses to do."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_buffer", "_release", "address")
 
     def __init__(self, view: memoryview) -> None:
         self._buffer = _PyBuffer()
         _get_buffer(view, self._buffer, 0)
+        self._release = _release_buffer
+        self.address = self._buffer.buf or 0
 
-    def __enter__(self) -> int:
-        return self._buffer.buf or 0
+    def __del__(self) -> None:
+        self._release(self._buffer)
 
-    def __exit__(self, *_: object) -> None:
-        _release_buffer(self._buffer)
+
+def address_of(view: memoryview) -> tuple[int, object]:
+    """The address of contiguous memory, and the object that holds it in place meanwhile."""
+    if view.readonly:
+        holder = _ReadOnly(view)
+        return holder.address, holder
+    byte = ctypes.c_char.from_buffer(view)
+    return ctypes.addressof(byte), byte
 
 
 # -- symbols

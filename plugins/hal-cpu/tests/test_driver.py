@@ -111,7 +111,11 @@ def test_symbols_of_the_c_run_time() -> None:
     assert driver.symbol_address("nobody_has_this") is None
 
 
-def test_addresses_of_read_only_memory() -> None:
-    data = b"read only bytes"
-    with driver.address_of(memoryview(data)) as address:
-        assert bytes(driver.memory_at(address, len(data))) == data
+@pytest.mark.parametrize("data", [b"read only", bytearray(b"writable")])
+def test_addresses_of_memory_that_is_held(data: bytes | bytearray) -> None:
+    address, holder = driver.address_of(memoryview(data))
+    assert bytes(driver.memory_at(address, len(data))) == data
+    if isinstance(data, bytearray):
+        with pytest.raises(BufferError):
+            data.append(1)
+    del holder
