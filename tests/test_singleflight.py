@@ -1,0 +1,90 @@
+"""Shared work: one run, one outcome, and no wait that cannot end."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import hal_core as hal
+from hal_core.singleflight import SingleFlight, again, is_importing
+
+
+def in_threads(count: int, work: object) -> None:
+    threads = [threading.Thread(target=work) for _ in range(count)]  # type: ignore[arg-type]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive(), "dead-lock"
+
+
+def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over() -> None:
+    flights = SingleFlight()
+    runs: list[int] = []
+    outcomes: list[object] = []
+    started = threading.Event()
+
+    def work() -> str:
+        runs.append(threading.get_ident())
+        if len(runs) == 1:
+            started.set()
+            while len(flights._waiting) < 3:
+                pass
+            raise KeyboardInterrupt
+        return "done"
+
+    def ask() -> None:
+        try:
+            outcomes.append(flights.run("key", work, operation="test"))
+        except KeyboardInterrupt as error:
+            outcomes.append(type(error))
+
+    first = threading.Thread(target=ask)
+    first.start()
+    started.wait(20)
+    in_threads(3, ask)
+    first.join(20)
+    assert outcomes.count(KeyboardInterrupt) == 1
+    assert outcomes.count("done") == 3
+    assert flights._flights == {} and flights._waiting == {}
+
+
+def test_R14_work_that_asks_for_itself() -> None:
+    flights = SingleFlight()
+
+    def work() -> object:
+        return flights.run("key", work, operation="open X")
+
+    with pytest.raises(hal.InvalidState, match="open X: it is already under way"):
+        flights.run("key", work, operation="open X")
+    assert flights.run("key", lambda: 1, operation="open X") == 1
+
+
+def test_a_failure_is_not_remembered() -> None:
+    flights = SingleFlight()
+    with pytest.raises(ZeroDivisionError):
+        flights.run("key", lambda: 1 // 0, operation="test")
+    assert flights.run("key", lambda: 5, operation="test") == 5
+
+
+def test_a_repeated_error_keeps_its_facts_and_cause() -> None:
+    cause = OSError("no file")
+    error = hal.DeviceUnavailable("open", "refused", got=3, device="ACC")
+    error.__cause__ = cause
+    fresh = again(error)
+    assert fresh is not error and type(fresh) is type(error) and str(fresh) == str(error)
+    assert fresh.__cause__ is cause and vars(fresh) == vars(error)
+
+
+def test_whether_this_thread_is_importing(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("importing")
+    text = "from hal_core.singleflight import is_importing\nhere = is_importing()\n"
+    (folder / "fake_importing.py").write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+    import fake_importing  # type: ignore[import-not-found]
+
+    assert fake_importing.here is True
+    assert is_importing() is False
