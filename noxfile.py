@@ -53,8 +53,15 @@ CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
 FULL = "3.12" if _runs("3.12") else CURRENT  # runs the whole suite, the others a smoke set
 
-# What depends on the interpreter: discovery, generated calls, a kernel from text to result.
-SMOKE = ("tests/test_discovery.py", "tests/test_program.py", "tests/test_examples.py")
+# What depends on the interpreter: import, discovery, Python's syntax tree, generated calls, a
+# kernel from text to result.
+SMOKE = (
+    "tests/test_import.py",
+    "tests/test_discovery.py",
+    "tests/lang",
+    "tests/test_program.py",
+    "tests/test_examples.py",
+)
 
 
 # -- what is installed
