@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import weakref
 from collections.abc import Sequence
 from pickle import PickleBuffer
@@ -515,9 +516,11 @@ def _size(value: Any, operation: str, what: str = "size") -> int:
 
 
 def _pattern(value: Any, dtype: DType, device: str) -> bytes:
+    number = convert_value(value, Param("value", dtype, VALUE, 0), "fill", device)
+    if dtype.format:
+        return struct.pack(f"={dtype.format}", number)
     import numpy as np
 
-    number = convert_value(value, Param("value", dtype, VALUE, 0), "fill", device)
     return np.array([number]).astype(dtype.to_numpy()).tobytes()
 
 
