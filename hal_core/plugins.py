@@ -23,11 +23,11 @@ from hal_core.errors import (
     PluginError,
     UnknownDevice,
 )
+from hal_core.names import is_family
 from hal_core.singleflight import SingleFlight, again, is_importing
 
 log = logging.getLogger("hal_core")
 
-RESERVED = ("GPU", "DEFAULT")  # requests, never a backend's name
 
 P = TypeVar("P", bound=Plugin)
 Key = tuple[str, str, str, str]
@@ -329,11 +329,6 @@ def _broken(entry: EntryPoint, error: BaseException) -> PluginError:
 def _is_half_imported(module: str) -> bool:
     spec = getattr(sys.modules.get(module), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))
-
-
-def is_family(name: str) -> bool:
-    plain = name.isascii() and name.isidentifier() and name[0] != "_"
-    return plain and name.upper() not in RESERVED
 
 
 def _upper(names: Sequence[str]) -> list[str]:

@@ -22,7 +22,8 @@ from hal_core.errors import (
     PluginConflict,
     UnknownDevice,
 )
-from hal_core.plugins import RESERVED, Plugins, is_family, state_of
+from hal_core.names import join, parse
+from hal_core.plugins import Plugins, state_of
 from hal_core.singleflight import SingleFlight, again
 
 if TYPE_CHECKING:
@@ -386,25 +387,6 @@ class DeviceRegistry:
         return isinstance(infos, tuple) and all(
             "subprocess_fork" in info.capabilities for info in infos
         )
-
-
-def parse(name: object, operation: str = "device name") -> tuple[str, int]:
-    """Family and index of a name. Raises: InvalidArgument when it is malformed."""
-    family, colon, index = name.partition(":") if isinstance(name, str) else ("", "", "")
-    family = family.upper() if family.isascii() else ""
-    numbered = index.isascii() and index.isdigit() and len(index) < 7 and str(int(index)) == index
-    if (family == "GPU" or is_family(family)) and (numbered or not colon):
-        return family, int(index or 0)
-    raise InvalidArgument(
-        operation,
-        "reserved" if family in RESERVED else "a device is FAMILY or FAMILY:INDEX",
-        got=name,
-        fix='Write "CPU", "CUDA:1" or "GPU"; None is the default device.',
-    )
-
-
-def join(family: str, index: int) -> str:
-    return f"{family}:{index}" if index else family
 
 
 def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:

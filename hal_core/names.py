@@ -1,0 +1,31 @@
+"""Names of devices: `FAMILY` or `FAMILY:INDEX`. Text only; nothing is opened or imported."""
+
+from __future__ import annotations
+
+from hal_core.errors import InvalidArgument
+
+RESERVED = ("GPU", "DEFAULT")  # requests, never a backend's name
+
+
+def parse(name: object, operation: str = "device name") -> tuple[str, int]:
+    """Family and index of a name. Raises: InvalidArgument when it is malformed."""
+    family, colon, index = name.partition(":") if isinstance(name, str) else ("", "", "")
+    family = family.upper() if family.isascii() else ""
+    numbered = index.isascii() and index.isdigit() and len(index) < 7 and str(int(index)) == index
+    if (family == "GPU" or is_family(family)) and (numbered or not colon):
+        return family, int(index or 0)
+    raise InvalidArgument(
+        operation,
+        "reserved" if family in RESERVED else "a device is FAMILY or FAMILY:INDEX",
+        got=name,
+        fix='Write "CPU", "CUDA:1" or "GPU"; None is the default device.',
+    )
+
+
+def join(family: str, index: int) -> str:
+    return f"{family}:{index}" if index else family
+
+
+def is_family(name: str) -> bool:
+    plain = name.isascii() and name.isidentifier() and name[0] != "_"
+    return plain and name.upper() not in RESERVED
