@@ -123,7 +123,7 @@ def test_P6_every_thread_runs_once(
         "split": _Measured(program._releasing, device.pool, split_of(blocks), True),
     }[way]
     launch = program._launch or program._bind()
-    launch(geometry._replace(run=run), hits._buf, sizes[0], sizes[1])
+    launch((run, *geometry[1:]), hits._buf, sizes[0], sizes[1])
     assert set(hits.numpy().tolist()) == {1}
 
 
@@ -148,13 +148,13 @@ def test_ways_of_a_launch(device: hal.Compiled) -> None:
     program = device.compile(saxpy)
     assert isinstance(program, CPUProgram)
     small = program._geometry((2, 1, 1), (256, 1, 1), 0)
-    assert small.run is program._keeping
-    assert program._geometry((1, 1, 1), (1024, 1, 1), 0).run is program._keeping
+    assert small[0] is program._keeping
+    assert program._geometry((1, 1, 1), (1024, 1, 1), 0)[0] is program._keeping
     if device.pool.threads > 1:
-        assert isinstance(program._geometry((4096, 1, 1), (256, 1, 1), 0).run, _Measured)
+        assert isinstance(program._geometry((4096, 1, 1), (256, 1, 1), 0)[0], _Measured)
     unknown = device.compile(slow)
     assert unknown.binary.work is None
-    assert unknown._geometry((1, 1, 1), (1, 1, 1), 0).run is unknown._releasing
+    assert unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0] is unknown._releasing
 
 
 def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
