@@ -163,8 +163,8 @@ def tests(session: nox.Session, backend: str) -> None:
 
 @nox.session
 def together(session: nox.Session) -> None:
-    """The core and every backend in one environment, under `python -O`."""
-    _install(session, *DISTRIBUTIONS, tools=TEST_TOOLS)
+    """The core, every backend and a C compiler from pip in one environment; `python -O`."""
+    _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, "ziglang"))
     _opencl_platform(session)
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS)
     _pytest(session, "tests", *plugins, flags=("-O",), require=("CPU", "OPENCL"))
