@@ -53,7 +53,7 @@ class CompileOptions(NamedTuple):
             source.name,
             source.signature,
             source.options,
-            tuple(sorted(source.defines.items())),
+            tuple(sorted(source.defines)),
             source.includes,
             source.block,
         )
@@ -175,15 +175,16 @@ class Selected(NamedTuple):
     """A pair whose compiler was made."""
 
     name: str
-    renderer: Renderer | None
     compiler: Compiler
+    renderer: Callable[[], Renderer] | None
 
-    def need_renderer(self) -> Renderer:
+    def make_renderer(self) -> Renderer:
+        """Renderers are stateless and cost nothing; a `Source` kernel needs none."""
         if self.renderer is None:
             raise CompilerUnavailable(
                 "compile", f"the compiler {self.name} takes hal.Source kernels only"
             )
-        return self.renderer
+        return self.renderer()
 
 
 def forced(family: str, names: list[str]) -> str | None:
@@ -270,8 +271,7 @@ def select(device: Compiled, language: str | None) -> Selected:
 def _make(device: Compiled, pair: CompilerPair) -> Selected | None:
     with device._lock:
         try:
-            renderer = pair.renderer() if pair.renderer is not None else None
-            chosen = Selected(pair.name, renderer, pair.compiler())
+            chosen = Selected(pair.name, pair.compiler(), pair.renderer)
         except (HalError, ImportError, OSError) as error:
             device._failed[pair.name] = str(error)
             return None

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakKeyDictionary, WeakSet
 
-from hal_core.compiler import Binary, CompileOptions, Selected, digest, select
+from hal_core.compiler import Binary, CompileOptions, Selected, select
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
@@ -134,7 +134,7 @@ class Compiled:
     @property
     def renderer(self) -> Renderer:
         """The renderer of the compiler pair that serves `@hal.kernel` functions now."""
-        return self._select(None).need_renderer()
+        return self._select(None).make_renderer()
 
     @property
     def compiler(self) -> Compiler:
@@ -196,15 +196,14 @@ class Compiled:
         return program
 
     def _build(self, kernel: Kernel | Source, chosen: Selected) -> Program:
-        self._check_dtypes(kernel, chosen)
         if isinstance(kernel, Source):
-            text, work = kernel.text, None
-            options = CompileOptions.of_source(kernel)
+            self._check_dtypes(kernel, None)
+            text, options = kernel.text, CompileOptions.of_source(kernel)
         else:
-            renderer = chosen.need_renderer()
+            renderer = chosen.make_renderer()
+            self._check_dtypes(kernel, renderer)
             text = renderer.render(kernel)
             options = CompileOptions.of_kernel(kernel, renderer.options(kernel))
-            work = options.work
         compiler = chosen.compiler
         image, cached = compiler.compile_or_reuse(text, options)
         binary = Binary(
@@ -215,23 +214,28 @@ class Compiled:
             signature=kernel.signature,
             block=kernel.block,
             rendered=isinstance(kernel, Kernel),
-            work=work,
+            work=options.work,
         )
         program = self.load(binary, source=text, pair=chosen.name)
         self._backend.compiled(self, program, cached)
-        log.debug("%s: %s %s %s", self.name, kernel.name, digest(text, options)[:12], cached)
+        log.debug(
+            "%s: compiled %s with %s, cached: %s", self.name, kernel.name, chosen.name, cached
+        )
         return program
 
-    def _check_dtypes(self, kernel: Kernel | Source, chosen: Selected) -> None:
+    def _check_dtypes(self, kernel: Kernel | Source, renderer: Renderer | None) -> None:
         for param in kernel.signature.params:
-            renders = isinstance(kernel, Source) or chosen.need_renderer().supports(param.dtype)
-            if not (renders and self._supports(param.dtype, stored=param.is_pointer)):
-                raise Unsupported(
-                    f"compile {kernel.name}",
-                    f"parameter {param.name!r} has dtype {param.dtype.name}, which "
-                    + ("the device does not have" if renders else f"{chosen.name} cannot render"),
-                    device=self.name,
-                )
+            if renderer is not None and not renderer.supports(param.dtype):
+                why = f"{renderer.name} cannot say"
+            elif not self._supports(param.dtype, stored=param.is_pointer):
+                why = "the device does not have"
+            else:
+                continue
+            raise Unsupported(
+                f"compile {kernel.name}",
+                f"parameter {param.name!r} has dtype {param.dtype.name}, which {why}",
+                device=self.name,
+            )
 
     def load(self, binary: Binary, *, source: str = "", pair: str = "") -> Program:
         """The run-time step alone: a program from machine code made before.

@@ -202,6 +202,17 @@ def test_sources_check_what_they_are_given() -> None:
         hal.Source("k", TEXT, "", language="c", options="-O2")
 
 
+def test_a_source_is_frozen_so_what_was_compiled_of_it_stays_true() -> None:
+    made = source(defines={"N": 4}, block=(8, 4))
+    assert made.block == (8, 4, 1) and made.defines == (("N", "4"),)
+    for name in ("text", "block", "extra"):
+        with pytest.raises(AttributeError, match="frozen"):
+            setattr(made, name, "other")
+    for block in ((0,), (1, 2, 3, 4), 8, (1.5,), ()):
+        with pytest.raises(hal.InvalidArgument, match="one to three positive ints"):
+            source(block=block)
+
+
 def test_signatures_read_back_what_they_write() -> None:
     text = "y: float32*, x: const float32*, n: int32, ok: bool"
     signature = Signature.parse("k", text)

@@ -9,20 +9,29 @@ from hal_core.ir.signature import Signature
 
 
 class Source:
-    """Text, its entry's name and typed signature, and how it is compiled.
+    """Text, its entry's name and typed signature, and how it is compiled. Frozen.
 
     `Source("scale", text, "y: float32*, x: const float32*, n: int32", language="opencl")`.
     `defines` are preprocessor macros, `includes` folders searched for headers (what is in them is
     part of the compile cache's key), `options` go to the compiler as they stand. `block` states
     that the text depends on that block shape.
 
-    Raises: InvalidArgument for a name or signature that cannot be read.
+    Raises: InvalidArgument for a name, a signature or a block that cannot be read.
     """
 
     __slots__ = (
         "__weakref__", "block", "defines", "includes", "language", "name", "options",
         "signature", "text",
     )  # fmt: skip
+
+    name: str
+    text: str
+    signature: Signature
+    language: str
+    options: tuple[str, ...]
+    defines: tuple[tuple[str, str], ...]
+    includes: tuple[str, ...]
+    block: tuple[int, int, int] | None
 
     def __init__(
         self,
@@ -34,7 +43,7 @@ class Source:
         options: Iterable[str] = (),
         defines: Mapping[str, object] | None = None,
         includes: Iterable[str] = (),
-        block: tuple[int, int, int] | None = None,
+        block: tuple[int, ...] | None = None,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(f"Source {name!r}", "the text is a str", got=type(text).__name__)
@@ -44,16 +53,38 @@ class Source:
                 "options and includes are sequences of str",
                 fix='Write options=("-O2",).',
             )
-        self.name = name
-        self.text = text
-        self.signature = (
-            signature if isinstance(signature, Signature) else Signature.parse(name, signature)
-        )
-        self.language = language
-        self.options = tuple(options)
-        self.defines = {key: str(value) for key, value in (defines or {}).items()}
-        self.includes = tuple(str(folder) for folder in includes)
-        self.block = block
+        if not isinstance(signature, Signature):
+            signature = Signature.parse(name, signature)
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "text", text)
+        put(self, "signature", signature)
+        put(self, "language", language)
+        put(self, "options", tuple(options))
+        put(self, "defines", tuple((key, str(value)) for key, value in (defines or {}).items()))
+        put(self, "includes", tuple(str(folder) for folder in includes))
+        put(self, "block", block_shape(block, f"Source {name!r}"))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Source is frozen: make a new one instead of setting {name}")
+
+    __delattr__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<Source {self.name}({self.signature}) {self.language}>"
+
+
+def block_shape(block: tuple[int, ...] | None, operation: str) -> tuple[int, int, int] | None:
+    """A fixed block as (x, y, z). Raises: InvalidArgument."""
+    if block is None:
+        return None
+    whole = isinstance(block, tuple) and 1 <= len(block) <= 3
+    if not whole or not all(type(size) is int and size > 0 for size in block):
+        raise InvalidArgument(
+            operation,
+            "block is one to three positive ints",
+            got=block,
+            fix="Write block=(16, 16, 1).",
+        )
+    x, y, z = (*block, 1, 1)[:3]
+    return x, y, z

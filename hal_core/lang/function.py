@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any, NoReturn, overload
 
 from hal_core.errors import InvalidArgument, Unsupported
-from hal_core.ir import Kernel
+from hal_core.ir import Kernel, block_shape
 from hal_core.lang.annotations import signature_of
 
 _lock = threading.Lock()
@@ -104,7 +104,7 @@ def kernel(
     Raises: KernelSyntaxError for a signature that is not a kernel's; the body is read at the first
     compile.
     """
-    shape = _block_shape(block)
+    shape = block_shape(block, "kernel")
     if not isinstance(contract, bool):
         raise InvalidArgument("kernel", "contract is True or False", got=contract)
 
@@ -130,18 +130,3 @@ def _make(
             fix="Put @hal.kernel directly above a def.",
         )
     return KernelFunction(function, caller, block, contract)
-
-
-def _block_shape(block: tuple[int, ...] | None) -> tuple[int, int, int] | None:
-    if block is None:
-        return None
-    whole = isinstance(block, tuple) and 1 <= len(block) <= 3
-    if not whole or not all(type(size) is int and size > 0 for size in block):
-        raise InvalidArgument(
-            "kernel",
-            "block is one to three positive ints",
-            got=block,
-            fix="Write block=(16, 16, 1).",
-        )
-    x, y, z = (*block, 1, 1)[:3]
-    return x, y, z
