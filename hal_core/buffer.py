@@ -243,7 +243,7 @@ class Buffer:
         """
         view = src if src.__class__ is memoryview else memory_of(src, "copyin")
         host = self._host
-        if host is not None and view.nbytes == self.nbytes < LARGE and not self._device.closed:
+        if host is not None and view.nbytes == self.nbytes <= LARGE and not self._device.closed:
             try:
                 host[:] = view if view.format == "B" else view.cast("B")
                 return self
@@ -266,7 +266,7 @@ class Buffer:
         """
         view = dest if dest.__class__ is memoryview else memory_of(dest, "copyout")
         host = self._host
-        if host is not None and view.nbytes == self.nbytes < LARGE and not self._device.closed:
+        if host is not None and view.nbytes == self.nbytes <= LARGE and not self._device.closed:
             try:
                 (view if view.format == "B" else view.cast("B"))[:] = host
                 return dest

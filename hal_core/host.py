@@ -6,7 +6,7 @@ from typing import Any
 
 from hal_core.errors import InvalidArgument
 
-LARGE = 1 << 20  # bytes; from here a copy releases the GIL
+LARGE = 1 << 20  # bytes; a copy of more releases the GIL
 
 
 def memory_of(obj: Any, operation: str) -> memoryview:

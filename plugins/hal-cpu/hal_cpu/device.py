@@ -115,14 +115,14 @@ class CPUAllocator(LRUAllocator[int]):
         return driver.memory_at(opaque, nbytes)
 
     def _copyin(self, dest: int, src: memoryview) -> None:
-        if src.nbytes < driver.LARGE_COPY:
+        if src.nbytes <= driver.LARGE_COPY:
             driver.memory_at(dest, src.nbytes)[:] = src
         else:
             address, _holder = driver.address_of(src)
             ctypes.memmove(dest, address, src.nbytes)
 
     def _copyout(self, dest: memoryview, src: int) -> None:
-        if dest.nbytes < driver.LARGE_COPY:
+        if dest.nbytes <= driver.LARGE_COPY:
             dest[:] = driver.memory_at(src, dest.nbytes)
         else:
             address, _holder = driver.address_of(dest)

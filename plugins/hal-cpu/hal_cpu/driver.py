@@ -18,7 +18,7 @@ PAGE = mmap.PAGESIZE
 HUGE = 2 << 20  # a huge page of x86-64, and of aarch64 with 4 KiB pages
 READ, WRITE, EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
 
-LARGE_COPY = 1 << 20  # bytes; from here a copy releases the GIL
+LARGE_COPY = 1 << 20  # bytes; a copy of more releases the GIL
 
 _MADV_HUGEPAGE = 14  # Linux; `mmap` lacks the name where Python was built without it
 _MAP_FAILED = ctypes.c_void_p(-1).value
