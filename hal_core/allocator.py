@@ -74,30 +74,30 @@ class Allocator(Generic[Opaque]):
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> Opaque:
         """`nbytes` > 0 bytes. Raises: OutOfMemory when the device refuses."""
-        raise NotImplementedError
+        raise self._missing("_alloc")
 
     def _free(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
         """Give back; queued work may still use it and must be allowed to finish.
 
         May be called after the device was closed, for memory that an export kept alive.
         """
-        raise NotImplementedError
+        raise self._missing("_free")
 
     def _wrap(self, pointer: int, nbytes: int) -> Opaque:
         """The opaque of memory the caller owns. Only if `external_ptr` is in `honours`."""
-        raise NotImplementedError
+        raise self._missing("_wrap")
 
     def _offset(self, opaque: Opaque, nbytes: int, offset: int) -> Opaque:
         """A view's handle: integer, (memory, offset) or sub-buffer. `opaque` is the base's."""
-        raise NotImplementedError
+        raise self._missing("_offset")
 
     def _copyin(self, dest: Opaque, src: memoryview) -> None:
         """`src`: flat bytes, may be reused on return."""
-        raise NotImplementedError
+        raise self._missing("_copyin")
 
     def _copyout(self, dest: memoryview, src: Opaque) -> None:
         """`dest`: flat writable bytes; the data is there on return."""
-        raise NotImplementedError
+        raise self._missing("_copyout")
 
     def _transfer(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled) -> bool:
         """Copy without the host; False: the caller stages. May be asked for ranges that overlap."""
@@ -109,7 +109,10 @@ class Allocator(Generic[Opaque]):
 
     def _as_buffer(self, opaque: Opaque, nbytes: int) -> memoryview:
         """The memory itself, flat writable bytes. Only if `device.info.host_visible`."""
-        raise NotImplementedError
+        raise self._missing("_as_buffer")
+
+    def _missing(self, method: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} fills in no {method}")
 
     # -- allocate and free
 
@@ -295,39 +298,43 @@ class Allocator(Generic[Opaque]):
     # -- a new block
 
     def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> Opaque:
+        """A new block; when the device has no room, once more without the cache."""
         if self._closed:
             raise InvalidState("allocate", "the device is closed", device=self.device.name)
-        cause: BaseException | None = None
+        opaque, cause = self._ask_device(size, options)
+        if opaque is None:
+            self.free_cache()
+            opaque, cause = self._ask_device(size, options)
+        if opaque is None:
+            try:
+                raise self._out_of_memory(nbytes) from cause
+            finally:
+                # Its traceback holds this frame, and so every caller's: a cycle that would keep
+                # their buffers.
+                del cause
+        with self._lock:
+            self._misses += 1
+            self._live[opaque] = nbytes
+            self._current += nbytes
+            self._peak = max(self._peak, self._current)
+        return opaque
+
+    def _ask_device(self, size: int, options: BufferSpec) -> tuple[Opaque | None, Exception | None]:
+        """A block, or why there is none; a vendor's error never escapes raw."""
+        with self._lock:
+            room = self._reserve(size)
+        self._free_dropped()
+        if not room:
+            return None, None
         try:
-            for attempt in (1, 2):
-                with self._lock:
-                    room = self._reserve(size)
-                self._free_dropped()
-                if room:
-                    try:
-                        opaque = self._alloc(size, options)
-                    except HalError as error:
-                        cause = error
-                    except Exception as error:  # a vendor's error never escapes raw
-                        cause = error
-                    else:
-                        with self._lock:
-                            self._misses += 1
-                            self._live[opaque] = nbytes
-                            self._current += nbytes
-                            self._peak = max(self._peak, self._current)
-                        return opaque
-                    with self._lock:
-                        self._held -= size
-                    if isinstance(cause, HalError) and not isinstance(cause, OutOfMemory):
-                        raise cause
-                if attempt == 1:
-                    self.free_cache()
-            raise self._out_of_memory(nbytes) from cause
-        finally:
-            # Its traceback holds this frame, and so every caller's: a cycle that would keep
-            # their buffers.
-            del cause
+            return self._alloc(size, options), None
+        except BaseException as error:
+            with self._lock:
+                self._held -= size
+            ours = isinstance(error, (HalError, NotImplementedError))
+            if isinstance(error, OutOfMemory) or (isinstance(error, Exception) and not ours):
+                return None, error
+            raise
 
     def _reserve(self, size: int) -> bool:
         if size > (self.device.info.limits.max_alloc_nbytes or size):
@@ -367,7 +374,11 @@ class Allocator(Generic[Opaque]):
         for field, value, default in zip(options._fields, options, DEFAULT_SPEC, strict=True):
             if value != default and field not in self.honours:
                 raise Unsupported(
-                    "allocate", f"BufferSpec({field}={value!r})", device=self.device.name
+                    "allocate",
+                    f"BufferSpec({field}=...) is not honoured",
+                    got=value,
+                    limit=f"honoured are {', '.join(sorted(self.honours))}",
+                    device=self.device.name,
                 )
         if options.external_ptr is not None and options.external_ptr <= 0:
             raise InvalidArgument(

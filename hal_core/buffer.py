@@ -225,7 +225,7 @@ class Buffer:
 
     def _opaque_to_read(self, operation: str) -> Any:
         root = self if self.base is None else self.base
-        if root._key is None and not root._freed:
+        if root._key is None and not root._freed and root.options.external_ptr is None:
             raise InvalidState(
                 operation,
                 f"{self!r} was never allocated, so it holds nothing",
@@ -511,12 +511,18 @@ def _size(value: Any, operation: str, what: str = "size") -> int:
     except (AttributeError, TypeError):
         number = -1
     if number < 0 or isinstance(value, bool):
-        raise InvalidArgument(operation, f"{what} is an integer, not negative", got=value)
+        fix = "A buffer has one dimension: give the product, and numpy(shape) at the end."
+        raise InvalidArgument(
+            operation,
+            f"{what} is an integer, not negative",
+            got=value,
+            fix=fix if isinstance(value, (tuple, list)) else None,
+        )
     return int(number)
 
 
 def _pattern(value: Any, dtype: DType, device: str) -> bytes:
-    number = convert_value(value, Param("value", dtype, VALUE, 0), "fill", device)
+    number = convert_value(value, Param("of the fill", dtype, VALUE, 0), "fill", device)
     if dtype.format:
         return struct.pack(f"={dtype.format}", number)
     import numpy as np

@@ -119,7 +119,7 @@ class Compiler:
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         """Raises: CompileError with the compiler's log."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} fills in no _compile")
 
     def _disassemble(self, image: bytes) -> str:
         raise Unsupported(

@@ -77,11 +77,11 @@ class Program:
         Order: enqueues and returns. Called from any thread, so argument storage is per thread or
         locked. Numbers are already of the parameter's kind and in its range.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} fills in no _bind")
 
     def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
         """Launch, wait, and give the seconds the device spent."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} fills in no _launch_timed")
 
     def _unload(self) -> None:
         """Free the code."""
@@ -195,11 +195,11 @@ class Program:
     def _arguments(self, bufs: tuple[Buffer, ...], vals: Sequence[Any]) -> tuple[Any, ...]:
         pointers, values = self.signature.pointers, self.signature.values
         if len(bufs) != len(pointers):
-            self._refuse("wrong number of buffers", len(bufs), len(pointers), pointers)
+            self._refuse("wrong number of buffers", len(bufs), len(pointers))
         if not isinstance(vals, (tuple, list)):
-            self._refuse("vals is a tuple of numbers", vals, len(values), values)
+            self._refuse("vals is a tuple of numbers", vals, len(values))
         if len(vals) != len(values):
-            self._refuse("wrong number of vals", len(vals), len(values), values)
+            self._refuse("wrong number of vals", len(vals), len(values))
         args: list[Any] = [None] * len(self.signature.params)
         for param, value in zip(values, vals, strict=True):
             args[param.position] = self._value(param, value)
@@ -209,24 +209,27 @@ class Program:
             args[param.position] = buffer._opaque_for(f"launch {self.name}")
         return tuple(args)
 
-    def _refuse(
-        self, problem: str, got: object, expected: object, params: tuple[Param, ...]
-    ) -> NoReturn:
+    def _refuse(self, problem: str, got: object, expected: object, fix: str = "") -> NoReturn:
+        pointers = ", ".join(param.name for param in self.signature.pointers)
+        values = ", ".join(param.name for param in self.signature.values)
+        call = ", ".join(filter(None, (pointers, values and f"vals=({values},)", "...")))
         raise InvalidArgument(
             f"launch {self.name}",
             problem,
             got=got,
             limit=f"expected {expected}",
             device=self.device.name,
-            fix=f"The signature has ({', '.join(map(str, params))}).",
+            fix=fix or f"Write program({call}): buffers first, numbers in vals=.",
         )
 
     def _check_buffer(self, param: Param, buffer: object) -> None:
         what = f"argument {param.name!r}"
         if not isinstance(buffer, Buffer):
-            self._refuse(f"{what} is not a hal.Buffer", type(buffer).__name__, param, (param,))
+            fix = "Make one: hal.Buffer.from_numpy(array, device). Numbers go into vals=."
+            self._refuse(f"{what} is not a hal.Buffer", type(buffer).__name__, param, fix)
         if buffer.dtype is not param.dtype:
-            self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, (param,))
+            fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
+            self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
         if buffer._device is not self.device:
             raise InvalidArgument(
                 f"launch {self.name}",
@@ -242,7 +245,7 @@ class Program:
                 f"{what} is a view at an offset the device cannot give to a Source kernel",
                 buffer.offset,
                 f"a multiple of {alignment} bytes",
-                (param,),
+                "Copy the part into a buffer of its own; rendered kernels take any offset.",
             )
 
     def _value(self, param: Param, value: Any) -> int | float | bool:
@@ -271,11 +274,15 @@ class Program:
         return blocks, shape
 
     def _choose_block(self, threads: Dim3) -> Dim3:
+        """Fills a block along x, then y, then z: neighbours in x share a row of memory."""
         limits = self.device.info.limits
-        room = min(DEFAULT_BLOCK_THREADS, limits.max_block_threads, limits.max_block[0])
+        room = min(DEFAULT_BLOCK_THREADS, limits.max_block_threads)
         if self.info.max_block_threads:
             room = min(room, self.info.max_block_threads)
-        return min(threads[0], room), 1, 1
+        x = min(threads[0], room, limits.max_block[0])
+        y = min(threads[1], room // max(x, 1), limits.max_block[1])
+        z = min(threads[2], room // max(x * y, 1), limits.max_block[2])
+        return x, y, z
 
     def _check_limits(self, grid: Dim3, block: Dim3, shared: int) -> None:
         limits = self.device.info.limits

@@ -96,6 +96,19 @@ def test_A4_more_than_the_device_gives_at_once_is_refused_unasked(allocator: Any
     assert allocator.allocs == before
 
 
+def test_A4_what_a_backend_left_out_is_no_lack_of_memory(allocator: Any) -> None:
+    class Unfinished(hal.LRUAllocator[int]):
+        pass
+
+    unfinished = Unfinished(allocator.device)
+    with pytest.raises(NotImplementedError, match="Unfinished fills in no _alloc"):
+        unfinished.alloc(16)
+    with pytest.raises(KeyboardInterrupt):
+        allocator.fail_next, allocator.error = 1, KeyboardInterrupt()
+        allocator.alloc(16)
+    assert unfinished._held == 0 and allocator._held == 0
+
+
 def test_A5_free_cache_from_inside_a_free_and_from_many_threads(allocator: Any) -> None:
     allocator.on_free = allocator.free_cache
     for size in (256, 512, 1024):

@@ -171,7 +171,7 @@ def test_B7_external_memory_is_wrapped_and_never_freed(fake: hal.Compiled) -> No
     allocator.memory[7] = bytearray(b"12345678")
     before = allocator.statistics()
     spec = hal.BufferSpec(external_ptr=7)
-    buffer = hal.Buffer(fake, 8, hal.uint8, spec).allocate()
+    buffer = hal.Buffer(fake, 8, hal.uint8, spec)
     assert allocator.statistics() == before
     assert bytes(buffer.numpy()) == b"12345678"
     buffer.deallocate()

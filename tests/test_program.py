@@ -49,7 +49,11 @@ BAD_LAUNCHES = {
     "a buffer too many": (lambda y, x: ((y, x, x), (1.0, 1)), "got 3; expected 2"),
     "no vals": (lambda y, x: ((y, x), ()), "wrong number of vals.*got 0; expected 2"),
     "vals is no tuple": (lambda y, x: ((y, x), 3), "vals is a tuple"),
-    "an array": (lambda y, x: ((y, np.ones(8)), (1.0, 1)), "'x' is not a hal.Buffer.*ndarray"),
+    "numbers as buffers": (lambda y, x: ((y, x, 1.0, 3), ()), r"vals=\(a, n,\).*numbers in vals="),
+    "an array": (
+        lambda y, x: ((y, np.ones(8)), (1.0, 1)),
+        "'x' is not a hal.Buffer.*ndarray.*from_numpy",
+    ),
     "None": (lambda y, x: ((None, x), (1.0, 1)), "'y' is not a hal.Buffer"),
     "dtype": (
         lambda y, x: ((y, x.view(4, hal.float64)), (1.0, 1)),
@@ -153,6 +157,9 @@ def test_P4_wait_gives_seconds_and_otherwise_None(axpy: Any) -> None:
         ({"threads": (10, 3), "block": (4, 2)}, (3, 2, 1), (4, 2, 1)),
         ({"threads": 10}, (1, 1, 1), (10, 1, 1)),
         ({"threads": 1000}, (16, 1, 1), (64, 1, 1)),
+        ({"threads": (1, 1000)}, (1, 16, 1), (1, 64, 1)),
+        ({"threads": (8, 100)}, (1, 7, 1), (8, 16, 1)),
+        ({"threads": (2, 3, 100)}, (1, 1, 5), (2, 3, 21)),
         ({"threads": np.int64(5)}, (1, 1, 1), (5, 1, 1)),
     ],
     ids=str,

@@ -107,7 +107,7 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
     plain = value
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         plain = value.item()
-    what = f"value {param.name!r}"
+    what = f"value {param.name!r}" if param.name.isidentifier() else f"value {param.name}"
     expected = f"expected {dtype.name}"
     if not isinstance(plain, (int, float)):
         raise InvalidArgument(
