@@ -6,7 +6,9 @@ import hal_core as hal
 
 
 @hal.kernel
-def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32):
+def saxpy(
+    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
+) -> None:
     i = hal.global_idx(0)
     if i < n:
         y[i] = a * x[i] + y[i]

@@ -20,10 +20,14 @@ DEVICES = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}"
 needs_cpu = pytest.mark.skipif("CPU" not in DEVICES, reason="hal-cpu is not installed here")
 
 
+def blocks(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
 @needs_cpu
 def test_the_code_of_the_kernel_language_page_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "kernel-language.md").read_text(encoding="utf-8")
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    code = "\n".join(blocks("kernel-language.md"))
     script = tmp_path / "page.py"
     script.write_text(code, encoding="utf-8")
     done = subprocess.run(
@@ -36,6 +40,20 @@ def test_the_code_of_the_kernel_language_page_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     promised = re.findall(r"print\(.*\)  # (.*)", code)
     assert promised and done.stdout.splitlines() == promised
+
+
+def test_the_source_kernels_of_the_page_run(device: Any) -> None:
+    code: dict[str, Any] = {}
+    exec("\n".join(blocks("source-kernels.md")[1:]), code)
+    source = {"CPU": code["scale_on_cpu"], "OPENCL": code["scale"]}[device.family]
+    try:
+        program = device.compile(source)
+    except hal.CompilerUnavailable as error:
+        pytest.skip(str(error))
+    x = hal.Buffer.from_numpy(np.arange(1000, dtype="f4"), device)
+    y = hal.zeros(1000, hal.float32, device)
+    program(y, x, vals=(1000,), threads=1000)
+    assert np.array_equal(y.numpy(), 2 * np.arange(1000, dtype="f4"))
 
 
 @hal.kernel
