@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from hal_core.hookspecs import hookimpl
     from hal_core.ir import Kernel, Param, Signature, Source, UOp
     from hal_core.lang import (
+        KernelFunction,
         atan,
         atan2,
         block_dim,
@@ -87,7 +88,7 @@ __all__ = [
     "CompileOptions", "Compiled", "Compiler", "CompilerPair", "CompilerUnavailable", "ConstPtr",
     "DType", "Device", "DeviceFault", "DeviceInfo", "DeviceRegistry", "DeviceUnavailable",
     "ForkError", "HalError", "IncompatiblePlugin", "InvalidArgument", "InvalidKernel",
-    "InvalidState", "Kernel", "KernelSyntaxError", "LRUAllocator", "Limits", "OutOfMemory",
+    "InvalidState", "Kernel", "KernelFunction", "KernelSyntaxError", "LRUAllocator", "Limits", "OutOfMemory",
     "Param", "PluginConflict", "PluginError", "Program", "Ptr", "Renderer", "Signature",
     "Source", "UOp", "UnknownDevice", "Unsupported", "__version__", "atan", "atan2", "bfloat16",
     "block_dim", "block_idx", "bool_", "ceil", "config", "cos", "discovery", "empty", "errors",
@@ -108,7 +109,7 @@ _HOMES = {
     "uint8 uint16 uint32 uint64",
     "hookspecs": "hookimpl",
     "ir": "Kernel Param Signature Source UOp",
-    "lang": "atan atan2 block_dim block_idx ceil cos exp exp2 floor fma fmod global_idx grid_dim "
+    "lang": "KernelFunction atan atan2 block_dim block_idx ceil cos exp exp2 floor fma fmod global_idx grid_dim "
     "isnan kernel log log2 pow rsqrt sin sqrt tan tanh thread_idx trunc",
     "program": "Program",
     "registry": "Device DeviceRegistry",

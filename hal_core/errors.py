@@ -146,8 +146,9 @@ class CompilerUnavailable(HalError, RuntimeError):
 class KernelSyntaxError(HalError, SyntaxError):
     """A ``@hal.kernel`` function leaves the kernel language.
 
-    Shown as Python shows a syntax error: file, line, the source line and a caret, then what to
-    write instead. Lines and columns are those of the user's file; columns count from 1.
+    Shown as Python shows a syntax error: file, line, the source line with the place underlined,
+    then what to write instead. Lines and columns are those of the user's file; columns count from
+    1, `end_offset` is the one behind the last. What goes over several lines ends with the first.
     """
 
     def __init__(
@@ -158,6 +159,7 @@ class KernelSyntaxError(HalError, SyntaxError):
         filename: str | None = None,
         lineno: int | None = None,
         offset: int | None = None,
+        end_offset: int | None = None,
         text: str | None = None,
         kernel: str | None = None,
     ) -> None:
@@ -166,6 +168,7 @@ class KernelSyntaxError(HalError, SyntaxError):
         self.kernel = kernel
         self.msg = message
         self.filename, self.lineno, self.offset, self.text = filename, lineno, offset, text
+        self.end_lineno, self.end_offset = lineno, end_offset
         if filename is not None:
             where = f'\n  File "{filename}", line {lineno}'
             if text is not None:
@@ -173,7 +176,9 @@ class KernelSyntaxError(HalError, SyntaxError):
                 body = stripped.lstrip()
                 where += f"\n    {body}"
                 if offset:
-                    where += "\n    " + " " * max(0, offset - 1 - len(stripped) + len(body)) + "^"
+                    start = max(0, offset - 1 - len(stripped) + len(body))
+                    width = max(1, (end_offset or 0) - offset)
+                    where += "\n    " + " " * start + "^" * width
             message += where
         self.args = (message,)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -92,7 +93,8 @@ def _error(function: FunctionType, name: str, problem: str, fix: str) -> KernelS
     from hal_core.lang.text import SourceText
 
     try:
-        text = SourceText(function)
+        lines = linecache.getlines(function.__code__.co_filename, function.__globals__)
+        text = SourceText(function, lines)
     except HalError:
         code = function.__code__
         return KernelSyntaxError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, NoReturn, overload
 
-from hal_core.errors import InvalidArgument, Unsupported
+from hal_core.errors import InvalidArgument, KernelSyntaxError, Unsupported
 from hal_core.ir import Kernel, block_shape
 from hal_core.lang.annotations import signature_of
 
@@ -18,9 +19,10 @@ _lock = threading.Lock()
 class KernelFunction:
     """A function in the kernel language; `device.compile` makes a program of it.
 
-    The signature is read at the definition, the body at the first `lower()`: a definition costs
-    little, and a kernel may use names that its module assigns further down. From then on the
-    Python values the kernel captured are fixed.
+    The signature and the text are taken at the definition, the body is read at the first
+    `lower()`: a definition costs little, a kernel may use names that its module assigns further
+    down, and an edit of the file changes nothing until the module is loaded again. From the first
+    `lower()` on the Python values the kernel captured are fixed.
 
     Concurrency: any thread may call `lower`.
     """
@@ -38,6 +40,7 @@ class KernelFunction:
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.name = function.__name__
+        self._lines = _lines(function)
         self.signature = signature_of(function, caller)
         self.block = block
         self.contract = contract
@@ -52,20 +55,30 @@ class KernelFunction:
 
         with _lock:
             if self._kernel is None:
-                self._kernel = Kernel(
-                    self.name,
-                    self.signature,
-                    lower(self.__wrapped__, self.signature),
-                    self.block,
-                    self.contract,
-                )
+                try:
+                    uops = lower(self.__wrapped__, self._lines, self.signature)
+                except KernelSyntaxError as error:
+                    # The place is in the message; the front end's own frames would bury it.
+                    raise error.with_traceback(None) from None
+                self._kernel = Kernel(self.name, self.signature, uops, self.block, self.contract)
+                self._lines = ()  # of the whole file
             return self._kernel
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise Unsupported(
-            f"{self.name}(...)",
-            "a kernel is not called as a function",
-            fix=f"Write program = device.compile({self.name}), then call the program.",
+        raise self._not_launched()
+
+    def __getitem__(self, geometry: object) -> NoReturn:
+        raise self._not_launched()
+
+    def _not_launched(self) -> Unsupported:
+        buffers = "".join(f"{param.name}, " for param in self.signature.pointers)
+        values = ", ".join(param.name for param in self.signature.values)
+        vals = f"vals=({values},), " if len(self.signature.values) == 1 else f"vals=({values}), "
+        call = f"program({buffers}{vals if values else ''}threads=...)"
+        return Unsupported(
+            f"kernel {self.name}",
+            "a kernel is launched through a program, not called or indexed",
+            fix=f"Write program = device.compile({self.name}), then {call}.",
         )
 
     def __repr__(self) -> str:
@@ -114,6 +127,13 @@ def kernel(
     if function is None:
         return decorate
     return _make(function, sys._getframe(1).f_locals, shape, contract)
+
+
+def _lines(function: FunctionType) -> Sequence[str]:
+    """The file's lines as they are now; of a file that was edited the cache is dropped."""
+    filename = function.__code__.co_filename
+    linecache.checkcache(filename)
+    return linecache.getlines(filename, function.__globals__)
 
 
 def _make(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -20,9 +20,9 @@ from hal_core.lang.operators import binary
 from hal_core.lang.text import SourceText
 
 
-def lower(function: FunctionType, signature: Signature) -> tuple[UOp, ...]:
-    """The IR of a kernel function's body. Raises: KernelSyntaxError."""
-    text = SourceText(function)
+def lower(function: FunctionType, lines: Sequence[str], signature: Signature) -> tuple[UOp, ...]:
+    """The IR of a kernel function's body; `lines` are its file's. Raises: KernelSyntaxError."""
+    text = SourceText(function, lines)
     statements = Statements(text, Names(function, text.tree), Emitter())
     try:
         return statements.function(signature)

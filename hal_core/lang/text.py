@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import ast
-import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FunctionType
 
 from hal_core.errors import KernelSyntaxError
 
 
 class SourceText:
-    """A function as its author wrote it.
+    """A function as its author wrote it; `lines` are those of its whole file.
 
     Raises: KernelSyntaxError when the text cannot be had: a lambda, the interactive prompt,
-    `exec`, a file that changed after its import.
+    `exec`, a file that changed before its definition ran.
     """
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: FunctionType, lines: Sequence[str]) -> None:
         code = function.__code__
         self.name = function.__name__
         self.filename = code.co_filename
-        self.lines = linecache.getlines(code.co_filename, function.__globals__)
+        self.lines = lines
         self.shift = 0  # added to a tree's line it gives the file's
         tree = self._parse(code.co_firstlineno)
         if tree is None:
@@ -70,19 +69,29 @@ class SourceText:
             return KernelSyntaxError(problem, fix=fix, filename=self.filename, kernel=self.name)
         number = self.line(node)
         text = self.lines[number - 1] if number <= len(self.lines) else ""
-        column = len(text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace"))
+        start, end = _columns(node, text)
         return KernelSyntaxError(
             problem,
             fix=fix,
             filename=self.filename,
             lineno=number,
-            offset=column + 1,
+            offset=start + 1,
+            end_offset=end + 1,
             text=text,
             kernel=self.name,
         )
 
 
-def _blocks(lines: list[str]) -> Iterator[str]:
+def _columns(node: ast.AST, text: str) -> tuple[int, int]:
+    """Where `node` starts and ends in its first line, in characters; the tree counts bytes."""
+    raw, body = text.encode(), text.rstrip()
+    start = len(raw[: getattr(node, "col_offset", 0)].decode(errors="replace"))
+    if getattr(node, "end_lineno", None) != getattr(node, "lineno", None):
+        return start, len(body)  # Python before 3.13 underlines one line only
+    return start, len(raw[: getattr(node, "end_col_offset", 0)].decode(errors="replace"))
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[str]:
     """Ever longer beginnings of `lines`, each cut before a line that is not indented further.
 
     The first that parses is the function: what follows it stands further left.

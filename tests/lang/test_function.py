@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import math
+import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -85,8 +88,24 @@ def test_only_functions_become_kernels(thing: Any) -> None:
 
 
 def test_calling_a_kernel_says_how_it_is_done() -> None:
-    with pytest.raises(hal.Unsupported, match=r"device\.compile\(saxpy\)"):
-        saxpy()
+    said = []
+    for launch in (lambda: saxpy(1, 2), lambda: saxpy[1, 32], lambda: saxpy[1, 32](1, 2)):
+        with pytest.raises(hal.Unsupported) as raised:
+            launch()
+        said.append(str(raised.value))
+    assert len(set(said)) == 1
+    assert said[0].endswith(
+        "Write program = device.compile(saxpy), then program(y, x, vals=(a, n), threads=...)."
+    )
+
+
+def test_one_value_is_shown_as_a_tuple() -> None:
+    @hal.kernel
+    def f(n: hal.int32) -> None:
+        pass
+
+    with pytest.raises(hal.Unsupported, match=r"program\(vals=\(n,\), threads=\.\.\.\)"):
+        f()
 
 
 @pytest.mark.parametrize("name", [name for name in hal.lang.__all__ if name[0].islower()])
@@ -387,10 +406,74 @@ def test_no_source_text(make: Callable[[], object], says: str) -> None:
 
 def test_a_file_that_changed_is_not_read_as_the_kernel(tmp_path: Path) -> None:
     text = IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]): y[0] = 1.0\n"
-    module = load(tmp_path, text)
-    Path(module.__file__ or "").write_text(text.replace("def f(y", "def g(y"), encoding="utf-8")
+    path = tmp_path / "changes.py"
+    path.write_text(text.replace("def f(y", "def g(y"), encoding="utf-8")
+    scope: dict[str, Any] = {}
+    exec(compile(text, str(path), "exec", dont_inherit=True), scope)
     with pytest.raises(hal.KernelSyntaxError, match="the file has changed"):
+        scope["f"].lower()
+
+
+def test_an_edit_after_the_definition_changes_nothing(tmp_path: Path) -> None:
+    text = IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]): y[0] = 1.5\n"
+    module = load(tmp_path, text)
+    Path(module.__file__ or "").write_text(text.replace("1.5", "22.5"), encoding="utf-8")
+    assert constants_of(module.f.lower())[-1] == 1.5
+
+
+def test_a_module_loaded_again_gives_its_new_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]): y[0] = 1.5\n"
+    path = tmp_path / "loaded_again.py"
+    path.write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    module = importlib.import_module("loaded_again")
+    try:
+        first = module.f
+        assert constants_of(first.lower())[-1] == 1.5
+        path.write_text("# a line more\n" + text.replace("1.5", "22.5"), encoding="utf-8")
+        importlib.reload(module)
+        assert constants_of(module.f.lower())[-1] == 22.5
+        assert constants_of(first.lower())[-1] == 1.5
+    finally:
+        del sys.modules["loaded_again"]
+
+
+UNDERLINED = [
+    ("y[0] = nothing + 1.0", "nothing"),
+    ("y[0] = hal.exp(y[0], y[1])", "hal.exp(y[0], y[1])"),
+    ('v = "äöü"', '"äöü"'),
+    ("while y[0] > 1:\n        pass", "while y[0] > 1:"),
+    ("y[0] = hal.exp(\n        y[0], y[1])", "hal.exp("),
+]
+
+
+@pytest.mark.parametrize(("body", "under"), UNDERLINED)
+def test_python_underlines_the_whole_expression(body: str, under: str, tmp_path: Path) -> None:
+    text = f"@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    {body}\n"
+    with pytest.raises(hal.KernelSyntaxError) as raised:
+        load(tmp_path, IMPORTS + text).f.lower()
+    error = raised.value
+    line = body.split("\n")[0]
+    carets = " " * line.index(under) + "^" * len(under)
+    assert str(error).endswith(f"    {line}\n    {carets}")
+    shown = "".join(traceback.format_exception_only(error))
+    assert f"    {line}\n    {carets}\n" in shown
+
+
+def test_a_refusal_shows_the_kernel_and_not_the_front_end(tmp_path: Path) -> None:
+    text = "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = nothing\n"
+    module = load(tmp_path, IMPORTS + text)
+    with pytest.raises(hal.KernelSyntaxError) as raised:
         module.f.lower()
+    frames = traceback.extract_tb(raised.value.__traceback__)
+    assert [frame.name for frame in frames[-2:]] == [
+        "test_a_refusal_shows_the_kernel_and_not_the_front_end",
+        "lower",
+    ]
+    assert raised.value.__cause__ is None and raised.value.__suppress_context__
 
 
 def test_other_decorators_below_are_not_read_over(tmp_path: Path) -> None:
