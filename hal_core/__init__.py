@@ -88,14 +88,14 @@ __all__ = [
     "CompileOptions", "Compiled", "Compiler", "CompilerPair", "CompilerUnavailable", "ConstPtr",
     "DType", "Device", "DeviceFault", "DeviceInfo", "DeviceRegistry", "DeviceUnavailable",
     "ForkError", "HalError", "IncompatiblePlugin", "InvalidArgument", "InvalidKernel",
-    "InvalidState", "Kernel", "KernelFunction", "KernelSyntaxError", "LRUAllocator", "Limits", "OutOfMemory",
-    "Param", "PluginConflict", "PluginError", "Program", "Ptr", "Renderer", "Signature",
-    "Source", "UOp", "UnknownDevice", "Unsupported", "__version__", "atan", "atan2", "bfloat16",
-    "block_dim", "block_idx", "bool_", "ceil", "config", "cos", "discovery", "empty", "errors",
-    "exp", "exp2", "float16", "float32", "float64", "floor", "fma", "fmod", "global_idx",
-    "grid_dim", "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel", "log", "log2",
-    "pow", "rsqrt", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc", "uint8", "uint16",
-    "uint32", "uint64", "zeros",
+    "InvalidState", "Kernel", "KernelFunction", "KernelSyntaxError", "LRUAllocator", "Limits",
+    "OutOfMemory", "Param", "PluginConflict", "PluginError", "Program", "Ptr", "Renderer",
+    "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__", "atan", "atan2",
+    "bfloat16", "block_dim", "block_idx", "bool_", "ceil", "config", "cos", "discovery", "empty",
+    "errors", "exp", "exp2", "float16", "float32", "float64", "floor", "fma", "fmod",
+    "global_idx", "grid_dim", "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel",
+    "log", "log2", "pow", "rsqrt", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc", "uint8",
+    "uint16", "uint32", "uint64", "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
@@ -109,8 +109,8 @@ _HOMES = {
     "uint8 uint16 uint32 uint64",
     "hookspecs": "hookimpl",
     "ir": "Kernel Param Signature Source UOp",
-    "lang": "KernelFunction atan atan2 block_dim block_idx ceil cos exp exp2 floor fma fmod global_idx grid_dim "
-    "isnan kernel log log2 pow rsqrt sin sqrt tan tanh thread_idx trunc",
+    "lang": "KernelFunction atan atan2 block_dim block_idx ceil cos exp exp2 floor fma fmod "
+    "global_idx grid_dim isnan kernel log log2 pow rsqrt sin sqrt tan tanh thread_idx trunc",
     "program": "Program",
     "registry": "Device DeviceRegistry",
     "render": "Renderer",
