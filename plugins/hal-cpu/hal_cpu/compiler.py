@@ -18,7 +18,7 @@ from hal_core.compiler import CompileOptions, Compiler, CompilerPair
 from hal_core.discovery import distribution_version
 from hal_core.errors import CompileError, CompilerUnavailable, Unsupported
 from hal_cpu import driver
-from hal_cpu.source import complete
+from hal_cpu.source import complete, how_to_write
 
 if TYPE_CHECKING:
     from hal_core.render import Renderer
@@ -291,6 +291,7 @@ def _failed(
         source=text,
         line=line,
         device="CPU",
+        fix=how_to_write(options.signature, log),
     )
 
 

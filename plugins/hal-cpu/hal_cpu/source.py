@@ -36,7 +36,7 @@ static inline int64_t hal_global_idx(const hal_thread *t, int axis) {
 
 # The table of one function makes a missing or differently typed function a compile error.
 _AFTER = """
-#line 1 "signature of {name}"
+#line 1 "{place}"
 static void (*const hal_entry)({types}) = {name};
 void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal_first,
                     int64_t hal_last) {{
@@ -68,6 +68,7 @@ def complete(text: str, signature: Signature) -> str:
     ]
     arguments = ["&t"] + [f"a{param.position}" for param in signature.params]
     after = _AFTER.format(
+        place=_place(signature),
         name=signature.name,
         prefix=PREFIX,
         types=", ".join(types),
@@ -75,6 +76,25 @@ def complete(text: str, signature: Signature) -> str:
         arguments=", ".join(arguments),
     )
     return f'{_BEFORE}#line 1 "{signature.name}.c"\n{text}\n{after}'
+
+
+def how_to_write(signature: Signature, log: str) -> str | None:
+    """What to do when a compiler's log says that the function is missing or has another type."""
+    table = f"{_place(signature)}:1:"
+    if not any(table in line and "error" in line for line in log.splitlines()):
+        return None
+    takes = ["const hal_thread *t"]
+    for param in signature.params:
+        name = _type(param)
+        takes.append(f"{name}{'' if name.endswith('*') else ' '}{param.name}")
+    return (
+        f"Write: void {signature.name}({', '.join(takes)}) - the code of one thread, which is "
+        "number hal_global_idx(t, 0)."
+    )
+
+
+def _place(signature: Signature) -> str:
+    return f"signature of {signature.name}"  # what a log calls the text after the user's
 
 
 def _type(param: Param) -> str:

@@ -148,6 +148,29 @@ def test_C5_c_errors(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (SCALE.replace("void scale", "void scall"), True),
+        (SCALE.replace("const hal_thread *t, ", "").replace("hal_global_idx(t, 0)", "0"), True),
+        (SCALE.replace("float a", "double a"), True),
+        (SCALE.replace("void scale", "float scale"), True),
+        ("int scale = 3;", True),
+        (SCALE.replace("a * x[i];", "a * nobody[i];"), False),
+        (SCALE.replace("}", ""), False),
+    ],
+)
+def test_C5_a_function_the_signature_does_not_describe_shows_how_to_write_it(
+    device: hal.Compiled, cc: str, text: str, shown: bool
+) -> None:
+    with pytest.raises(hal.CompileError) as caught:
+        device.compile(scale(text))
+    written = "void scale(const hal_thread *t, float *y, const float *x, float a, int32_t n)"
+    first = str(caught.value).splitlines()[0]
+    assert (f"Write: {written}" in first) == shown
+    assert ("hal_global_idx(t, 0)" in first) == shown
+
+
 def test_P1_a_c_kernel_that_calls_what_nobody_has(device: hal.Compiled, cc: str) -> None:
     text = "float nobody_has_this(float);\n" + SCALE.replace("x[i]", "nobody_has_this(x[i])")
     with pytest.raises(hal.CompileError, match="unresolved symbols: nobody_has_this"):
