@@ -273,6 +273,13 @@ def _make(device: Compiled, pair: CompilerPair) -> Selected | None:
         try:
             chosen = Selected(pair.name, pair.compiler(), pair.renderer)
         except (HalError, ImportError, OSError) as error:
-            device._failed[pair.name] = str(error)
+            device._failed[pair.name] = _reason(error)
             return None
         return device._selected.setdefault(pair.name, chosen)
+
+
+def _reason(error: Exception) -> str:
+    """An error as part of a sentence that names operation and device itself."""
+    if not isinstance(error, HalError):
+        return str(error)
+    return f"{error.problem} ({error.fix.rstrip('.')})" if error.fix else error.problem

@@ -72,7 +72,10 @@ class LLVMCompiler(ObjectCompiler):
         version = distribution_version("llvmlite")
         if version is None and find_spec("llvmlite") is None:
             raise CompilerUnavailable(
-                "compile", "llvmlite is not installed", device="CPU", fix="pip install llvmlite"
+                "compiler llvm",
+                "llvmlite is not installed",
+                device="CPU",
+                fix="pip install llvmlite",
             )
         self.identity = f"llvmlite {version or 'unknown'} O3 pic {driver.cpu_identity()}"
         self._lock = threading.Lock()
@@ -193,14 +196,14 @@ class CCompilerProgram(ObjectCompiler):
         command = row.command()
         if command is None:
             raise CompilerUnavailable(
-                "compile", f"{row.name} is not installed", device="CPU", fix=row.install
+                f"compiler {row.name}", "not installed", device="CPU", fix=row.install
             )
         self.name = row.name
         self._command = (*command, *_FLAGS, row.native[self.target])
         version = _run([*command, "--version"])
         if version.returncode:
             raise CompilerUnavailable(
-                "compile",
+                f"compiler {row.name}",
                 f"{' '.join(command)} --version fails: {version.stderr.strip()[:200]}",
                 device="CPU",
                 fix=row.install,

@@ -202,10 +202,19 @@ def test_C6_a_missing_compiler_is_named(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     for name, hint in (("gcc", "apt-get install gcc"), ("clang", "apt-get install clang")):
-        with pytest.raises(hal.CompilerUnavailable, match=f"{name} is not installed.*{hint}"):
+        with pytest.raises(hal.CompilerUnavailable, match=f"{name}: not installed.*{hint}"):
             CCompilerProgram(C_COMPILERS[name])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(hal.CompilerUnavailable, match="pip install ziglang"):
+    with pytest.raises(hal.CompilerUnavailable) as caught:
+        own_device.compile(scale())
+    assert str(caught.value) == (
+        "compile a 'c' source: no compiler can serve: "
+        "clang: not installed (apt-get install clang); "
+        "gcc: not installed (apt-get install gcc); "
+        "zig: not installed (pip install ziglang) on CPU."
+    )
+    monkeypatch.setenv("CPU_CC", "zig")
+    with pytest.raises(hal.CompilerUnavailable, match=r"serve: zig: not installed \(pip install"):
         own_device.compile(scale())
     monkeypatch.undo()
     assert own_device.compiler.language == "llvm"  # others still serve
