@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_opencl import driver
+from hal_opencl.arguments import check_arguments, find_kernel
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
-    from hal_core.ir import Signature
     from hal_core.render import Renderer
     from hal_opencl.device import OpenCLDevice
 
@@ -134,93 +134,6 @@ def _fault_line(log: str, options: CompileOptions) -> int | None:
             # Oclgrind does not follow #line; what stands above the text counts.
             return max(1, line - 2 - len(options.defines))
     return None
-
-
-# -- an entry and its arguments
-
-
-def find_kernel(program: driver.Program, entry: str, operation: str, device: str) -> cl.Kernel:
-    """Raises: CompileError with the names there are."""
-    names = driver.kernel_names(program)
-    if entry not in names:
-        raise CompileError(
-            operation,
-            f"the program has no __kernel {entry!r}, it has {', '.join(names) or 'none'}",
-            device=device,
-        )
-    return cl.Kernel(program, entry)
-
-
-def check_arguments(
-    kernel: cl.Kernel, signature: Signature, rendered: bool, operation: str, device: str
-) -> None:
-    """The kernel's arguments as far as the platform tells them, against the signature.
-
-    Raises: CompileError naming the argument; Unsupported for `__local` ones.
-    """
-    spaces = driver.argument_spaces(kernel)
-    if "local" in spaces:
-        raise Unsupported(
-            operation,
-            f"argument {spaces.index('local')} is __local memory, which no signature can express",
-            device=device,
-            fix="Declare it inside the kernel, with a size from defines={...}.",
-        )
-    for param in signature.values:
-        if not param.dtype.format:
-            raise Unsupported(
-                operation,
-                f"OpenCL C has no {param.dtype.name} values",
-                got=str(param),
-                device=device,
-            )
-    slots = slots_of(signature, rendered)
-    if kernel.num_args != len(slots):
-        raise CompileError(
-            operation,
-            f"the kernel takes {kernel.num_args} arguments, its signature "
-            f"({signature}) gives {len(slots)}",
-            device=device,
-        )
-    _, set_number = driver.argument_setters(kernel)
-    for index, slot in enumerate(slots):
-        space = spaces[index] if spaces else None
-        wrong = space and (space in ("global", "constant")) != (slot.code == "")
-        if not wrong and slot.code:
-            try:
-                set_number((index, bytes(slot.nbytes)))
-            except cl.Error:
-                wrong = True
-        if wrong:
-            raise CompileError(
-                operation,
-                f"argument {index} of the kernel is not what the signature says: {slot.what}",
-                device=device,
-                fix="Write the signature as the kernel declares it.",
-            )
-
-
-class Slot(NamedTuple):
-    """One argument of the OpenCL kernel."""
-
-    code: str  # struct letter of a number; empty: memory
-    nbytes: int
-    position: int  # of the signature's parameter
-    what: str
-
-
-def slots_of(signature: Signature, rendered: bool) -> list[Slot]:
-    """Rendered kernels take a pointer as base and byte offset, `Source` kernels as they like."""
-    slots = []
-    for param in signature.params:
-        if not param.is_pointer:
-            code = param.dtype.format
-            slots.append(Slot(code, param.dtype.itemsize, param.position, str(param)))
-            continue
-        slots.append(Slot("", 8, param.position, str(param)))
-        if rendered:
-            slots.append(Slot("q", 8, param.position, f"the byte offset of {param}"))
-    return slots
 
 
 # -- what is stored

@@ -21,9 +21,9 @@ import platformdirs
 from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArgument, OutOfMemory
 
 __all__ = [
-    "BuildError", "Program", "argument_setters", "argument_spaces", "binary_of", "build", "check",
-    "cl", "failure", "find_devices", "identity_of", "kernel_facts", "kernel_names", "kind_of",
-    "open_queue", "status_name",
+    "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
+    "build", "check", "cl", "failure", "find_devices", "identity_of", "kernel_facts",
+    "kernel_names", "kind_of", "open_queue", "status_name",
 ]  # fmt: skip
 
 INSTALL = (
@@ -237,14 +237,23 @@ def argument_spaces(kernel: cl.Kernel) -> list[str]:
         qualifier.GLOBAL: "global", qualifier.LOCAL: "local",
         qualifier.CONSTANT: "constant", qualifier.PRIVATE: "private",
     }  # fmt: skip
+    found = _argument_facts(kernel, cl.kernel_arg_info.ADDRESS_QUALIFIER)
+    return [words.get(space, "unknown") for space in found]
+
+
+def argument_types(kernel: cl.Kernel) -> list[str]:
+    """Of every argument, as the kernel writes it: "float*", "uint", "float4*", "struct pair*".
+
+    Empty where it is not known.
+    """
+    return [str(name) for name in _argument_facts(kernel, cl.kernel_arg_info.TYPE_NAME)]
+
+
+def _argument_facts(kernel: cl.Kernel, fact: int) -> list[Any]:
     try:
-        found = [
-            kernel.get_arg_info(index, cl.kernel_arg_info.ADDRESS_QUALIFIER)
-            for index in range(kernel.num_args)
-        ]
+        return [kernel.get_arg_info(index, fact) for index in range(kernel.num_args)]
     except cl.Error:
         return []
-    return [words.get(space, "unknown") for space in found]
 
 
 def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> tuple[int, int, int]:

@@ -11,7 +11,8 @@ from hal_core.compiler import Binary
 from hal_core.errors import CompileError, Unsupported
 from hal_core.program import Dim3, Program, ProgramInfo
 from hal_opencl import driver
-from hal_opencl.compiler import OpenCLCompiler, Sealed, check_arguments, find_kernel, slots_of
+from hal_opencl.arguments import check_arguments, find_kernel, slots_of
+from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import Opaque, OpenCLDevice
 from hal_opencl.driver import cl
 

@@ -1,0 +1,134 @@
+"""A kernel's entry and its arguments, as the platform tells them, against the signature."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from hal_core.errors import CompileError, Unsupported
+from hal_opencl import driver
+from hal_opencl.driver import cl
+
+if TYPE_CHECKING:
+    from hal_core.ir import Param, Signature
+
+# What may hold a dtype's elements: its own type, or one without arithmetic of the same size.
+_TYPES = {
+    "bool": ("bool", "uchar", "char"), "float16": ("half", "ushort"), "bfloat16": ("ushort",),
+    "int8": ("char",), "int16": ("short",), "int32": ("int",), "int64": ("long",),
+    "uint8": ("uchar",), "uint16": ("ushort",), "uint32": ("uint",), "uint64": ("ulong",),
+    "float32": ("float",), "float64": ("double",),
+}  # fmt: skip
+
+# The name of a scalar's or vector's type, as drivers write it: "float*", "uchar16 *".
+_PLAIN = re.compile(
+    r"(?:(un)signed |(u))?(bool|char|short|int|long|half|float|double)(?:2|3|4|8|16)? ?(\*?)"
+)
+
+
+def find_kernel(program: driver.Program, entry: str, operation: str, device: str) -> cl.Kernel:
+    """Raises: CompileError with the names there are."""
+    names = driver.kernel_names(program)
+    if entry not in names:
+        raise CompileError(
+            operation,
+            f"the program has no __kernel {entry!r}, it has {', '.join(names) or 'none'}",
+            device=device,
+        )
+    return cl.Kernel(program, entry)
+
+
+def check_arguments(
+    kernel: cl.Kernel, signature: Signature, rendered: bool, operation: str, device: str
+) -> None:
+    """Raises: CompileError naming the argument; Unsupported for what no signature can express."""
+    spaces = driver.argument_spaces(kernel)
+    types = [] if rendered else driver.argument_types(kernel)
+    _check_expressible(spaces, signature, operation, device)
+    slots = slots_of(signature, rendered)
+    if kernel.num_args != len(slots):
+        raise CompileError(
+            operation,
+            f"the kernel takes {kernel.num_args} arguments, its signature "
+            f"({signature}) gives {len(slots)}",
+            device=device,
+        )
+    for index, slot in enumerate(slots):
+        written = types[index] if types else ""
+        fits = not written or _holds(written, signature.params[slot.position])
+        if spaces and (spaces[index] in ("global", "constant")) != (slot.code == ""):
+            fits = False
+        if not (fits and _takes_size(kernel, index, slot)):
+            raise CompileError(
+                operation,
+                f"argument {index} of the kernel is {written or 'something else'}, its signature "
+                f"says {slot.what}",
+                device=device,
+                fix="Write the signature as the kernel declares it.",
+            )
+
+
+def _check_expressible(
+    spaces: list[str], signature: Signature, operation: str, device: str
+) -> None:
+    if "local" in spaces:
+        raise Unsupported(
+            operation,
+            f"argument {spaces.index('local')} is __local memory, which no signature can express",
+            device=device,
+            fix="Declare it inside the kernel, with a size from defines={...}.",
+        )
+    for param in signature.values:
+        if not param.dtype.format:
+            raise Unsupported(
+                operation,
+                f"OpenCL C has no {param.dtype.name} values",
+                got=str(param),
+                device=device,
+            )
+
+
+def _holds(written: str, param: Param) -> bool:
+    """Whether a type is the parameter's: its scalar, or a vector of it.
+
+    Structs, typedefs and void say nothing about dtypes, and pass.
+    """
+    match = _PLAIN.fullmatch(written)
+    if match is None:
+        return True
+    scalar = ("u" if match[1] or match[2] else "") + match[3]
+    return scalar in _TYPES[param.dtype.name] and bool(match[4]) == param.is_pointer
+
+
+def _takes_size(kernel: cl.Kernel, index: int, slot: Slot) -> bool:
+    if not slot.code:
+        return True
+    _, set_number = driver.argument_setters(kernel)
+    try:
+        set_number((index, bytes(slot.nbytes)))
+    except cl.Error:
+        return False
+    return True
+
+
+class Slot(NamedTuple):
+    """One argument of the OpenCL kernel."""
+
+    code: str  # struct letter of a number; empty: memory
+    nbytes: int
+    position: int  # of the signature's parameter
+    what: str
+
+
+def slots_of(signature: Signature, rendered: bool) -> list[Slot]:
+    """Rendered kernels take a pointer as base and byte offset, `Source` kernels as they like."""
+    slots = []
+    for param in signature.params:
+        if not param.is_pointer:
+            code = param.dtype.format
+            slots.append(Slot(code, param.dtype.itemsize, param.position, str(param)))
+            continue
+        slots.append(Slot("", 8, param.position, str(param)))
+        if rendered:
+            slots.append(Slot("q", 8, param.position, f"the byte offset of {param}"))
+    return slots

@@ -1,0 +1,111 @@
+"""Signatures against the kernels they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import hal_core as hal
+from hal_opencl import arguments, driver
+
+SCALARS = {
+    "int8": "char", "int16": "short", "int32": "int", "int64": "long",
+    "uint8": "uchar", "uint16": "ushort", "uint32": "uint", "uint64": "ulong",
+    "float16": "half", "float32": "float", "float64": "double",
+}  # fmt: skip
+
+
+def source(text: str, signature: str, name: str = "one") -> hal.Source:
+    return hal.Source(name, text, signature, language="opencl")
+
+
+@pytest.mark.parametrize(
+    ("signature", "why"),
+    [
+        ("x: int32*, n: int32", "takes 3 arguments, .* gives 2"),
+        ("x: int32*, n: int64, s: float32", "argument 1 of the kernel is int, .* n: int64"),
+        ("x: int32*, n: int32*, s: float32", "argument 1"),
+        ("x: int64, n: int32, s: float32", "argument 0"),
+        ("x: float32*, n: int32, s: float32", r"argument 0 .* is int\*, .* says x: float32\*"),
+        ("x: uint32*, n: int32, s: float32", "argument 0"),
+        ("x: int32*, n: uint32, s: float32", "argument 1"),
+        ("x: int32*, n: int32, s: int32", "argument 2"),
+    ],
+)
+def test_P2_a_signature_the_kernel_does_not_have(
+    device: hal.Compiled, signature: str, why: str
+) -> None:
+    text = "__kernel void one(__global int *x, int n, float s) { x[0] = n + s; }"
+    with pytest.raises(hal.CompileError, match=why):
+        device.compile(source(text, signature))
+
+
+@pytest.mark.parametrize("dtype", SCALARS)
+def test_P2_every_scalar_fits_its_own_dtype_only(device: hal.Compiled, dtype: str) -> None:
+    if dtype == "float64" and "fp64" not in device.info.capabilities:
+        pytest.skip("the device has no double")
+    text = f"__kernel void one(__global {SCALARS[dtype]} *x) {{}}"
+    device.compile(source(text, f"x: {dtype}*"))
+    for other in SCALARS:
+        if other != dtype and (dtype, other) != ("uint16", "float16"):  # stored as ushort
+            with pytest.raises(hal.CompileError, match=r"argument 0.*Write the signature"):
+                device.compile(source(text, f"x: {other}*"))
+
+
+@pytest.mark.parametrize(
+    ("written", "dtype", "fits"),
+    [
+        ("float4", "float32", True),
+        ("uchar16", "uint8", True),
+        ("uint8", "uint32", True),  # eight of them
+        ("unsigned int", "uint32", True),
+        ("float4", "float64", False),
+        ("double2", "float32", False),
+        ("uint8", "uint8", False),
+        ("uchar", "bool", True),
+        ("ushort", "bfloat16", True),
+        ("pair", "float32", True),
+        ("struct whole", "uint8", True),
+        ("real", "float32", True),
+        ("void", "int16", True),
+    ],
+)
+def test_P2_vectors_of_the_dtype_and_types_of_the_kernels_own(
+    device: hal.Compiled, written: str, dtype: str, fits: bool
+) -> None:
+    text = f"""typedef float real;
+    typedef struct {{ float a, b; }} pair;
+    struct whole {{ int a; }};
+    __kernel void one(__global {written} *x) {{}}"""
+    if fits:
+        device.compile(source(text, f"x: {dtype}*"))
+    else:
+        with pytest.raises(hal.CompileError, match="argument 0"):
+            device.compile(source(text, f"x: {dtype}*"))
+
+
+@pytest.mark.parametrize("written", ["unsigned char*", "uchar *", "uchar*", "unsigned char4 *"])
+def test_P2_drivers_spell_types_in_their_own_way(written: str) -> None:
+    [param] = hal.Signature.parse("one", "x: uint8*").params
+    [other] = hal.Signature.parse("one", "x: int8*").params
+    assert arguments._holds(written, param) and not arguments._holds(written, other)
+
+
+def test_P2_a_driver_that_does_not_tell_types_is_trusted(
+    device: hal.Compiled,
+    monkeypatch: pytest.MonkeyPatch,
+    vendor_error: Callable[[str, str], Exception],
+) -> None:
+    def refuse(*args: object) -> None:
+        raise vendor_error("clGetKernelArgInfo", "KERNEL_ARG_INFO_NOT_AVAILABLE")
+
+    monkeypatch.setattr(driver.cl.Kernel, "get_arg_info", refuse)
+    text = "__kernel void one(__global double *untold) {}"
+    device.compile(source(text, "untold: float32*"))
+
+
+def test_P5_local_arguments_are_refused(device: hal.Compiled) -> None:
+    text = "__kernel void one(__global int *x, __local int *s) { x[0] = s[0]; }"
+    with pytest.raises(hal.Unsupported, match=r"__local.*defines"):
+        device.compile(source(text, "x: int32*, s: int32*"))
