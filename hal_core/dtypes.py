@@ -184,6 +184,8 @@ DTYPES: dict[str, DType] = {
     )
 }  # fmt: skip
 
+REFUSED_DTYPES = ("float16", "bfloat16")  # in kernels; buffers hold them
+
 
 def as_dtype(value: object, operation: str = "dtype") -> DType:
     """The dtype that `value` names: a dtype, its text form, or a numpy dtype or scalar type.
@@ -205,6 +207,24 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
             operation, "not a dtype", got=value, fix=f"Use one of {', '.join(DTYPES)}."
         )
     return found
+
+
+def _pointed(item: object, operation: str) -> DType:
+    """The dtype of a pointer's elements. Raises: InvalidArgument, with what a kernel can take."""
+    try:
+        return as_dtype(item, operation)
+    except InvalidArgument as error:
+        known = ", ".join(name for name in DTYPES if name not in REFUSED_DTYPES)
+        fix = next((text for kind, text in WIDTHS if item is kind), f"Use one of {known}.")
+        raise InvalidArgument(operation, error.problem, got=item, fix=fix) from None
+
+
+# Python's own types leave the width to a guess.
+WIDTHS: tuple[tuple[type, str], ...] = (
+    (float, "Write hal.float32, or hal.float64."),
+    (int, "Write hal.int32, or hal.int64."),
+    (bool, "Write hal.bool_."),
+)
 
 
 T = TypeVar("T", bound=Scalar)
@@ -241,10 +261,10 @@ else:
         """A kernel parameter: device memory the kernel may read and write."""
 
         def __class_getitem__(cls, item: object) -> PointerType:
-            return PointerType(as_dtype(item, "Ptr[...]"), const=False)
+            return PointerType(_pointed(item, "Ptr[...]"), const=False)
 
     class ConstPtr:
         """A kernel parameter: device memory the kernel only reads."""
 
         def __class_getitem__(cls, item: object) -> PointerType:
-            return PointerType(as_dtype(item, "ConstPtr[...]"), const=True)
+            return PointerType(_pointed(item, "ConstPtr[...]"), const=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hal_core.dtypes import DType, int32, int64
+from hal_core.dtypes import DType, float32, int32, int64
 from hal_core.ir import CONST_POINTER, UOp
+from hal_core.lang import refusals
+from hal_core.lang.builtins import LANGUAGE, MATH_NAMES, SPECIALS
 from hal_core.lang.constants import default_dtype
-from hal_core.lang.emit import Pointer
+from hal_core.lang.emit import Pointer, dtype_of
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
@@ -41,6 +43,7 @@ def name(x: Expressions, node: ast.Name) -> Any:
     except KeyError:
         near = x.names.near(label)
         fix = f"Did you mean {near[0]}?" if near else "Assign it, or make it a parameter."
+        fix = f"Write hal.{label}." if label in LANGUAGE else refusals.foreign(label) or fix
         raise x.error(node, f"the name {label!r} is not defined", fix) from None
     return _captured(x, node, value)
 
@@ -67,14 +70,24 @@ def attribute(x: Expressions, node: ast.Attribute) -> Any:
     if isinstance(owner, ModuleType):
         if hasattr(owner, node.attr):
             return _captured(x, node, getattr(owner, node.attr))
+        if owner.__name__.partition(".")[0] == "hal_core":
+            problem = f"{ast.unparse(node)} is not part of the kernel language"
+            raise x.error(node, problem, refusals.absent(node.attr))
         raise x.error(node, f"{owner.__name__} has no {node.attr!r}", "Correct the name.")
     if isinstance(owner, DType) and node.attr in ("min", "max", "itemsize"):
         return getattr(owner, node.attr)
-    raise x.error(
-        node,
-        f"the attribute .{node.attr} is not part of the kernel language",
-        "Pass sizes as parameters; capture Python objects' numbers outside the kernel.",
-    )
+    problem = f"the attribute .{node.attr} is not part of the kernel language"
+    raise x.error(node, problem, _instead_of_attribute(node, owner))
+
+
+def _instead_of_attribute(node: ast.Attribute, owner: Any) -> str:
+    if isinstance(owner, FunctionType) and owner in SPECIALS and node.attr in ("x", "y", "z"):
+        return f"Write hal.{SPECIALS[owner]}({'xyz'.index(node.attr)})."
+    if isinstance(owner, UOp) and node.attr in MATH_NAMES:
+        return f"Write hal.{node.attr}({ast.unparse(node.value)})."
+    if isinstance(owner, UOp) and node.attr in ("abs", "round"):
+        return f"Write {node.attr}({ast.unparse(node.value)})."
+    return "Pass sizes as parameters; capture Python objects' numbers outside the kernel."
 
 
 def element(
@@ -82,7 +95,7 @@ def element(
 ) -> tuple[UOp, UOp]:
     """The pointer and index nodes of `p[i]`."""
     if not isinstance(pointer, Pointer):
-        raise x.error(node, "only pointers have elements", "Declare it x: hal.Ptr[hal.float32].")
+        raise x.error(node, *_no_elements(x, node, pointer, stored))
     if stored and pointer.param.kind == CONST_POINTER:
         label, dtype = pointer.param.name, pointer.param.dtype.__name__
         raise x.error(node, f"{label!r} is only read", f"Declare it {label}: hal.Ptr[hal.{dtype}].")
@@ -100,6 +113,22 @@ def element(
     return pointer.node, x.typed(node, index, default_dtype(index))
 
 
+def _no_elements(
+    x: Expressions, node: ast.Subscript, owner: object, stored: bool
+) -> tuple[str, str]:
+    """What is wrong with `owner[...]`, and what to write."""
+    label = ast.unparse(node.value)
+    if isinstance(owner, tuple):
+        return f"the captured tuple {label} is only read", "Store into a hal.Ptr parameter."
+    if isinstance(owner, list):
+        return f"the list {label} can change, and is no constant", f"Make {label} a tuple."
+    fix = "Index a parameter x: hal.Ptr[hal.float32]."
+    if label in x.names.parameters and isinstance(owner, UOp):
+        dtype = dtype_of(owner).__name__
+        fix = f"Declare it {label}: hal.{'Ptr' if stored else 'ConstPtr'}[hal.{dtype}]."
+    return "only pointers have elements", fix
+
+
 def subscript(x: Expressions, node: ast.Subscript) -> Any:
     """An element of device memory, or of a captured tuple."""
     owner = x.expression(node.value)
@@ -112,7 +141,11 @@ def subscript(x: Expressions, node: ast.Subscript) -> Any:
 def _item(x: Expressions, node: ast.Subscript, owner: tuple[Any, ...]) -> Any:
     index = x.expression(node.slice)
     if not isinstance(index, int):
-        fix = "Index it with a constant, or pass the numbers in a buffer."
+        label = ast.unparse(node.value)
+        numbers = [number for number in owner if isinstance(number, (int, float))]
+        dtype = float32 if any(isinstance(number, float) for number in numbers) else int32
+        fix = f"Pass it as a buffer, {label}: hal.ConstPtr[hal.{dtype.__name__}], or index it "
+        fix += "with a constant."
         raise x.error(node, "a captured tuple has no elements at run time", fix)
     if not -len(owner) <= index < len(owner):
         raise x.error(node, f"the tuple has {len(owner)} elements, not {index}", "Correct it.")

@@ -6,11 +6,10 @@ import linecache
 from types import CodeType, FunctionType
 from typing import Any
 
-from hal_core.dtypes import DType, PointerType
-from hal_core.errors import HalError, KernelSyntaxError
+from hal_core.dtypes import REFUSED_DTYPES, WIDTHS, DType, PointerType
+from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
 
-_FIX = "Write y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32] or n: hal.int32."
 # Flags of code objects.
 _VARARGS = 0x04 | 0x08
 _ASYNC = 0x80 | 0x200
@@ -34,7 +33,7 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
     params = []
     for position, name in enumerate(code.co_varnames[: code.co_argcount]):
         if name not in function.__annotations__:
-            raise _error(function, name, f"parameter {name!r} has no annotation", _FIX)
+            raise _error(function, name, *_unannotated(name, position))
         annotation = _evaluate(function, name, scope)
         if isinstance(annotation, PointerType):
             kind, dtype = CONST_POINTER if annotation.const else POINTER, annotation.dtype
@@ -42,12 +41,28 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
             kind, dtype = VALUE, annotation
         else:
             shown = getattr(annotation, "__name__", annotation)
-            raise _error(function, name, f"{shown} is not a parameter's type", _FIX)
-        if dtype.name in ("float16", "bfloat16"):
+            fix = _annotated(name, annotation)
+            raise _error(function, name, f"{shown} is not a parameter's type", fix)
+        if dtype.name in REFUSED_DTYPES:
             problem = f"kernels do not compute with {dtype.name}"
             raise _error(function, name, problem, "Take hal.float32 and convert on the host.")
         params.append(Param(name, dtype, kind, position))
     return Signature(function.__name__, tuple(params))
+
+
+def _unannotated(name: str, position: int) -> tuple[str, str]:
+    if name == "self" and position == 0:
+        fix = "Leave self out and put @staticmethod above @hal.kernel, or move it out of the class."
+        return "a kernel is a plain function, not a method", fix
+    return f"parameter {name!r} has no annotation", _annotated(name, None)
+
+
+def _annotated(name: str, annotation: object) -> str:
+    """How to write the parameter."""
+    for kind, fix in WIDTHS:
+        if annotation is kind:
+            return fix.replace("Write ", f"Write {name}: ")
+    return f"Write {name}: hal.Ptr[hal.float32], hal.ConstPtr[hal.float32] or hal.int32."
 
 
 def _check_form(function: FunctionType, code: CodeType) -> None:
@@ -83,8 +98,11 @@ def _evaluate(function: FunctionType, name: str, scope: dict[str, Any]) -> Any:
         try:
             annotation = eval(annotation, scope)  # what Python itself does with an annotation
         except Exception as error:
-            reason = f"the annotation of {name!r} cannot be read: {error}"
-            raise _error(function, name, reason, _FIX) from error
+            said, fix = str(error), _annotated(name, None)
+            if isinstance(error, InvalidArgument):  # of Ptr[...]
+                said, fix = f"{error.problem} (got {error.got!r})", error.fix or fix
+            reason = f"the annotation of {name!r} cannot be read: {said}"
+            raise _error(function, name, reason, fix) from error
     return annotation
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from hal_core.dtypes import Scalar, int32
+from hal_core.dtypes import DTYPES, REFUSED_DTYPES, Scalar, int32
 from hal_core.errors import Unsupported
 
 T = TypeVar("T", bound=Scalar)
@@ -181,3 +181,10 @@ MATH: dict[Callable[..., object], MathFunction] = {
 }
 
 MATH_NAMES = {function.__name__ for function in MATH}
+
+# Everything a kernel calls as hal.NAME.
+LANGUAGE = [
+    *MATH_NAMES,
+    *SPECIALS.values(),
+    *(dtype.__name__ for dtype in DTYPES.values() if dtype.name not in REFUSED_DTYPES),
+]

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hal_core.dtypes import DType, bool_, int32
+from hal_core.dtypes import DTYPES, REFUSED_DTYPES, DType, bool_, float32, int32
 from hal_core.ir import UOp
 from hal_core.lang import refusals
 from hal_core.lang.builtins import MATH, MATH_NAMES, SPECIALS, MathFunction
@@ -50,7 +50,7 @@ def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:
 
 
 def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
-    if dtype.name in ("float16", "bfloat16") or not dtype.itemsize:
+    if dtype.name in REFUSED_DTYPES or not dtype.itemsize:
         raise x.error(node, f"kernels do not compute with {dtype}", "Use hal.float32.")
     if len(node.args) != 1:
         raise x.error(
@@ -138,11 +138,14 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
     """Python's own functions of constants; anything else is refused."""
     name = getattr(function, "__name__", type(function).__name__)
     if function in (builtins.len, builtins.int, builtins.float, builtins.bool):
+        _check_text(x, node)
         values = [x.expression(argument) for argument in node.args]
         if all(isinstance(value, (int, float, tuple)) for value in values):
             return _python(x, node, function, values)
     if function is getattr(builtins, name, None) and name in refusals.CALLS:
         raise x.error(node, f"{name} is not part of the kernel language", refusals.CALLS[name])
+    if getattr(function, "__module__", None) != x.names.function.__module__:
+        _check_foreign(x, node, name)
     if name in MATH_NAMES:
         raise x.error(node, f"this {name} is not the kernel language's", f"Write hal.{name}(...).")
     if isinstance(function, KernelFunction):
@@ -152,6 +155,28 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
         f"the function {name} is not part of the kernel language",
         "Write its expression here, with operators and hal functions.",
     )
+
+
+def _check_text(x: Expressions, node: ast.Call) -> None:
+    """`float("inf")` is how some write a number that has a name."""
+    texts = [part.value for part in node.args if isinstance(part, ast.Constant)]
+    if not any(isinstance(text, str) for text in texts):
+        return
+    named = {"inf": "math.inf", "+inf": "math.inf", "-inf": "-math.inf", "nan": "math.nan"}
+    fix = f"Write {named.get(str(texts[0]).strip().lower(), 'the number itself')}."
+    raise x.error(node, f"{ast.unparse(node)} is not part of the kernel language", fix)
+
+
+def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
+    """Another library's cast, minimum, barrier, ..."""
+    dtype = DTYPES.get(name.rstrip("_"))
+    fix = refusals.foreign(name)
+    if dtype is not None:
+        dtype = float32 if dtype.name in REFUSED_DTYPES else dtype
+        fix = f"Write hal.{dtype.__name__}({', '.join(map(ast.unparse, node.args))})."
+    if fix is not None:
+        problem = f"{ast.unparse(node.func)} is not part of the kernel language"
+        raise x.error(node, problem, fix)
 
 
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {

@@ -7,6 +7,7 @@ a function. Numbers stay Python's until they meet a typed operand.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,10 +47,7 @@ class Expressions:
 
     def value(self, node: ast.expr, want: DType | None = None) -> UOp:
         """A typed node; a number becomes a constant."""
-        value = self.operand(node, self.expression(node, want))
-        if isinstance(value, UOp):
-            return value
-        return self.typed(node, value, want or default_dtype(value))
+        return self.settled(node, self.expression(node, want), want)
 
     def condition(self, node: ast.expr) -> UOp | bool:
         """A bool node, or a truth known now."""
@@ -61,6 +59,13 @@ class Expressions:
         return value
 
     # -- from numbers to nodes
+
+    def settled(self, at: ast.AST, value: Any, want: DType | None) -> UOp:
+        """A number where nothing else decides becomes a `want`, else what numbers are."""
+        value = self.operand(at, value)
+        if isinstance(value, UOp):
+            return value
+        return self.typed(at, value, want or default_dtype(value))
 
     def operand(self, at: ast.AST, value: Any) -> UOp | Number:
         if isinstance(value, (UOp, int, float)):
@@ -82,11 +87,8 @@ class Expressions:
         """`value` where a `dtype` is needed. A number becomes one; another dtype is an error."""
         if isinstance(value, UOp):
             if value.dtype is not dtype:
-                raise self.error(
-                    at,
-                    f"{value.dtype} where {dtype} is needed",
-                    f"Cast it: hal.{dtype.__name__}(...).",
-                )
+                fix = self._start(at, [dtype]) or f"Cast it: hal.{dtype.__name__}(...)."
+                raise self.error(at, f"{value.dtype} where {dtype} is needed", fix)
             return value
         constant = fit(value, dtype)
         if constant is not None:
@@ -109,13 +111,43 @@ class Expressions:
         dtypes = list(dict.fromkeys(dtype_of(part) for part in values if isinstance(part, UOp)))
         if len(dtypes) > 1:
             first, second = dtypes[:2]
-            wide = max(dtypes, key=lambda dtype: (dtype.is_float, dtype.itemsize))
+            wide = max(dtypes, key=_width)
             raise self.error(
                 at,
                 f"{what} has operands of different dtypes, {first} and {second}",
-                f"Cast one: hal.{wide.__name__}(...).",
+                self._start(at, dtypes) or f"Cast one: hal.{wide.__name__}(...).",
             )
         return tuple(self.typed(at, value, dtypes[0]) for value in values)
+
+    def _start(self, at: ast.AST, dtypes: list[DType]) -> str | None:
+        """How to start a local that a bare number has made too narrow for one of `dtypes`."""
+        for node in (at, *ast.iter_child_nodes(at)):
+            if not isinstance(node, ast.Name) or node.id not in self.names.numbers:
+                continue
+            number, line = self.names.numbers[node.id]
+            own = default_dtype(number)
+            for dtype in dtypes:
+                if (
+                    dtype is not own
+                    and _width(dtype) >= _width(own)
+                    and number == fit(number, dtype)
+                ):
+                    return (
+                        f"{node.id} is {own} since line {line} ({number!r}). "
+                        f"Start with {node.id} = hal.{dtype.__name__}({_short(number)})."
+                    )
+        return None
+
+
+def _short(number: Number) -> str:
+    """As one would write it in a cast."""
+    if not math.isfinite(number):
+        return "..."
+    return repr(int(number) if number == int(number) else number)
+
+
+def _width(dtype: DType) -> tuple[bool, int]:
+    return dtype.is_float, dtype.itemsize
 
 
 def _describe(value: object) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hal_core.ir import UOp
 from hal_core.lang.annotations import closure_of
+from hal_core.lang.constants import Number
 from hal_core.lang.emit import Pointer
 
 
@@ -25,6 +26,7 @@ class Names:
         self.counters: set[str] = set()  # of for loops
         self.assignments: dict[str, int] = {}  # name -> number of places that assign it
         self.variables: dict[str, UOp] = {}
+        self.numbers: dict[str, tuple[Number, int]] = {}  # locals begun with one, and its line
         self.visible: dict[str, UOp | Pointer] = {}
         self._closure = closure_of(function)
         self._find_assignments(tree.body)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import difflib
+
+from hal_core.lang.builtins import LANGUAGE
 
 _LOOP = "Write for k in range(...) and guard what it does with if."
 _ONE = "Write one assignment on a line, each to one name or element."
@@ -60,6 +63,57 @@ INTEGER_FIXES = {
     "**": "Write the product, or cast first: hal.pow(hal.float32(a), hal.float32(b)).",
 }
 BOOL_FIX = "Cast first: hal.int32(a). Join conditions with and, or."
+
+# Functions of other kernel languages, and Python's where it has one.
+_SOURCE = "Write the kernel as a hal.Source, in a language of the device."
+_FOREIGN = {
+    **dict.fromkeys(("barrier", "syncthreads", "__syncthreads", "shared"), _SOURCE),
+    **dict.fromkeys(("max", "maximum", "fmax"), "Write max(a, b), as in Python."),
+    **dict.fromkeys(("min", "minimum", "fmin"), "Write min(a, b), as in Python."),
+    **dict.fromkeys(("abs", "fabs"), "Write abs(x), as in Python."),
+    **dict.fromkeys(("round", "rint"), "Write round(x), as in Python."),
+    **dict.fromkeys(("where", "select"), "Write a if c else b."),
+    **dict.fromkeys(("threadIdx", "get_local_id"), "Write hal.thread_idx(0) for x."),
+    **dict.fromkeys(("blockIdx", "get_group_id"), "Write hal.block_idx(0) for x."),
+    **dict.fromkeys(("blockDim", "get_local_size"), "Write hal.block_dim(0) for x."),
+    **dict.fromkeys(("gridDim", "get_num_groups"), "Write hal.grid_dim(0) for x."),
+    **dict.fromkeys(("get_global_id", "grid"), "Write hal.global_idx(0) for x."),
+    "float": "Write hal.float32 or hal.float64.",
+    "int": "Write hal.int32 or hal.int64.",
+    "bool": "Write hal.bool_.",
+    "double": "Write hal.float64.",
+}  # fmt: skip
+
+
+def foreign(name: str) -> str | None:
+    """What to write for a function of another kernel language."""
+    return _SOURCE if name.lower().startswith("atomic") else _FOREIGN.get(name)
+
+
+def absent(name: str) -> str:
+    """What to write for hal.NAME, when there is no such thing."""
+    near = difflib.get_close_matches(name.lower(), LANGUAGE, 1)
+    known = f"Did you mean hal.{near[0]}?" if near else "Write it with operators and hal functions."
+    return foreign(name) or known
+
+
+def loop(over: ast.expr) -> str:
+    """What to write for a loop over something else than range(...)."""
+    fix = "Write for k in range(n):."
+    try:
+        numbers = list(ast.literal_eval(over))
+    except (TypeError, ValueError):
+        return fix
+    if not numbers or any(type(number) is not int for number in numbers):
+        return fix
+    first, last = numbers[0], numbers[-1]
+    step = numbers[1] - first if len(numbers) > 1 else 1
+    end = last + (1 if step > 0 else -1)
+    if not step or numbers != list(range(first, end, step)):
+        return fix
+    bounds = [first, end, step] if step != 1 else [first, end] if first else [end]
+    return f"Write for k in range({', '.join(map(str, bounds))}):."
+
 
 # Python functions that have another name here.
 CALLS = {

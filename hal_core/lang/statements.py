@@ -80,7 +80,11 @@ class Statements:
             return
         self._check_assignable(target)
         variable = self.names.variables.get(target.id)
-        value = self.expressions.value(node.value, variable.dtype if variable else None)
+        want = variable.dtype if variable else None
+        value = self.expressions.expression(node.value, want)
+        if not variable and isinstance(value, (int, float)):
+            self.names.numbers[target.id] = value, self.text.line(node)
+        value = self.expressions.settled(node.value, value, want)
         if self.names.assigned_once(target.id):
             self.names.visible[target.id] = value
         else:
@@ -179,7 +183,7 @@ class Statements:
 
     def _range(self, node: ast.For) -> tuple[UOp, UOp, UOp]:
         call, x = node.iter, self.expressions
-        fix = "Write for k in range(n):."
+        fix = refusals.loop(call)
         if not isinstance(call, ast.Call) or x.expression(call.func) is not builtins.range:
             raise self.error(call, "a loop runs over range(...)", fix)
         if call.keywords or not 1 <= len(call.args) <= 3:

@@ -243,7 +243,11 @@ def kernel_text(head: str, before: str = "") -> str:
     ("head", "at", "says"),
     [
         ("def f(y):", "y)", "'y' has no annotation"),
-        ("def f(y: float):", "y: float", "float is not a parameter's type"),
+        ("def f(self, y: hal.Ptr[hal.int8]):", "self", "not a method.*put @staticmethod above"),
+        ("def f(a: float):", "a: float", "float is not a parameter's type.*Write a: hal.float32"),
+        ("def f(a: str):", "a: str", "str is not a parameter's type.*Write a: hal.Ptr"),
+        ("def f(y: 'hal.Ptr[float]'):", "y: 'hal", "not a dtype .got <class 'float'>.*. Write hal"),
+        ("def f(y: 'hal.Ptr[hal.Ptr]'):", "y: 'hal", "not a dtype.*uint64, float32, float64"),
         ("def f(y: hal.Ptr):", "y: hal.Ptr", "Ptr is not a parameter's type"),
         ("def f(y: 'hal.Prt[hal.int8]'):", "y: 'hal.Prt", "has no attribute 'Prt'"),
         ("def f(y: 'hal.Ptr[hal.flaot32]'):", "y: 'hal.Ptr", "'flaot32'"),
@@ -262,13 +266,22 @@ def kernel_text(head: str, before: str = "") -> str:
 def test_bad_signature_is_refused_at_the_definition(
     head: str, at: str, says: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(hal.KernelSyntaxError, match=says.replace("*", r"\*")) as raised:
+    with pytest.raises(hal.KernelSyntaxError, match=says) as raised:
         load(tmp_path, kernel_text(head))
     error = raised.value
     assert error.fix
     if at:
         assert error.text is not None and error.offset is not None
         assert error.text[error.offset - 1 :].startswith(at)
+
+
+def test_a_pointer_to_a_python_number_says_which_dtypes_there_are() -> None:
+    for pointer in (hal.Ptr, hal.ConstPtr):
+        with pytest.raises(hal.InvalidArgument, match=r"Write hal\.float32, or hal\.float64"):
+            pointer[float]  # type: ignore[type-var]
+        with pytest.raises(hal.InvalidArgument, match="float64") as raised:
+            pointer[str]  # type: ignore[type-var]
+        assert "float16" not in str(raised.value)  # which kernels refuse
 
 
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])

@@ -17,6 +17,8 @@ HEAD = (
 import numpy as np
 
 WEIGHTS = (1.0, 2.0)
+STEPS = (1, 2)
+STOPS = [1, 2]
 TABLE = np.zeros(3)
 NAME = "text"
 HALF = np.float32(0.5)
@@ -77,6 +79,10 @@ BAD = [
     Bad("hal.exp(a)", "hal.exp", "the value is not used", "leave the line out"),
     # loops
     Bad("for k in WEIGHTS:\n    pass", "WEIGHTS", "runs over range", "for k in range(n)"),
+    Bad("for k in (0, 1, 2):\n    pass", "(0", "runs over range", "Write for k in range(3):"),
+    Bad("for k in [1, 2]:\n    pass", "[1", "runs over range", "Write for k in range(1, 3):"),
+    Bad("for k in (4, 2, 0):\n    pass", "(4", "runs over", "Write for k in range(4, -1, -2):"),
+    Bad("for k in (0, 1, 3):\n    pass", "(0", "runs over range", "Write for k in range(n):"),
     Bad("for k in x:\n    pass", "x", "runs over range", "for k in range(n)"),
     Bad("for k in enumerate(x):\n    pass", "enumerate", "runs over range", "for k in range(n)"),
     Bad("for k in range(n):\n    pass\nelse:\n    pass", "pass", "for ... else", "Use if"),
@@ -106,11 +112,66 @@ BAD = [
     Bad("y[i] = TABLE[0]", "TABLE", "a numpy ndarray", "hal.Buffer"),
     Bad("y[i] = HALF", "HALF", "a numpy float32", "float(...)"),
     Bad("y[i] = WEIGHTS", "WEIGHTS", "a tuple is not a value", "Capture Python ints"),
-    Bad("y[i] = WEIGHTS[i]", "WEIGHTS", "no elements at run time", "in a buffer"),
+    Bad("y[i] = WEIGHTS[i]", "WEIGHTS", "at run time", "WEIGHTS: hal.ConstPtr[hal.float32]"),
+    Bad("y[i] = STEPS[i]", "STEPS", "at run time", "a buffer, STEPS: hal.ConstPtr[hal.int32]"),
+    Bad("WEIGHTS[0] = a", "WEIGHTS[0]", "WEIGHTS is only read", "hal.Ptr parameter"),
+    Bad("y[i] = STOPS[0]", "STOPS[0]", "the list STOPS", "Make STOPS a tuple"),
+    Bad("STOPS[0] = a", "STOPS[0]", "the list STOPS", "Make STOPS a tuple"),
     Bad("y[i] = WEIGHTS[2]", "WEIGHTS", "has 2 elements", "Correct"),
     Bad("y[i] = math.tau2", "math", "no 'tau2'", "Correct the name"),
+    Bad("y[i] = x[i].sqrt()", "x[i].sqrt", "attribute .sqrt", "Write hal.sqrt(x[i])."),
+    Bad("y[i] = a.abs()", "a.abs", "attribute .abs", "Write abs(a)."),
+    Bad("v = hal.block_idx.y", "hal.block_idx.y", "attribute .y", "Write hal.block_idx(1)."),
     Bad("y[i] = x.size", "x.size", "attribute .size", "Pass sizes as parameters"),
     Bad("y[i] = hal.float32", "hal.float32", "the dtype float32 is not a value", "Cast with it"),
+    # other kernel languages
+    Bad("hal.barrier()", "hal.barrier", "hal.barrier is not part", "as a hal.Source"),
+    Bad("s = hal.shared(16)", "hal.shared", "hal.shared is not part", "as a hal.Source"),
+    Bad("syncthreads()", "syncthreads", "'syncthreads' is not defined", "as a hal.Source"),
+    Bad("hal.atomic_add(y, 0, a)", "hal.atomic_add", "atomic_add is not part", "as a hal.Source"),
+    Bad("v = hal.max(a, 1.0)", "hal.max", "hal.max is not part", "Write max(a, b), as in Python"),
+    Bad("v = np.minimum(a, 1.0)", "np.minimum", "is not part", "Write min(a, b), as in Python"),
+    Bad("v = hal.abs(a)", "hal.abs", "hal.abs is not part", "Write abs(x)"),
+    Bad("v = hal.round(a)", "hal.round", "hal.round is not part", "Write round(x)"),
+    Bad("v = hal.where(t, a, 0.0)", "hal.where", "hal.where is not part", "Write a if c else b"),
+    Bad("v = np.where(t, a, 0.0)", "np.where", "np.where is not part", "Write a if c else b"),
+    Bad("v = threadIdx.x", "threadIdx", "'threadIdx' is not defined", "hal.thread_idx(0)"),
+    Bad("v = hal.blockIdx.x", "hal.blockIdx", "hal.blockIdx is not part", "hal.block_idx(0)"),
+    Bad("v = hal.sqr(a)", "hal.sqr", "hal.sqr is not part", "Did you mean hal.sqrt?"),
+    Bad(
+        "v = hal.Float32(a)", "hal.Float32", "hal.Float32 is not part", "Did you mean hal.float32?"
+    ),
+    Bad("v = hal.float(a)", "hal.float", "hal.float is not part", "hal.float32 or hal.float64"),
+    Bad("v = hal.zzz(a)", "hal.zzz", "hal.zzz is not part", "operators and hal functions"),
+    Bad("v = sqrt(a)", "sqrt", "'sqrt' is not defined", "Write hal.sqrt."),
+    Bad("v = np.float32(i)", "np.float32(i)", "np.float32 is not part", "Write hal.float32(i)."),
+    Bad("v = np.bool_(n)", "np.bool_(n)", "np.bool_ is not part", "Write hal.bool_(n)."),
+    Bad("v = np.float16(i)", "np.float16(i)", "np.float16 is not part", "Write hal.float32(i)."),
+    # locals that a bare number began
+    Bad(
+        "s = 0.0\ns += d",
+        "s += d",
+        "float32 and float64",
+        f"s is float32 since line {LINE} (0.0). Start with s = hal.float64(0).",
+    ),
+    Bad(
+        "s = 0\nfor k in range(n):\n    s = s + x[k]",
+        "s + x[k]",
+        "int32 and float32",
+        f"s is int32 since line {LINE} (0). Start with s = hal.float32(0).",
+    ),
+    Bad(
+        "s = 1\nv = max(m, s)",
+        "max",
+        "int64 and int32",
+        f"s is int32 since line {LINE} (1). Start with s = hal.int64(1).",
+    ),
+    Bad("s = 0.5\nv = s if t else d\nif s < d:\n    pass", "d", "float64 where", "Cast it"),
+    Bad("s = 0.5\nif s < d:\n    pass", "s < d", "float32 and float64", "hal.float64(0.5)"),
+    Bad("s = -math.inf\nv = max(s, d)", "max", "float32 and float64", "s = hal.float64(...)"),
+    Bad("s = 300\nv = s + b", "s + b", "int32 and uint8", "Cast one: hal.int32"),
+    Bad("s = hal.float32(0)\nv = s + d", "s + d", "float32 and float64", "Cast one: hal.float64"),
+    Bad("s = 0\ny[i] = s", "s", "int32 where float32", "Start with s = hal.float32(0)"),
     # elements
     Bad("y[i] = x", "x", "the pointer 'x' is not a value", "x[i]"),
     Bad("x[i] = 1.0", "x[i]", "'x' is only read", "hal.Ptr[hal.float32]"),
@@ -120,7 +181,9 @@ BAD = [
     Bad("y[a] = a", "y[a]", "int32 or int64, not float32", "hal.int32"),
     Bad("y[0.0] = a", "y[0.0]", "int32 or int64, not float", "hal.int32"),
     Bad("y[b] = a", "y[b]", "int32 or int64, not uint8", "hal.int32"),
-    Bad("n[0] = a", "n[0]", "only pointers have elements", "hal.Ptr"),
+    Bad("n[0] = a", "n[0]", "only pointers have elements", "n: hal.Ptr[hal.int32]"),
+    Bad("y[i] = a[i]", "a[i]", "only pointers have elements", "a: hal.ConstPtr[hal.float32]"),
+    Bad("i[0] = 1", "i[0]", "only pointers have elements", "Index a parameter x"),
     Bad("y[i] = n", "n", "int32 where float32 is needed", "hal.float32"),
     Bad("u[i] = 256", "256", "uint8 cannot hold 256 (it holds 0 to 255)", "wider"),
     Bad("u[i] = 1.5", "1.5", "the float 1.5 meets uint8", "whole number"),
@@ -169,6 +232,9 @@ BAD = [
     Bad("print(i)", "print", "print is not part", "on the host"),
     Bad("v = len(x)", "len", "len is not part", "n: hal.int32"),
     Bad("v = float(i)", "float", "float is not part", "hal.float32(x)"),
+    Bad("v = float('inf')", "float('inf')", "is not part", "Write math.inf."),
+    Bad("v = float('-inf')", "float('-inf')", "is not part", "Write -math.inf."),
+    Bad("v = int('7')", "int('7')", "is not part", "Write the number itself."),
     Bad("v = int(a)", "int", "int is not part", "hal.int32(x)"),
     Bad("v = sum(x)", "sum", "sum is not part", "acc += x[k]"),
     Bad("v = range(3)", "range", "range is not part", "for k in range"),
