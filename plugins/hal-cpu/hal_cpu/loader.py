@@ -56,7 +56,7 @@ def load(image: bytes, name: str, *entries: str) -> Code:
     except BadObject as error:
         raise CompileError(f"load {name}", str(error), device="CPU") from None
     except HalError as error:
-        raise CompileError(f"load {name}", error.problem, device="CPU") from error
+        raise CompileError(f"load {name}", error.problem, device="CPU") from None
 
 
 class _Layout(NamedTuple):

@@ -67,7 +67,7 @@ class OpenCLCompiler(Compiler):
                 source=source,
                 line=_fault_line(error.log, options),
                 device=self.device.name,
-            ) from error
+            ) from None
         with driver.check(operation, self.device.name):
             kernel = find_kernel(program, options.entry, operation, self.device.name)
             check_arguments(

@@ -128,7 +128,7 @@ class OpenCLDevice(Compiled):
                 f"kernel: {error.log.strip() or error.problem}",
                 device=self.name,
                 fix="Install another OpenCL platform: the vendor's driver, or pocl-opencl-icd.",
-            ) from error
+            ) from None
 
     def _synchronize(self, timeout: float | None) -> bool:
         try:
@@ -139,7 +139,7 @@ class OpenCLDevice(Compiled):
             self.queue.flush()
             return self._poll(marker, timeout)
         except cl.Error as error:
-            raise self.fault(driver.failure(error, "synchronize").problem) from error
+            raise self.fault(driver.explain(error)) from None
 
     def _poll(self, event: cl.Event, timeout: float) -> bool:
         # OpenCL has no wait with a time limit.

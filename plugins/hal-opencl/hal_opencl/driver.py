@@ -22,7 +22,7 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArg
 
 __all__ = [
     "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
-    "build", "check", "cl", "failure", "find_devices", "identity_of", "kernel_facts",
+    "build", "check", "cl", "explain", "failure", "find_devices", "identity_of", "kernel_facts",
     "kernel_names", "kind_of", "open_queue", "status_name",
 ]  # fmt: skip
 
@@ -74,10 +74,15 @@ def failure(error: cl.Error, operation: str, device: str | None = None) -> HalEr
     kind = _KINDS.get(error.code, HalError)
     if operation == "allocate" and error.code == _status.OUT_OF_RESOURCES:
         kind = OutOfMemory
-    return kind(
-        operation, f"{error.routine} failed with {status_name(error.code)}",
-        got=error.code, device=device,
-    )  # fmt: skip
+    return kind(operation, explain(error), got=error.code, device=device)
+
+
+def explain(error: cl.Error) -> str:
+    """The call, the code's name and what the binding adds: all that the exception knows."""
+    text = f"{error.routine} failed with {status_name(error.code)}"
+    record: Any = error.what
+    more = str(record.what()).strip()
+    return f"{text}: {more}" if more else text
 
 
 def status_name(code: int) -> str:
@@ -107,7 +112,7 @@ class check:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, cl.Error):
-            raise failure(error, self.operation, self.device) from error
+            raise failure(error, self.operation, self.device) from None
 
 
 # -- devices
@@ -123,10 +128,9 @@ def find_devices() -> list[cl.Device]:
     except cl.Error as error:
         raise DeviceUnavailable(
             "enumerate OPENCL",
-            f"no OpenCL platform is installed: {error.routine} failed with "
-            f"{status_name(error.code)}",
+            f"no OpenCL platform is installed: {explain(error)}",
             fix=INSTALL,
-        ) from error
+        ) from None
     found = []
     for platform in platforms:
         # Of two versions of one platform the newer first.
@@ -172,9 +176,9 @@ def open_queue(device: cl.Device, name: str) -> tuple[cl.Context, cl.CommandQueu
         return context, cl.CommandQueue(context, device, timed)
     except cl.Error as error:
         raise DeviceUnavailable(
-            "open", f"{error.routine} failed with {status_name(error.code)}",
-            got=error.code, device=name, fix="See clinfo for the state of the driver.",
-        ) from error  # fmt: skip
+            "open", explain(error), got=error.code, device=name,
+            fix="See clinfo for the state of the driver.",
+        ) from None  # fmt: skip
 
 
 # -- programs
@@ -201,7 +205,7 @@ def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ())
             program._build(" ".join(options).encode(), [device])
     except cl.Error as error:
         log = "" if program is None else _build_log(program, device)
-        raise BuildError(f"{error.routine} failed with {status_name(error.code)}", log) from error
+        raise BuildError(explain(error), log) from None
     return program
 
 
@@ -249,7 +253,7 @@ def argument_types(kernel: cl.Kernel) -> list[str]:
     return [str(name) for name in _argument_facts(kernel, cl.kernel_arg_info.TYPE_NAME)]
 
 
-def _argument_facts(kernel: cl.Kernel, fact: int) -> list[Any]:
+def _argument_facts(kernel: cl.Kernel, fact: cl.kernel_arg_info) -> list[Any]:
     try:
         return [kernel.get_arg_info(index, fact) for index in range(kernel.num_args)]
     except cl.Error:

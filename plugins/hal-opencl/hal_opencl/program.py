@@ -58,7 +58,7 @@ class OpenCLProgram(Program):
                 log=error.log,
                 device=device.name,
                 fix="Compile the kernel again from its source.",
-            ) from error
+            ) from None
 
     # -- launch
 
@@ -125,7 +125,7 @@ class OpenCLProgram(Program):
             event.wait()
             return (event.profile.end - event.profile.start) * 1e-9
         except cl.Error as error:
-            raise self.device.fault(driver.failure(error, "wait").problem) from error
+            raise self.device.fault(driver.explain(error)) from None
 
     def _unload(self) -> None:
         del self._kernel, self._enqueue
@@ -142,7 +142,7 @@ def launch(geometry{args}):
             event = enqueue(queue, kernel, *geometry)
         queue.flush()
     except Error as error:
-        raise failure(error, f"launch {{name}}", device.name) from error
+        raise failure(error, f"launch {{name}}", device.name) from None
     device.last_launched = name
     return event
 """

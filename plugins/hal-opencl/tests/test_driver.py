@@ -1,0 +1,45 @@
+"""PyOpenCL's errors as ours."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+import hal_core as hal
+from hal_opencl import driver
+from hal_opencl.driver import cl
+
+VendorError = Callable[[str, str], Exception]
+
+
+def shown(error: BaseException) -> str:
+    """What Python prints of it."""
+    return "".join(traceback.format_exception(error))
+
+
+def test_C5_a_compile_error_is_one_traceback(device: hal.Compiled) -> None:
+    text = "__kernel void one(__global int *x) {\n  x[0] = y;\n}"
+    with pytest.raises(hal.CompileError) as caught:
+        device.compile(hal.Source("one", text, "x: int32*", language="opencl"))
+    printed = shown(caught.value)
+    assert printed.count("Traceback (most recent call last)") == 1
+    assert "BUILD_PROGRAM_FAILURE" in printed
+    assert ">    2 |   x[0] = y;" in printed
+
+
+def test_a_failed_call_is_one_traceback_that_says_all(vendor_error: VendorError) -> None:
+    with pytest.raises(hal.DeviceFault) as caught:
+        with driver.check("copyin", "OPENCL"):
+            raise vendor_error("clFinish", "OUT_OF_RESOURCES")
+    assert shown(caught.value).count("Traceback") == 1
+    assert str(caught.value) == (
+        "copyin: clFinish failed with OUT_OF_RESOURCES (got -5) on OPENCL."
+    )
+
+
+def test_what_the_binding_adds_is_kept() -> None:
+    record = driver._cl._ErrorRecord(msg="the wires are loose", code=-5, routine="clFinish")
+    text = driver.explain(cl.Error(record))
+    assert text == "clFinish failed with OUT_OF_RESOURCES: the wires are loose"
