@@ -23,7 +23,7 @@ from hal_core.errors import (
     PluginError,
     UnknownDevice,
 )
-from hal_core.names import is_family
+from hal_core.names import KNOWN, is_family
 from hal_core.singleflight import SingleFlight, again, is_importing
 
 log = logging.getLogger("hal_core")
@@ -128,16 +128,20 @@ class Plugins:
 
     def _check_enabled(self, family: str) -> None:
         if family in _upper(config.DISABLE.read()):
-            setting = config.DISABLE.name
+            setting, fix = config.DISABLE, f"Take {family} out of"
         elif config.PLUGINS.read() and family not in _upper(config.PLUGINS.read()):
-            setting = config.PLUGINS.name
+            setting, fix = config.PLUGINS, f"Add {family} to"
         else:
             return
+        listed, installed = _upper(setting.read()), self.all_families()
+        fix += f" the environment variable {setting.name}, or unset it."
+        if not any(name in installed for name in listed):
+            fix += f" Nothing that it lists is installed: {', '.join(listed)}."
         raise DeviceUnavailable(
             "open",
-            f"the backend is installed, but {setting} switches it off",
+            f"the backend is installed, but switched off by {setting.name}={','.join(listed)}",
             device=family,
-            fix=f"Change the environment variable {setting}.",
+            fix=fix,
         )
 
     def _prefer(self, family: str, entries: list[EntryPoint]) -> EntryPoint:
@@ -161,14 +165,14 @@ class Plugins:
 
     def _unknown(self, family: str) -> UnknownDevice:
         installed = self.all_families()
-        near = difflib.get_close_matches(family, installed, 3, 0.5)
+        near = _near(family, installed)
         hints = [f"Did you mean {' or '.join(near)}?"] if near else []
         hints.append(f"Installed: {', '.join(installed) or 'no backend at all'}.")
         hints += [f"Failed to load: {error}" for error in list(self._failed.values())]
         damaged = discovery.scan(self._path, thorough=True).damaged
         hints += [f"Damaged: {file} {problem}." for file, problem in damaged.items()]
-        package = normalize(family)
-        hints.append(f"If a backend of that name exists: python -m pip install hal-{package}")
+        if family in KNOWN:
+            hints.append(f"`python -m pip install hal-{family.lower()}` installs it.")
         return UnknownDevice(
             "open", "no installed backend has this name", got=family, fix=" ".join(hints)
         )
@@ -329,6 +333,14 @@ def _broken(entry: EntryPoint, error: BaseException) -> PluginError:
 def _is_half_imported(module: str) -> bool:
     spec = getattr(sys.modules.get(module), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))
+
+
+def _near(family: str, installed: Sequence[str]) -> list[str]:
+    """What a wrong name may have meant; a right one means itself."""
+    if family in KNOWN:
+        return []
+    near = difflib.get_close_matches(family, installed, 3, 0.5)
+    return near or difflib.get_close_matches(family, KNOWN, 1, 0.7)
 
 
 def _upper(names: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from hal_core.errors import (
     PluginConflict,
     UnknownDevice,
 )
-from hal_core.names import join, parse
+from hal_core.names import KNOWN, join, parse
 from hal_core.plugins import Plugins, state_of
 from hal_core.singleflight import SingleFlight, again
 
@@ -104,7 +104,7 @@ class DeviceRegistry:
         except HalError as error:
             wanted = config.DEVICE.read()
             if _names(wanted, name):
-                error.args = (f"{error} {config.DEVICE.name}={wanted} asks for it.",)
+                _blame(error, f"{config.DEVICE.name}={wanted}")
             raise
 
     def _open_new(self, family: str, index: int) -> Compiled:
@@ -231,13 +231,11 @@ class DeviceRegistry:
                 f"kind gpu has {_count(len(gpus))}, numbered from 0",
                 got=join("GPU", index),
             )
-        reasons = " ".join(self._skipped.values())
-        raise DeviceUnavailable(
-            "open",
-            "there is no device of kind gpu",
-            device="GPU",
-            fix=f"Asked: {', '.join(self) or 'no backend at all'}. {reasons}".rstrip(),
-        )
+        only = ",".join(config.PLUGINS.read())
+        hints = [f"Asked: {', '.join(self) or 'no backend at all'}."]
+        hints += [f"{config.PLUGINS.name}={only} allows no other."] if only else []
+        hints += self._skipped.values()
+        raise DeviceUnavailable("open", "there is no device of kind gpu", fix=" ".join(hints))
 
     # -- names
 
@@ -255,6 +253,7 @@ class DeviceRegistry:
         The innermost `with Device.default(...)`, else `HAL_DEVICE`, else `<FAMILY>=1` in the
         environment, else the best device present (see `skipped`), else CPU. Opens nothing. What
         is named is not replaced by another when it cannot be had.
+        Raises: UnknownDevice when `<FAMILY>=1` names a known family that is not installed.
         """
         chosen = self._override.get()
         if chosen is not None:
@@ -265,15 +264,22 @@ class DeviceRegistry:
         return self._switched_on() or self._best_present()
 
     def _switched_on(self) -> str | None:
-        # Every family is asked first: it is the cheaper question, and the answer is mostly no.
-        on = [name for name in self._plugins.all_families() if os.environ.get(name) == "1"]
-        on = [name for name in on if name in self]
+        # The environment is asked first: it is the cheaper question, and the answer is mostly no.
+        installed = self._plugins.all_families()
+        on = [name for name in {*installed, *KNOWN} if os.environ.get(name) == "1"]
+        on = sorted(name for name in on if name in self or name not in installed)
         if len(on) > 1:
             raise InvalidArgument(
                 " and ".join(f"{family}=1" for family in on),
                 "two default devices are asked for",
                 fix=f"Leave one, or set {config.DEVICE.name}={on[0]}, which beats them.",
             )
+        if on and on[0] not in installed:
+            try:
+                self._plugins.choose(on[0])  # raises, with all that can be said
+            except HalError as error:
+                _blame(error, f"{on[0]}=1")
+                raise
         return on[0] if on else None
 
     def _best_present(self) -> str:
@@ -405,6 +411,11 @@ def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:
 
 def _count(number: int) -> str:
     return "1 device" if number == 1 else f"{number} devices"
+
+
+def _blame(error: HalError, setting: str) -> None:
+    """Adds who asked for the device."""
+    error.args = (f"{error} {setting} asks for it.",)
 
 
 def _names(wanted: str, name: str) -> bool:
