@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel, Param, UOp
+from hal_core.ir.independence import stores_last
 from hal_core.render.languages import OPENCL, C, Language
 from hal_core.render.names import Names
 from hal_core.render.renderer import Renderer, dtype_of
@@ -80,6 +81,7 @@ class _Text:
             "$attributes": self._attributes(),
             "$arguments": [text for _, text in fields if text],
             "$body": self.specials + self.lines,
+            "$independent": [self.row.independent] if stores_last(self.kernel) else [],
         }
         words = {"$name": self.kernel.name, "$parameters": ", ".join(t for t, _ in fields if t)}
         dims = self.kernel.block or self.row.block_dims

@@ -2,7 +2,7 @@
 
 Templates: `{0}`, `{1}` are operands, `{f}` the suffix of a float function or literal, `{axis}` is
 x, y or z and `{dim}` the same as 0, 1 or 2. In a frame `$name` stands for text, a line of its own
-that is `$body`, `$arguments` or `$attributes` for any number of lines.
+that is `$body`, `$arguments`, `$attributes` or `$independent` for any number of lines.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Language(NamedTuple):
     block_attribute: str  # for a kernel that fixes its block; {x}, {y}, {z}, {threads}
     block_dims: tuple[str, str, str]  # for one that does not; what $block_x and so on stand for
     wide_indices: bool  # computes `x[i * w + j]` in 64 bits; costs nothing on a CPU only
+    independent: str  # before the loop over x, where threads may be interleaved; "" for no loop
     options: tuple[str, ...]  # compiler options that belong to the text
     contract_options: tuple[str, str]  # contraction forbidden, allowed; "" for none
 
@@ -59,8 +60,7 @@ _FUNCTIONS = {
 
 # The calling convention of hal-cpu: blocks first <= block < last in linear order, x fastest, each
 # thread of a block one turn of the loops. Index arithmetic is signed, so that a compiler may take
-# it not to overflow (the launch checks that) and vectorise; threads are independent of each
-# other, which is what `ivdep` says.
+# it not to overflow (the launch checks that) and vectorise.
 _C_FRAME = """\
 void $name(const char *args, const int32_t *launch, int64_t first, int64_t last) {
     $arguments
@@ -72,7 +72,7 @@ void $name(const char *args, const int32_t *launch, int64_t first, int64_t last)
         const int32_t block_z = (int32_t)(block / grid_dim_x / grid_dim_y);
         for (int32_t thread_z = 0; thread_z < block_dim_z; ++thread_z)
         for (int32_t thread_y = 0; thread_y < block_dim_y; ++thread_y)
-        #pragma GCC ivdep
+        $independent
         for (int32_t thread_x = 0; thread_x < block_dim_x; ++thread_x) {
             $body
         }
@@ -115,6 +115,7 @@ C = Language(
     block_attribute="",
     block_dims=("launch[3]", "launch[4]", "launch[5]"),
     wide_indices=True,
+    independent="#pragma GCC ivdep",
     options=("-fno-wrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math"),
     contract_options=("-ffp-contract=off", "-ffp-contract=fast"),
 )
@@ -188,6 +189,7 @@ OPENCL = Language(
     block_attribute="__attribute__((reqd_work_group_size({x}, {y}, {z})))",
     block_dims=("", "", ""),
     wide_indices=False,
+    independent="",
     options=(),
     contract_options=("", ""),
 )

@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 from hal_core.dtypes import DType
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.independence import stores_last
 from hal_core.render.llvm_values import Values, literal, type_of
 from hal_core.render.names import Names
 from hal_core.render.renderer import Renderer, dtype_of
 
 _AXES = "xyz"
-# Threads of a block are independent: no access of one turn waits for another turn's.
+# No access of one turn of the loop over x waits for another turn's.
 _PARALLEL = """
 !0 = distinct !{}
 !1 = !{!"llvm.loop.parallel_accesses", !0}
@@ -44,7 +45,7 @@ class _Module(Values):
     """One kernel on its way to text."""
 
     def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel.contract)
+        super().__init__(kernel.contract, stores_last(kernel))
         self.kernel = kernel
         names = Names(frozenset())
         self.params = [names.take(param.name) for param in kernel.signature.params]
@@ -62,7 +63,7 @@ class _Module(Values):
         head = f"define void @{self.kernel.name}({_PARAMETERS}) {{"
         parts = [*self.declarations, "", *self.helpers.values(), head, "hal.entry:"]
         parts += [*self.variables, *self.lines, "}"]
-        return "\n".join(parts).lstrip("\n") + "\n" + _PARALLEL
+        return "\n".join(parts).lstrip("\n") + "\n" + (_PARALLEL if self.access else "")
 
     # text
 
@@ -145,7 +146,7 @@ class _Module(Values):
             self.let(f"load {type_of(kind)}, ptr {slot}", f"%{name}")
 
     def _leave(self) -> None:
-        self._close_loop(", !llvm.loop !2")
+        self._close_loop(", !llvm.loop !2" if self.access else "")
         for _ in range(3):
             self._close_loop()
         self.line("ret void")

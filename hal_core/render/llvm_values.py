@@ -22,9 +22,6 @@ _INTRINSICS = {
 # No intrinsics before LLVM 19: the C library's.
 _LIBRARY = {"TAN": "tan", "TANH": "tanh", "ATAN": "atan", "ATAN2": "atan2"}
 
-# Every access of the kernel to memory; `llvm.py` says that threads do not wait for each other.
-ACCESS = ", !llvm.access.group !0"
-
 
 def type_of(dtype: DType) -> str:
     """The type of a value; in memory a bool is an i8."""
@@ -36,13 +33,14 @@ def type_of(dtype: DType) -> str:
 class Values:
     """Writes instructions; remembers what they need declared and defined."""
 
-    def __init__(self, contract: bool) -> None:
+    def __init__(self, contract: bool, independent: bool) -> None:
         self.count = 0
         self.lines: list[str] = []
         self.values: dict[UOp, str] = {}
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, str] = {}  # name -> definition
         self.fast = "contract " if contract else ""
+        self.access = ", !llvm.access.group !0" if independent else ""  # loads and stores
 
     def line(self, text: str) -> None:
         self.lines.append("  " + text)
@@ -185,11 +183,11 @@ class Values:
         address, text = self.address(pointer, index), self.values[value]
         if dtype_of(value).kind == "b":
             text = self.let(f"zext i1 {text} to i8")
-        self.line(f"store {_memorytype_of(dtype_of(value))} {text}, ptr {address}{ACCESS}")
+        self.line(f"store {_memorytype_of(dtype_of(value))} {text}, ptr {address}{self.access}")
 
     def _load(self, uop: UOp) -> str:
         address = self.address(*uop.src)
-        value = self.let(f"load {_memorytype_of(dtype_of(uop))}, ptr {address}{ACCESS}")
+        value = self.let(f"load {_memorytype_of(dtype_of(uop))}, ptr {address}{self.access}")
         return self.let(f"icmp ne i8 {value}, 0") if dtype_of(uop).kind == "b" else value
 
 
