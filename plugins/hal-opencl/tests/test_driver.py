@@ -30,9 +30,8 @@ def test_C5_a_compile_error_is_one_traceback(device: hal.Compiled) -> None:
 
 
 def test_a_failed_call_is_one_traceback_that_says_all(vendor_error: VendorError) -> None:
-    with pytest.raises(hal.DeviceFault) as caught:
-        with driver.check("copyin", "OPENCL"):
-            raise vendor_error("clFinish", "OUT_OF_RESOURCES")
+    with pytest.raises(hal.DeviceFault) as caught, driver.check("copyin", "OPENCL"):
+        raise vendor_error("clFinish", "OUT_OF_RESOURCES")
     assert shown(caught.value).count("Traceback") == 1
     assert str(caught.value) == (
         "copyin: clFinish failed with OUT_OF_RESOURCES (got -5) on OPENCL."
