@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
 import sys
 from collections.abc import Sequence
+from traceback import extract_tb
 
 from hal_core import API_VERSION, __version__, cache, doctor
-from hal_core.errors import HalError, InvalidArgument
+from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.registry import Device
@@ -31,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from hal_core.render import RENDERERS
+
     parser = argparse.ArgumentParser(prog="hal", description="Devices of hal-core.")
     api = ".".join(map(str, API_VERSION))
     version = f"hal-core {__version__}, plugin API {api}"
@@ -47,11 +51,14 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("render", help="the text of a kernel in one language")
     command.add_argument("kernel", metavar="FILE:KERNEL")
-    command.add_argument("--language", default="c", metavar="L", help="c, opencl, llvm, ...")
+    known = f"{', '.join(RENDERERS)}; %(default)s when left out"
+    command.add_argument("--language", default="c", metavar="L", help=known)
+    command.add_argument("-o", "--output", metavar="FILE", help="write it there")
     command.set_defaults(run=_render)
 
     command = commands.add_parser("cache", help="the compiled kernels kept on disk")
-    command.add_argument("--clear", action="store_true", help="delete them")
+    command.add_argument("action", nargs="?", choices=["clear"], help="delete them")
+    command.add_argument("--clear", action="store_true", help="the same")
     command.set_defaults(run=_cache)
     return parser
 
@@ -63,6 +70,7 @@ def _devices(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
+    default, problem = _default()
     table = Table(box=None)
     for title in ("name", "kind", "title", "memory", "arch", "backend", "state"):
         table.add_column(title, overflow="fold")
@@ -72,20 +80,31 @@ def _devices(options: argparse.Namespace) -> int:
         family = name.partition(":")[0]
         memory = _nbytes(info.memory_nbytes)
         backend = Device.backend(family).distribution or "registered"
-        state = Device.states()[family]
+        state = Device.states()[family] + (", default" if name == default else "")
         table.add_row(name, info.kind, info.title, memory, info.arch, backend, state)
     present = {name.partition(":")[0] for name in available}
     absent = {family: state for family, state in Device.states().items() if family not in present}
     for family, state in absent.items():
         table.add_row(family, "", "", "", "", "", state)
-    console = Console(highlight=False)
+    # A program that reads this wants one line a device.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     if table.row_count:
         console.print(table)
     else:
         console.print("No backend is installed. Try: python -m pip install hal-cpu")
     if absent:
         console.print("`hal doctor` says why a backend has no device.")
+    if problem and available:
+        console.print(f"No default device: {problem}", markup=False)
     return 0
+
+
+def _default() -> tuple[str, str]:
+    """The name of the default device, and why there is none."""
+    try:
+        return Device.info(Device.DEFAULT).name, ""
+    except HalError as error:
+        return "", str(error)
 
 
 def _nbytes(number: float) -> str:
@@ -100,7 +119,7 @@ def _nbytes(number: float) -> str:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    findings = doctor.examine(options.time_limit)
+    findings = [*doctor.examine(options.time_limit), doctor.examine_cache()]
     if options.json:
         rows = [
             {**one._asdict(), "checks": [check._asdict() for check in one.checks]}
@@ -116,12 +135,12 @@ def _print_findings(findings: list[doctor.Finding]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    if not findings:
+    if all(one.kind == "cache" for one in findings):
         console.print("No plugin is installed. Try: python -m pip install hal-cpu")
     for one in findings:
-        style = "green" if one.state == "ready" else "yellow" if one.is_sound else "red"
+        style = "red" if not one.is_sound else "green" if one.state == "ready" else "yellow"
         console.print(f"{one.name}: {one.state}", style=style)
-        if one.kind != "file":
+        if one.kind != "file" and one.origin:
             console.print(f"    {one.origin}")
         for device in one.devices:
             console.print(f"    {device}")
@@ -139,22 +158,28 @@ def _print_findings(findings: list[doctor.Finding]) -> None:
 def _render(options: argparse.Namespace) -> int:
     from hal_core.render import RENDERERS
 
-    kernel = _load(options.kernel)
-    if isinstance(kernel, Source):
-        print(kernel.text)
-        return 0
     renderer = RENDERERS.get(options.language)
     if renderer is None:
         known = ", ".join(RENDERERS)
         raise InvalidArgument(
             "render", "no such language", got=options.language, fix=f"Known: {known}."
         )
-    print(renderer().render(kernel))
+    kernel = _load(options.kernel)
+    text = kernel.text if isinstance(kernel, Source) else renderer().render(kernel)
+    if not options.output:
+        print(text)
+        return 0
+    try:
+        with open(options.output, "w", encoding="utf-8") as file:
+            print(text, file=file)
+    except OSError as error:
+        problem = f"the file cannot be written: {error.strerror}"
+        raise InvalidArgument("render", problem, got=options.output) from error
     return 0
 
 
 def _load(target: str) -> Kernel | Source:
-    """Run the file as a module and take one kernel of it."""
+    """Run the file as a module and take one kernel of it; what it prints goes to stderr."""
     path, _, name = target.rpartition(":")
     if not path or not os.path.isfile(path):
         raise InvalidArgument("render", "no such file", got=path or name, fix="Give FILE:KERNEL.")
@@ -164,12 +189,15 @@ def _load(target: str) -> Kernel | Source:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
-        spec.loader.exec_module(module)
-    except HalError:
-        raise
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except KernelSyntaxError:
+        raise  # shows its place
     except (Exception, SystemExit) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise InvalidArgument("render", f"the file fails: {said}", got=path) from error
+        said = f"{type(error).__name__}: {error}".rstrip(".")
+        lines = [at.lineno for at in extract_tb(error.__traceback__) if at.filename == spec.origin]
+        fix = f"See line {lines[-1]}." if lines else None
+        raise InvalidArgument("render", f"{path} ran and failed: {said}", fix=fix) from error
     kernels = {
         key: value
         for key, value in vars(module).items()
@@ -190,7 +218,7 @@ def _cache(options: argparse.Namespace) -> int:
     if not place:
         print("The compile cache is off: HAL_CCACHE=0, or there is no home folder.")
         return 0
-    if options.clear:
+    if options.clear or options.action == "clear":
         print(f"{cache.clear()} entries deleted from {place}")
         return 0
     found = cache.statistics()

@@ -1,4 +1,4 @@
-"""What `hal doctor` finds: every installed plugin, probed in a process of its own.
+"""What `hal doctor` finds: the compile cache, and every plugin, probed in a process of its own.
 
 A plugin may print, hang, exit or take its process down; the answer travels in a file, so none of
 that is confused with one.
@@ -16,7 +16,7 @@ import tempfile
 import time
 from typing import IO, Any, NamedTuple
 
-from hal_core import discovery
+from hal_core import cache, discovery
 from hal_core.discovery import EntryPoint
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
@@ -34,10 +34,10 @@ probe(*sys.argv[2:])
 
 
 class Finding(NamedTuple):
-    """One plugin, or one damaged file."""
+    """One plugin, one damaged file, or the compile cache."""
 
-    name: str  # family, extension or file
-    kind: str  # "device", "extension" or "file"
+    name: str  # family, extension, file or "compile cache"
+    kind: str  # "device", "extension", "file" or "cache"
     state: str  # a word of SOUND, "broken", "incompatible" or "in conflict"
     origin: str
     why: str = ""
@@ -46,7 +46,8 @@ class Finding(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        return self.state in SOUND
+        faulty = self.state == "ready" and not all(check.ok for check in self.checks)
+        return self.state in SOUND and not faulty
 
 
 def examine(time_limit: float) -> list[Finding]:
@@ -64,6 +65,23 @@ def examine(time_limit: float) -> list[Finding]:
     for file, problem in discovery.scan(thorough=True).damaged.items():
         found.append(Finding(file, "file", "broken", file, f"The file {problem}."))
     return found
+
+
+def examine_cache() -> Finding:
+    """Whether compiled kernels can be kept, without writing anything."""
+    place = cache.folder()
+    if not place:
+        why = "HAL_CCACHE=0, or there is no home folder: every process compiles its kernels anew."
+        return Finding("compile cache", "cache", "disabled", "", why)
+    there = place
+    while not os.path.lexists(there) and os.path.dirname(there) != there:
+        there = os.path.dirname(there)  # it is made at the first kernel
+    writable = os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+    found = cache.statistics()
+    detail = f"{found.entries} entries, {found.nbytes} bytes of at most {cache.LIMIT.read()}"
+    hint = "Set HAL_CACHE_DIR to a folder that is writable, or HAL_CCACHE=0 to go without."
+    checks = (Check("writable", writable, detail, hint),)
+    return Finding("compile cache", "cache", "ready", place, checks=checks)
 
 
 def _examine_family(plugins: Plugins, family: str) -> Finding | _Probe:

@@ -65,14 +65,26 @@ def test_devices(site: FakeSite) -> None:
     site.backend("ACC", distribution="hal_acc")
     site.backend("NONE", "# more\nPlugin.kinds = ()\n")
     site.backend("BAD", "raise OSError")
-    done = hal_command(site, "devices", env={"COLUMNS": "160"})
+    done = hal_command(site, "devices", env={"COLUMNS": "20"})  # nothing wraps in a pipe
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.split("\n")]
     assert rows[0] == ["name", "kind", "title", "memory", "arch", "backend", "state"]
-    assert " ".join(rows[1]) == "ACC accelerator Fake accelerator 1 MiB fake hal-acc ready"
+    assert " ".join(rows[1]) == "ACC accelerator Fake accelerator 1 MiB fake hal-acc ready, default"
     assert rows[2][0] == "ACC:1"
     assert ["NONE", "no", "hardware"] in rows and ["BAD", "broken"] in rows
     assert "hal doctor" in done.stdout
+
+
+def test_the_default_device_is_marked(site: FakeSite) -> None:
+    site.backend("ACC")
+    done = hal_command(site, "devices", env={"HAL_DEVICE": "ACC:1"})
+    _, first, second = done.stdout.splitlines()
+    assert first.split()[-1] == "ready" and second.split()[-2:] == ["ready,", "default"]
+    done = hal_command(site, "devices", env={"HAL_DEVICE": "ACC:9"})
+    assert done.returncode == 0
+    *rows, last = done.stdout.splitlines()
+    assert len(rows) == 3 and not any("default" in row for row in rows)
+    assert last.startswith("No default device: open: ACC has 2 devices")
 
 
 def test_devices_of_an_empty_machine(site: FakeSite) -> None:
@@ -110,6 +122,36 @@ def test_render(kernels: str, language: str, sign: str, capsys: pytest.CaptureFi
     assert sign in said.out and "scale" in said.out and said.err == ""
 
 
+def test_render_into_a_file(
+    kernels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["render", f"{kernels}:scale"]) == 0
+    text = capsys.readouterr().out
+    out = tmp_path / "scale.c"
+    assert main(["render", f"{kernels}:scale", "-o", str(out)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert out.read_text(encoding="utf-8") == text
+    assert main(["render", f"{kernels}:scale", "-o", str(tmp_path)]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_render_keeps_what_the_file_prints_apart(
+    kernels: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["render", f"{kernels}:text"]) == 0
+    text = capsys.readouterr().out
+    with open(kernels, "a") as file:
+        file.write("print('loading')\n")
+    assert main(["render", f"{kernels}:text"]) == 0
+    assert capsys.readouterr() == (text, "loading\n")
+
+
+def test_render_help_names_the_languages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["render", "--help"])
+    assert "c, opencl, llvm; c when left out" in " ".join(capsys.readouterr().out.split())
+
+
 def test_render_of_a_source_is_its_text(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", f"{kernels}:text"]) == 0
     assert capsys.readouterr().out == "void copy() {}\n"
@@ -118,12 +160,14 @@ def test_render_of_a_source_is_its_text(kernels: str, capsys: pytest.CaptureFixt
 def test_render_says_what_is_wrong(
     kernels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "fails.py").write_text("raise SystemExit('no')")
+    (tmp_path / "fails.py").write_text("\nraise SystemExit('no')")
+    (tmp_path / "device.py").write_text("import hal_core as hal\nhal.Device['CPU:x']")
     cases = {
         f"{kernels}:scales": "no such kernel (got 'scales'). In the file: scale, wrong, text.",
         f"{tmp_path}/none.py:scale": "no such file",
         "scale": "Give FILE:KERNEL",
-        f"{tmp_path}/fails.py:scale": "SystemExit: no",
+        f"{tmp_path}/fails.py:scale": "fails.py ran and failed: SystemExit: no. See line 2.",
+        f"{tmp_path}/device.py:scale": "device.py ran and failed: InvalidArgument: device name:",
         f"{kernels}:wrong": "kernels.py",  # a KernelSyntaxError shows its place
     }
     for target, text in cases.items():
@@ -144,6 +188,9 @@ def test_cache(
     assert main(["cache"]) == 0
     assert capsys.readouterr().out.startswith(f"{own_cache}: 1 entries, 1.0")
     assert main(["cache", "--clear"]) == 0
+    assert capsys.readouterr().out == f"1 entries deleted from {own_cache}\n"
+    cache.store("ab" * 32, b"x" * 1000)
+    assert main(["cache", "clear"]) == 0
     assert capsys.readouterr().out == f"1 entries deleted from {own_cache}\n"
     assert main(["cache"]) == 0
     assert ": 0 entries, 0 B" in capsys.readouterr().out

@@ -28,12 +28,32 @@ def doctor(
 def findings(site: FakeSite, env: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
     done = doctor(site, env=env)
     assert done.stderr == ""
-    return done.returncode, {row["name"]: row for row in json.loads(done.stdout)}
+    *rows, last = json.loads(done.stdout)
+    assert (last["name"], last["kind"]) == ("compile cache", "cache")
+    return done.returncode, {row["name"]: row for row in rows}
 
 
 def test_nothing_installed(site: FakeSite) -> None:
     assert findings(site) == (0, {})
     assert "No plugin is installed" in doctor(site, "").stdout
+
+
+def test_the_compile_cache(site: FakeSite, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "not yet made"
+    done = doctor(site, "", env={"HAL_CACHE_DIR": str(folder), "HAL_CACHE_LIMIT": "1M"})
+    assert done.returncode == 0 and not folder.exists()
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    where = lines.index("compile cache: ready")
+    assert lines[where + 1 :] == [
+        str(folder),
+        "writable: ok 0 entries, 0 bytes of at most 1048576",
+    ]
+    (tmp_path / "file").write_text("in the way")
+    done = doctor(site, "", env={"HAL_CACHE_DIR": str(tmp_path / "file" / "cache")})
+    assert done.returncode == 1
+    assert "writable: FAILED" in done.stdout and "-> Set HAL_CACHE_DIR" in done.stdout
+    done = doctor(site, "", env={"HAL_CCACHE": "0"})
+    assert done.returncode == 0 and "compile cache: disabled" in done.stdout
 
 
 def test_the_sound_states(site: FakeSite) -> None:
@@ -115,7 +135,7 @@ Plugin.hal_doctor = hookimpl(lambda self: [
 def test_what_a_person_reads(site: FakeSite) -> None:
     site.backend("ACC", CHECKS)
     done = doctor(site, "")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")  # a check of a ready backend is not ok
     lines = [line.strip() for line in done.stdout.split("\n")]
     assert lines[0] == "ACC: ready"
     assert "driver: ok 12.3" in lines

@@ -22,8 +22,9 @@ def checks() -> list[Check]:
         try:
             compiler = pair.compiler()
         except HalError as error:
-            needed = pair.name == "llvm"  # a dependency; the others are the user's choice
-            found.append(Check(f"compiler {pair.name}", not needed, error.problem, error.fix or ""))
+            optional = pair.name != "llvm"  # that is a dependency; the others are the user's choice
+            detail = f"{error.problem} (optional)" if optional else error.problem
+            found.append(Check(f"compiler {pair.name}", optional, detail, error.fix or ""))
         else:
             first = compiler.identity.split(driver.cpu_identity())[0].strip().splitlines()[0]
             found.append(Check(f"compiler {pair.name}", True, first))

@@ -147,3 +147,4 @@ def test_doctor_names_every_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     checks = {check.title: check for check in plugin.hal_doctor("CPU")}
     assert checks["compiler gcc"].ok and "apt-get" in checks["compiler gcc"].hint
+    assert checks["compiler gcc"].detail == "not installed (optional)"
