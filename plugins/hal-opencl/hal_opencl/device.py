@@ -224,11 +224,11 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
 
     def _copyin(self, dest: Opaque, src: memoryview) -> None:
         with driver.check("copyin", self.device.name):
-            cl.enqueue_copy(self.device.queue, dest[0], src, dst_offset=dest[1], is_blocking=True)
+            driver.enqueue_write(self.device.queue, dest[0], src, dest[1], None, True)
 
     def _copyout(self, dest: memoryview, src: Opaque) -> None:
         with driver.check("copyout", self.device.name):
-            cl.enqueue_copy(self.device.queue, dest, src[0], src_offset=src[1], is_blocking=True)
+            driver.enqueue_read(self.device.queue, src[0], dest, src[1], None, True)
 
     def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> bool:
         if src_device is not self.device:
