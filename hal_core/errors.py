@@ -56,7 +56,8 @@ class HalError(Exception):
 def _rebuild(cls: type[HalError], args: tuple[object, ...], state: dict[str, object]) -> HalError:
     error = cls.__new__(cls)
     error.args = args
-    error.__dict__.update(state)
+    for name, value in state.items():
+        setattr(error, name, value)
     return error
 
 
@@ -181,6 +182,12 @@ class KernelSyntaxError(HalError, SyntaxError):
                     where += "\n    " + " " * start + "^" * width
             message += where
         self.args = (message,)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Python keeps the place outside of __dict__.
+        names = ("msg", "filename", "lineno", "offset", "end_lineno", "end_offset", "text")
+        place = {name: getattr(self, name) for name in names}
+        return _rebuild, (type(self), self.args, self.__dict__ | place)
 
 
 class InvalidKernel(HalError, ValueError):

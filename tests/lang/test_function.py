@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import math
+import pickle
 import sys
 import threading
 import traceback
@@ -474,6 +475,17 @@ def test_python_underlines_the_whole_expression(body: str, under: str, tmp_path:
     assert str(error).endswith(f"    {line}\n    {carets}")
     shown = "".join(traceback.format_exception_only(error))
     assert f"    {line}\n    {carets}\n" in shown
+
+
+def test_a_refusal_survives_pickling(tmp_path: Path) -> None:
+    text = "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = nothing\n"
+    with pytest.raises(hal.KernelSyntaxError) as raised:
+        load(tmp_path, IMPORTS + text).f.lower()
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert str(copy) == str(raised.value) and copy.fix == raised.value.fix
+    assert "".join(traceback.format_exception_only(copy)) == "".join(
+        traceback.format_exception_only(raised.value)
+    )
 
 
 def test_a_refusal_shows_the_kernel_and_not_the_front_end(tmp_path: Path) -> None:
