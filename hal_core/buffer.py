@@ -153,9 +153,7 @@ class Buffer:
             if self.nbytes
             else device.allocator.null
         )
-        # A misaligned view carries no key that a program knows: its launches are checked ones.
-        key = device._key(self.dtype)
-        self._key = key if offset % alignment == 0 else type(key)(self.device, self.dtype)
+        self._key = device._key(self.dtype, offset % alignment == 0)
 
     def deallocate(self) -> None:
         """Give the memory back; views of this buffer become unusable for good.

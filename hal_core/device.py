@@ -59,18 +59,20 @@ class DeviceInfo(NamedTuple):
 
 
 class BufferKey:
-    """Stands for (device, dtype): a live buffer carries it, a program expects it.
+    """Stands for (device, dtype, aligned): a live buffer carries it, a program expects it.
 
-    One identity test at a launch covers device, dtype and liveness: freeing takes it away.
+    One identity test at a launch covers device, dtype and liveness: freeing takes it away. A view
+    is aligned if its offset divides by the device's `view_alignment`; `Source` kernels take no
+    other.
     """
 
-    __slots__ = ("device", "dtype")
+    __slots__ = ("aligned", "device", "dtype")
 
-    def __init__(self, device: str, dtype: DType) -> None:
-        self.device, self.dtype = device, dtype
+    def __init__(self, device: str, dtype: DType, aligned: bool) -> None:
+        self.device, self.dtype, self.aligned = device, dtype, aligned
 
     def __repr__(self) -> str:
-        return f"<BufferKey {self.device} {self.dtype.name}>"
+        return f"<BufferKey {self.device} {self.dtype.name}{'' if self.aligned else ' misaligned'}>"
 
 
 class Compiled:
@@ -95,6 +97,7 @@ class Compiled:
         self._backend: Backend = None  # type: ignore[assignment]  # set by the registry
         self._lock = threading.RLock()
         self._keys: dict[DType, BufferKey] = {}
+        self._misaligned_keys: dict[DType, BufferKey] = {}
         self._failed: dict[str, str] = {}  # compiler pair -> why it cannot serve
         self._selected: dict[str, Selected] = {}
         self._loaded: WeakSet[Program] = WeakSet()
@@ -152,12 +155,9 @@ class Compiled:
             needed = {"float16": "fp16", "bfloat16": "bf16"}.get(dtype.name, needed)
         return needed is None or needed in self.info.capabilities
 
-    def _key(self, dtype: DType) -> BufferKey:
-        key = self._keys.get(dtype)
-        if key is None:
-            with self._lock:
-                key = self._keys.setdefault(dtype, BufferKey(self.name, dtype))
-        return key
+    def _key(self, dtype: DType, aligned: bool = True) -> BufferKey:
+        keys = self._keys if aligned else self._misaligned_keys
+        return keys.get(dtype) or keys.setdefault(dtype, BufferKey(self.name, dtype, aligned))
 
     # -- compile
 

@@ -51,7 +51,7 @@ class Program:
     info: ProgramInfo = ProgramInfo()
 
     def __new__(cls, device: Compiled, binary: Binary) -> Program:
-        return object.__new__(_specialised(cls, binary.signature))
+        return object.__new__(_specialised(cls, binary.signature, binary.rendered))
 
     def __init__(self, device: Compiled, binary: Binary) -> None:
         self.device = device
@@ -60,6 +60,9 @@ class Program:
         self.signature = binary.signature
         self._keys: tuple[BufferKey, ...] = tuple(
             device._key(param.dtype) for param in binary.signature.pointers
+        )
+        self._misaligned = tuple(
+            device._key(param.dtype, aligned=False) for param in binary.signature.pointers
         )
         self._geometries: dict[object, Any] = {}
         self._launch: Callable[..., None] | None = None
@@ -348,7 +351,8 @@ def _blocks(threads: Dim3, block: Dim3) -> Dim3:
 
 # -- the generated call
 
-_SHAPES: dict[tuple[type[Program], tuple[tuple[str, DType], ...]], type[Program]] = {}
+Shape = tuple[tuple[str, DType], ...]
+_SHAPES: dict[tuple[type[Program], Shape, bool], type[Program]] = {}
 
 _CALL = """
 def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False):
@@ -365,21 +369,21 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
 """
 
 
-def _specialised(cls: type[Program], signature: Signature) -> type[Program]:
+def _specialised(cls: type[Program], signature: Signature, rendered: bool) -> type[Program]:
     """The subclass of a backend's program whose `__call__` is written for this signature."""
     shape = tuple(("pointer" if p.is_pointer else "value", p.dtype) for p in signature.params)
-    found = _SHAPES.get((cls, shape))
+    found = _SHAPES.get((cls, shape, rendered))
     if found is None:
         space: dict[str, Any] = {}
-        exec(compile(_call_text(shape), f"<launch of {cls.__name__}>", "exec"), space)
+        exec(compile(_call_text(shape, rendered), f"<launch of {cls.__name__}>", "exec"), space)
         call = space["__call__"]
         call.__doc__ = Program.__call__.__doc__
         made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
-        found = _SHAPES.setdefault((cls, shape), made)
+        found = _SHAPES.setdefault((cls, shape, rendered), made)
     return found
 
 
-def _call_text(shape: tuple[tuple[str, DType], ...]) -> str:
+def _call_text(shape: Shape, rendered: bool) -> str:
     buffers = [f"b{i}" for i, (kind, _) in enumerate(shape) if kind == "pointer"]
     values = [(f"v{i}", dtype) for i, (kind, dtype) in enumerate(shape) if kind == "value"]
     keys = [name.replace("b", "k") for name in buffers]
@@ -389,7 +393,9 @@ def _call_text(shape: tuple[tuple[str, DType], ...]) -> str:
         f"{_targets(keys)} = self._keys",
     ]
     tests = ["not wait"]
-    tests += [f"{b}._key is {k}" for b, k in zip(buffers, keys, strict=True)]
+    for place, (b, k) in enumerate(zip(buffers, keys, strict=True)):
+        either = f" or {b}._key is self._misaligned[{place}]" if rendered else ""
+        tests.append(f"({b}._key is {k}{either})")
     tests += [_value_test(name, dtype) for name, dtype in values]
     args = [f"b{i}._buf" if kind == "pointer" else f"v{i}" for i, (kind, _) in enumerate(shape)]
     return _CALL.format(
