@@ -380,11 +380,12 @@ class Allocator(Generic[Opaque]):
                     limit=f"honoured are {', '.join(sorted(self.honours))}",
                     device=self.device.name,
                 )
-        if options.external_ptr is not None and options.external_ptr <= 0:
+        pointer = options.external_ptr
+        if pointer is not None and not (type(pointer) is int and 0 < pointer < 1 << 64):
             raise InvalidArgument(
                 "allocate",
                 "external_ptr is not an address",
-                got=options.external_ptr,
+                got=pointer,
                 device=self.device.name,
             )
         return options

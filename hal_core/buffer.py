@@ -97,7 +97,7 @@ class Buffer:
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
-        self.options = DEFAULT_SPEC if options is None or options == DEFAULT_SPEC else options
+        self.options = DEFAULT_SPEC if options is None else _spec(options)
         self.base = None
         self.offset = 0
         self._key: BufferKey | None = None
@@ -240,20 +240,19 @@ class Buffer:
         Raises: InvalidArgument naming both sizes, with nothing written; InvalidState.
         """
         view = src if src.__class__ is memoryview else memory_of(src, "copyin")
+        nbytes = self.nbytes
+        if view.format != "B" or view.ndim != 1 or not view.contiguous or view.nbytes != nbytes:
+            view = flat(view, nbytes, "copyin", self.device)
         host = self._host
-        if host is not None and view.nbytes == self.nbytes <= LARGE and not self._device.closed:
-            try:
-                host[:] = view if view.format == "B" else view.cast("B")
-                return self
-            except (TypeError, ValueError):  # strides, several dimensions: looked at below
-                pass
-        flat_view = flat(view, self.nbytes, "copyin", self.device)
+        if host is not None and nbytes <= LARGE and not self._device.closed:
+            host[:] = view
+            return self
         opaque = self._opaque_for("copyin")
-        if self.nbytes:
+        if nbytes:
             allocator = self._device.allocator
-            allocator._copyin(opaque, flat_view)
-            if self._host is None and allocator.host_ordered:
-                self._host = allocator._as_buffer(opaque, self.nbytes)
+            allocator._copyin(opaque, view)
+            if allocator.host_ordered:
+                self._host = allocator._as_buffer(opaque, nbytes)
         return self
 
     def copyout(self, dest: Any) -> Any:
@@ -263,15 +262,10 @@ class Buffer:
         Raises: InvalidArgument naming both sizes; InvalidState.
         """
         view = dest if dest.__class__ is memoryview else memory_of(dest, "copyout")
-        host = self._host
-        if host is not None and view.nbytes == self.nbytes <= LARGE and not self._device.closed:
-            try:
-                (view if view.format == "B" else view.cast("B"))[:] = host
-                return dest
-            except (TypeError, ValueError):  # strides, several dimensions, read-only: below
-                pass
-        flat_view = flat(view, self.nbytes, "copyout", self.device)
-        if flat_view.readonly:
+        nbytes = self.nbytes
+        if view.format != "B" or view.ndim != 1 or not view.contiguous or view.nbytes != nbytes:
+            view = flat(view, nbytes, "copyout", self.device)
+        if view.readonly:
             raise InvalidArgument(
                 "copyout",
                 "the destination is read-only",
@@ -279,12 +273,16 @@ class Buffer:
                 device=self.device,
                 fix="Give a bytearray or a writable array.",
             )
+        host = self._host
+        if host is not None and nbytes <= LARGE and not self._device.closed:
+            view[:] = host
+            return dest
         opaque = self._opaque_to_read("copyout")
-        if self.nbytes:
+        if nbytes:
             allocator = self._device.allocator
-            allocator._copyout(flat_view, opaque)
-            if self._host is None and allocator.host_ordered:
-                self._host = allocator._as_buffer(opaque, self.nbytes)
+            allocator._copyout(view, opaque)
+            if allocator.host_ordered:
+                self._host = allocator._as_buffer(opaque, nbytes)
         return dest
 
     def copy_from(self, src: Buffer) -> Self:
@@ -334,8 +332,9 @@ class Buffer:
         """
         kind = self.dtype if dtype is None else as_dtype(dtype, "view")
         start = _size(offset, "view", "offset")
-        count = (self.nbytes - start) // kind.itemsize if size is None else size
-        if start + _size(max(count, -1), "view") * kind.itemsize > self.nbytes:
+        room = max(0, self.nbytes - start) // kind.itemsize
+        count = room if size is None else _size(size, "view")
+        if start + count * kind.itemsize > self.nbytes:
             raise InvalidArgument(
                 "view",
                 f"beyond the end of {self!r}",
@@ -443,10 +442,14 @@ class Buffer:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """`numpy.asarray(buffer)`: no copy, where the host sees the memory."""
-        import numpy as np
-
         array = self._in_place("numpy.asarray")
-        return np.array(array, dtype) if copy else np.asarray(array, dtype)
+        if dtype is None or array.dtype == dtype:
+            return array.copy() if copy else array
+        if copy is False:
+            raise InvalidArgument(
+                "numpy.asarray", "another dtype needs a copy", got=dtype, device=self.device
+            )
+        return array.astype(dtype)
 
     def _in_place(self, operation: str) -> NDArray[Any]:
         import numpy as np
@@ -501,6 +504,14 @@ def zeros(size: int, dtype: DType, device: str | Compiled | None = None) -> Buff
 
 
 # -- plain functions of this file
+
+
+def _spec(options: Any) -> BufferSpec:
+    if not isinstance(options, BufferSpec):
+        raise InvalidArgument(
+            "Buffer", "options is a hal.BufferSpec", got=options, fix="BufferSpec(zero=True)"
+        )
+    return DEFAULT_SPEC if options == DEFAULT_SPEC else options
 
 
 def _size(value: Any, operation: str, what: str = "size") -> int:

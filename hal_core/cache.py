@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import stat
 import tempfile
 import threading
 from typing import NamedTuple
@@ -22,6 +23,9 @@ log = logging.getLogger("hal_core")
 _MAGIC = b"hal-cache-1\n"
 _HEADER = len(_MAGIC) + 32 + 32  # magic, key, checksum
 _CHECK_EVERY = 64  # stores between looks at the folder's size
+_LARGEST = 1 << 30  # bytes of an entry
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OPEN_FLAGS |= getattr(os, "O_BINARY", 0)
 
 LIMIT = config.declare(
     "HAL_CACHE_LIMIT", 512 << 20, "bytes of compiled kernels kept on disk", config.nbytes
@@ -39,6 +43,17 @@ class CacheStatistics(NamedTuple):
 
 
 _lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    """Another thread of the parent may have held it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
 _reasons: dict[str, int] = {}
 _hits = 0
 _stores = 0
@@ -70,8 +85,7 @@ def load(key: str) -> bytes | None:
         return None
     path = _path(place, key)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = _content(path)
     except FileNotFoundError:
         _miss("new")
         return None
@@ -116,7 +130,7 @@ def store(key: str, content: bytes) -> None:
         return
     with _lock:
         _stores += 1
-        due = _stores % _CHECK_EVERY == 0
+        due = _stores % _CHECK_EVERY == 1
     if due:
         evict(place)
 
@@ -156,6 +170,20 @@ def statistics() -> CacheStatistics:
             sum(_reasons.values()),
             dict(_reasons),
         )
+
+
+def _content(path: str) -> bytes:
+    """The bytes of an entry. Raises: OSError, also for what only looks like one: a link, a pipe, a
+    file that another user owns or may write - its code would run as ours."""
+    handle = os.open(path, _OPEN_FLAGS)
+    with os.fdopen(handle, "rb") as file:
+        facts = os.fstat(handle)
+        foreign = hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid())
+        if not stat.S_ISREG(facts.st_mode) or foreign or facts.st_mode & 0o022:
+            raise PermissionError("not a file of this user alone")
+        if facts.st_size > _LARGEST:
+            raise OSError(f"{facts.st_size} bytes, more than {_LARGEST}")
+        return file.read()
 
 
 def _miss(reason: str) -> None:

@@ -93,17 +93,33 @@ def digest(source: str, options: CompileOptions, identity: str = "") -> str:
 
 
 def _add_folder(state: hashlib._Hash, folder: str) -> None:
-    """Headers are part of the program: every file below an include folder counts."""
-    if not os.path.isdir(folder):
-        raise InvalidArgument("compile", "an include folder does not exist", got=folder)
-    for root, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted(files):
-            path = os.path.join(root, name)
-            with open(path, "rb") as file:
-                data = file.read()
-            state.update(f"{os.path.relpath(path, folder)}:{len(data)}:".encode())
-            state.update(data)
+    """Headers are part of the program: every file below an include folder counts, those behind
+    links too. Pipes and devices are no headers."""
+    seen = set()
+    try:
+        if not os.path.isdir(folder):
+            raise NotADirectoryError(f"{folder} is no folder")
+        for root, folders, files in os.walk(folder, followlinks=True):
+            real = os.path.realpath(root)
+            folders[:] = sorted(folders) if real not in seen else []
+            seen.add(real)
+            for name in sorted(files):
+                path = os.path.join(root, name)
+                if os.path.isfile(path):
+                    _add_file(state, os.path.relpath(path, folder), path)
+    except OSError as error:
+        raise InvalidArgument(
+            "compile", f"an include folder cannot be read: {error}", got=folder
+        ) from None
+    state.update(b"end of folder")
+
+
+def _add_file(state: hashlib._Hash, name: str, path: str) -> None:
+    with open(path, "rb") as file:
+        data = file.read()
+    label = os.fsencode(name)
+    state.update(b"%d:%b%d:" % (len(label), label, len(data)))
+    state.update(data)
 
 
 class Compiler:

@@ -12,7 +12,7 @@ LARGE = 1 << 20  # bytes; a copy of more releases the GIL
 def memory_of(obj: Any, operation: str) -> memoryview:
     try:
         return memoryview(obj)
-    except TypeError:
+    except (TypeError, ValueError):  # ValueError: dtypes a buffer cannot have, a released view
         raise InvalidArgument(
             operation,
             "no host memory behind it",

@@ -8,7 +8,6 @@ Anything else goes to `_checked`, which explains, converts, or prepares and then
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
@@ -26,6 +25,7 @@ Extent = int | Sequence[int]
 
 DEFAULT_BLOCK_THREADS = 256
 _MAX_INDEX = 2**31 - 1  # global_idx is an int32
+_MAX_THREADS = 2**62  # of a launch; backends count them in 64 bits
 _MAX_GEOMETRIES = 1024
 
 
@@ -160,38 +160,41 @@ class Program:
     ) -> float | None:
         """The slow path: checks everything, says what is wrong, prepares the next fast launch."""
         if self._unloaded:
-            raise InvalidState(
-                f"launch {self.name}",
-                "the program's device was closed",
-                device=self.device.name,
-                fix="Compile the kernel again on an open device.",
-            )
-        args = self._arguments(bufs, vals)
+            self._refuse_unloaded()
         extents = self._extents(grid, block, threads, shared)
+        args = self._arguments(bufs, vals)
         if 0 in extents[0] or 0 in extents[1]:
             return 0.0 if wait else None
         try:
-            geometry = self._geometries.get((grid, block, threads, shared))
-        except TypeError:  # a list: works, but is not remembered
-            geometry = None
+            return self._prepared(args, extents, (grid, block, threads, shared), wait)
+        except (AttributeError, TypeError):
+            if self._unloaded:  # meanwhile, by another thread
+                self._refuse_unloaded()
+            raise
+
+    def _prepared(
+        self,
+        args: tuple[Any, ...],
+        extents: tuple[Dim3, Dim3],
+        key: tuple[Any, Any, Any, Any],
+        wait: bool,
+    ) -> float | None:
+        """Launch, and remember the geometry for the fast way."""
+        plain = all(map(_is_plain, key))  # anything else works too, but is not remembered
+        geometry = self._geometries.get(key) if plain else None
         if geometry is None:
-            geometry = self._remember((grid, block, threads, shared), extents, shared)
+            geometry = self._geometry(*extents, key[3])
         if wait:
             return self._launch_timed(geometry, args)
-        if self._launch is None:
-            self._launch = self._bind()
-        self._launch(geometry, *args)
-        return None
-
-    def _remember(self, key: object, extents: tuple[Dim3, Dim3], shared: int) -> Any:
-        geometry = self._geometry(*extents, shared)
-        if self._launch is None:
-            self._launch = self._bind()
-        if len(self._geometries) >= _MAX_GEOMETRIES:
-            self._geometries.clear()
-        with contextlib.suppress(TypeError):  # a list cannot be a key
+        launch = self._launch
+        if launch is None:
+            launch = self._launch = self._bind()
+        if plain:
+            if len(self._geometries) >= _MAX_GEOMETRIES:
+                self._geometries.clear()
             self._geometries[key] = geometry
-        return geometry
+        launch(geometry, *args)
+        return None
 
     # -- checks
 
@@ -233,6 +236,13 @@ class Program:
         if buffer.dtype is not param.dtype:
             fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
+        if buffer._device.closed:
+            raise InvalidState(
+                f"launch {self.name}",
+                f"the device of {what} was closed",
+                device=buffer.device,
+                fix="Make a new buffer on the device that is open now.",
+            )
         if buffer._device is not self.device:
             raise InvalidArgument(
                 f"launch {self.name}",
@@ -304,6 +314,9 @@ class Program:
                 self._refuse_geometry(
                     f"threads along {axis} exceed a 32-bit index", blocks * used, _MAX_INDEX
                 )
+        all_threads = total * grid[0] * grid[1] * grid[2]
+        if all_threads > _MAX_THREADS:
+            self._refuse_geometry("too many threads", all_threads, _MAX_THREADS)
         if not (isinstance(shared, int) and 0 <= shared <= limits.shared_nbytes):
             self._refuse_geometry("shared memory", shared, limits.shared_nbytes)
 
@@ -335,12 +348,27 @@ class Program:
         if not self._unloaded:
             self._unloaded = True
             self._geometries = {}
-            self._launch = None
+            self._launch = self._refuse_unloaded
             self._unload()
+
+    def _refuse_unloaded(self, *args: Any) -> NoReturn:
+        raise InvalidState(
+            f"launch {self.name}",
+            "the program's device was closed",
+            device=self.device.name,
+            fix="Compile the kernel again on an open device.",
+        )
 
     def __repr__(self) -> str:
         state = " unloaded" if self._unloaded else ""
         return f"<Program {self.name}({self.signature}) on {self.device.name}{state}>"
+
+
+def _is_plain(extent: object) -> bool:
+    """Whether a part of a geometry can be a key: it will not mean something else later."""
+    if type(extent) is tuple:
+        return all(type(size) is int for size in extent)
+    return extent is None or type(extent) is int
 
 
 def _blocks(threads: Dim3, block: Dim3) -> Dim3:
@@ -393,6 +421,8 @@ def _call_text(shape: Shape, rendered: bool) -> str:
         f"{_targets(keys)} = self._keys",
     ]
     tests = ["not wait"]
+    if values:
+        tests.append("vals.__class__ is tuple")
     for place, (b, k) in enumerate(zip(buffers, keys, strict=True)):
         either = f" or {b}._key is self._misaligned[{place}]" if rendered else ""
         tests.append(f"({b}._key is {k}{either})")

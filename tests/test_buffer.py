@@ -137,6 +137,29 @@ def test_B5_copyout(fake: hal.Compiled) -> None:
         buffer.copyout(np.zeros(8, np.int16)[::2])
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_B4_B5_shapes_and_strides_do_not_matter_the_second_time(
+    fake: hal.Compiled, times: int
+) -> None:
+    buffer = hal.Buffer(fake, 16, hal.uint8)
+    image = np.arange(16, dtype=np.uint8).reshape(4, 4)
+    out = np.zeros_like(image)
+    for _ in range(times):
+        buffer.copyin(image).copyout(out)
+        assert np.array_equal(out, image)
+        for wrong in (np.zeros((4, 8), np.uint8)[:, ::2], image.T):
+            with pytest.raises(hal.InvalidArgument, match="C-contiguous"):
+                buffer.copyin(wrong)
+            with pytest.raises(hal.InvalidArgument, match="C-contiguous"):
+                buffer.copyout(wrong)
+    released = memoryview(bytes(16))
+    released.release()
+    with pytest.raises(ValueError):
+        buffer.copyin(released)
+    with pytest.raises(hal.InvalidArgument, match="no host memory"):
+        buffer.copyin(np.zeros(2, "M8[s]"))
+
+
 def test_B5_reading_what_was_never_written_is_refused(fake: hal.Compiled) -> None:
     with pytest.raises(hal.InvalidState, match="never allocated"):
         hal.Buffer(fake, 4, hal.int16).numpy()
@@ -178,7 +201,7 @@ def test_B7_external_memory_is_wrapped_and_never_freed(fake: hal.Compiled) -> No
     del buffer
     assert allocator.statistics() == before and 7 in allocator.memory
     assert hal.empty(8, hal.uint8, fake)._buf != (7, 0)
-    for null in (0, -8):
+    for null in (0, -8, 1.5, "x", 1 << 64):
         with pytest.raises(hal.InvalidArgument, match="not an address"):
             hal.empty(8, hal.uint8, fake, hal.BufferSpec(external_ptr=null))
 
@@ -187,6 +210,12 @@ def test_B7_options_are_honoured_or_refused(fake: hal.Compiled) -> None:
     for option in ({"image": (4, 4)}, {"uncached": True}, {"host": True}, {"cpu_access": True}):
         with pytest.raises(hal.Unsupported, match=next(iter(option))):
             hal.empty(16, hal.uint8, fake, hal.BufferSpec(**option))  # type: ignore[arg-type]
+
+
+def test_B7_options_are_a_BufferSpec(fake: hal.Compiled) -> None:
+    for wrong in ({"zero": True}, (), 1):
+        with pytest.raises(hal.InvalidArgument, match="BufferSpec"):
+            hal.Buffer(fake, 1, hal.int8, wrong)  # type: ignore[arg-type]
 
 
 def test_B8_dropping_a_buffer_returns_its_memory(fake: hal.Compiled) -> None:
@@ -286,7 +315,8 @@ def test_V1_a_view_of_a_view_points_at_the_root(fake: hal.Compiled) -> None:
 
 @pytest.mark.parametrize(
     ("size", "dtype", "offset"),
-    [(17, None, 0), (16, None, 4), (9, hal.float64, 0), (1, None, 64), (0, None, 65), (-1, None, 0),
+    [("a", None, 0), (1.5, None, 0), (-5, None, 0), (17, None, 0),
+     (16, None, 4), (9, hal.float64, 0), (1, None, 64), (0, None, 65), (-1, None, 0),
      (None, None, -4), (1 << 40, None, 0), (1, None, 1.5)],
 )  # fmt: skip
 def test_V2_views_stay_inside(fake: hal.Compiled, size: Any, dtype: Any, offset: Any) -> None:

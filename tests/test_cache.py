@@ -70,6 +70,27 @@ def test_C3_an_unreadable_entry_is_a_miss(entry: Path) -> None:
     cache.store(KEY, CONTENT)  # cannot replace a folder: no error
 
 
+def test_C3_what_only_looks_like_an_entry_is_a_miss(entry: Path, tmp_path: Path) -> None:
+    whole = entry.read_bytes()
+    real = tmp_path / "real"
+    real.write_bytes(whole)
+    entry.unlink()
+    entry.symlink_to(real)
+    assert cache.load(KEY) is None, "a link"
+    entry.unlink()
+    os.mkfifo(entry)
+    assert cache.load(KEY) is None, "a pipe, which nobody writes"
+    entry.unlink()
+    entry.write_bytes(whole)
+    entry.chmod(0o666)
+    assert cache.load(KEY) is None, "anybody could have written it"
+    entry.chmod(0o600)
+    assert cache.load(KEY) == CONTENT
+    if os.geteuid() == 0:
+        os.chown(entry, 12345, -1)
+        assert cache.load(KEY) is None, "another user's"
+
+
 def test_C3_a_folder_that_cannot_be_written_costs_one_log_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,17 @@ def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:
     assert keys() == first
     (folder / "a.h").write_text("#define A 2")
     assert len(keys() & first) == 10, "a changed header is another program"
-    with pytest.raises(hal.InvalidArgument, match="include folder does not exist"):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "b.h").write_text("1")
+    (folder / "link").symlink_to(linked)
+    (folder / "loop").symlink_to(folder)
+    os.mkfifo(folder / "pipe")
+    (folder / "dangling").symlink_to(tmp_path / "nowhere")
+    before = keys()
+    (linked / "b.h").write_text("2")
+    assert len(keys() & before) == 10, "and one behind a link too"
+    with pytest.raises(hal.InvalidArgument, match="include folder cannot be read"):
         digest(TEXT, plain._replace(includes=(str(folder / "no"),)), "id 1")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from typing import Any
 
@@ -64,6 +65,8 @@ BAD_LAUNCHES = {
     "far too large": (lambda y, x: ((y, x), (1.0, 2**40)), "'n' is out of range"),
     "float for int": (lambda y, x: ((y, x), (1.0, 2.0)), "'n' is a float where an integer"),
     "float32 overflow": (lambda y, x: ((y, x), (1e39, 1)), "'a' is out of range"),
+    "vals is a set": (lambda y, x: ((y, x), {1, 2}), "vals is a tuple"),
+    "a time": (lambda y, x: ((y, x), (np.timedelta64(1, "s"), 1)), "'a' is not a number"),
     "a huge int": (lambda y, x: ((y, x), (10**400, 1)), "'a' is out of range"),
     "text": (lambda y, x: ((y, x), ("1", 1)), "'a' is not a number.*expected float32"),
     "complex": (lambda y, x: ((y, x), (1j, 1)), "'a' is not a number"),
@@ -188,6 +191,8 @@ def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> No
         ({"grid": 1, "block": (16, 16)}, "too many threads.*got 256; limit 128"),
         ({"grid": (1, 65537), "block": 1}, "grid.y is too large.*got 65537; limit 65536"),
         ({"grid": (1 << 21), "block": 1}, "grid.x is too large"),
+        ({"grid": (1 << 20, 1 << 16, 1 << 25), "block": 64}, "too many threads"),
+        ({"threads": 4.0}, "one to three integers"),
         ({"threads": 1, "shared": 1025}, "shared memory.*got 1025; limit 1024"),
         ({"threads": 1, "shared": -1}, "shared memory"),
     ],
@@ -244,6 +249,36 @@ def test_P10_a_program_outliving_its_device_raises(plugin: Any) -> None:
         with pytest.raises(hal.InvalidState, match="device was closed"):
             program(vals=(1,), threads=1)
     assert "unloaded" in repr(program)
+
+
+def test_P10_closing_while_launches_run(plugin: Any) -> None:
+    for _ in range(20):
+        device = hal.Device["FAKE:1"]
+        program = program_of(device, "n: int32")
+        seen: list[type] = []
+
+        def work(program: Any = program, seen: list[type] = seen) -> None:
+            try:
+                for count in range(10**6):
+                    program(vals=(1,), threads=1 + count % 50)
+            except BaseException as caught:
+                seen.append(type(caught))
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        device.close()
+        for thread in threads:
+            thread.join(20)
+        assert seen == [hal.InvalidState] * 3
+
+
+def test_a_buffer_of_a_closed_device_says_so(plugin: Any) -> None:
+    old = hal.zeros(4, hal.int32, "FAKE:1")
+    hal.Device["FAKE:1"].close()
+    program = program_of(hal.Device["FAKE:1"], "y: int32*")
+    with pytest.raises(hal.InvalidState, match="device of argument 'y' was closed"):
+        program(old, threads=1)
 
 
 def test_P10_a_program_goes_with_its_kernel(fake: hal.Compiled) -> None:
