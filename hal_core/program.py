@@ -12,20 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 from hal_core.buffer import Buffer
-from hal_core.dtypes import DType
 from hal_core.errors import InvalidArgument, InvalidState
-from hal_core.ir import Param, Signature, convert_value
+from hal_core.geometry import Dim3, Extent, Rules, is_plain
+from hal_core.ir import Param, convert_value
+from hal_core.launch import specialised
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
     from hal_core.device import BufferKey, Compiled
 
-Dim3 = tuple[int, int, int]
-Extent = int | Sequence[int]
-
-DEFAULT_BLOCK_THREADS = 256
-_MAX_INDEX = 2**31 - 1  # global_idx is an int32
-_MAX_THREADS = 2**62  # of a launch; backends count them in 64 bits
 _MAX_GEOMETRIES = 1024
 
 
@@ -51,7 +46,7 @@ class Program:
     info: ProgramInfo = ProgramInfo()
 
     def __new__(cls, device: Compiled, binary: Binary) -> Program:
-        return object.__new__(_specialised(cls, binary.signature, binary.rendered))
+        return object.__new__(specialised(cls, binary.signature, binary.rendered))
 
     def __init__(self, device: Compiled, binary: Binary) -> None:
         self.device = device
@@ -161,7 +156,7 @@ class Program:
         """The slow path: checks everything, says what is wrong, prepares the next fast launch."""
         if self._unloaded:
             self._refuse_unloaded()
-        extents = self._extents(grid, block, threads, shared)
+        extents = self._rules().resolve(grid, block, threads, shared)
         args = self._arguments(bufs, vals)
         if 0 in extents[0] or 0 in extents[1]:
             return 0.0 if wait else None
@@ -180,7 +175,7 @@ class Program:
         wait: bool,
     ) -> float | None:
         """Launch, and remember the geometry for the fast way."""
-        plain = all(map(_is_plain, key))  # anything else works too, but is not remembered
+        plain = all(map(is_plain, key))  # anything else works too, but is not remembered
         geometry = self._geometries.get(key) if plain else None
         if geometry is None:
             geometry = self._geometry(*extents, key[3])
@@ -264,82 +259,11 @@ class Program:
     def _value(self, param: Param, value: Any) -> int | float | bool:
         return convert_value(value, param, f"launch {self.name}", self.device.name)
 
-    def _extents(
-        self, grid: Extent | None, block: Extent | None, threads: Extent | None, shared: int
-    ) -> tuple[Dim3, Dim3]:
-        fixed = self.binary.block
-        if threads is not None:
-            if grid is not None:
-                self._refuse_geometry("give grid and block, or threads, not both", (grid, threads))
-            wanted = self._dim3("threads", threads)
-            chosen = self._dim3("block", block) if block is not None else None
-            shape = chosen or fixed or self._choose_block(wanted)
-            blocks = _blocks(wanted, shape)
-        elif grid is not None and block is not None:
-            shape, blocks = self._dim3("block", block), self._dim3("grid", grid)
-        elif grid is not None and fixed is not None:
-            shape, blocks = fixed, self._dim3("grid", grid)
-        else:
-            self._refuse_geometry("give grid and block, or threads", (grid, block, threads))
-        if fixed and shape != fixed:
-            self._refuse_geometry("the kernel fixes its block", shape, f"block {fixed}")
-        self._check_limits(blocks, shape, shared)
-        return blocks, shape
-
-    def _choose_block(self, threads: Dim3) -> Dim3:
-        """Fills a block along x, then y, then z: neighbours in x share a row of memory."""
+    def _rules(self) -> Rules:
         limits = self.device.info.limits
-        room = min(DEFAULT_BLOCK_THREADS, limits.max_block_threads)
-        if self.info.max_block_threads:
-            room = min(room, self.info.max_block_threads)
-        x = min(threads[0], room, limits.max_block[0])
-        y = min(threads[1], room // max(x, 1), limits.max_block[1])
-        z = min(threads[2], room // max(x * y, 1), limits.max_block[2])
-        return x, y, z
-
-    def _check_limits(self, grid: Dim3, block: Dim3, shared: int) -> None:
-        limits = self.device.info.limits
-        for axis, most, used in zip("xyz", limits.max_block, block, strict=True):
-            if used > most:
-                self._refuse_geometry(f"block.{axis} is too large", used, most)
-        for axis, most, used in zip("xyz", limits.max_grid, grid, strict=True):
-            if used > most:
-                self._refuse_geometry(f"grid.{axis} is too large", used, most)
-        total = block[0] * block[1] * block[2]
         most = self.info.max_block_threads or limits.max_block_threads
-        if total > most:
-            self._refuse_geometry("a block has too many threads", total, most)
-        for axis, blocks, used in zip("xyz", grid, block, strict=True):
-            if blocks * used > _MAX_INDEX:
-                self._refuse_geometry(
-                    f"threads along {axis} exceed a 32-bit index", blocks * used, _MAX_INDEX
-                )
-        all_threads = total * grid[0] * grid[1] * grid[2]
-        if all_threads > _MAX_THREADS:
-            self._refuse_geometry("too many threads", all_threads, _MAX_THREADS)
-        if not (isinstance(shared, int) and 0 <= shared <= limits.shared_nbytes):
-            self._refuse_geometry("shared memory", shared, limits.shared_nbytes)
-
-    def _dim3(self, what: str, extent: Any) -> Dim3:
-        items = (extent,) if hasattr(extent, "__index__") else extent
-        try:
-            sizes = [int(item.__index__()) for item in items]
-        except (TypeError, AttributeError):
-            sizes = []
-        if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-            self._refuse_geometry(f"{what} is one to three integers, none negative", extent)
-        return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
-
-    def _refuse_geometry(self, problem: str, got: object, limit: object = None) -> NoReturn:
-        facts = {} if limit is None else {"limit": limit}
-        raise InvalidArgument(
-            f"launch {self.name}",
-            problem,
-            got=got,
-            device=self.device.name,
-            fix="grid= counts blocks, block= threads of a block, threads= all threads.",
-            **facts,
-        )
+        where = f"launch {self.name}", self.device.name
+        return Rules(*where, limits, most, self.binary.block)
 
     # -- end
 
@@ -362,83 +286,3 @@ class Program:
     def __repr__(self) -> str:
         state = " unloaded" if self._unloaded else ""
         return f"<Program {self.name}({self.signature}) on {self.device.name}{state}>"
-
-
-def _is_plain(extent: object) -> bool:
-    """Whether a part of a geometry can be a key: it will not mean something else later."""
-    if type(extent) is tuple:
-        return all(type(size) is int for size in extent)
-    return extent is None or type(extent) is int
-
-
-def _blocks(threads: Dim3, block: Dim3) -> Dim3:
-    """How many blocks cover the threads."""
-    x, y, z = (-(-count // size) if size else 0 for count, size in zip(threads, block, strict=True))
-    return x, y, z
-
-
-# -- the generated call
-
-Shape = tuple[tuple[str, DType], ...]
-_SHAPES: dict[tuple[type[Program], Shape, bool], type[Program]] = {}
-
-_CALL = """
-def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False):
-    try:
-        {unpack}
-        geometry = self._geometries[grid, block, threads, shared]
-        known = {tests}
-    except (AttributeError, KeyError, TypeError, ValueError):
-        known = False
-    if known:
-        self._launch(geometry, {args})
-        return None
-    return self._checked(bufs, vals, grid, block, threads, shared, wait)
-"""
-
-
-def _specialised(cls: type[Program], signature: Signature, rendered: bool) -> type[Program]:
-    """The subclass of a backend's program whose `__call__` is written for this signature."""
-    shape = tuple(("pointer" if p.is_pointer else "value", p.dtype) for p in signature.params)
-    found = _SHAPES.get((cls, shape, rendered))
-    if found is None:
-        space: dict[str, Any] = {}
-        exec(compile(_call_text(shape, rendered), f"<launch of {cls.__name__}>", "exec"), space)
-        call = space["__call__"]
-        call.__doc__ = Program.__call__.__doc__
-        made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
-        found = _SHAPES.setdefault((cls, shape, rendered), made)
-    return found
-
-
-def _call_text(shape: Shape, rendered: bool) -> str:
-    buffers = [f"b{i}" for i, (kind, _) in enumerate(shape) if kind == "pointer"]
-    values = [(f"v{i}", dtype) for i, (kind, dtype) in enumerate(shape) if kind == "value"]
-    keys = [name.replace("b", "k") for name in buffers]
-    unpack = [
-        f"{_targets(buffers)} = bufs",
-        f"{_targets([name for name, _ in values])} = vals",
-        f"{_targets(keys)} = self._keys",
-    ]
-    tests = ["not wait"]
-    if values:
-        tests.append("vals.__class__ is tuple")
-    for place, (b, k) in enumerate(zip(buffers, keys, strict=True)):
-        either = f" or {b}._key is self._misaligned[{place}]" if rendered else ""
-        tests.append(f"({b}._key is {k}{either})")
-    tests += [_value_test(name, dtype) for name, dtype in values]
-    args = [f"b{i}._buf" if kind == "pointer" else f"v{i}" for i, (kind, _) in enumerate(shape)]
-    return _CALL.format(
-        unpack="\n        ".join(unpack), tests=" and ".join(tests), args=", ".join(args)
-    )
-
-
-def _targets(names: list[str]) -> str:
-    return f"[{', '.join(names)}]"
-
-
-def _value_test(name: str, dtype: DType) -> str:
-    if dtype.kind == "b":
-        return f"{name}.__class__ is bool"
-    kind = "float" if dtype.kind == "f" else "int"
-    return f"{name}.__class__ is {kind} and {dtype.min!r} <= {name} <= {dtype.max!r}"

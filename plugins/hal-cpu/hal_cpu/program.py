@@ -18,7 +18,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import CompileError
-from hal_core.program import Dim3, Program
+from hal_core.geometry import Dim3
+from hal_core.program import Program
 from hal_cpu import loader
 from hal_cpu.pool import Chunks, Pool, split
 from hal_cpu.source import PREFIX as SOURCE_PREFIX

@@ -9,7 +9,8 @@ from typing import Any
 
 from hal_core.compiler import Binary
 from hal_core.errors import CompileError, Unsupported
-from hal_core.program import Dim3, Program, ProgramInfo
+from hal_core.geometry import Dim3
+from hal_core.program import Program, ProgramInfo
 from hal_opencl import driver
 from hal_opencl.arguments import check_arguments, find_kernel, slots_of
 from hal_opencl.compiler import OpenCLCompiler, Sealed
