@@ -57,7 +57,7 @@ def binary(
     symbol, op, takes = BINARY[type(operator)]
     if not isinstance(left, UOp) and not isinstance(right, UOp):
         return _fold(x, at, symbol, left, right)
-    if symbol == "**" and isinstance(left, UOp) and right == 2:
+    if symbol == "**" and isinstance(left, UOp) and _squares(dtype_of(left), right):
         symbol, op, takes, right = "*", "MUL", "iuf", left
     if symbol in ("<<", ">>") and not isinstance(right, UOp) and right < 0:
         raise x.error(at, f"the shift {right!r} is negative", "Shift the other way.")
@@ -65,6 +65,13 @@ def binary(
     dtype = dtype_of(operands[0])
     _check_kind(x, at, symbol, dtype, takes)
     return x.emit.node(op, dtype, operands)
+
+
+def _squares(dtype: DType, exponent: UOp | Number) -> bool:
+    """Whether the power is a product; an integer to the power 2.0 is a float in Python."""
+    if not isinstance(exponent, (int, float)) or exponent != 2:
+        return False
+    return dtype.is_float or isinstance(exponent, int)
 
 
 def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: str) -> None:

@@ -195,6 +195,7 @@ BAD = [
     Bad("v = a // 2.0", "a // 2.0", "// does not take float32", "hal.floor"),
     Bad("v = a % 2.0", "a % 2.0", "% does not take float32", "hal.fmod"),
     Bad("v = n ** 3", "n ** 3", "** does not take int32", "product"),
+    Bad("v = n ** 2.0", "n ** 2.0", "the float 2.0 meets int32", "hal.float32"),
     Bad("v = a & 1", "a & 1", "& does not take float32", "hal.int32"),
     Bad("v = t + t", "t + t", "+ does not take bool", "hal.int32"),
     Bad("v = ~a", "~a", "~ does not take float32", "hal.int32"),
