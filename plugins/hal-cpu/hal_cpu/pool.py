@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from ctypes import c_int64
 from queue import SimpleQueue
@@ -25,37 +26,50 @@ class Job:
     `next` on the claims is one step under the GIL, so every chunk is claimed once.
     """
 
-    __slots__ = ("args", "chunks", "claims", "done", "error", "finished", "launch", "run")
+    __slots__ = ("args", "claims", "done", "error", "finished", "helpers", "launch", "run", "total")
 
     def __init__(self, run: Run, args: bytes, launch: Any, chunks: Chunks):
-        self.run, self.args, self.launch, self.chunks = run, args, launch, chunks
-        self.claims = iter(chunks)
+        self.run, self.args, self.launch = run, args, launch
+        self.claims, self.total = iter(chunks), len(chunks)
         self.finished: list[None] = []
+        self.helpers: list[None] = []  # workers that may run a chunk now
         self.done: SimpleQueue[None] = SimpleQueue()
         self.error: BaseException | None = None
 
     def work(self) -> None:
-        run, args, launch = self.run, self.args, self.launch
-        finished, total = self.finished, len(self.chunks)
+        run, args, launch, finished = self.run, self.args, self.launch, self.finished
         for first, last in self.claims:
-            try:
-                run(args, launch, first, last)
-            except BaseException as error:  # told to the caller, whoever met it
-                self.error = error
-            finally:
-                finished.append(None)
-                if len(finished) == total:
-                    self.done.put(None)  # perhaps by two at once, which is harmless
+            run(args, launch, first, last)
+            finished.append(None)
+            if len(finished) == self.total:
+                self.done.put(None)  # perhaps by two at once, which is harmless
+
+    def help(self) -> None:
+        """`work` in a worker: what goes wrong there is told to the caller."""
+        self.helpers.append(None)  # before the first claim: `abandon` counts on it
+        try:
+            self.work()
+        except BaseException as error:
+            self.error = error
+            self.done.put(None)
+        finally:
+            self.helpers.pop()
 
     def abandon(self) -> None:
-        """After an interrupt: claim what is left, then wait for what runs.
+        """After an interrupt: claim what is left, then wait for what the workers run.
 
-        The kernel writes the caller's memory, so it must have stopped before control goes back.
+        The kernel writes the caller's memory, which may go once control is back. So further
+        interrupts change nothing; the first is the one that the caller raises.
         """
-        for _ in self.claims:
-            self.finished.append(None)
-        while len(self.finished) < len(self.chunks):
-            time.sleep(0.0002)
+        waiting = True
+        while waiting:
+            try:
+                deque(self.claims, maxlen=0)  # all of them in one step
+                while self.helpers:
+                    time.sleep(0.0002)
+                waiting = False
+            except BaseException:  # says what the first one said
+                continue
 
 
 class Pool:
@@ -83,10 +97,10 @@ class Pool:
         if not self._workers:
             self._start()
         job = Job(run, args, launch, chunks)
-        put = self._queue.put
-        for _ in range(min(self.threads, len(chunks)) - 1):
-            put(job)
         try:
+            put = self._queue.put
+            for _ in range(min(len(self._workers), len(chunks) - 1)):
+                put(job)
             job.work()
             job.done.get()
         except BaseException:
@@ -130,7 +144,7 @@ def split(blocks: int, threads: int) -> Chunks:
 
 def _serve(queue: SimpleQueue[Job | None]) -> None:
     while (job := queue.get()) is not None:
-        job.work()
+        job.help()
         del job  # or an idle worker would keep the last launch's code alive
 
 

@@ -7,7 +7,10 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import c_int64
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -84,7 +87,9 @@ def test_an_exception_of_any_thread_reaches_the_caller(pool: Pool, bad: int) -> 
 
     with pytest.raises(ValueError, match=f"chunk {bad}"):
         pool.run(run, b"", None, split(16, 4))
-    assert sorted(seen) == [*range(16)]  # nothing runs on after the call
+    count = len(seen)
+    time.sleep(0.02)
+    assert len(seen) == count == len(set(seen))  # nothing runs on after the call
     pool.run(Recorder(), b"", None, split(16, 4))
 
 
@@ -98,16 +103,66 @@ def test_an_interrupt_waits_for_running_chunks(pool: Pool) -> None:
         time.sleep(0.05)
         done.append(1)
 
-    timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupts(0.02), pytest.raises(KeyboardInterrupt):
         pool.run(run, b"", None, split(16, 4))
-    timer.join()
     # The caller's own chunk was cut short by the signal; those of the workers were not.
     assert len(running) - len(done) <= 1
     count = len(running)
     time.sleep(0.1)
-    assert len(running) == count
+    assert len(running) == count < 16  # what was not begun is dropped
+
+
+def test_further_interrupts_wait_as_the_first_does(pool: Pool) -> None:
+    running: list[str] = []
+    done: list[str] = []
+
+    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        name = threading.current_thread().name
+        running.append(name)
+        time.sleep(0.3)
+        done.append(name)
+
+    with interrupts(0.05, 0.1, 0.15, 0.2), pytest.raises(KeyboardInterrupt) as caught:
+        pool.run(run, b"", None, split(16, 4))
+    assert len(done) == len(running) - 1 == 3  # all but the caller's own
+    assert caught.value.__context__ is None  # the first interrupt, nothing of the later ones
+
+
+def test_an_interrupt_while_workers_are_called_waits_for_them(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running: list[None] = []
+    done: list[None] = []
+
+    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        running.append(None)
+        time.sleep(0.1)
+        done.append(None)
+
+    class Interrupted(SimpleQueue[Any]):
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item)
+            if item is not None:
+                time.sleep(0.03)
+                raise KeyboardInterrupt
+
+    pool._queue = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(run, b"", None, split(16, 4))
+    assert len(running) == len(done) == 1
+    time.sleep(0.05)
+    assert len(running) == 1
+
+
+@contextmanager
+def interrupts(*seconds: float) -> Iterator[None]:
+    """Ctrl-C, so many seconds from now."""
+    timers = [threading.Timer(s, os.kill, (os.getpid(), signal.SIGINT)) for s in seconds]
+    for timer in timers:
+        timer.start()
+    yield
+    for timer in timers:
+        timer.join()
 
 
 def test_close_ends_the_threads_and_a_closed_pool_still_serves() -> None:
