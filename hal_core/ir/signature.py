@@ -10,6 +10,8 @@ from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
 
+LONGEST_NAME = 128  # letters; some compilers end the process over a name of 255
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _PARAM = re.compile(r"(const\s+)?([a-z]+[0-9]*)\s*(\*)?\s*\Z", re.ASCII)
 
@@ -65,6 +67,7 @@ class Signature(NamedTuple):
         operation = f"signature of {name!r}"
         if not (isinstance(name, str) and _NAME.match(name)):
             raise InvalidArgument(operation, "a kernel's name is a C identifier", got=name)
+        _check_length(operation, name)
         params: list[Param] = []
         for position, part in enumerate(text.split(",")) if text.strip() else ():
             label, colon, rest = part.partition(":")
@@ -77,6 +80,7 @@ class Signature(NamedTuple):
                     got=part.strip(),
                     fix='Write "y: float32*, x: const float32*, n: int32".',
                 )
+            _check_length(operation, label)
             const, word, star = match.groups()
             dtype = DTYPES.get(word)
             if dtype is None:
@@ -95,6 +99,16 @@ class Signature(NamedTuple):
             kind = VALUE if not star else CONST_POINTER if const else POINTER
             params.append(Param(label, dtype, kind, position))
         return cls(name, tuple(params))
+
+
+def _check_length(operation: str, name: str) -> None:
+    if len(name) > LONGEST_NAME:
+        raise InvalidArgument(
+            operation,
+            f"the name {name[:20]!r}... has too many letters",
+            got=len(name),
+            limit=LONGEST_NAME,
+        )
 
 
 def convert_value(value: Any, param: Param, operation: str, device: str) -> int | float | bool:

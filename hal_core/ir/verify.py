@@ -11,6 +11,7 @@ import re
 from hal_core.dtypes import DTYPES
 from hal_core.errors import InvalidKernel
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
+from hal_core.ir.signature import LONGEST_NAME
 from hal_core.ir.uop import Kernel, UOp
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
@@ -24,6 +25,14 @@ def verify(kernel: Kernel) -> None:
             "the name is a C identifier, and the signature has the same",
             got=kernel.signature.name,
         )
+    for name in (kernel.name, *(param.name for param in kernel.signature.params)):
+        if len(name) > LONGEST_NAME:
+            raise InvalidKernel(
+                f"kernel {kernel.name[:20]!r}",
+                f"the name {name[:20]!r}... has too many letters",
+                got=len(name),
+                limit=LONGEST_NAME,
+            )
     walk = _Walk()
     for index, node in enumerate(kernel.uops):
         problem = _shape(node) or walk.sources(node) or RULES[node.op](node, kernel)

@@ -9,6 +9,7 @@ from typing import Any
 from hal_core.dtypes import REFUSED_DTYPES, WIDTHS, DType, PointerType
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
+from hal_core.ir.signature import LONGEST_NAME
 
 # Flags of code objects.
 _VARARGS = 0x04 | 0x08
@@ -71,6 +72,9 @@ def _check_form(function: FunctionType, code: CodeType) -> None:
     for name in (function.__name__, *code.co_varnames[: code.co_argcount]):
         if not name.isascii():
             raise _error(function, name, f"the name {name!r} is not ASCII", "Rename it.")
+        if len(name) > LONGEST_NAME:
+            problem = f"a name has {LONGEST_NAME} letters at most, not {len(name)}"
+            raise _error(function, name, problem, "Rename it.")
     if code.co_flags & _VARARGS or code.co_kwonlyargcount:
         raise _error(
             function, "", "a kernel has plain parameters only", "Write each one, without * or **."

@@ -35,10 +35,26 @@ C_KEYWORDS = frozenset(
     """.split()  # noqa: SIM905 - words read better so
 )
 
-# Macros of the languages' own headers; a parameter called so would be replaced by a number.
+# Macros of the languages' own headers, and what C keeps for itself; a parameter called so would
+# be replaced by a number.
 _MACRO = re.compile(
-    r"__|hal_|(M|FP|CL|FLT|DBL|HUGE|MAX|U?INT\d*)_|(NAN|INFINITY|MAXFLOAT|linux|unix)$"
+    r"_[A-Z_]|hal_|cl_khr_|(M|FP|CL|CLK|FLT|DBL|HUGE|MAX|U?INT(\d+|PTR|MAX)?)_"
+    r"|(NULL|NAN|INFINITY|MAXFLOAT|linux|unix)$"
 )
+
+# Of these the names that a kernel cannot have, for it cannot be renamed, and the types of C.
+_NO_KERNEL = re.compile(
+    r"_[A-Z_]|cl_khr_|(M|FP|CL|CLK|FLT|DBL|HUGE|MAX|U?INT(\d+|PTR|MAX)?)_[A-Z0-9_]+$"
+    r"|(NULL|NAN|INFINITY|MAXFLOAT|linux|unix)$"
+    r"|(u?int(\d+|ptr|max|_(fast|least)\d+)|size|ptrdiff)_t$"
+)
+
+
+def is_taken(kernel_name: str) -> bool:
+    """Whether C, its library or its headers have another thing of this name."""
+    if kernel_name in LIBRARY_NAMES or kernel_name in C_KEYWORDS:
+        return True
+    return _NO_KERNEL.match(kernel_name) is not None
 
 
 class Names:

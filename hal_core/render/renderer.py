@@ -6,7 +6,7 @@ from hal_core.dtypes import DTYPES, DType
 from hal_core.errors import InvalidKernel, Unsupported
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.verify import verify
-from hal_core.render.names import C_KEYWORDS, LIBRARY_NAMES
+from hal_core.render.names import is_taken
 
 
 class Renderer:
@@ -42,7 +42,7 @@ class Renderer:
 
     def _check(self, kernel: Kernel) -> None:
         operation = f"render kernel {kernel.name!r} as {self.name}"
-        if kernel.name in LIBRARY_NAMES or kernel.name in C_KEYWORDS:
+        if is_taken(kernel.name):
             raise Unsupported(
                 operation,
                 "the name belongs to C or its library",

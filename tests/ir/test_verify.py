@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.dtypes import DType, bool_, float32, int32, int64, uint8
-from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir import VALUE, Kernel, Param, Signature, UOp
 from hal_core.ir.rules import RULES
 from hal_core.ir.verify import verify
 
@@ -333,3 +333,18 @@ def test_what_passes_can_be_run(data: st.DataObject) -> None:
     except (IndexError, OverflowError, ValueError, ZeroDivisionError):
         return  # numbers, not structure
     assert all(isinstance(value, float) for value in arguments[0])  # type: ignore[attr-defined]
+
+
+def test_a_name_has_128_letters_at_most() -> None:
+    """An OpenCL compiler was seen to end the process over a kernel's name of 255."""
+
+    def empty(kernel: str, param: str) -> Kernel:
+        return Kernel(kernel, Signature(kernel, (Param(param, int32, VALUE, 0),)), ())
+
+    verify(empty("k" * 128, "n" * 128))
+    assert Signature.parse("k" * 128, f"{'n' * 128}: int32").params[0].name == "n" * 128
+    for names in (("k" * 129, "n"), ("k", "n" * 129)):
+        with pytest.raises(hal.InvalidKernel, match="too many letters .got 129; limit 128."):
+            verify(empty(*names))
+        with pytest.raises(hal.InvalidArgument, match="too many letters .got 129; limit 128."):
+            Signature.parse(names[0], f"{names[1]}: int32")

@@ -261,6 +261,8 @@ def kernel_text(head: str, before: str = "") -> str:
         ("def f(n: hal.int32) -> hal.int32:", "hal.int32:", "gives nothing back"),
         ("def f(größe: hal.int32):", "größe", "not ASCII"),
         ("def é(n: hal.int32):", "def é", "not ASCII"),
+        (f"def f({'n' * 129}: hal.int32):", "nnn", "128 letters at most, not 129"),
+        (f"def {'f' * 129}(n: hal.int32):", "def fff", "128 letters at most, not 129"),
         ("async def f(n: hal.int32):", "", "a plain function"),
     ],
 )

@@ -53,7 +53,7 @@ def test_names_that_a_language_has_for_itself(toolchain: Toolchain) -> None:
     float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
     INFINITY M_PI linux block first last args launch thread_x global_x block_dim_y v0 v1
     hal_mod_int32 int32_t uint uint32_t bool entry entry_ r_base r_offset rest __x template memset
-    printf
+    printf _Bool _Complex _X NULL cl_khr_fp64 CLK_LOCAL_MEM_FENCE intptr_t
     """.split()  # noqa: SIM905 - words read better so
     b = Builder("names", "r: float32*, " + ", ".join(f"{name}: float32" for name in names))
     i = b.index()
@@ -70,8 +70,11 @@ def test_names_that_a_language_has_for_itself(toolchain: Toolchain) -> None:
 
 
 @pytest.mark.parametrize("language", list(RENDERERS))
-@pytest.mark.parametrize("name", ["exp", "sqrtf", "memset", "main", "int", "while", "float"])
-def test_a_kernel_may_not_take_the_name_of_a_library_function(name: str, language: str) -> None:
+@pytest.mark.parametrize("name", [
+    "exp", "sqrtf", "memset", "main", "int", "while", "float", "_Bool", "NULL", "INT32_MAX", "M_PI",
+    "FLT_MAX", "INFINITY", "intptr_t", "int_fast8_t", "size_t", "__func__", "cl_khr_fp64",
+])  # fmt: skip
+def test_a_kernel_may_not_take_a_name_of_c(name: str, language: str) -> None:
     kernel = Builder(name, "r: float32*").kernel()
     with pytest.raises(Unsupported, match=rf"'{name}'.*Rename the kernel"):
         RENDERERS[language]().render(kernel)
