@@ -18,7 +18,7 @@ from hal_core.compiler import CompileOptions, Compiler, CompilerPair
 from hal_core.discovery import distribution_version
 from hal_core.errors import CompileError, CompilerUnavailable, Unsupported
 from hal_cpu import driver
-from hal_cpu.source import complete, how_to_write
+from hal_cpu.source import arguments_of, how_to_write, text_of
 
 if TYPE_CHECKING:
     from hal_core.render import Renderer
@@ -212,12 +212,13 @@ class CCompilerProgram(ObjectCompiler):
         self.identity = f"{fixed} {version.stdout.strip()} {driver.cpu_identity()}"
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
-        text = source_text(source, options)
+        arguments = arguments_of(options)
+        text = text_of(source, options)
         with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
-            written, made = (os.path.join(folder, f"{options.entry}.{end}") for end in "co")
+            written, made = (os.path.join(folder, f"kernel.{end}") for end in "co")
             with open(written, "w", encoding="utf-8") as file:
                 file.write(text)
-            command = [*self._command, *_arguments(options), written, "-o", made]
+            command = [*self._command, *arguments, written, "-o", made]
             done = _run(command)
             if done.returncode or not os.path.exists(made):
                 log = done.stderr.strip() or f"exit status {done.returncode}"
@@ -227,30 +228,25 @@ class CCompilerProgram(ObjectCompiler):
                 return file.read()
 
 
-def source_text(text: str, options: CompileOptions) -> str:
-    """What the compiler is given: a rendered kernel as it is, a user's with what it needs."""
-    if options.rendered:
-        return f'#line 1 "{options.entry}.c"\n{text}'
-    return complete(text, options.signature)
-
-
-def _arguments(options: CompileOptions) -> list[str]:
-    defines = [f"-D{name}={value}" for name, value in options.defines]
-    includes = [f"-I{os.path.abspath(folder)}" for folder in options.includes]
-    return [*defines, *includes, *options.options]
+# Compilers read folders and options from these too, which no cache key would know.
+_NOT_PASSED = {
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "SDKROOT",
+    "GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH", "CCC_OVERRIDE_OPTIONS",
+    "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES",
+}  # fmt: skip
 
 
 def _run(command: list[str]) -> Any:
     import subprocess
 
-    english = {**os.environ, "LC_ALL": "C"}
+    passed = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED}
     return subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
-        env=english,
+        env={**passed, "LC_ALL": "C"},  # in English
     )
 
 

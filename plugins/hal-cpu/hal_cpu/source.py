@@ -10,8 +10,15 @@ The user's function takes the thread, then the parameters of the signature in or
 
 from __future__ import annotations
 
-from hal_core.errors import Unsupported
+import os
+import re
+from typing import TYPE_CHECKING
+
+from hal_core.errors import InvalidArgument, Unsupported
 from hal_core.ir import CONST_POINTER, Param, Signature
+
+if TYPE_CHECKING:
+    from hal_core.compiler import CompileOptions
 
 PREFIX = "hal_run_"  # before the kernel's name: the function that is launched
 
@@ -56,6 +63,35 @@ void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal
     }}
 }}
 """
+
+
+# Options that make a compiler read files, whose texts the cache key would not have.
+_READS_FILES = re.compile(
+    r"@|-I|-i|-B|-?-(include|imacros|sysroot|specs|config|prefix|embed-dir)|-Wp,|-fplugin"
+)
+
+
+def arguments_of(options: CompileOptions) -> list[str]:
+    """The compiler's command line. Raises: InvalidArgument for options that name files."""
+    for option in options.options:
+        if _READS_FILES.match(option):
+            raise InvalidArgument(
+                f"compile {options.entry}",
+                "options cannot name files: the compile cache would not see them change",
+                got=option,
+                device="CPU",
+                fix="Give folders of headers with includes=.",
+            )
+    defines = [f"-D{name}={value}" for name, value in options.defines]
+    includes = [f"-I{os.path.abspath(folder)}" for folder in options.includes]
+    return [*defines, *includes, *options.options]
+
+
+def text_of(text: str, options: CompileOptions) -> str:
+    """What the compiler is given: a rendered kernel as it is, a user's with what it needs."""
+    if options.rendered:
+        return f'#line 1 "{options.entry}.c"\n{text}'
+    return complete(text, options.signature)
 
 
 def complete(text: str, signature: Signature) -> str:

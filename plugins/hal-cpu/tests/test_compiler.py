@@ -122,6 +122,44 @@ def test_defines_includes_and_options(device: hal.Compiled, cc: str, tmp_path: P
     assert y.numpy().tolist() == [10.5] * 8
 
 
+@pytest.mark.parametrize("variable", ["CPATH", "C_INCLUDE_PATH"])
+def test_C2_headers_come_from_includes_alone(
+    device: hal.Compiled, cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """The cache key knows those files; what the environment names could change unseen."""
+    (tmp_path / "unseen.h").write_text("")
+    monkeypatch.setenv(variable, str(tmp_path))
+    kernel = scale('#include "unseen.h"\n' + SCALE, defines={"V": variable})
+    with pytest.raises(hal.CompileError, match=r"unseen\.h"):
+        device.compile(kernel)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["-I{0}", "-I", "-isystem", "-iquote{0}", "-idirafter", "-include", "-imacros", "@{0}/options",
+     "--include-directory={0}", "--include={0}/a.h", "-isysroot", "--sysroot={0}", "-Wp,-I{0}"],
+)  # fmt: skip
+def test_C2_options_that_name_files_are_refused(
+    device: hal.Compiled, cc: str, tmp_path: Path, option: str
+) -> None:
+    given = option.format(tmp_path)
+    with pytest.raises(hal.InvalidArgument, match="includes=") as caught:
+        device.compile(scale(options=["-O1", given, str(tmp_path)]))
+    assert given in str(caught.value)
+
+
+def test_a_long_name_compiles(device: hal.Compiled, cc: str) -> None:
+    name = "k" * 128
+    text = f"void {name}(const hal_thread *t, float *y) {{ nobody; }}"
+    with pytest.raises(hal.CompileError) as caught:
+        device.compile(hal.Source(name, text, "y: float32*", language="c"))
+    assert caught.value.line == 1
+    compiler = CCompilerProgram(C_COMPILERS[cc])
+    entry = "k" * 300  # longer than a file's name may be
+    text = f"void {entry}(void) {{}}"
+    assert compiler.compile(text, options(entry=entry))[:4] == b"\x7fELF"
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [

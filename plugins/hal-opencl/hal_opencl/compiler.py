@@ -87,6 +87,15 @@ class OpenCLCompiler(Compiler):
                     got=folder,
                     device=self.device.name,
                 )
+        for part in " ".join(options.options).split():
+            if part.startswith(("-I", "-i", "--include")):
+                raise InvalidArgument(
+                    operation,
+                    "options cannot name files: the compile cache would not see them change",
+                    got=part,
+                    device=self.device.name,
+                    fix="Give folders of headers with includes=.",
+                )
         exact = self._exact if options.rendered else ()
         includes = tuple(f"-I{folder}" for folder in options.includes)
         return (*_FIXED, *exact, *options.options, *includes)

@@ -51,6 +51,16 @@ def test_C5_a_compile_error_shows_log_source_and_line_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("option", ["-I{0}", "-I", "-cl-mad-enable -I {0}", "-include"])
+def test_C2_options_that_name_files_are_refused(
+    device: hal.Compiled, tmp_path: Path, option: str
+) -> None:
+    """The cache key knows the files of `includes`; others could change unseen."""
+    kernel = source(ONE, "x: int32*", defines={"VALUE": 1}, options=(option.format(tmp_path),))
+    with pytest.raises(hal.InvalidArgument, match="includes="):
+        device.compile(kernel)
+
+
 def test_C5_an_error_in_a_header_is_not_shown_as_a_line_of_the_kernel(
     device: hal.Compiled, tmp_path: Path
 ) -> None:
