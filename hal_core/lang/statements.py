@@ -20,16 +20,16 @@ from hal_core.lang.operators import binary
 from hal_core.lang.text import SourceText
 
 
+_TOO_DEEP = "too long or nested too deeply", "Split it over several statements."
+
+
 def lower(function: FunctionType, lines: Sequence[str], signature: Signature) -> tuple[UOp, ...]:
     """The IR of a kernel function's body; `lines` are its file's. Raises: KernelSyntaxError."""
     text = SourceText(function, lines)
-    statements = Statements(text, Names(function, text.tree), Emitter())
     try:
-        return statements.function(signature)
-    except RecursionError:
-        raise text.error(
-            text.tree, "an expression is nested too deeply", "Split it with local variables."
-        ) from None
+        return Statements(text, Names(function, text.tree), Emitter()).function(signature)
+    except RecursionError:  # of blocks; that of one statement is pointed at in `block`
+        raise text.error(text.tree, *_TOO_DEEP) from None
 
 
 class Statements:
@@ -64,7 +64,10 @@ class Statements:
                     type(node), ("this statement", "Write assignments, if and for.")
                 )
                 raise self.error(node, f"{problem} is not part of the kernel language", fix)
-            lower(self, node)
+            try:
+                lower(self, node)
+            except RecursionError:
+                raise self.error(getattr(node, "value", node), *_TOO_DEEP) from None
 
     # -- assignment
 

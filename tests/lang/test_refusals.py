@@ -263,7 +263,8 @@ BAD = [
     Bad("v = hal.float32()", "hal.float32", "1 argument", "hal.float32(x)"),
     Bad("v = hal.uint8(300)", "hal.uint8", "cannot hold 300", "wider"),
     Bad("v = hal.int32(math.nan)", "hal.int32", "cannot hold nan", "wider"),
-    Bad("y[i] = " + "+".join(["a"] * 900), "def bad", "nested too deeply", "Split it"),
+    Bad("y[i] = " + "+".join(["a"] * 2000), "a+a+a", "too long or nested too deeply", "Split it"),
+    Bad("y[i] = " + "-" * 700 + "a", "----", "too long or nested too deeply", "Split it"),
 ]
 
 
