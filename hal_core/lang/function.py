@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,15 @@ from hal_core.ir import Kernel, block_shape
 from hal_core.lang.annotations import signature_of
 
 _lock = threading.Lock()
+
+
+def _new_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that held it is not in the child to let it go
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 class KernelFunction:

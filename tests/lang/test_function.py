@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import importlib
 import math
+import os
 import pickle
+import subprocess
 import sys
 import threading
 import traceback
@@ -514,3 +516,36 @@ def f(y: hal.Ptr[hal.float32]): y[0] = 1.0
 """
     with pytest.raises(hal.KernelSyntaxError, match="the function f is not part"):
         load(tmp_path, IMPORTS + text).f.lower()
+
+
+FORK_WHILE_LOWERING = """import os, sys, threading
+import hal_core as hal
+from hal_core.lang import function
+
+@hal.kernel
+def one(y: hal.Ptr[hal.int32]):
+    y[0] = 1
+
+def hold():
+    with function._lock:
+        held.set()
+        threading.Event().wait()
+
+held = threading.Event()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+child = os.fork()
+if not child:
+    threading.Timer(10, os._exit, [1]).start()
+    one.lower()
+    os._exit(7)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_lowers_although_a_thread_of_its_parent_was_at_it(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FORK_WHILE_LOWERING, encoding="utf-8")
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", str(program)]
+    assert subprocess.run(command, timeout=30).returncode == 7
