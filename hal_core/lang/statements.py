@@ -19,7 +19,6 @@ from hal_core.lang.names import Names
 from hal_core.lang.operators import binary
 from hal_core.lang.text import SourceText
 
-
 _TOO_DEEP = "too long or nested too deeply", "Split it over several statements."
 
 
