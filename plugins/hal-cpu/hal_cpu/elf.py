@@ -27,7 +27,6 @@ _RELOCATION = struct.Struct("<QIIq")  # the two halves of r_info: type, then sym
 
 _RELOCATABLE = 1
 _LITTLE_ENDIAN_64 = b"\x7fELF\x02\x01\x01"
-_MAX_ALIGNMENT = 1 << 16
 _MAX_NBYTES = 1 << 28
 
 
@@ -105,7 +104,7 @@ def _sections(view: memoryview, rows: list[tuple[int, ...]], names: int) -> list
     for name, kind, flags, _, offset, nbytes, link, info, alignment, _ in rows:
         data = view[:0] if kind in (0, NOBITS) else _slice(view, offset, nbytes, "a section")
         if flags & ALLOC:
-            if alignment & (alignment - 1) or alignment > _MAX_ALIGNMENT:
+            if alignment & (alignment - 1):
                 raise BadObject(f"damaged: a section's alignment is {alignment}")
             if nbytes > _MAX_NBYTES:
                 raise BadObject(f"a section has {nbytes} bytes, the limit is {_MAX_NBYTES}")
@@ -130,9 +129,7 @@ def _symbols(sections: list[Section], table: Section) -> list[Symbol]:
                 raise BadObject(f"damaged: symbol {symbol.name!r} lies outside its section")
         elif section not in (ABSOLUTE, COMMON):
             raise BadObject(f"symbol {symbol.name!r} has section index {section:#x}")
-        elif section == COMMON and (
-            nbytes > _MAX_NBYTES or value & (value - 1) or value > _MAX_ALIGNMENT
-        ):
+        elif section == COMMON and (nbytes > _MAX_NBYTES or value & (value - 1)):
             raise BadObject(f"damaged: common symbol {symbol.name!r}")
         symbols.append(symbol)
     return symbols

@@ -185,6 +185,8 @@ class _Loading:
 
 
 def _align(offset: int, alignment: int) -> int:
+    if alignment > driver.PAGE:  # which is what the region itself is aligned to
+        raise BadObject(f"has data aligned to {alignment} bytes, the limit is {driver.PAGE}")
     return (offset + alignment - 1) // alignment * alignment
 
 

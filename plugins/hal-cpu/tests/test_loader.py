@@ -73,6 +73,22 @@ def test_every_section_and_symbol_kind(c_object: Make, options: tuple[str, ...])
     assert list(out) == pytest.approx([2.718281828 + 2, 2, 6, ord("a"), 1, 4, 1])
 
 
+@pytest.mark.parametrize("where", ["static char big", "char big", "const char big"])
+def test_alignment_to_a_page_is_honoured_and_above_refused(c_object: Make, where: str) -> None:
+    text = (
+        where + "[64] __attribute__((aligned(%d)));"
+        "void kernel(unsigned long *out) { const volatile char *p = big; *out = (unsigned long)p; }"
+    )
+    for nbytes in (64, driver.PAGE):
+        code = loader.load(c_object(text % nbytes, "-fcommon"), "kernel", "kernel")
+        out = ctypes.c_ulong()
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.entry)(ctypes.byref(out))
+        assert out.value and out.value % nbytes == 0
+    for nbytes in (2 * driver.PAGE, 1 << 16, 1 << 20):
+        said = refusal(c_object(text % nbytes, "-fcommon"))
+        assert f"aligned to {nbytes} bytes, the limit is {driver.PAGE}" in said
+
+
 def test_two_loads_share_no_data(c_object: Make) -> None:
     image = c_object(EVERYTHING)
     first, second = (loader.load(image, "kernel", "kernel") for _ in range(2))
