@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def _thread_count(text: str) -> int:
     if not (text.strip().isdigit() and int(text)):
         raise ValueError("expected a number of threads, 1 or more")
-    return int(text)
+    return min(int(text), _MAX_THREADS)
 
 
+_MAX_THREADS = 1024  # more cores than hosts have; each thread costs a stack
 THREADS = config.declare(
     "HAL_CPU_THREADS", 0, "threads that share a large launch; unset = usable cores", _thread_count
 )

@@ -111,18 +111,19 @@ class Pool:
             raise job.error
 
     def _start(self) -> None:
+        """As many as the system grants: the caller alone does, at the worst."""
         with self._lock:
             if self._workers:
                 return
-            workers = [
-                threading.Thread(
+            for number in range(1, self.threads):
+                worker = threading.Thread(
                     target=_serve, args=(self._queue,), name=f"hal-cpu-{number}", daemon=True
                 )
-                for number in range(1, self.threads)
-            ]
-            for worker in workers:
-                worker.start()
-            self._workers = workers
+                try:
+                    worker.start()
+                except RuntimeError:  # can't start new thread
+                    return
+                self._workers.append(worker)
 
     def close(self) -> None:
         """Stop the workers; a launch that runs now is finished by its caller."""

@@ -165,6 +165,32 @@ def interrupts(*seconds: float) -> Iterator[None]:
         timer.join()
 
 
+@pytest.mark.parametrize("granted", [0, 2])
+def test_work_is_done_by_the_threads_that_could_be_started(
+    monkeypatch: pytest.MonkeyPatch, granted: int
+) -> None:
+    left = [granted]
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    pool = Pool(8)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", limited)
+        record = Recorder(0.001)
+        pool.run(record, b"", None, split(32, 8))
+    assert len(record.seen) == 32
+    assert len(pool._workers) == granted
+    assert pool._queue.empty()  # nobody would take a job from it
+    workers = list(pool._workers)
+    pool.close()
+    assert not any(worker.is_alive() for worker in workers)
+
+
 def test_close_ends_the_threads_and_a_closed_pool_still_serves() -> None:
     pool = Pool(3)
     pool.run(Recorder(), b"", None, split(12, 3))

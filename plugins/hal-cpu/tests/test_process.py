@@ -124,6 +124,14 @@ print(sum(thread.name.startswith("hal-cpu") for thread in threading.enumerate())
     assert run(program, tmp_path, HAL_CPU_THREADS=threads) == str(started)
 
 
+@pytest.mark.parametrize("text", ["1025", "1000000", "9" * 100])
+def test_a_setting_beyond_reason_is_cut(
+    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("HAL_CPU_THREADS", text)
+    assert own_device.pool.threads == 1024
+
+
 @pytest.mark.parametrize("text", ["0", "-2", "many", ""])
 def test_a_setting_that_is_no_number_is_refused(
     own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, text: str
