@@ -17,6 +17,7 @@ from hal_core.render.names import Names
 from hal_core.render.renderer import Renderer, dtype_of
 from hal_core.render.spelling import AXES, MEMORY, Expression, Spelling, reserved
 
+_ELSE = "} else {"
 _LONGEST = 72  # characters of an expression that is still written inside another
 
 
@@ -66,6 +67,8 @@ class _Text:
         self.names = Names(reserved(row) | {kernel.name})
         self.params = [self.names.take(param.name) for param in kernel.signature.params]
         self.inline = _used_once(kernel)
+        self.ends_in = _ends_in(kernel)
+        self.chained: set[UOp] = set()  # the IFs that go on as `else if`
         self.values: dict[UOp, Expression] = {}
         self.waiting: dict[UOp, Expression] = {}  # those of `values` that read something
         self.specials: list[str] = []  # at the top of the body, each once
@@ -222,12 +225,25 @@ class _Text:
     def _if(self, uop: UOp) -> None:
         condition = self._use(uop.src[0]).text
         self._write_down_readers()
-        self._open(f"if ({condition})")
+        outer = self.ends_in.get(uop)
+        if outer is None or self.lines[-1].lstrip() != _ELSE:
+            self._open(f"if ({condition})")
+            return
+        # Alone in its ELSE: compilers limit how deep brackets may nest.
+        self.depth -= 1
+        self.lines.pop()
+        self._open(f"}} else if ({condition})")
+        self.chained.add(outer)
 
     def _else(self, uop: UOp) -> None:
         self._close(uop)
         self.lines.pop()
-        self._open("} else")
+        self._line(_ELSE)
+        self.depth += 1
+
+    def _endif(self, uop: UOp) -> None:
+        if uop.src[0] not in self.chained:  # else the ENDIF before this one has closed both
+            self._close(uop)
 
     def _range(self, uop: UOp) -> None:
         start, stop = (self._use(source).text for source in uop.src[:2])
@@ -256,7 +272,7 @@ _STATEMENTS: dict[str, Callable[[_Text, UOp], None]] = {
     "STORE": _Text._store,
     "IF": _Text._if,
     "ELSE": _Text._else,
-    "ENDIF": _Text._close,
+    "ENDIF": _Text._endif,
     "RANGE": _Text._range,
     "ENDRANGE": _Text._close,
 }
@@ -271,6 +287,12 @@ def _stays_in_range(uop: UOp) -> bool:
         return False
     turns, dtype = range(start.arg, stop.arg, step.arg), dtype_of(uop)
     return not turns or dtype.min <= turns[-1] + step.arg <= dtype.max
+
+
+def _ends_in(kernel: Kernel) -> dict[UOp, UOp]:
+    """Of every IF whose ENDIF is the last node in another IF's block: that other."""
+    pairs = zip(kernel.uops, kernel.uops[1:], strict=False)
+    return {a.src[0]: b.src[0] for a, b in pairs if a.op == b.op == "ENDIF"}
 
 
 def _used_once(kernel: Kernel) -> dict[UOp, bool]:

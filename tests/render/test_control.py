@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import interpreter
 import numpy as np
 import pytest
 from builder import Builder
@@ -256,3 +257,54 @@ def test_bool_memory_is_zero_or_one(toolchain: Toolchain) -> None:
     x, got = np.array([True, False, True]), np.zeros(3, np.bool_)
     toolchain.run(b.kernel(), {"r": got, "x": x, "c": True}, grid=(3, 1, 1))
     assert got.view(np.uint8).tolist() == [0, 1, 0]
+
+
+def test_a_chain_of_four_hundred_elif(toolchain: Toolchain) -> None:
+    """Compilers of the C family give up at 256 nested brackets."""
+    b = Builder("chain", "r: int32*, x: const int32*")
+    i, blocks = b.index(), []
+    result = b.var("result", b.const(-1))
+    for number in range(400):
+        blocks.append(b.if_(b.op("EQ", b.load("x", i), b.const(number))))
+        b.set(result, b.const(2 * number))
+        b.else_(blocks[-1])
+    b.set(result, b.const(7))
+    for block in reversed(blocks):
+        b.end(block)
+    b.store("r", i, b.get(result))
+    got = np.zeros(4, np.int32)
+    toolchain.run(b.kernel(), {"r": got, "x": np.array([0, 3, 399, 400], np.int32)}, (4, 1, 1))
+    assert got.tolist() == [0, 6, 798, 7]
+
+
+def test_an_if_with_more_beside_it_in_an_else(toolchain: Toolchain) -> None:
+    """Something in front of it, something behind it, an else of its own, in the other branch."""
+    b = Builder("beside", "r: int32*, x: const int32*")
+    i = b.index()
+    x = b.load("x", i)
+
+    def branch(value: int, then: int, otherwise: int | None = None) -> None:
+        block = b.if_(b.op("EQ", x, b.const(value)))
+        b.store("r", i, b.const(then))
+        if otherwise is not None:
+            b.else_(block)
+            b.store("r", i, b.const(otherwise))
+        b.end(block)
+
+    for number, (front, behind) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
+        outer = b.if_(b.op("LT", x, b.const(10 * number)))
+        branch(10 * number - 1, 40 + number, 50 + number)
+        b.else_(outer)
+        if front:
+            b.store("r", i, b.const(60 + number))
+        branch(10 * number, 70 + number, None if front else 80 + number)
+        if behind:
+            branch(10 * number + 1, 90 + number)
+        b.end(outer)
+        i = b.op("ADD", i, b.const(40))
+    values = np.arange(40, dtype=np.int32)
+    got = np.zeros(160, np.int32)
+    toolchain.run(b.kernel(), {"r": got, "x": values}, grid=(40, 1, 1))
+    expected = [0] * 160
+    interpreter.run(b.kernel(), [expected, values.tolist()], threads=40)
+    assert got.tolist() == expected
