@@ -136,7 +136,9 @@ _OPENCL_KEYWORDS = frozenset(
     kernel global local constant private generic read_only write_only read_write uniform pipe
     half uchar ushort uint ulong size_t ptrdiff_t intptr_t uintptr_t event_t sampler_t queue_t
     ndrange_t clk_event_t reserve_id_t quad complex imaginary image1d_t image2d_t image3d_t
-    vec_step
+    vec_step atomic_int atomic_uint atomic_long atomic_ulong atomic_float atomic_double atomic_flag
+    memory_order memory_scope memory_order_relaxed memory_order_acquire memory_order_release
+    memory_order_acq_rel memory_order_seq_cst
     """.split()  # noqa: SIM905 - words read better so
 ) | {
     f"{element}{width}"

@@ -80,6 +80,12 @@ def test_a_kernel_may_not_take_a_name_of_c(name: str, language: str) -> None:
         RENDERERS[language]().render(kernel)
 
 
+@pytest.mark.parametrize("name", ["kernel", "float4", "atomic_int", "memory_order_relaxed"])
+def test_a_kernel_may_not_take_a_word_of_opencl(name: str) -> None:
+    with pytest.raises(Unsupported, match=rf"'{name}'.*Rename the kernel"):
+        RENDERERS["opencl"]().render(Builder(name, "r: float32*").kernel())
+
+
 @pytest.mark.parametrize("language", list(RENDERERS))
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_D1_a_dtype_is_refused_by_name_before_compilation(language: str, dtype: str) -> None:
