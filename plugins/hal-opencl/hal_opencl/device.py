@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from hal_core.allocator import LRUAllocator
 from hal_core.buffer import BufferSpec
@@ -129,6 +130,11 @@ class OpenCLDevice(Compiled):
                 device=self.name,
                 fix="Install another OpenCL platform: the vendor's driver, or pocl-opencl-icd.",
             ) from None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("context", "queue"):  # gone, under a thread that checked before `close`
+            self._check_open(name)
+        return super().__getattr__(name)
 
     def _synchronize(self, timeout: float | None) -> bool:
         try:

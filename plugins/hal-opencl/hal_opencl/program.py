@@ -30,13 +30,13 @@ class OpenCLProgram(Program):
         super().__init__(device, binary)
         operation = f"load {binary.entry}"
         with driver.check(operation, device.name):
-            self._kernel = find_kernel(self._built(operation), binary.entry, operation, device.name)
-            check_arguments(self._kernel, binary.signature, binary.rendered, operation, device.name)
-            threads, local, private = driver.kernel_facts(self._kernel, device.hardware)
+            kernel = find_kernel(self._built(operation), binary.entry, operation, device.name)
+            check_arguments(kernel, binary.signature, binary.rendered, operation, device.name)
+            threads, local, private = driver.kernel_facts(kernel, device.hardware)
         self.info = ProgramInfo(
             shared_nbytes=local, local_nbytes=private, max_block_threads=threads
         )
-        self._enqueue = self._make_launch()
+        self._enqueue = self._make_launch(kernel)
 
     def _built(self, operation: str) -> driver.Program:
         device = self.device
@@ -79,7 +79,7 @@ class OpenCLProgram(Program):
     def _bind(self) -> Callable[..., Any]:
         return self._enqueue
 
-    def _make_launch(self) -> Callable[..., cl.Event]:
+    def _make_launch(self, kernel: cl.Kernel) -> Callable[..., cl.Event]:
         """`launch(geometry, *args)`, written out for this signature.
 
         A loop over the arguments costs as much again as the launch itself.
@@ -101,7 +101,7 @@ class OpenCLProgram(Program):
             set_memory="set_memory(memory)" if memory else "pass",
             set_numbers="set_numbers(numbers)" if numbers else "pass",
         )
-        set_memory, set_numbers = driver.argument_setters(self._kernel)
+        set_memory, set_numbers = driver.argument_setters(kernel)
         space: dict[str, Any] = {
             **packs,
             "whole": _whole,
@@ -110,7 +110,7 @@ class OpenCLProgram(Program):
             "set_numbers": set_numbers,
             "enqueue": cl.enqueue_nd_range_kernel,
             "queue": self.device.queue,
-            "kernel": self._kernel,
+            "kernel": kernel,
             "device": self.device,
             "name": self.name,
             "Error": cl.Error,
@@ -129,7 +129,8 @@ class OpenCLProgram(Program):
             raise self.device.fault(driver.explain(error)) from None
 
     def _unload(self) -> None:
-        del self._kernel, self._enqueue
+        # Replaced, not deleted: another thread may be between its checks and its launch.
+        self._enqueue = self._refuse_unloaded
 
 
 _LAUNCH = """

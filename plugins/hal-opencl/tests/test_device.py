@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
+from hal_core.backend import Backend
 from hal_core.errors import DeviceFault
 from hal_opencl import driver, plugin
 from hal_opencl.device import describe, enumerate_devices
@@ -22,6 +23,8 @@ VendorError = Callable[[str, str], Exception]
 LIVE = settings(
     deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+
+NOTHING = hal.Source("nothing", "__kernel void nothing() {}", "", language="opencl")
 
 
 def buffer(device: hal.Compiled, data: bytes) -> hal.Buffer:
@@ -94,6 +97,30 @@ def test_a_device_closes_and_opens_again(device: hal.Compiled) -> None:
     second.close()
     with pytest.raises(hal.InvalidState, match="closed"):
         second.synchronize()
+
+
+def test_X1_what_close_overtakes_meets_InvalidState(device: hal.Compiled) -> None:
+    """A thread that has passed the checks of a launch or a wait when another one closes."""
+    second = plugin.hal_open_device(
+        "OPENCL", device.index, enumerate_devices("OPENCL")[device.index]
+    )
+    second._backend = Backend(plugin, "OPENCL", "tests")
+    program = second.load(device.compile(NOTHING).binary)
+    geometry = program._geometry((1, 1, 1), (1, 1, 1), 0)
+    launch = program._bind()
+    second.close()
+    launch(geometry)  # begun before: its queue lives as long as it
+    with pytest.raises(hal.InvalidState, match="launch nothing: the program's device was closed"):
+        program._launch_timed(geometry, ())
+    with pytest.raises(hal.InvalidState, match="launch nothing: the program's device was closed"):
+        program._bind()(geometry)
+    for wait in (None, 1.0):
+        with pytest.raises(hal.InvalidState, match="closed"):
+            second._synchronize(wait)
+    with pytest.raises(hal.InvalidState, match="closed"):
+        second.context
+    with pytest.raises(AttributeError, match="nobody"):
+        second.nobody
 
 
 # -- memory
