@@ -169,8 +169,16 @@ def kind_of(device: cl.Device) -> str:
 def identity_of(device: cl.Device) -> str:
     """What decides the machine code besides text and options."""
     platform = device.platform
-    facts = (platform.name, platform.version, device.name, device.version, device.driver_version)
-    return ", ".join(fact.strip() for fact in facts)
+    facts: tuple[str, ...] = (
+        platform.name,
+        platform.version,
+        device.name,
+        device.version,
+        device.driver_version,
+    )
+    if platform.name.startswith("Portable Computing"):  # PoCL
+        facts += (os.environ.get("POCL_EXTRA_BUILD_FLAGS", ""),)
+    return ", ".join(fact.strip() for fact in facts if fact)
 
 
 def open_queue(device: cl.Device, name: str) -> tuple[cl.Context, cl.CommandQueue]:

@@ -51,6 +51,16 @@ def test_C5_a_compile_error_shows_log_source_and_line_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+def test_C2_identity_has_what_the_environment_tells_pocl(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = driver.identity_of(device.hardware)
+    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
+    after = driver.identity_of(device.hardware)
+    assert ("-cl-opt-disable" in after) == (device.hardware.platform.name.startswith("Portable"))
+    assert (before != after) == ("-cl-opt-disable" in after)
+
+
 @pytest.mark.parametrize("option", ["-I{0}", "-I", "-cl-mad-enable -I {0}", "-include"])
 def test_C2_options_that_name_files_are_refused(
     device: hal.Compiled, tmp_path: Path, option: str
