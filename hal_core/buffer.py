@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from hal_core import dtypes
 from hal_core.dtypes import DType, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
-from hal_core.host import LARGE, Export, flat, memory_of
+from hal_core.host import LARGE, Export, host_bytes
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.registry import Device
 
@@ -239,10 +239,8 @@ class Buffer:
         Order: `src` may change or go as soon as this returns.
         Raises: InvalidArgument naming both sizes, with nothing written; InvalidState.
         """
-        view = src if src.__class__ is memoryview else memory_of(src, "copyin")
         nbytes = self.nbytes
-        if view.format != "B" or view.ndim != 1 or not view.contiguous or view.nbytes != nbytes:
-            view = flat(view, nbytes, "copyin", self.device)
+        view = host_bytes(src, nbytes, "copyin", self.device)
         host = self._host
         if host is not None and nbytes <= LARGE and not self._device.closed:
             host[:] = view
@@ -261,10 +259,8 @@ class Buffer:
         Order: after all earlier work of the device; the data is there on return.
         Raises: InvalidArgument naming both sizes; InvalidState.
         """
-        view = dest if dest.__class__ is memoryview else memory_of(dest, "copyout")
         nbytes = self.nbytes
-        if view.format != "B" or view.ndim != 1 or not view.contiguous or view.nbytes != nbytes:
-            view = flat(view, nbytes, "copyout", self.device)
+        view = host_bytes(dest, nbytes, "copyout", self.device)
         if view.readonly:
             raise InvalidArgument(
                 "copyout",

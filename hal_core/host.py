@@ -9,20 +9,14 @@ from hal_core.errors import InvalidArgument
 LARGE = 1 << 20  # bytes; a copy of more releases the GIL
 
 
-def memory_of(obj: Any, operation: str) -> memoryview:
-    try:
-        return memoryview(obj)
-    except (TypeError, ValueError):  # ValueError: dtypes a buffer cannot have, a released view
-        raise InvalidArgument(
-            operation,
-            "no host memory behind it",
-            got=type(obj).__name__,
-            fix="Give bytes, a bytearray or a numpy array; for device memory use copy_from.",
-        ) from None
+def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview:
+    """The memory behind `obj` as one-dimensional bytes, when there are `nbytes` of them.
 
-
-def flat(view: memoryview, nbytes: int, operation: str, device: str) -> memoryview:
-    """The same memory as one-dimensional bytes, when it has `nbytes` of them."""
+    Raises: InvalidArgument for another size, for strides, and for what is no host memory.
+    """
+    view = obj if obj.__class__ is memoryview else _memory_of(obj, operation)
+    if view.format == "B" and view.ndim == 1 and view.nbytes == nbytes and view.contiguous:
+        return view
     if view.nbytes != nbytes:
         raise InvalidArgument(
             operation,
@@ -39,9 +33,19 @@ def flat(view: memoryview, nbytes: int, operation: str, device: str) -> memoryvi
             device=device,
             fix="Use numpy.ascontiguousarray.",
         )
-    if view.format == "B" and view.ndim == 1:
-        return view
     return view.cast("B") if nbytes else memoryview(b"")
+
+
+def _memory_of(obj: Any, operation: str) -> memoryview:
+    try:
+        return memoryview(obj)
+    except (TypeError, ValueError):  # ValueError: dtypes a buffer cannot have
+        raise InvalidArgument(
+            operation,
+            "no host memory behind it",
+            got=type(obj).__name__,
+            fix="Give bytes, a bytearray or a numpy array; for device memory use copy_from.",
+        ) from None
 
 
 class Export:
