@@ -184,7 +184,9 @@ DTYPES: dict[str, DType] = {
     )
 }  # fmt: skip
 
-REFUSED_DTYPES = ("float16", "bfloat16")  # in kernels; buffers hold them
+# How numbers are stored: kernels compute with them as float32.
+STORAGE_DTYPES = frozenset({float16, bfloat16})
+REFUSED_DTYPES = ("float16", "bfloat16")
 
 
 def as_dtype(value: object, operation: str = "dtype") -> DType:

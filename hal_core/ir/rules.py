@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hal_core.dtypes import DType, bool_, int32
+from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32
 from hal_core.ir.signature import CONST_POINTER, Param
 from hal_core.ir.uop import (
     ARITHMETIC,
+    ATOMICS,
     BITWISE,
     COMPARISON,
     FLOAT_BINARY,
     FLOAT_UNARY,
     INTEGER_BINARY,
     SPECIALS,
+    STRUCTURE,
     Kernel,
     UOp,
 )
 
-_NOT_VALUES = frozenset({"SET", "STORE", "VAR", "IF", "ELSE", "ENDIF", "ENDRANGE"})
+_NOT_VALUES = (STRUCTURE - {"RANGE"}) | {"SET", "STORE", "VAR", "SHARED", "BARRIER", "ASSERT"}
 
 # A rule says what is wrong, or nothing. The number of sources is checked before.
 Rule = Callable[[UOp, Kernel], "str | None"]
@@ -47,7 +49,7 @@ def _operands(takes: str, result: DType | None = None) -> Rule:
         if others or dtype is None:
             names = " and ".join(str(source.dtype) for source in node.src)
             return f"its operands have one dtype, not {names}"
-        if dtype.kind not in takes:
+        if dtype.kind not in takes or dtype in STORAGE_DTYPES:
             return f"{node.op} does not take {dtype.name}"
         if node.dtype is not (result or dtype):
             return f"its dtype is {(result or dtype).name}"
@@ -61,13 +63,15 @@ def _param(node: UOp, kernel: Kernel) -> str | None:
     if not isinstance(node.arg, int) or not 0 <= node.arg < len(params):
         return f"arg is a position in the signature, which has {len(params)} parameters"
     param: Param = params[node.arg]
+    if not param.is_pointer and param.dtype in STORAGE_DTYPES:
+        return f"{param.dtype} is for memory; a value is a float32"
     return None if node.dtype is param.dtype else f"the signature says {param}"
 
 
 def _const(node: UOp, kernel: Kernel) -> str | None:
     dtype, value = node.dtype, node.arg
-    if dtype is None:
-        return "a constant has a dtype"
+    if dtype is None or dtype in STORAGE_DTYPES:
+        return "a constant has a dtype that is computed with"
     if dtype.kind == "f":
         return None if isinstance(value, (int, float)) else "arg is a number"
     if not isinstance(value, int):
@@ -84,7 +88,9 @@ def _special(node: UOp, kernel: Kernel) -> str | None:
 
 
 def _var(node: UOp, kernel: Kernel) -> str | None:
-    return "a variable has a dtype" if node.dtype is None else None
+    if node.dtype is None or node.dtype in STORAGE_DTYPES:
+        return "a variable has a dtype that is computed with"
+    return None
 
 
 def _set(node: UOp, kernel: Kernel) -> str | None:
@@ -104,22 +110,50 @@ def _get(node: UOp, kernel: Kernel) -> str | None:
 
 
 def _cast(node: UOp, kernel: Kernel) -> str | None:
-    return "a cast has a dtype" if node.dtype is None else _values(node, kernel, node.src[0])
+    problem = _values(node, kernel, node.src[0])
+    if problem or node.dtype is None:
+        return problem or "a cast has a dtype"
+    ends = (node.src[0].dtype, node.dtype)
+    if any(dtype in STORAGE_DTYPES for dtype in ends) and float32 not in ends:
+        return f"{ends[0]} to {ends[1]} goes through float32"
+    return None
+
+
+def _bitcast(node: UOp, kernel: Kernel) -> str | None:
+    problem = _values(node, kernel, node.src[0])
+    ends = (node.src[0].dtype, node.dtype)
+    if problem or None in ends:
+        return problem or "a bitcast has a dtype"
+    for dtype in ends:
+        if dtype is bool_ or dtype in STORAGE_DTYPES:
+            return f"BITCAST does not take {dtype}"
+    widths = {dtype.itemsize for dtype in ends if dtype}
+    return None if len(widths) == 1 else f"{ends[0]} and {ends[1]} are not of one width"
 
 
 def _where(node: UOp, kernel: Kernel) -> str | None:
     condition, first, second = node.src
     if condition.dtype is not bool_:
         return "its first source is a bool"
+    if node.dtype in STORAGE_DTYPES:
+        return f"WHERE does not take {node.dtype}"
     if not first.dtype is second.dtype is node.dtype or node.dtype is None:
         return f"both values and the node have one dtype, not {first.dtype} and {second.dtype}"
     return _values(node, kernel, *node.src)
 
 
+def _shared(node: UOp, kernel: Kernel) -> str | None:
+    if node.dtype is None:
+        return "an array has a dtype"
+    if not isinstance(node.arg, tuple) or len(node.arg) != 2 or type(node.arg[1]) is not int:
+        return "arg is (name, number of elements)"
+    return None if 0 < node.arg[1] < 2**31 else "it has one element or more"
+
+
 def _element(node: UOp, kernel: Kernel) -> str | None:
-    pointer, index = node.src[:2]
-    if not _is_pointer(pointer, kernel):
-        return "its first source is a PARAM that is a pointer"
+    memory, index = node.src[:2]
+    if memory.op != "SHARED" and not _is_pointer(memory, kernel):
+        return "its first source is a PARAM that is a pointer, or a SHARED"
     if index.dtype is None or not index.dtype.is_integer:
         return f"the index is an integer, not {index.dtype}"
     return _values(node, kernel, index)
@@ -133,17 +167,34 @@ def _load(node: UOp, kernel: Kernel) -> str | None:
     return None if node.dtype is dtype else f"its dtype is the element's, {dtype}"
 
 
-def _store(node: UOp, kernel: Kernel) -> str | None:
+def _written(node: UOp, kernel: Kernel) -> str | None:
     problem = _element(node, kernel)
     if problem:
         return problem
-    pointer, _, value = node.src
-    param = kernel.signature.params[pointer.arg]
-    if param.kind == CONST_POINTER:
-        return f"{param} is only read"
-    if value.dtype is not param.dtype:
-        return f"the elements are {param.dtype}, the value {value.dtype}"
-    return _values(node, kernel, value) or _no_dtype(node)
+    memory, _, *values = node.src
+    if memory.op == "PARAM" and kernel.signature.params[memory.arg].kind == CONST_POINTER:
+        return f"{kernel.signature.params[memory.arg]} is only read"
+    for value in values:
+        if value.dtype is not memory.dtype:
+            return f"the elements are {memory.dtype}, the value {value.dtype}"
+    return _values(node, kernel, *values)
+
+
+def _store(node: UOp, kernel: Kernel) -> str | None:
+    return _written(node, kernel) or _no_dtype(node)
+
+
+def _atomic(node: UOp, kernel: Kernel) -> str | None:
+    problem = _written(node, kernel)
+    dtype = node.src[0].dtype
+    if problem or dtype is None:
+        return problem
+    if node.op == "ATOMIC" and node.arg not in ATOMICS:
+        return f"arg is one of {', '.join(sorted(ATOMICS))}"
+    floats = node.op == "ATOMIC" and node.arg in ("ADD", "EXCHANGE")
+    if dtype.itemsize < 4 or not (dtype.is_integer or (dtype.is_float and floats)):
+        return f"no atomic {node.arg or 'compare-exchange'} of {dtype}"
+    return None if node.dtype is dtype else f"its dtype is the element's, {dtype}"
 
 
 def _range(node: UOp, kernel: Kernel) -> str | None:
@@ -161,9 +212,18 @@ def _if(node: UOp, kernel: Kernel) -> str | None:
 
 def _closes(opener: str) -> Rule:
     def rule(node: UOp, kernel: Kernel) -> str | None:
-        return _no_dtype(node) if node.src[0].op == opener else f"its source is an {opener}"
+        what = f"{'an' if opener == 'IF' else 'a'} {opener}"
+        return _no_dtype(node) if node.src[0].op == opener else f"its source is {what}"
 
     return rule
+
+
+def _leaves(node: UOp, kernel: Kernel) -> str | None:
+    return _no_dtype(node) if node.src[0].op in ("RANGE", "LOOP") else "its source is a loop"
+
+
+def _plain(node: UOp, kernel: Kernel) -> str | None:
+    return _no_dtype(node)
 
 
 def _no_dtype(node: UOp) -> str | None:
@@ -178,6 +238,7 @@ RULES: dict[str, Rule] = {
     "SET": _set,
     "GET": _get,
     "CAST": _cast,
+    "BITCAST": _bitcast,
     **dict.fromkeys(ARITHMETIC | {"NEG", "ABS"}, _operands("iuf")),
     **dict.fromkeys(FLOAT_BINARY | FLOAT_UNARY | {"FMA"}, _operands("f")),
     **dict.fromkeys(INTEGER_BINARY, _operands("iu")),
@@ -185,10 +246,20 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(COMPARISON, _operands("iufb", result=bool_)),
     "ISNAN": _operands("f", result=bool_),
     "WHERE": _where,
+    "SHARED": _shared,
     "LOAD": _load,
     "STORE": _store,
+    "ATOMIC": _atomic,
+    "CAS": _atomic,
+    "BARRIER": _plain,
     "RANGE": _range,
     "ENDRANGE": _closes("RANGE"),
+    "LOOP": _plain,
+    "ENDLOOP": _closes("LOOP"),
+    "BREAK": _leaves,
+    "CONTINUE": _leaves,
+    "RETURN": _plain,
+    "ASSERT": _if,
     "IF": _if,
     "ELSE": _closes("IF"),
     "ENDIF": _closes("IF"),
@@ -196,8 +267,10 @@ RULES: dict[str, Rule] = {
 
 # How many sources a node has; the ops that are not here have two.
 SOURCE_COUNTS = {
-    **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR"), 0),
-    **dict.fromkeys(FLOAT_UNARY | {"NEG", "ABS", "NOT", "GET", "CAST", "IF"}, 1),
-    **dict.fromkeys(("ENDRANGE", "ELSE", "ENDIF"), 1),
-    **dict.fromkeys(("WHERE", "FMA", "STORE", "RANGE"), 3),
+    **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "BARRIER"), 0),
+    **dict.fromkeys(("LOOP", "RETURN"), 0),
+    **dict.fromkeys(FLOAT_UNARY | {"NEG", "ABS", "NOT", "GET", "CAST", "BITCAST", "IF"}, 1),
+    **dict.fromkeys(("ENDRANGE", "ENDLOOP", "ELSE", "ENDIF", "BREAK", "CONTINUE", "ASSERT"), 1),
+    **dict.fromkeys(("WHERE", "FMA", "STORE", "ATOMIC", "RANGE"), 3),
+    "CAS": 4,
 }

@@ -1,9 +1,10 @@
 """The nodes of the kernel IR.
 
 A kernel is a flat list of nodes in execution order. A node's `src` are earlier nodes of the same
-list; nodes are compared by identity. `RANGE ... ENDRANGE` and `IF ... [ELSE] ... ENDIF` nest and
-are the only control flow; a value computed inside one is not visible after it - what must survive
-goes through a local variable (`VAR`, `SET`, `GET`).
+list; nodes are compared by identity. `RANGE ... ENDRANGE`, `LOOP ... ENDLOOP` and
+`IF ... [ELSE] ... ENDIF` nest and, with `BREAK`, `CONTINUE` and `RETURN`, are the only control
+flow; a value computed inside one is not visible after it - what must survive goes through a local
+variable (`VAR`, `SET`, `GET`).
 
 | op | src | arg | dtype of the node |
 | --- | --- | --- | --- |
@@ -17,12 +18,25 @@ goes through a local variable (`VAR`, `SET`, `GET`).
 | unary, binary, comparison | operands of one dtype | | theirs; bool for comparisons |
 | WHERE | bool, value, value | | the values' |
 | FMA | three floats | | theirs |
-| LOAD | PARAM pointer, integer index | | the element's |
-| STORE | PARAM pointer, integer index, value | | None |
+| BITCAST | value | | the target, as wide as the value: the same bits |
+| SHARED | | (name, number of elements) | the element's; one array a block, contents undefined |
+| LOAD | memory, integer index | | the element's |
+| STORE | memory, integer index, value | | None |
+| ATOMIC | memory, integer index, value | ADD, MIN, MAX or EXCHANGE | the element's: the old value |
+| CAS | memory, integer index, expected, desired | | the element's: the old value |
+| BARRIER | | | None; all threads of the block reach it or none |
 | RANGE | start, stop, step (one integer dtype; step a CONST, not 0) | name | theirs: the counter |
 | ENDRANGE | its RANGE | | None |
+| LOOP | | | None; repeats until a BREAK or RETURN |
+| ENDLOOP | its LOOP | | None |
+| BREAK, CONTINUE | the innermost RANGE or LOOP | | None; the last of their block |
+| RETURN | | | None; this thread ends; the last of its block |
 | IF | bool | | None |
 | ELSE, ENDIF | its IF | | None |
+| ASSERT | bool | message | None; tested in checked mode only |
+
+Memory is a PARAM that is a pointer, or a SHARED. float16 and bfloat16 are how numbers are stored:
+nodes of these dtypes are SHARED, LOAD, what a STORE stores, and CASTs from and to float32.
 """
 
 from __future__ import annotations
@@ -47,7 +61,11 @@ FLOAT_UNARY = frozenset(
     }
 )  # fmt: skip
 UNARY = frozenset({"NEG", "ABS", "NOT"}) | FLOAT_UNARY  # NOT: bitwise; logical for bool
-STRUCTURE = frozenset({"RANGE", "ENDRANGE", "IF", "ELSE", "ENDIF"})
+OPENS = frozenset({"RANGE", "LOOP", "IF", "ELSE"})  # a block
+CLOSES = frozenset({"ENDRANGE", "ENDLOOP", "ELSE", "ENDIF"})
+LEAVES = frozenset({"BREAK", "CONTINUE", "RETURN"})  # a block before its end
+STRUCTURE = OPENS | CLOSES | LEAVES
+ATOMICS = frozenset({"ADD", "MIN", "MAX", "EXCHANGE"})
 
 
 class UOp:
@@ -98,3 +116,9 @@ class Kernel(NamedTuple):
     uops: tuple[UOp, ...]
     block: tuple[int, int, int] | None = None
     contract: bool = True
+
+    @property
+    def shared_nbytes(self) -> int:
+        """Bytes of shared memory of a block, each array rounded up to 16."""
+        arrays = [(uop.arg[1], uop.dtype) for uop in self.uops if uop.op == "SHARED"]
+        return sum(-(-count * dtype.itemsize // 16) * 16 for count, dtype in arrays if dtype)

@@ -12,7 +12,8 @@ from hal_core.dtypes import DTYPES
 from hal_core.errors import InvalidKernel
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
 from hal_core.ir.signature import LONGEST_NAME
-from hal_core.ir.uop import Kernel, UOp
+from hal_core.ir.uniform import divergent_barrier
+from hal_core.ir.uop import CLOSES, LEAVES, OPENS, Kernel, UOp
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
@@ -38,25 +39,41 @@ def verify(kernel: Kernel) -> None:
         problem = _shape(node) or walk.sources(node) or RULES[node.op](node, kernel)
         problem = problem or walk.step(node)
         if problem:
-            where = f", line {node.line}" if getattr(node, "line", 0) else ""
             raise InvalidKernel(
-                f"kernel {kernel.name}", f"node {index}{where}, {node!r}: {problem}"
+                f"kernel {kernel.name}", f"node {index}{_line(node)}, {node!r}: {problem}"
             )
     if walk.open:
         raise InvalidKernel(f"kernel {kernel.name}", f"{walk.open[-1]!r} is never closed")
+    found = divergent_barrier(kernel)
+    if found is not None:
+        barrier, cause, reason = found
+        raise InvalidKernel(
+            f"kernel {kernel.name}",
+            f"the BARRIER{_line(barrier)} is not reached by all threads of a block: {reason} "
+            f"({cause!r}{_line(cause)})",
+            fix="Move the barrier to where all threads come along, and put under if only the work.",
+        )
+
+
+def _line(node: object) -> str:
+    line = getattr(node, "line", 0)
+    return f", line {line}" if line else ""
 
 
 class _Walk:
     """What is open, visible and assigned at one place of the list."""
 
     def __init__(self) -> None:
-        self.open: list[UOp] = []  # RANGE, IF, ELSE around this place
+        self.open: list[UOp] = []  # RANGE, LOOP, IF, ELSE around this place
         self.scopes: list[list[int]] = [[]]  # ids of the nodes each open block has so far
         self.visible: set[int] = set()  # all of them
         self.seen: set[int] = set()
-        self.assigned: set[int] = set()  # ids of the VARs with a value on every path to here
-        self.before: list[set[int]] = []  # `assigned` at the start of each open block
-        self.after_then: dict[int, set[int]] = {}
+        self.left: UOp | None = None  # the BREAK, CONTINUE or RETURN behind which nothing runs
+        # ids of the VARs with a value on every path to here; None: no path leads here
+        self.assigned: set[int] | None = set()
+        self.before: list[set[int] | None] = []  # `assigned` at the start of each open block
+        self.after_then: dict[int, set[int] | None] = {}
+        self.at_breaks: dict[int, set[int] | None] = {}
 
     def sources(self, node: UOp) -> str | None:
         if id(node) in self.seen:
@@ -69,26 +86,43 @@ class _Walk:
         return None
 
     def step(self, node: UOp) -> str | None:
-        problem = None
-        if node.op in ("ELSE", "ENDIF", "ENDRANGE"):
+        op, problem = node.op, None
+        if self.left is not None and op not in CLOSES:
+            return f"nothing follows the {self.left.op} of its block"
+        if op in CLOSES:
             problem = self._close(node)
-        elif node.op == "SET":
+        elif op in LEAVES:
+            problem = self._leave(node)
+        elif op == "SET" and self.assigned is not None:
             self.assigned.add(id(node.src[0]))
-        elif node.op == "GET" and id(node.src[0]) not in self.assigned:
+        elif op == "GET" and self.assigned is not None and id(node.src[0]) not in self.assigned:
             problem = "the variable is not assigned on every path to here"
+        elif op == "SHARED" and self.open:
+            problem = "shared memory is declared outside of loops and IFs"
         self.seen.add(id(node))
-        if node.op == "RANGE":  # a counter is visible inside its loop only
+        if op == "RANGE":  # a counter is visible inside its loop only
             self._open(node)
         self.visible.add(id(node))
         self.scopes[-1].append(id(node))
-        if node.op in ("IF", "ELSE"):
+        if op in OPENS and op != "RANGE":
             self._open(node)
         return problem
 
     def _open(self, node: UOp) -> None:
         self.open.append(node)
         self.scopes.append([])
-        self.before.append(set(self.assigned))
+        self.before.append(_copy(self.assigned))
+
+    def _leave(self, node: UOp) -> str | None:
+        if node.op != "RETURN":
+            loops = [block for block in self.open if block.op in ("RANGE", "LOOP")]
+            if not loops or loops[-1] is not node.src[0]:
+                return f"its source is the innermost loop, {loops[-1] if loops else None!r}"
+        if node.op == "BREAK":
+            known = self.at_breaks.get(id(node.src[0]))
+            self.at_breaks[id(node.src[0])] = _both(known, self.assigned)
+        self.left, self.assigned = node, None
+        return None
 
     def _close(self, node: UOp) -> str | None:
         innermost = self.open[-1] if self.open else None
@@ -100,14 +134,28 @@ class _Walk:
         self.open.pop()
         self.visible.difference_update(self.scopes.pop())
         before = self.before.pop()
+        self.left = None
         if node.op == "ELSE":
             self.after_then[id(opener)] = self.assigned
             self.assigned = before
-        elif node.op == "ENDIF" and id(opener) in self.after_then:
-            self.assigned &= self.after_then.pop(id(opener))
-        else:  # a loop may run no time, an IF without ELSE may be passed by
+        elif node.op == "ENDLOOP":
+            self.assigned = self.at_breaks.get(id(opener))
+        elif node.op == "ENDRANGE":  # may run no time
             self.assigned = before
+        else:
+            self.assigned = _both(self.after_then.pop(id(opener), before), self.assigned)
         return None
+
+
+def _copy(assigned: set[int] | None) -> set[int] | None:
+    return None if assigned is None else set(assigned)
+
+
+def _both(first: set[int] | None, second: set[int] | None) -> set[int] | None:
+    """Where two paths meet; one that does not get there does not count."""
+    if first is None or second is None:
+        return _copy(first if second is None else second)
+    return first & second
 
 
 def _shape(node: object) -> str | None:
