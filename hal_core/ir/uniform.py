@@ -1,0 +1,84 @@
+"""What all threads of a block agree on: values, and the control flow that depends on them only.
+
+A value is *varying* if two threads of a block may see it differ. A load is uniform when its place
+is and all threads come along: threads that do not race find the same element there.
+"""
+
+from __future__ import annotations
+
+from hal_core.ir.uop import Kernel, UOp
+
+_OWN = frozenset({"thread_idx", "global_idx"})
+Fault = tuple[UOp, UOp, str]  # barrier, the node that divides the threads, how it does
+
+
+def divergent_barrier(kernel: Kernel) -> Fault | None:
+    """The first BARRIER that some threads of a block may pass by, and why."""
+    if not any(node.op == "BARRIER" for node in kernel.uops):
+        return None
+    return Uniformity(kernel).fault
+
+
+class Uniformity:
+    """The ids of varying values, and the ids of nodes that not all threads of a block run."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.varying: set[int] = set()
+        self.divided: set[int] = set()  # nodes that threads of one block may run unlike
+        self.fault: Fault | None = None
+        self._split_loops: dict[int, tuple[UOp, str]] = {}  # whose turns threads leave apart
+        self._returned: tuple[UOp, str] | None = None
+        size = -1
+        while size != (size := self._size()):  # a variable set late varies early in a loop
+            self._walk(kernel.uops)
+
+    def _size(self) -> int:
+        return len(self.varying) + len(self._split_loops)
+
+    def _walk(self, uops: tuple[UOp, ...]) -> None:
+        self._returned, self.fault, self.divided = None, None, set()
+        open_: list[tuple[UOp, tuple[UOp, str] | None]] = []  # blocks, and what divides there
+        for node in uops:
+            op = node.op
+            if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
+                while open_.pop()[0] is not node.src[0]:
+                    pass
+            cause = self._returned or next((why for _, why in reversed(open_) if why), None)
+            if cause:
+                self.divided.add(id(node))
+            if self._varies(node, cause is not None):
+                self.varying.add(id(node))
+            if op == "SET" and id(node) in self.varying:
+                self.varying.add(id(node.src[0]))
+            if op in ("IF", "RANGE", "LOOP"):
+                open_.append((node, self._divides(node)))
+            elif op == "ELSE":
+                open_.append((node, None))
+            elif op == "BARRIER" and cause and self.fault is None:
+                self.fault = (node, *cause)
+            elif cause and op in ("BREAK", "CONTINUE"):
+                self._split_loops[id(node.src[0])] = (node, f"threads {op} its loop apart")
+            elif cause and op == "RETURN":
+                self._returned = (node, "some threads have returned before")
+                for block, _ in open_:  # the next turn finds them gone
+                    if block.op in ("RANGE", "LOOP"):
+                        self._split_loops[id(block)] = self._returned
+
+    def _divides(self, node: UOp) -> tuple[UOp, str] | None:
+        if any(id(source) in self.varying for source in node.src):
+            what = "the condition" if node.op == "IF" else "the range"
+            return node, f"{what} differs between them"
+        return self._split_loops.get(id(node))
+
+    def _varies(self, node: UOp, divided: bool) -> bool:
+        op = node.op
+        if op == "SPECIAL":
+            return node.arg[0] in _OWN
+        if op in ("ATOMIC", "CAS"):
+            return True
+        if op == "GET":
+            return id(node.src[0]) in self.varying
+        if op in ("SET", "LOAD") and divided:
+            return True
+        values = node.src[1:] if op in ("SET", "LOAD") else node.src
+        return any(id(source) in self.varying for source in values)
