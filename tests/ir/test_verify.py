@@ -236,7 +236,7 @@ BROKEN: list[tuple[Callable[[Nodes], object], str]] = [
     (lambda add: add("RANGE", float32, *[add.const(1.0, float32)] * 3), "RANGE does not take"),
     (with_params("IF", None, 2), "the condition is a bool"),
     (lambda add: add("ENDIF", None, add.loop()), "its source is an IF"),
-    (lambda add: add("ENDRANGE", None, add("IF", None, add.true())), "its source is an RANGE"),
+    (lambda add: add("ENDRANGE", None, add("IF", None, add.true())), "its source is a RANGE"),
     (lambda add: add("IF", None, add.true()), "is never closed"),
     (lambda add: add.loop(), "is never closed"),
     (crossed_blocks, "does not close the innermost open block"),
