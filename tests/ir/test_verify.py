@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.dtypes import DType, bool_, float32, int32, int64, uint8
+from hal_core.dtypes import DType, bool_, float16, float32, int32, int64, uint8
 from hal_core.ir import VALUE, Kernel, Param, Signature, UOp
 from hal_core.ir.rules import RULES
 from hal_core.ir.verify import verify
@@ -70,6 +70,48 @@ def whole(add: Nodes) -> None:
     small = add("ISNAN", bool_, add("SQRT", float32, a))
     result = add("WHERE", float32, small, a, add("GET", float32, total))
     add("STORE", None, y, add("MOD", int32, i, add.const(4)), result)
+
+
+def block(add: Nodes) -> None:
+    """Every kind of node that blocks, loops without a count and atomics add."""
+    y, x, n, _ = add.params()
+    i = add("SPECIAL", int32, arg=("thread_idx", 0))
+    tile, counts = add("SHARED", float16, arg=("tile", 64)), add("SHARED", int64, arg=("c", 2))
+    half = add("CAST", float16, add("LOAD", float32, x, i))
+    add("STORE", None, tile, i, half)
+    add("ATOMIC", int64, counts, add.const(0), add.const(1, int64), arg="ADD")
+    turns = add("VAR", int32, arg="turns")
+    add("SET", None, turns, add.const(0))
+    loop = add("LOOP")
+    now = add("GET", int32, turns)
+    done = add("IF", None, add("GE", bool_, now, n))
+    add("BREAK", None, loop)
+    add("ENDIF", None, done)
+    add("BARRIER")
+    add("SET", None, turns, add("ADD", int32, now, add.const(1)))
+    odd = add("IF", None, add("EQ", bool_, add("MOD", int32, i, add.const(2)), add.const(1)))
+    add("CAS", int64, counts, add.const(1), add.const(0, int64), add.const(7, int64))
+    add("ELSE", None, odd)
+    add("ASSERT", None, add("LT", bool_, i, n), arg="i < n")
+    add("ENDIF", None, odd)
+    even = add("IF", None, add("EQ", bool_, now, add.const(3)))
+    add("CONTINUE", None, loop)
+    add("ENDIF", None, even)
+    add("ENDLOOP", None, loop)
+    add("GET", int32, turns)
+    bits = add("BITCAST", float32, i)
+    add("ATOMIC", float32, y, i, bits, arg="EXCHANGE")
+    late = add("IF", None, add("LT", bool_, n, i))
+    add("RETURN")
+    add("ENDIF", None, late)
+    read = add("CAST", float32, add("LOAD", float16, tile, i))
+    add("STORE", None, y, i, read)
+
+
+def test_a_whole_block_kernel_passes() -> None:
+    kernel = kernel_of(block)
+    verify(kernel)
+    assert kernel.shared_nbytes == 128 + 16
 
 
 def test_a_whole_kernel_passes_and_runs() -> None:
@@ -179,7 +221,80 @@ def twice_in_the_list(add: Nodes) -> None:
     add.append(add.const(1))
 
 
-BROKEN: list[tuple[Callable[[Nodes], object], str]] = [
+def by_thread(add: Nodes) -> UOp:
+    i = add("SPECIAL", int32, arg=("thread_idx", 0))
+    return add("LT", bool_, i, add.const(3))
+
+
+def leave(op: str, *, then: bool = False) -> Callable[[Nodes], object]:
+    """A loop that is left by `op`, and a node behind it."""
+
+    def build(add: Nodes) -> None:
+        loop = add("LOOP")
+        add(op, None, *([] if op == "RETURN" else [loop]))
+        if then:
+            add.const(1)
+        add("ENDLOOP", None, loop)
+
+    return build
+
+
+def break_of_the_outer_loop(add: Nodes) -> None:
+    outer, _inner = add("LOOP"), add.loop()
+    add("BREAK", None, outer)
+
+
+def set_before_one_break_only(add: Nodes) -> None:
+    variable, loop = add("VAR", int32, arg="v"), add("LOOP")
+    block = add("IF", None, add.true())
+    add("BREAK", None, loop)
+    add("ENDIF", None, block)
+    add("SET", None, variable, add.const(1))
+    add("BREAK", None, loop)
+    add("ENDLOOP", None, loop)
+    add("GET", int32, variable)
+
+
+def barrier_under_if(add: Nodes) -> None:
+    block = add("IF", None, by_thread(add))
+    add("BARRIER")
+    add("ENDIF", None, block)
+
+
+def barrier_after_return(add: Nodes) -> None:
+    block = add("IF", None, by_thread(add))
+    add("RETURN")
+    add("ENDIF", None, block)
+    add("BARRIER")
+
+
+def barrier_in_a_loop_left_apart(add: Nodes) -> None:
+    loop = add("LOOP")
+    add("BARRIER")
+    block = add("IF", None, by_thread(add))
+    add("BREAK", None, loop)
+    add("ENDIF", None, block)
+    add("ENDLOOP", None, loop)
+
+
+def shared_in_a_loop(add: Nodes) -> None:
+    add.loop()
+    add("SHARED", int32, arg=("s", 4))
+
+
+def of_shared(op: str, dtype: Any, element: DType, arg: Any = None) -> Callable[[Nodes], object]:
+    """`op` on a shared array, at 0, with as many values as it takes."""
+
+    def build(add: Nodes) -> None:
+        values = [add.const(1, element)] * (2 if op == "CAS" else 1)
+        memory = add("SHARED", element, arg=("s", 4))
+        add(op, dtype, memory, add.const(0), *values, arg=arg)
+
+    return build
+
+
+# None: not broken, for comparison with its neighbours.
+BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (lambda add: add.append("ADD"), "not a UOp"),  # type: ignore[arg-type]
     (lambda add: add("FROBNICATE"), "no such op"),
     (lambda add: add([1], int32), "no such op"),  # type: ignore[arg-type]
@@ -250,16 +365,46 @@ BROKEN: list[tuple[Callable[[Nodes], object], str]] = [
     (value_after_its_loop, "inside a block that has ended"),
     (counter_after_its_loop, "inside a block that has ended"),
     (value_of_the_other_side, "inside a block that has ended"),
+    (bad_const(1.0, float16), "a dtype that is computed with"),
+    (lambda add: add("VAR", float16, arg="h"), "a dtype that is computed with"),
+    (lambda add: add("CAST", float16, add.const(1)), "int32 to float16 goes through float32"),
+    (with_params("CAST", bool_, 3), None),
+    (with_params("BITCAST", int64, 3), "float32 and int64 are not of one width"),
+    (lambda add: add("BITCAST", bool_, add.const(1, uint8)), "BITCAST does not take bool"),
+    (lambda add: add("SHARED", int32, arg=("s", 0)), "one element or more"),
+    (lambda add: add("SHARED", int32, arg=4), "arg is (name, number of elements)"),
+    (shared_in_a_loop, "shared memory is declared outside of loops and IFs"),
+    (of_shared("STORE", None, float32), None),
+    (of_shared("ATOMIC", int32, int32, "SUB"), "arg is one of ADD"),
+    (of_shared("ATOMIC", float32, float32, "MIN"), "no atomic MIN of float32"),
+    (of_shared("ATOMIC", uint8, uint8, "ADD"), "no atomic ADD of uint8"),
+    (of_shared("ATOMIC", int64, int32, "ADD"), "its dtype is the element's, int32"),
+    (of_shared("CAS", float32, float32), "no atomic compare-exchange of float32"),
+    (with_params("ATOMIC", float32, 1, 2, 3, arg="ADD"), "x: const float32* is only read"),
+    (leave("BREAK"), None),
+    (leave("RETURN"), None),
+    (leave("RETURN", then=True), "nothing follows the RETURN of its block"),
+    (leave("BREAK", then=True), "nothing follows the BREAK of its block"),
+    (break_of_the_outer_loop, "its source is the innermost loop"),
+    (lambda add: add("BREAK", None, add("IF", None, add.true())), "its source is a loop"),
+    (set_before_one_break_only, "not assigned on every path"),
+    (barrier_under_if, "the condition differs between them (<UOp IF>, line 4)"),
+    (barrier_after_return, "some threads have returned before"),
+    (barrier_in_a_loop_left_apart, "threads BREAK its loop apart"),
+    (with_params("ASSERT", None, 2), "the condition is a bool"),
 ]
 
 
 @pytest.mark.parametrize(("build", "says"), BROKEN)
-def test_broken_rule_is_named(build: Callable[[Nodes], object], says: str) -> None:
+def test_broken_rule_is_named(build: Callable[[Nodes], object], says: str | None) -> None:
+    if says is None:
+        verify(kernel_of(build))
+        return
     with pytest.raises(hal.InvalidKernel) as raised:
         verify(kernel_of(build))
     assert says in str(raised.value)
     assert str(raised.value).startswith("kernel k: ")
-    assert "node " in str(raised.value) or "never closed" in says
+    assert "node " in str(raised.value) or "never closed" in says or "BARRIER" in str(raised.value)
 
 
 def test_the_first_broken_node_is_named_with_its_line() -> None:
@@ -277,8 +422,9 @@ def test_every_op_has_a_rule() -> None:
     from hal_core.ir import uop
 
     listed = uop.BINARY | uop.COMPARISON | uop.UNARY | uop.STRUCTURE
-    others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "WHERE", "FMA", "LOAD"}
-    assert set(RULES) == listed | others | {"STORE"}
+    others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "BITCAST", "WHERE", "FMA"}
+    memory = {"SHARED", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER", "ASSERT"}
+    assert set(RULES) == listed | others | memory
 
 
 # -- what passes can be run: no value is missing, no type confused
