@@ -5,10 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench import kernels, launch, memory, report, startup
+from bench import blocks, kernels, language, launch, memory, report, startup
 from bench.measure import FULL, QUICK
 
-NOUNS = {"startup": startup, "memory": memory, "launch": launch, "kernels": kernels}
+NOUNS = {
+    "startup": startup,
+    "language": language,
+    "memory": memory,
+    "launch": launch,
+    "kernels": kernels,
+    "blocks": blocks,
+}
 
 
 def main() -> None:

@@ -1,0 +1,142 @@
+"""From a function's text to a program: the front end alone, and a first compile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import hal_core as hal
+from bench.measure import OURS, Effort, call, compare
+from bench.report import Missing, Row
+from hal_core.render import LLVMRenderer
+
+LIMIT = 0.005  # seconds, of the front end for fifty lines
+
+
+def make_saxpy():
+    @hal.kernel
+    def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32):
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = a * x[i] + y[i]
+
+    return saxpy
+
+
+def make_fifty_lines():
+    """Escape times of a fractal, twice over: loops, branches, casts and calls."""
+
+    @hal.kernel
+    def fifty(
+        out: hal.Ptr[hal.int32],
+        shade: hal.Ptr[hal.float32],
+        palette: hal.ConstPtr[hal.float32],
+        width: hal.int32,
+        height: hal.int32,
+        zoom: hal.float32,
+    ):
+        column = hal.global_idx(0)
+        row = hal.global_idx(1)
+        if column >= width or row >= height:
+            return
+        place = row * width + column
+        left = zoom * (hal.float32(column) / hal.float32(width) - 0.5)
+        top = zoom * (hal.float32(row) / hal.float32(height) - 0.5)
+        total = 0.0
+        steps = 0
+        for sample in range(4):
+            across = left + 0.25 * hal.float32(sample % 2)
+            down = top + 0.25 * hal.float32(sample // 2)
+            real = 0.0
+            imaginary = 0.0
+            turns = 0
+            while turns < 200:
+                squared = real * real
+                other = imaginary * imaginary
+                if squared + other > 4.0:
+                    break
+                imaginary = 2.0 * real * imaginary + down
+                real = squared - other + across
+                turns += 1
+            steps += turns
+            if turns == 200:
+                continue
+            size = hal.sqrt(real * real + imaginary * imaginary)
+            smooth = hal.float32(turns) + 1.0 - hal.log2(hal.log2(max(size, 1.5)))
+            total += smooth
+        out[place] = steps
+        entry = hal.int32(total) % 16
+        low = palette[entry]
+        high = palette[entry + 1]
+        part = total - hal.floor(total)
+        colour = low + part * (high - low)
+        if colour < 0.0:
+            colour = 0.0
+        elif colour > 1.0:
+            colour = 1.0
+        angle = hal.atan2(top, left)
+        ring = 0.5 + 0.5 * hal.sin(4.0 * angle)
+        dark = steps == 800
+        light = 0.0 if dark else colour * ring
+        if row % 64 == 0 or column % 64 == 0:
+            light = 0.5 * light
+        parity = (row >> 6 ^ column >> 6) & 1
+        light = light * 0.9 if parity == 1 else light
+        shade[place] = light
+
+    return fifty
+
+
+def rows(effort: Effort) -> Iterator[Row | Missing]:
+    yield front_end(effort.rarely())
+    yield first_compile(effort.rarely())
+
+
+def front_end(effort: Effort) -> Row:
+    renderer = LLVMRenderer()
+    times = compare({OURS: call(lambda: renderer.render(make_fifty_lines().lower()))}, effort)
+    spent = times.typical(OURS)
+    what = "front end, verify and render of 50 lines"
+    return Row(what, spent, "the limit", LIMIT, spent / LIMIT, target=1.0)
+
+
+def first_compile(effort: Effort) -> Row:
+    """Everything from the function to the loaded program, against LLVM for the rendered text."""
+    device = hal.Device["CPU"]
+    os.environ["HAL_CCACHE"] = "0"
+    try:
+        tasks = {OURS: call(lambda: device.compile(make_saxpy())), "llvmlite": call(_llvmlite())}
+        times = compare(tasks, effort)
+    finally:
+        del os.environ["HAL_CCACHE"]
+    return Row(
+        "first compile of saxpy, no cache",
+        *(times.typical(OURS), "llvmlite, its IR", times.typical("llvmlite")),
+        times.ratio(OURS, "llvmlite"),
+        target=1.5,
+    )
+
+
+def _llvmlite():
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="pic",
+    )
+    text = LLVMRenderer().render(make_saxpy().lower())
+
+    def compile_() -> None:
+        module = llvm.parse_assembly(text)
+        module.verify()
+        tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+        tuning.loop_vectorization = tuning.slp_vectorization = True
+        builder = llvm.create_pass_builder(machine, tuning)
+        builder.getModulePassManager().run(module, builder)
+        machine.emit_object(module)
+
+    return compile_
