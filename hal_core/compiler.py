@@ -27,7 +27,7 @@ class Binary(NamedTuple):
     entry: str
     signature: Signature
     block: tuple[int, int, int] | None = None  # the only block shape it runs with
-    shared_nbytes: int = 0
+    shared_nbytes: int = 0  # a block's, besides what a launch adds
     rendered: bool = False  # by one of our renderers, which fixes its calling convention
     work: int | None = None  # operations a thread; None: unknown
 
@@ -44,6 +44,7 @@ class CompileOptions(NamedTuple):
     defines: tuple[tuple[str, str], ...] = ()
     includes: tuple[str, ...] = ()  # folders
     block: tuple[int, int, int] | None = None
+    shared_nbytes: int = 0  # a block; of a `Source` it is not known
     rendered: bool = False
     work: int | None = None
 
@@ -65,6 +66,7 @@ class CompileOptions(NamedTuple):
             kernel.signature,
             options,
             block=kernel.block,
+            shared_nbytes=kernel.shared_nbytes,
             rendered=True,
             work=operations_per_thread(kernel),
         )
@@ -79,6 +81,7 @@ def digest(source: str, options: CompileOptions, identity: str = "") -> str:
         repr(options.options),
         repr(options.defines),
         repr(options.block),
+        repr(options.shared_nbytes),
         repr(options.rendered),
         source,
     ]

@@ -14,6 +14,7 @@ from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
+from hal_core.requirements import check_kernel, has_dtype
 
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator
@@ -146,14 +147,7 @@ class Compiled:
 
     def supports(self, dtype: DType) -> bool:
         """Whether the device and its selected compiler both take `dtype` in kernels."""
-        return self.renderer.supports(dtype) and self._supports(dtype)
-
-    def _supports(self, dtype: DType, stored: bool = True) -> bool:
-        """Half floats can be stored everywhere; as values they need arithmetic of their own."""
-        needed = "fp64" if dtype.name == "float64" else None
-        if not stored:
-            needed = {"float16": "fp16", "bfloat16": "bf16"}.get(dtype.name, needed)
-        return needed is None or needed in self.info.capabilities
+        return self.renderer.supports(dtype) and has_dtype(self.info, dtype)
 
     def _key(self, dtype: DType, aligned: bool = True) -> BufferKey:
         keys = self._keys if aligned else self._misaligned_keys
@@ -170,8 +164,8 @@ class Compiled:
 
         The same kernel gives the same program as long as the kernel lives.
 
-        Raises: KernelSyntaxError, InvalidKernel, Unsupported (a dtype), CompileError,
-        CompilerUnavailable.
+        Raises: KernelSyntaxError, InvalidKernel, CompileError, CompilerUnavailable; Unsupported
+        for a dtype, an atomic operation, a block or shared memory that the device lacks.
         """
         if not isinstance(kernel, (KernelFunction, Kernel, Source)):
             raise InvalidArgument(
@@ -197,13 +191,10 @@ class Compiled:
 
     def _build(self, kernel: Kernel | Source, chosen: Selected) -> Program:
         if isinstance(kernel, Source):
-            self._check_dtypes(kernel, None)
             text, options = kernel.text, CompileOptions.of_source(kernel)
         else:
-            renderer = chosen.make_renderer()
-            self._check_dtypes(kernel, renderer)
-            text = renderer.render(kernel)
-            options = CompileOptions.of_kernel(kernel, renderer.options(kernel))
+            text, options = self._rendered(kernel, chosen.make_renderer())
+        check_kernel(kernel, self.info)
         compiler = chosen.compiler
         image, cached = compiler.compile_or_reuse(text, options)
         binary = Binary(
@@ -213,7 +204,8 @@ class Compiled:
             entry=kernel.name,
             signature=kernel.signature,
             block=kernel.block,
-            rendered=isinstance(kernel, Kernel),
+            shared_nbytes=options.shared_nbytes,
+            rendered=options.rendered,
             work=options.work,
         )
         program = self.load(binary, source=text, pair=chosen.name)
@@ -223,19 +215,16 @@ class Compiled:
         )
         return program
 
-    def _check_dtypes(self, kernel: Kernel | Source, renderer: Renderer | None) -> None:
-        for param in kernel.signature.params:
-            if renderer is not None and not renderer.supports(param.dtype):
-                why = f"{renderer.name} cannot say"
-            elif not self._supports(param.dtype, stored=param.is_pointer):
-                why = "the device does not have"
-            else:
-                continue
+    def _rendered(self, kernel: Kernel, renderer: Renderer) -> tuple[str, CompileOptions]:
+        try:
+            text = renderer.render(kernel)
+        except Unsupported as error:  # it does not know for which device it writes
+            limit = {} if error.limit is None else {"limit": error.limit}
+            fix = error.fix or "Use a dtype that it has."
             raise Unsupported(
-                f"compile {kernel.name}",
-                f"parameter {param.name!r} has dtype {param.dtype.name}, which {why}",
-                device=self.name,
-            )
+                error.operation, error.problem, got=error.got, **limit, device=self.name, fix=fix
+            ) from None
+        return text, CompileOptions.of_kernel(kernel, renderer.options(kernel))
 
     def load(self, binary: Binary, *, source: str = "", pair: str = "") -> Program:
         """The run-time step alone: a program from machine code made before.

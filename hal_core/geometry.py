@@ -26,6 +26,7 @@ class Rules(NamedTuple):
     limits: Limits
     max_block_threads: int  # of this program, at most the device's
     fixed: Dim3 | None  # the only block shape the kernel runs with
+    shared_nbytes: int = 0  # a block's, whatever the launch adds
 
     def resolve(
         self, grid: Extent | None, block: Extent | None, threads: Extent | None, shared: int
@@ -78,8 +79,10 @@ class Rules(NamedTuple):
         all_threads = total * grid[0] * grid[1] * grid[2]
         if all_threads > _MAX_THREADS:
             self._refuse("too many threads", all_threads, _MAX_THREADS)
-        if not (isinstance(shared, int) and 0 <= shared <= limits.shared_nbytes):
-            self._refuse("shared memory", shared, limits.shared_nbytes)
+        room = limits.shared_nbytes - self.shared_nbytes
+        if not (isinstance(shared, int) and 0 <= shared <= max(0, room)):
+            beside = f" beside the kernel's own {self.shared_nbytes}" * (self.shared_nbytes > 0)
+            self._refuse(f"bytes of shared memory{beside}", shared, max(0, room))
 
     def _dim3(self, what: str, extent: Any) -> Dim3:
         items = (extent,) if hasattr(extent, "__index__") else extent

@@ -29,8 +29,10 @@ class ProgramInfo(NamedTuple):
 
     registers: int | None = None  # a thread
     shared_nbytes: int | None = None  # a block, static
-    local_nbytes: int | None = None  # a thread, spills included
+    local_nbytes: int | None = None  # a thread: arrays of its own, the stack, spills
+    spill_nbytes: int | None = None  # a thread: registers that found no room
     max_block_threads: int | None = None
+    block_multiple: int | None = None  # blocks of a multiple of it leave no lane idle
 
 
 class Program:
@@ -43,7 +45,7 @@ class Program:
 
     source: str = ""  # what the compiler was given
     pair: str = ""  # the compiler pair that made it
-    info: ProgramInfo = ProgramInfo()
+    info: ProgramInfo  # as far as the binary says; a backend puts in what its driver knows
 
     def __new__(cls, device: Compiled, binary: Binary) -> Program:
         return object.__new__(specialised(cls, binary.signature, binary.rendered))
@@ -53,6 +55,8 @@ class Program:
         self.binary = binary
         self.name = binary.entry
         self.signature = binary.signature
+        static = binary.shared_nbytes if binary.rendered else None
+        self.info = ProgramInfo(shared_nbytes=static)
         self._keys: tuple[BufferKey, ...] = tuple(
             device._key(param.dtype) for param in binary.signature.pointers
         )
@@ -133,7 +137,8 @@ class Program:
 
         Give `grid` (blocks) and `block` (threads a block), or `threads` and optionally `block`:
         `threads` rounds up to whole blocks, and the surplus threads run - kernels guard.
-        0 along any axis launches nothing. `shared` adds dynamic shared memory.
+        0 along any axis launches nothing. `shared` adds dynamic shared memory
+        to what the kernel declares.
         A buffer that was never allocated is allocated.
 
         Units: `shared` in bytes; the result in seconds of device time, with `wait=True` only.
@@ -263,7 +268,8 @@ class Program:
         limits = self.device.info.limits
         most = self.info.max_block_threads or limits.max_block_threads
         where = f"launch {self.name}", self.device.name
-        return Rules(*where, limits, most, self.binary.block)
+        static = self.info.shared_nbytes or self.binary.shared_nbytes
+        return Rules(*where, limits, most, self.binary.block, static)
 
     # -- end
 

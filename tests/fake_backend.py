@@ -15,7 +15,9 @@ from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, OutOfMemory
 from hal_core.hookspecs import hookimpl
+from hal_core.ir import Kernel
 from hal_core.program import Program
+from hal_core.render import Renderer
 
 MEMORY = 64 << 20
 LIMITS = Limits(
@@ -108,6 +110,15 @@ class FakeCompiler(Compiler):
         return source.encode()
 
 
+class FakeRenderer(Renderer):
+    """Writes a function that does nothing, whatever the kernel says."""
+
+    name, language = "Python", "python"
+
+    def _render(self, kernel: Kernel) -> str:
+        return f"def {kernel.name}(t, *args): pass"
+
+
 class FakeProgram(Program):
     def __init__(self, device: Compiled, binary: Binary) -> None:
         super().__init__(device, binary)
@@ -149,6 +160,7 @@ class FakePlugin:
         self.kinds = kinds or ("accelerator",)
         self.opened = 0
         self.capabilities = frozenset({"fp64", "fp16"})
+        self.renderer: Any = None
         if rank is not None:
             self.rank = rank
 
@@ -180,7 +192,7 @@ class FakePlugin:
 
     @hookimpl
     def hal_make_compilers(self, device: Compiled) -> list[CompilerPair]:
-        return [CompilerPair("python", "python", None, FakeCompiler)]
+        return [CompilerPair("python", "python", self.renderer, FakeCompiler)]
 
     @hookimpl
     def hal_make_program(self, device: Compiled, binary: Binary) -> Program:

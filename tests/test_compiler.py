@@ -96,14 +96,15 @@ def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:
             digest(TEXT, plain._replace(defines=(("A", "1"),)), "id 1"),
             digest(TEXT, plain._replace(block=(8, 1, 1)), "id 1"),
             digest(TEXT, plain._replace(rendered=True), "id 1"),
+            digest(TEXT, plain._replace(shared_nbytes=16), "id 1"),
             digest(TEXT, plain._replace(includes=(str(folder),)), "id 1"),
         }
 
     first = keys()
-    assert len(first) == 11
+    assert len(first) == 12
     assert keys() == first
     (folder / "a.h").write_text("#define A 2")
-    assert len(keys() & first) == 10, "a changed header is another program"
+    assert len(keys() & first) == 11, "a changed header is another program"
     linked = tmp_path / "linked"
     linked.mkdir()
     (linked / "b.h").write_text("1")
@@ -113,7 +114,7 @@ def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:
     (folder / "dangling").symlink_to(tmp_path / "nowhere")
     before = keys()
     (linked / "b.h").write_text("2")
-    assert len(keys() & before) == 10, "and one behind a link too"
+    assert len(keys() & before) == 11, "and one behind a link too"
     with pytest.raises(hal.InvalidArgument, match="include folder cannot be read"):
         digest(TEXT, plain._replace(includes=(str(folder / "no"),)), "id 1")
 

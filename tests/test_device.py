@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_backend import FakePlugin
+from fake_backend import LIMITS, FakeCompiler, FakePlugin, FakeRenderer
 
 import hal_core as hal
+from hal_core.dtypes import DTYPES, DType, bool_, float64, int32
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.program import ProgramInfo
 
 
 def test_parts_are_made_once_by_however_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,11 +89,131 @@ def test_capabilities_are_a_closed_set(plugin: FakePlugin) -> None:
         hal.Compiled("FAKE", info._replace(capabilities=frozenset({"warp_speed"})))
 
 
-def test_D1_a_dtype_the_device_lacks_is_refused_before_compilation() -> None:
+# -- what a kernel asks of a device
+
+
+@pytest.fixture
+def plain() -> Iterator[hal.Compiled]:
+    """A device with no capability at all, and a renderer."""
     plugin = FakePlugin()
-    plugin.capabilities = frozenset()
-    hal.Device.register_plugin("SINGLE", plugin)
-    source = hal.Source("k", "not even python", "y: float64*", language="python")
-    with hal.Device["SINGLE"] as device:
-        with pytest.raises(hal.Unsupported, match="'y' has dtype float64, which the device does"):
-            device.compile(source)
+    plugin.capabilities, plugin.renderer = frozenset(), FakeRenderer
+    hal.Device.register_plugin("PLAIN", plugin)
+    with hal.Device["PLAIN"] as device:
+        yield device
+
+
+def kernel(*uops: UOp, signature: str = "", **more: Any) -> Kernel:
+    return Kernel("k", Signature.parse("k", signature), uops, **more)
+
+
+def atomic(op: str, dtype: DType) -> Kernel:
+    memory, zero = UOp("PARAM", dtype, arg=0), UOp("CONST", int32, arg=0)
+    value = UOp("CONST", dtype, arg=1)
+    if op == "CAS":
+        node = UOp("CAS", dtype, (memory, zero, value, value), line=7)
+    else:
+        node = UOp("ATOMIC", dtype, (memory, zero, value), op, line=7)
+    return kernel(memory, zero, value, node, signature=f"p: {dtype.name}*")
+
+
+def refused(device: hal.Compiled, wanted: Any, pattern: str) -> None:
+    before = FakeCompiler.compiled
+    with pytest.raises(hal.Unsupported, match=pattern) as caught:
+        device.compile(wanted)
+    assert FakeCompiler.compiled == before
+    assert str(caught.value).startswith(("compile k: ", "render kernel 'k' "))
+    assert f"on {device.name}. " in str(caught.value), "the device, and then what to do"
+
+
+def test_D1_a_dtype_the_device_lacks_is_refused_before_compilation(plain: hal.Compiled) -> None:
+    refused(
+        plain,
+        hal.Source("k", "not even python", "y: float64*", language="python"),
+        r"'y' has dtype float64, which the device does not have \(fp64\)",
+    )
+    zero = UOp("CONST", int32, arg=0)
+    refused(plain, kernel(zero, UOp("CAST", float64, (zero,), line=5)), "float64 at line 5")
+    refused(plain, kernel(signature="n: float64"), "'n' has dtype float64")
+    for name, capability in (("float16", "fp16"), ("bfloat16", "bf16")):
+        source = hal.Source("k", "def k(t, h): pass", f"h: {name}", language="python")
+        refused(plain, source, rf"value 'h' has dtype {name}, which.*\({capability}\)")
+        memory = hal.Source("k", "def k(t, h): pass", f"h: {name}*", language="python")
+        plain.compile(memory)
+
+
+def test_D1_a_dtype_the_language_lacks_is_refused_with_the_device(plain: hal.Compiled) -> None:
+    class Short(FakeRenderer):
+        dtypes = frozenset({bool_, int32})
+
+    plain.compilers[:] = [plain.compilers[0]._replace(renderer=Short)]
+    refused(plain, kernel(signature="y: int64*"), "no such dtype .got 'int64'; it has bool, int32")
+    taken = Kernel("main", Signature.parse("main", ""), ())
+    with pytest.raises(hal.Unsupported, match=r"got 'main'\) on PLAIN. Rename the kernel.$"):
+        plain.compile(taken)
+    assert [name for name in DTYPES if plain.supports(DTYPES[name])] == ["bool", "int32"]
+
+
+@pytest.mark.parametrize("op", ["ADD", "MIN", "MAX", "EXCHANGE", "CAS"])
+def test_D1_atomics_of_64_bits_are_a_capability(plain: hal.Compiled, op: str) -> None:
+    for dtype in (DTYPES["int64"], DTYPES["uint64"]):
+        refused(plain, atomic(op, dtype), rf"on {dtype.name} at line 7.*\(int64_atomics\)")
+    for dtype in (DTYPES["int32"], DTYPES["uint32"]):
+        plain.compile(atomic(op, dtype))
+    if op in ("ADD", "EXCHANGE"):
+        plain.compile(atomic(op, DTYPES["float32"]))
+        able = plain.info.capabilities | {"fp64"}
+        plain.info = plain.info._replace(capabilities=able)
+        refused(plain, atomic(op, float64), r"on float64 at line 7.*\(int64_atomics\)")
+        plain.info = plain.info._replace(capabilities=able | {"int64_atomics"})
+        plain.compile(atomic(op, float64))
+
+
+def test_D1_supports_agrees_with_what_is_compiled(plain: hal.Compiled) -> None:
+    for capabilities in (frozenset[str](), frozenset({"fp64"})):
+        plain.info = plain.info._replace(capabilities=capabilities)
+        for dtype in DTYPES.values():
+            wanted = kernel(signature=f"y: {dtype.name}*")
+            if plain.supports(dtype):
+                plain.compile(wanted)
+            else:
+                refused(plain, wanted, dtype.name)
+
+
+def test_P5_a_block_that_no_launch_could_have_is_refused_at_once(plain: hal.Compiled) -> None:
+    for block in ((65, 1, 1), (1, 1, 65), (16, 16, 1)):
+        pattern = (
+            rf"block that the kernel fixes is too large .got \({block[0]},.*128 threads in all"
+        )
+        refused(plain, kernel(block=block), pattern)
+        text = "def k(t): pass"
+        refused(plain, hal.Source("k", text, "", language="python", block=block), pattern)
+    for block in ((64, 2, 1), (1, 1, 64)):
+        plain.compile(kernel(block=block))(grid=1)
+
+
+def shared(nbytes: int) -> Kernel:
+    return kernel(UOp("SHARED", DTYPES["uint8"], arg=("tile", nbytes)))
+
+
+def test_P5_shared_memory_is_limited_at_compilation_and_with_what_a_launch_adds(
+    plain: hal.Compiled,
+) -> None:
+    most = LIMITS.shared_nbytes
+    refused(plain, shared(most + 1), f"shared memory is larger.*got {most + 16}; limit {most}")
+    program: Any = plain.compile(shared(most - 30))
+    assert program.binary.shared_nbytes == program.info.shared_nbytes == most - 16
+    program(threads=1)
+    program(threads=1, shared=16)
+    for _ in range(2):
+        with pytest.raises(
+            hal.InvalidArgument, match=f"beside the kernel's own {most - 16} .got 17; limit 16"
+        ):
+            program(threads=1, shared=17)
+    program = plain.compile(shared(most))
+    program(threads=1)
+
+
+def test_P11_facts_nobody_knows_are_None(plain: hal.Compiled) -> None:
+    source = hal.Source("k", "def k(t): pass", "", language="python")
+    assert set(plain.compile(source).info) == {None}
+    assert plain.compile(shared(16)).info == ProgramInfo(shared_nbytes=16)

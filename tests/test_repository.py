@@ -22,7 +22,7 @@ BACKENDS = [name for name in PROJECTS if name != "hal_core"]
 IMPORT_ORDER = """
     errors config discovery dtypes ir lang render cache profile
     hookspecs names singleflight backend plugins registry host buffer allocator compiler
-    geometry launch program graph device multi __init__ testing doctor cli __main__
+    geometry launch requirements program graph device multi __init__ testing doctor cli __main__
 """.split()  # noqa: SIM905  # one line of words reads as the order it is
 
 
