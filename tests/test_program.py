@@ -142,6 +142,17 @@ def test_P3_values_arrive_as_the_signature_says_or_are_refused(
             assert not program.launches
 
 
+def test_P3_a_bfloat16_scalar_is_a_number(fake: hal.Compiled) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16 of its own")
+    program = program_of(fake, "v: float32, w: bfloat16")
+    for number in (1.5, float("inf"), float("-inf")):
+        scalar = ml_dtypes.bfloat16(number)
+        program(vals=(scalar, scalar), threads=1)
+        assert program.launches[-1][1] == (number, number)
+    with pytest.raises(hal.InvalidArgument, match="'v' is not a number"):
+        program(vals=(ml_dtypes.int4(1), 0.0), threads=1)
+
+
 def test_P4_wait_gives_seconds_and_otherwise_None(axpy: Any) -> None:
     y, x = vector(axpy.device), vector(axpy.device)
     seconds = axpy(y, x, vals=(1.0, 8), threads=8, wait=True)

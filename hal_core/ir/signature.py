@@ -120,7 +120,7 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
     dtype = param.dtype
     plain = value
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
-        kind = value.dtype.kind
+        kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind  # which says V, void
         plain = float(value) if kind == "f" else value.item() if kind in "biu" else None
     what = f"value {param.name!r}" if param.name.isidentifier() else f"value {param.name}"
     expected = f"expected {dtype.name}"
