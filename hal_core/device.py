@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakKeyDictionary, WeakSet
 
-from hal_core.compiler import Binary, CompileOptions, Selected, select
+from hal_core.compiler import Binary, CompileOptions
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
 from hal_core.requirements import check_kernel, has_dtype
+from hal_core.selection import Selected, select
 
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator
