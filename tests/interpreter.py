@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import struct
 from typing import Any
@@ -78,17 +79,32 @@ def cast(value: Any, dtype: DType) -> Any:
     return held(value, dtype)
 
 
+class _Left(Exception):
+    """A BREAK, CONTINUE or RETURN on its way out; args: the op."""
+
+
 class _Thread:
     def __init__(self, kernel: Kernel, arguments: list[Any], thread: int) -> None:
         self.uops, self.arguments, self.thread = kernel.uops, arguments, thread
         self.values: dict[int, Any] = {}
         self.ends: dict[int, dict[str, int]] = {}
         for position, node in enumerate(self.uops):
-            if node.op in ("ELSE", "ENDIF", "ENDRANGE"):
+            if node.op in ("ELSE", "ENDIF", "ENDRANGE", "ENDLOOP"):
                 self.ends.setdefault(id(node.src[0]), {})[node.op] = position
 
     def run(self) -> None:
-        self.block(0, len(self.uops))
+        with contextlib.suppress(_Left):
+            self.block(0, len(self.uops))
+
+    def turn(self, start: int, stop: int) -> bool:
+        """One turn of a loop. False: the last."""
+        try:
+            self.block(start, stop)
+        except _Left as left:
+            if left.args[0] == "RETURN":
+                raise
+            return bool(left.args[0] == "CONTINUE")
+        return True
 
     def block(self, position: int, stop: int) -> None:
         while position < stop:
@@ -97,8 +113,16 @@ class _Thread:
                 end = self.ends[id(node)]["ENDRANGE"]
                 for counter in range(*(self.values[id(part)] for part in node.src)):
                     self.values[id(node)] = counter
-                    self.block(position + 1, end)
+                    if not self.turn(position + 1, end):
+                        break
                 position = end
+            elif node.op == "LOOP":
+                end = self.ends[id(node)]["ENDLOOP"]
+                while self.turn(position + 1, end):
+                    pass
+                position = end
+            elif node.op in ("BREAK", "CONTINUE", "RETURN"):
+                raise _Left(node.op)
             elif node.op == "IF":
                 ends = self.ends[id(node)]
                 middle = ends.get("ELSE", ends["ENDIF"])
@@ -117,7 +141,7 @@ class _Thread:
             self.values[id(node.src[0])] = values[1]
         elif node.op == "STORE":
             self.at(values)[values[1]] = values[2]
-        elif node.op not in ("VAR", "ENDRANGE", "ENDIF", "ELSE"):
+        elif node.op not in ("VAR", "ENDRANGE", "ENDLOOP", "ENDIF", "ELSE"):
             self.values[id(node)] = self.compute(node, values)
 
     def at(self, values: list[Any]) -> list[Any]:

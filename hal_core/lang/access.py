@@ -7,11 +7,11 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import DType, float32, int32, int64
-from hal_core.ir import CONST_POINTER, UOp
+from hal_core.ir import UOp
 from hal_core.lang import refusals
 from hal_core.lang.builtins import LANGUAGE, MATH_NAMES, SPECIALS
 from hal_core.lang.constants import default_dtype
-from hal_core.lang.emit import Pointer, dtype_of
+from hal_core.lang.emit import Memory, dtype_of
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
@@ -94,10 +94,10 @@ def element(
     x: Expressions, node: ast.Subscript, pointer: object, *, stored: bool
 ) -> tuple[UOp, UOp]:
     """The pointer and index nodes of `p[i]`."""
-    if not isinstance(pointer, Pointer):
+    if not isinstance(pointer, Memory):
         raise x.error(node, *_no_elements(x, node, pointer, stored))
-    if stored and pointer.param.kind == CONST_POINTER:
-        label, dtype = pointer.param.name, pointer.param.dtype.__name__
+    if stored and pointer.const:
+        label, dtype = pointer.name, dtype_of(pointer.node).__name__
         raise x.error(node, f"{label!r} is only read", f"Declare it {label}: hal.Ptr[hal.{dtype}].")
     if isinstance(node.slice, ast.Tuple):
         raise x.error(node, "an index is one number", "Write x[row * width + column].")

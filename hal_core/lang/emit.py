@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hal_core.dtypes import DType, bool_
-from hal_core.ir import Param, UOp
+from hal_core.ir import UOp
 from hal_core.lang.constants import Number
 
 V = TypeVar("V")
@@ -21,13 +21,18 @@ _CHEAP = frozenset(
 _FEW = 8
 
 
-class Pointer:
-    """A pointer parameter: a name that can be indexed and is no value itself."""
+class Memory:
+    """A pointer parameter or a shared array: it can be indexed and is no value itself."""
 
-    __slots__ = ("node", "param")
+    __slots__ = ("const", "name", "node", "shape")
 
-    def __init__(self, param: Param, node: UOp) -> None:
-        self.param, self.node = param, node
+    def __init__(
+        self, name: str, node: UOp, const: bool = False, shape: tuple[int, ...] | None = None
+    ) -> None:
+        self.name = name
+        self.node = node  # PARAM or SHARED
+        self.const = const
+        self.shape = shape  # of a shared array
 
 
 def dtype_of(value: UOp) -> DType:
@@ -41,11 +46,11 @@ class Emitter:
     """The node list under construction."""
 
     def __init__(self) -> None:
-        self.variables: list[
-            UOp
-        ] = []  # declared in front of everything: Python's are function-wide
+        # Declared in front of everything: Python's locals are function-wide.
+        self.variables: list[UOp] = []
         self.uops: list[UOp] = []
         self.line = 0  # of the user's file, for the nodes that come next
+        self.depth = 0  # how many blocks are open that a thread may not enter
 
     def node(
         self, op: str, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None
@@ -65,16 +70,34 @@ class Emitter:
     def set(self, variable: UOp, value: UOp) -> None:
         self.node("SET", None, (variable, value))
 
+    def set_before(self, end: UOp, variable: UOp, value: UOp) -> None:
+        """Sets the variable where a block ends that is in the list already."""
+        place = next(k for k in range(len(self.uops) - 1, -1, -1) if self.uops[k] is end)
+        self.uops.insert(place, UOp("SET", None, (variable, value), None, end.line))
+
+    def open(
+        self, op: str, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None
+    ) -> UOp:
+        """The node that begins a block."""
+        self.depth += 1
+        return self.node(op, dtype, src, arg)
+
+    def close(self, block: UOp) -> UOp:
+        self.depth -= 1
+        return self.node(f"END{block.op}", None, (block,))
+
     def get(self, variable: UOp) -> UOp:
         return self.node("GET", variable.dtype, (variable,))
 
     def capture(self, make: Callable[[], V]) -> tuple[V, list[UOp]]:
         """What `make` gives, and its nodes, not yet in the list."""
         outer, self.uops = self.uops, []
+        self.depth += 1
         try:
             return make(), self.uops
         finally:
             self.uops = outer
+            self.depth -= 1
 
     def choose(
         self,

@@ -16,7 +16,7 @@ from hal_core.errors import KernelSyntaxError
 from hal_core.ir import UOp
 from hal_core.lang import access, calls, operators, refusals
 from hal_core.lang.constants import Number, default_dtype, fit
-from hal_core.lang.emit import Emitter, Pointer, dtype_of
+from hal_core.lang.emit import Emitter, Memory, dtype_of
 from hal_core.lang.names import Names
 from hal_core.lang.text import SourceText
 
@@ -70,8 +70,8 @@ class Expressions:
     def operand(self, at: ast.AST, value: Any) -> UOp | Number:
         if isinstance(value, (UOp, int, float)):
             return value
-        if isinstance(value, Pointer):
-            name = value.param.name
+        if isinstance(value, Memory):
+            name = value.name
             raise self.error(at, f"the pointer {name!r} is not a value", f"Index it: {name}[i].")
         if isinstance(value, DType):
             raise self.error(
@@ -151,7 +151,7 @@ def _width(dtype: DType) -> tuple[bool, int]:
 
 
 def _describe(value: object) -> str:
-    if isinstance(value, (UOp, Pointer)):
+    if isinstance(value, (UOp, Memory)):
         return "a kernel value"
     name = getattr(value, "__name__", None)
     return f"{name!r}" if name else f"a {type(value).__name__}"

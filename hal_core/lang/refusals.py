@@ -11,10 +11,6 @@ _LOOP = "Write for k in range(...) and guard what it does with if."
 _ONE = "Write one assignment on a line, each to one name or element."
 
 STATEMENTS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.While: ("a while loop", "Write for k in range(limit): and guard its body with if."),
-    ast.Break: ("break", "Guard the rest of the loop's body with if."),
-    ast.Continue: ("continue", "Put the rest of the loop's body under if."),
-    ast.Return: ("return", "Put the rest of the kernel under if, as in if i < n:."),
     ast.Assert: ("assert", "Check the values on the host before the launch."),
     ast.Raise: ("raise", "Store a code into a buffer and raise on the host."),
     ast.Try: ("try", "Nothing in a kernel raises; test with if."),

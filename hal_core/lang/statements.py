@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from hal_core.dtypes import int32, int64
-from hal_core.ir import Signature, UOp
-from hal_core.lang import refusals
+from hal_core.ir import CONST_POINTER, Signature, UOp
+from hal_core.lang import control, refusals
 from hal_core.lang.access import element
-from hal_core.lang.constants import fit
-from hal_core.lang.emit import Emitter, Pointer, dtype_of
+from hal_core.lang.emit import Emitter, Memory, dtype_of
 from hal_core.lang.expressions import Expressions
 from hal_core.lang.names import Names
 from hal_core.lang.operators import binary
 from hal_core.lang.text import SourceText
 
+_NEVER = "Leave it out, or put what leaves before it under if."
 _TOO_DEEP = "too long or nested too deeply", "Split it over several statements."
 
 
@@ -38,13 +36,15 @@ class Statements:
         self.text, self.names, self.emit = text, names, emit
         self.expressions = Expressions(text, names, emit)
         self.error = self.expressions.error
+        self.loops: list[control.Loop] = []  # around the current place
 
     def function(self, signature: Signature) -> tuple[UOp, ...]:
         tree = self.text.tree
         self.emit.line = self.text.line(tree)
         for param in signature.params:
             node = self.emit.node("PARAM", param.dtype, (), param.position)
-            self.names.visible[param.name] = Pointer(param, node) if param.is_pointer else node
+            memory = Memory(param.name, node, param.kind == CONST_POINTER)
+            self.names.visible[param.name] = memory if param.is_pointer else node
         params, self.emit.uops = self.emit.uops, []
         for param in signature.values:
             if self.names.assignments.get(param.name):
@@ -55,7 +55,11 @@ class Statements:
         return (*params, *self.emit.variables, *self.emit.uops)
 
     def block(self, body: list[ast.stmt]) -> None:
-        for node in body:
+        for position, node in enumerate(body):
+            if not self.names.reached:
+                if control.leaves(body[position - 1]):
+                    raise self.error(node, "this never runs", _NEVER)
+                return  # known now, as the other side of a known if
             self.emit.line = self.text.line(node)
             lower = _LOWERINGS.get(type(node))
             if lower is None:
@@ -135,80 +139,12 @@ class Statements:
 
     def _check_assignable(self, target: ast.Name) -> None:
         name = target.id
-        if isinstance(self.names.visible.get(name), Pointer):
+        if isinstance(self.names.visible.get(name), Memory):
             raise self.error(
                 target, f"the pointer {name!r} cannot be assigned", "Add to the index."
             )
         if name in self.names.counters:
             raise self.error(target, f"{name!r} is a loop's counter", "Assign to another name.")
-
-    # -- control flow
-
-    def _if(self, node: ast.If) -> None:
-        condition = self.expressions.condition(node.test)
-        if not isinstance(condition, UOp):  # known now: the other side does not exist
-            self.block(node.body if condition else node.orelse)
-            return
-        block = self.emit.node("IF", None, (condition,))
-        before = dict(self.names.visible)
-        self.block(node.body)
-        after_then, self.names.visible = self.names.visible, before
-        if node.orelse:
-            self.names.visible = dict(before)
-            self.emit.node("ELSE", None, (block,))
-            self.block(node.orelse)
-        self.emit.node("ENDIF", None, (block,))
-        self.names.merge(after_then)
-
-    def _for(self, node: ast.For) -> None:
-        name = self._counter(node)
-        bounds = self._range(node)
-        loop = self.emit.node("RANGE", bounds[0].dtype, bounds, name)
-        before = dict(self.names.visible)
-        self.names.visible[name] = loop
-        self.block(node.body)
-        self.emit.node("ENDRANGE", None, (loop,))
-        self.names.visible = before  # a loop may run no time
-
-    def _counter(self, node: ast.For) -> str:
-        if node.orelse:
-            raise self.error(
-                node.orelse[0], "for ... else is not part of the kernel language", "Use if."
-            )
-        if not isinstance(node.target, ast.Name):
-            raise self.error(node.target, "a loop has one counter", "Write for k in range(n):.")
-        name = node.target.id
-        if name in self.names.visible or name in self.names.assignments:
-            fix = "Give the counter a name of its own."
-            raise self.error(node.target, f"the counter {name!r} is another variable too", fix)
-        return name
-
-    def _range(self, node: ast.For) -> tuple[UOp, UOp, UOp]:
-        call, x = node.iter, self.expressions
-        fix = refusals.loop(call)
-        if not isinstance(call, ast.Call) or x.expression(call.func) is not builtins.range:
-            raise self.error(call, "a loop runs over range(...)", fix)
-        if call.keywords or not 1 <= len(call.args) <= 3:
-            raise self.error(call, "range takes one to three arguments", fix)
-        values = [x.operand(part, x.expression(part)) for part in call.args]
-        if len(values) == 1:
-            values.insert(0, 0)
-        if len(values) == 2:
-            values.append(1)
-        numbers = [value for value in values if not isinstance(value, UOp)]
-        if any(isinstance(number, float) for number in numbers):
-            raise self.error(call, "range takes integers, not floats", fix)
-        if len(numbers) == len(values):
-            small = all(fit(number, int32) is not None for number in numbers)
-            values[0] = x.typed(call, values[0], int32 if small else int64)
-        start, stop, step = x.unify(call, "range", values)
-        if start.dtype not in (int32, int64):
-            fix = "Cast the bounds: hal.int32(...)."
-            raise self.error(call, f"range takes int32 or int64, not {start.dtype}", fix)
-        if step.op != "CONST" or step.arg == 0:
-            fix = "Write the step as a number, or count from 0 and multiply."
-            raise self.error(call, "the step is a constant other than 0", fix)
-        return start, stop, step
 
     def _expression(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant) and node.value.value is ...:
@@ -223,8 +159,12 @@ class Statements:
 _LOWERINGS: dict[type[ast.stmt], Callable[[Statements, Any], None]] = {
     ast.Assign: Statements._assign,
     ast.AugAssign: Statements._augmented,
-    ast.If: Statements._if,
-    ast.For: Statements._for,
+    ast.If: control.if_,
+    ast.For: control.for_,
+    ast.While: control.while_,
+    ast.Break: control.break_,
+    ast.Continue: control.continue_,
+    ast.Return: control.return_,
     ast.Expr: Statements._expression,
     ast.Pass: Statements._pass,
 }

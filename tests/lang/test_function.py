@@ -463,7 +463,7 @@ UNDERLINED = [
     ("y[0] = nothing + 1.0", "nothing"),
     ("y[0] = hal.exp(y[0], y[1])", "hal.exp(y[0], y[1])"),
     ('v = "äöü"', '"äöü"'),
-    ("while y[0] > 1:\n        pass", "while y[0] > 1:"),
+    ("with y[0]:\n        pass", "with y[0]:"),
     ("y[0] = hal.exp(\n        y[0], y[1])", "hal.exp("),
 ]
 

@@ -1,0 +1,164 @@
+"""Control flow of kernels: conditions, loops, and how they are left."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING, NamedTuple
+
+from hal_core.dtypes import bool_, int32, int64
+from hal_core.ir import UOp
+from hal_core.lang import refusals
+from hal_core.lang.constants import fit
+from hal_core.lang.names import Path
+
+if TYPE_CHECKING:
+    from hal_core.lang.statements import Statements
+
+
+class Loop(NamedTuple):
+    """A loop around the current place."""
+
+    node: UOp
+    breaks: list[Path]
+
+
+def if_(s: Statements, node: ast.If) -> None:
+    condition = s.expressions.condition(node.test)
+    if not isinstance(condition, UOp):  # known now: the other side does not exist
+        s.block(node.body if condition else node.orelse)
+        return
+    names, emit = s.names, s.emit
+    before = names.visible
+    block = emit.open("IF", None, (condition,))
+    names.branch(before)
+    s.block(node.body)
+    then, names.visible, names.reached = names.path(block), before, True
+    if node.orelse:
+        then = then[0], emit.node("ELSE", None, (block,))
+        names.branch(before)
+        s.block(node.orelse)
+    end = emit.close(block)
+    names.meet(before, [then, names.path(end)], emit)
+
+
+def while_(s: Statements, node: ast.While) -> None:
+    """An endless loop that begins with a way out."""
+    if node.orelse:
+        raise s.error(node.orelse[0], "while ... else is not part of the kernel language", _ELSE)
+    names, emit = s.names, s.emit
+    before = names.visible
+    condition, nodes = emit.capture(lambda: s.expressions.condition(node.test))
+    if condition is False:
+        emit.uops += nodes
+        return
+    loop = Loop(emit.open("LOOP"), [])
+    start = len(emit.uops)
+    emit.uops += nodes
+    if isinstance(condition, UOp):
+        out = emit.open("IF", None, (emit.node("NOT", bool_, (condition,)),))
+        loop.breaks.append((before, emit.node("BREAK", None, (loop.node,))))
+        emit.close(out)
+    names.branch(before)
+    s.loops.append(loop)
+    s.block(node.body)
+    s.loops.pop()
+    if not loop.breaks and not any(made.op == "RETURN" for made in emit.uops[start:]):
+        raise s.error(node, "this loop never ends", "Put if ...: break into it.")
+    emit.line = s.text.line(node)
+    emit.close(loop.node)
+    names.meet(before, loop.breaks, emit)
+
+
+def for_(s: Statements, node: ast.For) -> None:
+    name = _counter(s, node)
+    bounds = _range(s, node)
+    before = s.names.visible
+    loop = Loop(s.emit.open("RANGE", bounds[0].dtype, bounds, name), [])
+    s.names.branch(before)
+    s.names.visible[name] = loop.node
+    s.loops.append(loop)
+    s.block(node.body)
+    s.loops.pop()
+    s.emit.close(loop.node)
+    s.names.branch(before)  # a loop may run no time
+
+
+def _counter(s: Statements, node: ast.For) -> str:
+    if node.orelse:
+        raise s.error(node.orelse[0], "for ... else is not part of the kernel language", _ELSE)
+    if not isinstance(node.target, ast.Name):
+        raise s.error(node.target, "a loop has one counter", "Write for k in range(n):.")
+    name = node.target.id
+    if name in s.names.visible or name in s.names.assignments:
+        fix = "Give the counter a name of its own."
+        raise s.error(node.target, f"the counter {name!r} is another variable too", fix)
+    return name
+
+
+def _range(s: Statements, node: ast.For) -> tuple[UOp, UOp, UOp]:
+    call, x = node.iter, s.expressions
+    fix = refusals.loop(call)
+    if not isinstance(call, ast.Call) or x.expression(call.func) is not builtins.range:
+        raise s.error(call, "a loop runs over range(...)", fix)
+    if call.keywords or not 1 <= len(call.args) <= 3:
+        raise s.error(call, "range takes one to three arguments", fix)
+    values = [x.operand(part, x.expression(part)) for part in call.args]
+    if len(values) == 1:
+        values.insert(0, 0)
+    if len(values) == 2:
+        values.append(1)
+    numbers = [value for value in values if not isinstance(value, UOp)]
+    if any(isinstance(number, float) for number in numbers):
+        raise s.error(call, "range takes integers, not floats", fix)
+    if len(numbers) == len(values):
+        small = all(fit(number, int32) is not None for number in numbers)
+        values[0] = x.typed(call, values[0], int32 if small else int64)
+    start, stop, step = x.unify(call, "range", values)
+    if start.dtype not in (int32, int64):
+        fix = "Cast the bounds: hal.int32(...)."
+        raise s.error(call, f"range takes int32 or int64, not {start.dtype}", fix)
+    if step.op != "CONST" or step.arg == 0:
+        fix = "Write the step as a number, or count from 0 and multiply."
+        raise s.error(call, "the step is a constant other than 0", fix)
+    return start, stop, step
+
+
+def break_(s: Statements, node: ast.Break) -> None:
+    loop = s.loops[-1]
+    loop.breaks.append((s.names.visible, s.emit.node("BREAK", None, (loop.node,))))
+    s.names.reached = False
+
+
+def continue_(s: Statements, node: ast.Continue) -> None:
+    s.emit.node("CONTINUE", None, (s.loops[-1].node,))
+    s.names.reached = False
+
+
+def return_(s: Statements, node: ast.Return) -> None:
+    if node.value is not None and getattr(node.value, "value", node) is not None:
+        fix = "Store into a hal.Ptr parameter, and write return."
+        raise s.error(node.value, "a kernel gives nothing back", fix)
+    s.emit.node("RETURN")
+    s.names.reached = False
+
+
+def leaves(node: ast.stmt) -> bool:
+    """Whether what follows in the same block never runs, whatever the values are."""
+    if isinstance(node, ast.If):
+        sides = (node.body, node.orelse)
+        return all(any(map(leaves, side)) for side in sides)
+    if isinstance(node, ast.While):
+        endless = isinstance(node.test, ast.Constant) and node.test.value
+        return bool(endless) and not any(map(_breaks, node.body))
+    return isinstance(node, (ast.Break, ast.Continue, ast.Return))
+
+
+def _breaks(node: ast.stmt) -> bool:
+    """Whether a break of the loop that holds the statement may be in it."""
+    if isinstance(node, ast.If):
+        return any(map(_breaks, node.body)) or any(map(_breaks, node.orelse))
+    return isinstance(node, ast.Break)
+
+
+_ELSE = "Set a variable before the break, and test it behind the loop."

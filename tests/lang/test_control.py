@@ -1,0 +1,131 @@
+"""Loops that are left, returns, and what is visible where paths meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import interpreter
+import pytest
+from kernel_files import IMPORTS, load
+
+import hal_core as hal
+from hal_core.ir import Kernel
+from hal_core.ir.verify import verify
+
+HEAD = (
+    IMPORTS
+    + """
+FLAG = True
+
+@hal.kernel
+def f(y: hal.Ptr[hal.int32], n: hal.int32):
+    i = hal.global_idx(0)
+"""
+)
+
+
+def lowered(body: str, tmp_path: Path) -> Kernel:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    kernel: Kernel = load(tmp_path, HEAD + lines).f.lower()
+    verify(kernel)
+    return kernel
+
+
+def ran(kernel: Kernel, n: int, threads: int = 4) -> list[int]:
+    y = [0] * threads
+    interpreter.run(kernel, [y, n], threads)
+    return y
+
+
+RUNS = {
+    "while": ("k = 0\nwhile k * k < n:\n    k += 1\ny[i] = k", [4, 4, 4, 4]),
+    "while, its condition read anew": (
+        "y[i] = i\nwhile y[i] < n and y[i] != 3:\n    y[i] += 2",
+        [10, 3, 10, 3],
+    ),
+    "while that never runs": (
+        "while False:\n    y = i\nwhile n < 0:\n    n = 1\ny[i] = n", [10, 10, 10, 10]),
+    "break": ("for k in range(n):\n    if k > i:\n        break\n    y[i] += 1", [1, 2, 3, 4]),
+    "break out of the inner loop": (
+        "for k in range(2):\n    while True:\n        y[i] += 1\n"
+        "        if y[i] > i:\n            break",
+        [2, 3, 4, 5],
+    ),
+    "continue": ("for k in range(n):\n    if k % 2 == 0:\n        continue\n    y[i] += k",
+                 [25, 25, 25, 25]),
+    "continue of a while": (
+        "k = 0\nwhile k < n:\n    k += 1\n    if k % 2 == 1:\n        continue\n    y[i] += k",
+        [30] * 4,
+    ),
+    "return": ("if i > 1:\n    return\ny[i] = 1", [1, 1, 0, 0]),
+    "return None": ("if i > 1:\n    return None\ny[i] = 1", [1, 1, 0, 0]),
+    "return from a loop": (
+        "for k in range(n):\n    y[i] = k\n    if k == i:\n        return\ny[i] = 99",
+        [0, 1, 2, 3],
+    ),
+    "a return that a constant decides": ("y[i] = 1\nif FLAG:\n    return\ny[i] = nothing", [1] * 4),
+    "assigned where the other side has left": (
+        "if i > 1:\n    return\nelse:\n    v = i * 2\ny[i] = v + 1",
+        [1, 3, 0, 0],
+    ),
+    "assigned where the else has left": (
+        "if i < 2:\n    v = i * 2\n    if v == 0:\n        w = n\n    else:\n        w = v\n"
+        "else:\n    return\ny[i] = v + w",
+        [10, 4, 0, 0],
+    ),
+    "assigned at every break": (
+        "k = 0\nwhile True:\n    v = k * 2\n    if v > i:\n        w = 1\n        break\n"
+        "    k += 1\n    u = k\n    if u == 2:\n        w = 2\n        break\n"
+        "y[i] = 100 * w + 10 * v + k",
+        [121, 121, 222, 222],
+    ),
+    "a parameter under another name": (
+        "while True:\n    v = n\n    break\ny[i] = v\nif i > 0:\n    return\nelse:\n    w = n\n"
+        "y[i] += w",
+        [20, 10, 10, 10],
+    ),
+    "all sides leave": (
+        "for k in range(n):\n    if k > i:\n        break\n    elif k == 1:\n        continue\n"
+        "    else:\n        y[i] += 1\ny[i] += 10",
+        [11, 11, 12, 13],
+    ),
+    "a chained comparison and a nested loop": (
+        "while 0 <= n < 20:\n    for k in range(3):\n        if k == i:\n            break\n"
+        "        n += 1\n    n += 1\ny[i] = n",
+        [20, 20, 22, 22],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_control_flow_is_pythons(name: str, tmp_path: Path) -> None:
+    body, expected = RUNS[name]
+    assert ran(lowered(body, tmp_path), n=10) == expected
+
+
+def test_a_while_loop_is_an_endless_one_with_a_way_out(tmp_path: Path) -> None:
+    ops = [node.op for node in lowered("while n > 0:\n    n -= 1", tmp_path).uops]
+    first = ops.index("LOOP")
+    assert ops[first:] == [
+        "LOOP", "GET", "CONST", "GT", "NOT", "IF", "BREAK", "ENDIF", "GET", "CONST", "SUB", "SET",
+        "ENDLOOP",
+    ]  # fmt: skip
+
+
+def test_what_leaves_is_known_by_its_line(tmp_path: Path) -> None:
+    kernel = lowered("for k in range(n):\n    if k > i:\n        break\nreturn", tmp_path)
+    start = HEAD.count("\n")
+    lines = {node.op: node.line - start for node in kernel.uops}
+    assert lines["RANGE"] == 1 and lines["BREAK"] == 3 and lines["RETURN"] == 4
+
+
+def test_a_plain_guard_needs_no_variables(tmp_path: Path) -> None:
+    kernel = lowered("if i >= n:\n    return\nv = i * 2\ny[i] = v", tmp_path)
+    assert "VAR" not in [node.op for node in kernel.uops]
+
+
+@pytest.mark.parametrize("body", ["break", "continue"])
+def test_python_itself_refuses_a_break_outside_of_loops(body: str, tmp_path: Path) -> None:
+    with pytest.raises(SyntaxError) as raised:
+        load(tmp_path, HEAD + f"    {body}\n")
+    assert not isinstance(raised.value, hal.HalError)
