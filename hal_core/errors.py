@@ -200,3 +200,16 @@ class ForkError(HalError, RuntimeError):
 
 class DeviceFault(HalError, RuntimeError):
     """The device reported a failure while it ran queued work."""
+
+
+class KernelFault(HalError, RuntimeError):
+    """A kernel did what its language leaves undefined, and was run where that is watched: a race,
+    a barrier not all threads reach, a read of shared memory nobody wrote, a loop without end."""
+
+
+class OutOfBounds(KernelFault, IndexError):
+    """A kernel's index is negative or beyond the end, and it was run where that is watched."""
+
+
+class FailedAssert(KernelFault, AssertionError):
+    """An ``assert`` of a kernel does not hold, and it was run where that is watched."""

@@ -1,0 +1,90 @@
+"""What a kernel is interpreted with: arrays, values and a geometry, checked as at a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from hal_core.device import Limits
+from hal_core.errors import InvalidArgument
+from hal_core.geometry import Dim3, Extent, Rules
+from hal_core.ir import CONST_POINTER, Kernel, Param, convert_value
+from hal_core.testing.casts import stored_as
+
+Array = npt.NDArray[Any]
+
+_MANY = 2**31 - 1
+_BLOCK_THREADS = 1 << 16
+LIMITS = Limits((_BLOCK_THREADS,) * 3, _BLOCK_THREADS, (_MANY,) * 3, _MANY, 1, _MANY)
+_WHERE = "the interpreter"
+
+
+class Arguments:
+    """`arrays` and `initialised` by position in the signature, `values` too."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        bufs: Sequence[Array],
+        vals: Sequence[Any],
+        initialised: Sequence[Array | None],
+    ) -> None:
+        self.kernel = kernel
+        self.operation = f"interpret {kernel.name}"
+        pointers, values = kernel.signature.pointers, kernel.signature.values
+        for what, given, wanted in (
+            ("buffers", len(bufs), len(pointers)),
+            ("vals", len(vals), len(values)),
+            ("initialised masks", len(initialised) or len(bufs), len(pointers)),
+        ):
+            if given != wanted:
+                self._refuse(f"wrong number of {what}", given, wanted)
+        self.arrays = {
+            param.position: self._elements(param, array)
+            for param, array in zip(pointers, bufs, strict=True)
+        }
+        self.values = {
+            param.position: np.array(
+                [convert_value(value, param, self.operation, _WHERE)], stored_as(param.dtype)
+            )
+            for param, value in zip(values, vals, strict=True)
+        }
+        self.initialised = {
+            param.position: self._mask(param, mask)
+            for param, mask in zip(pointers, initialised, strict=False)
+            if mask is not None
+        }
+
+    def geometry(
+        self, grid: Extent | None, block: Extent | None, threads: Extent | None
+    ) -> tuple[Dim3, Dim3]:
+        """(grid, block), by a launch's rules."""
+        rules = Rules(self.operation, _WHERE, LIMITS, _BLOCK_THREADS, self.kernel.block)
+        return rules.resolve(grid, block, threads, 0)
+
+    def _elements(self, param: Param, array: Array) -> Array:
+        """The array's own memory, flat; of a bfloat16 its bits."""
+        what = f"argument {param.name!r}"
+        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+            self._refuse(f"{what} is not a C-contiguous numpy array", type(array).__name__, param)
+        name = array.dtype.name
+        if name != param.dtype.name and (param.dtype.name, name) != ("bfloat16", "uint16"):
+            self._refuse(f"{what} has the wrong dtype", name, param)
+        if param.kind != CONST_POINTER and not array.flags.writeable:
+            self._refuse(f"{what} cannot be written", "a read-only array", param)
+        return array.reshape(-1).view(stored_as(param.dtype))
+
+    def _mask(self, param: Param, mask: Array) -> Array:
+        size = len(self.arrays[param.position])
+        if mask.dtype != np.bool_ or mask.size != size:
+            given = f"{mask.size} x {mask.dtype}"
+            self._refuse(f"initialised mask of {param.name!r}", given, f"{size} x bool")
+        return mask.reshape(-1).copy()
+
+    def _refuse(self, problem: str, got: object, expected: object) -> NoReturn:
+        raise InvalidArgument(
+            self.operation, problem, got=got, limit=f"expected {expected}", device=_WHERE
+        )

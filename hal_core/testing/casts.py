@@ -1,0 +1,56 @@
+"""What a cast means: between all dtypes, and the 16-bit floats as they are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hal_core.dtypes import DType, bfloat16
+
+Array = npt.NDArray[Any]
+
+
+def stored_as(dtype: DType) -> np.dtype[Any]:
+    """The numpy dtype of a value; bfloat16, which numpy lacks, is its 16 bits."""
+    return np.dtype(np.uint16) if dtype is bfloat16 else dtype.to_numpy()
+
+
+def cast(value: Array, source: DType, target: DType) -> Array:
+    """Integers wrap, floats round half to even, floats become integers by `_to_integer`.
+
+    Anything becomes a bool by `!= 0`, so a NaN is true.
+    """
+    if source is bfloat16:
+        value = (value.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if target is bfloat16:
+        return _to_bfloat16(value)
+    if target.kind == "b":
+        return value.astype(bool)
+    if source.is_float and target.is_integer:
+        return _to_integer(value, target)
+    return value.astype(stored_as(target))
+
+
+def bitcast(value: Array, source: DType, target: DType) -> Array:
+    """The same bits."""
+    return value.view(stored_as(target))
+
+
+def _to_integer(value: Array, target: DType) -> Array:
+    """Truncates, saturates, and gives 0 for a NaN."""
+    dtype = stored_as(target)
+    whole = np.trunc(value.astype(np.float64))
+    small, large = whole < target.min, whole >= float(target.max + 1)
+    inside = np.where(small | large | np.isnan(whole), 0.0, whole).astype(dtype)
+    limits = (dtype.type(target.min), dtype.type(target.max))
+    return np.where(small, limits[0], np.where(large, limits[1], inside))
+
+
+def _to_bfloat16(value: Array) -> Array:
+    """The upper half of a float32, rounded half to even; a NaN stays one."""
+    bits = value.view(np.uint32)
+    upper = bits >> np.uint32(16)
+    rounded = (bits + np.uint32(0x7FFF) + (upper & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(value), upper | np.uint32(0x40), rounded).astype(np.uint16)

@@ -1,0 +1,76 @@
+"""The kernel IR, executable: what every backend's result is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hal_core.geometry import Extent
+from hal_core.ir import Kernel
+from hal_core.ir.verify import verify
+from hal_core.lang import KernelFunction
+from hal_core.testing.arguments import Arguments
+from hal_core.testing.lanes import Lanes
+from hal_core.testing.memory import Memory
+from hal_core.testing.races import Shadow
+from hal_core.testing.run import Run
+from hal_core.testing.script import Script
+
+Array = npt.NDArray[Any]
+
+
+def interpret(
+    kernel: KernelFunction | Kernel,
+    *bufs: Array,
+    vals: Sequence[Any] = (),
+    grid: Extent | None = None,
+    block: Extent | None = None,
+    threads: Extent | None = None,
+    races: bool = True,
+    initialised: Sequence[Array | None] = (),
+    turns: int = 1_000_000,
+) -> None:
+    """Runs a kernel as its language says, on numpy arrays, which are written in place.
+
+    Everything is as at a launch: `bufs` in the order of the pointers, `vals` in that of the
+    values, and the geometry. A bfloat16 array is one of ml_dtypes, or its bits as uint16.
+
+    `races=False` does not look for races. Buffers that share memory are watched each alone.
+    `initialised` has for each buffer a mask of the elements that may be read before the kernel
+    writes them; None, or nothing: all. `turns` bounds the turns of all loops of a block.
+
+    Threads do the atomics of one instruction in the order of their numbers. A kernel that waits
+    in a loop for what another thread does never ends: the language promises no progress.
+
+    Raises: KernelFault for what the language leaves undefined: an index out of bounds
+    (OutOfBounds) or one whose arithmetic overflows int32, a read of shared memory that nobody has
+    written, a race, a barrier that not all threads of a block reach, an assert that does not hold
+    (FailedAssert), a loop that does not end. InvalidArgument for what a launch refuses too.
+    """
+    lowered = kernel.lower() if isinstance(kernel, KernelFunction) else kernel
+    verify(lowered)
+    arguments = Arguments(lowered, bufs, tuple(vals), initialised)
+    extents, shape = arguments.geometry(grid, block, threads)
+    if 0 in extents or 0 in shape:
+        return
+    script = Script(lowered)
+    memories = _buffers(script, arguments, races)
+    with np.errstate(all="ignore"):
+        for lanes in Lanes.parts(extents, shape):
+            Run(script, lanes, arguments.values, memories, races, turns).block(script.steps)
+
+
+def _buffers(script: Script, arguments: Arguments, races: bool) -> dict[int, Memory]:
+    """The memory of each pointer, by the node's place."""
+    found = {}
+    for place, node in enumerate(script.kernel.uops):
+        if node.op == "PARAM" and node.arg in arguments.arrays:
+            elements = arguments.arrays[node.arg]
+            shadow = Shadow(len(elements)) if races and id(node) in script.written else None
+            name = script.kernel.signature.params[node.arg].name
+            known = arguments.initialised.get(node.arg)
+            found[place] = Memory(name, elements, len(elements), known, shadow)
+    return found

@@ -1,0 +1,106 @@
+"""Memory that threads share, watched: bounds, elements nobody has written, races."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from hal_core.errors import KernelFault, OutOfBounds
+from hal_core.ir import UOp
+from hal_core.testing.lanes import Lanes
+from hal_core.testing.races import ATOMIC, READ, SEVERAL, WRITE, Shadow
+
+Array = npt.NDArray[Any]
+
+HOW = {"LOAD": READ, "STORE": WRITE, "ATOMIC": ATOMIC, "CAS": ATOMIC}
+
+
+class Access:
+    """One access of some lanes to some elements; what it finds wrong names all of them."""
+
+    def __init__(self, kernel: str, node: UOp, lanes: Lanes, running: Array) -> None:
+        self.node, self.lanes, self.running = node, lanes, running
+        self.operation = f"kernel {kernel}" + (f", line {node.line}" if node.line else "")
+
+    def who(self, access: int) -> str:
+        return self.lanes.name(self.lanes.threads[self.running[access]])
+
+    def fault(self, problem: str, fix: str, **facts: object) -> NoReturn:
+        raise KernelFault(self.operation, problem, fix=fix, **facts)  # type: ignore[arg-type]
+
+
+def _first(found: Array) -> int:
+    return int(np.flatnonzero(found)[0])
+
+
+class Memory:
+    """The elements of a pointer's buffer, or of a shared array in every block."""
+
+    def __init__(
+        self, name: str, elements: Array, size: int, written: Array | None, shadow: Shadow | None
+    ) -> None:
+        self.name, self.elements, self.size = name, elements, size
+        self.written, self.shadow = written, shadow
+        self.per_block = size < len(elements)
+
+    def places(self, access: Access, index: Array, wide: Array | None) -> Array:
+        """Where in `elements` each index leads. Raises: KernelFault.
+
+        `wide` is the index computed in 64 bits, which must be the same.
+        """
+        outside = (index < 0) | (index >= self.size)
+        if outside.any():
+            first = _first(outside)
+            raise OutOfBounds(
+                access.operation,
+                f"out of bounds: a {HOW[access.node.op]} of {self.name!r} by {access.who(first)}",
+                got=int(index[first]),
+                limit=f"0 to {self.size - 1}" if self.size else "it has no element",
+                fix="Guard the access, if i < n, or give a larger buffer.",
+            )
+        if wide is not None and (wide != index).any():
+            first = _first(wide != index)
+            access.fault(
+                f"the index of {self.name!r} overflows int32 in {access.who(first)}",
+                "Compute it in int64.",
+                got=int(wide[first]),
+            )
+        places = index.astype(np.int64)
+        if self.per_block:
+            places += access.lanes.own_block[access.running] * self.size
+        return places
+
+    def watch(self, access: Access, places: Array) -> None:
+        """Raises: KernelFault for a read of what nobody has written, and for a race."""
+        op = access.node.op
+        if self.written is not None:
+            unknown = ~self.written[places]
+            if op != "STORE" and unknown.any():
+                first = _first(unknown)
+                access.fault(
+                    f"a read of element {self._index(places[first])} of {self.name!r}, which "
+                    f"nothing has written, by {access.who(first)}",
+                    "Write it first, and put a barrier between if another thread does.",
+                )
+            self.written[places] = True
+        if self.shadow is not None:
+            self._check_race(self.shadow, access, places)
+
+    def _check_race(self, shadow: Shadow, access: Access, places: Array) -> None:
+        how, lanes = HOW[access.node.op], access.lanes
+        running = access.running
+        race = shadow.touch(how, places, lanes.threads[running], lanes.epochs[running])
+        if race is None:
+            return
+        other = "several threads" if race.thread == SEVERAL else lanes.name(race.thread)
+        access.fault(
+            f"a race for element {self._index(places[race.access])} of {self.name!r}: a {how} by "
+            f"{access.who(race.access)} and a {race.how} by {other}, with no order between them",
+            "Put a barrier between, if they are of one block; else give each thread its own "
+            "elements, or use atomics for all accesses.",
+        )
+
+    def _index(self, place: Any) -> int:
+        return int(place) % self.size
