@@ -1,26 +1,33 @@
-"""Whether the threads of a kernel may be interleaved access by access."""
+"""Whether threads may be interleaved access by access."""
 
 from __future__ import annotations
 
-from hal_core.ir.uop import Kernel
+from collections.abc import Sequence
+
+from hal_core.ir.uop import Kernel, UOp
+
+_LOOPS = {"RANGE": 1, "LOOP": 1, "ENDRANGE": -1, "ENDLOOP": -1}
 
 
-def stores_last(kernel: Kernel) -> bool:
-    """Whether each thread does all its loads before its only store.
+def stores_last(code: Kernel | Sequence[UOp]) -> bool:
+    """Whether each thread does all its loads of some memory before its only store to it.
 
     Threads that do not race may then run in lockstep, all loads before all stores, whatever their
     pointers alias: vectorising needs no check. With a load behind a store, or two stores, the two
     may be of one element in one thread, and compilers that are told to ignore dependences between
-    threads have been seen to swap them.
+    threads have been seen to swap them. An atomic is both. Shared arrays lie apart from each other
+    and from all pointers; pointers may meet. `code` has no barrier.
     """
-    stored, depth = False, 0
-    for uop in kernel.uops:
-        if uop.op == "RANGE":
-            depth += 1
-        elif uop.op == "ENDRANGE":
-            depth -= 1
-        elif uop.op in ("LOAD", "STORE"):
-            if stored or (uop.op == "STORE" and depth):
+    depth = 0
+    stored: set[UOp | None] = set()
+    for uop in code.uops if isinstance(code, Kernel) else code:
+        depth += _LOOPS.get(uop.op, 0)
+        if uop.op in ("ATOMIC", "CAS"):
+            return False
+        if uop.op in ("LOAD", "STORE"):
+            memory = uop.src[0] if uop.src[0].op == "SHARED" else None
+            if memory in stored or (uop.op == "STORE" and depth):
                 return False
-            stored = uop.op == "STORE"
+            if uop.op == "STORE":
+                stored.add(memory)
     return True
