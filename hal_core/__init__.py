@@ -31,7 +31,7 @@ from hal_core.errors import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator, LRUAllocator
-    from hal_core.buffer import Buffer, BufferSpec, empty, zeros
+    from hal_core.buffer import Buffer, empty, zeros
     from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
     from hal_core.device import Compiled, DeviceInfo, Limits
     from hal_core.dtypes import (
@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from hal_core.program import Program
     from hal_core.registry import Device, DeviceRegistry
     from hal_core.render import Renderer
+    from hal_core.spec import BufferSpec
 
 __all__ = [
     "API_VERSION", "Allocator", "Binary", "Buffer", "BufferSpec", "CompileError", "CompileOptions",

@@ -14,8 +14,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hal_core import config
-from hal_core.buffer import DEFAULT_SPEC, BufferSpec
 from hal_core.errors import HalError, InvalidArgument, InvalidState, OutOfMemory, Unsupported
+from hal_core.spec import DEFAULT_SPEC, BufferSpec
 
 if TYPE_CHECKING:
     from hal_core.device import Compiled

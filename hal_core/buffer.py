@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Sequence
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hal_core import dtypes
 from hal_core.dtypes import DType, as_dtype
-from hal_core.errors import InvalidArgument, InvalidState, Unsupported
-from hal_core.host import LARGE, Export, host_bytes
+from hal_core.errors import InvalidArgument, InvalidState
+from hal_core.host import LARGE, host_bytes
+from hal_core.interchange import Interchange
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.registry import Device
+from hal_core.spec import DEFAULT_SPEC, BufferSpec
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hal_core.allocator import Allocator
     from hal_core.device import BufferKey, Compiled
-
-
-class BufferSpec(NamedTuple):
-    """How memory is to be allocated. A backend honours a field or refuses it, never ignores it."""
-
-    image: tuple[int, int] | None = None  # (height, width) of a texture
-    uncached: bool = False
-    cpu_access: bool = False  # device memory the host can map
-    host: bool = False  # pinned host memory
-    nolru: bool = False  # returned to the device at once when freed
-    zero: bool = False  # all zeros, else contents are undefined
-    external_ptr: int | None = None  # memory the caller owns and keeps alive
-
-
-DEFAULT_SPEC = BufferSpec()
 
 
 class Lease:
@@ -53,7 +37,7 @@ class Lease:
         self.allocator._give_back(self.opaque, self.nbytes, self.options)
 
 
-class Buffer:
+class Buffer(Interchange):
     """`size` elements of `dtype` on one device. Nothing is allocated before it is needed.
 
     Units: `nbytes` and `offset` in bytes, `size` in elements.
@@ -102,7 +86,7 @@ class Buffer:
         self.offset = 0
         self._key: BufferKey | None = None
         self._buf: Any = None
-        self._lease: Lease | None = None
+        self._lease: Any = None  # a Lease, or the owner of memory from elsewhere
         self._host: memoryview | None = None
         self._views: list[weakref.ref[Buffer]] | None = None
         self._freed = 0  # how often; a view remembers its base's count
@@ -125,6 +109,8 @@ class Buffer:
         device = self._device
         allocator: Allocator[Any] = device.allocator
         options, nbytes = self.options, self.nbytes
+        if self._freed and options.external_ptr is not None:
+            raise self._was_freed("allocate")
         self._buf = allocator.alloc(nbytes, options)
         if nbytes and (options is DEFAULT_SPEC or options.external_ptr is None):
             self._owned = allocator
@@ -186,7 +172,11 @@ class Buffer:
             if self.options is not DEFAULT_SPEC or not owner.cache_limit:
                 owner._settle_soon()
 
-    def _share(self) -> Lease | None:
+    def _keep(self, owner: object) -> None:
+        """The memory is `owner`'s: it stays as long as this buffer and what it exports."""
+        self._lease = owner
+
+    def _share(self) -> Any:
         """From now on a lease owns the memory, so that an export can hold it too."""
         root = self if self.base is None else self.base
         if root._owned is not None:
@@ -198,15 +188,12 @@ class Buffer:
         self._key = self._buf = self._lease = self._host = None
 
     def _was_freed(self, operation: str) -> InvalidState:
-        what = "its base" if self.base is not None else "the buffer"
-        return InvalidState(
-            operation,
-            f"{what} was freed",
-            device=self.device,
-            fix="Make a new buffer, or allocate() this one again."
-            if self.base is None
-            else "Make a new view of a live buffer.",
-        )
+        what, fix = "the buffer", "Make a new buffer, or allocate() this one again."
+        if self.base is not None:
+            what, fix = "its base", "Make a new view of a live buffer."
+        elif self.options.external_ptr is not None:
+            fix = "Make a new buffer: the memory was never its own."
+        return InvalidState(operation, f"{what} was freed", device=self.device, fix=fix)
 
     def _opaque_for(self, operation: str) -> Any:
         """The opaque; allocates a buffer that never was. Raises: InvalidState when freed."""
@@ -380,90 +367,6 @@ class Buffer:
 
     def __len__(self) -> int:
         return self.size
-
-    # -- numpy and the host
-
-    def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
-        """A copy on the host, one-dimensional or of `shape`. Raises: InvalidArgument."""
-        import numpy as np
-
-        array = np.empty(self.size, self.dtype.to_numpy())
-        self.copyout(array.view(np.uint8))
-        if shape is None:
-            return array
-        try:
-            return array.reshape(shape)
-        except ValueError:
-            raise InvalidArgument(
-                "numpy",
-                "the shape has another number of elements",
-                got=shape,
-                limit=f"has {self.size}",
-                device=self.device,
-            ) from None
-
-    @classmethod
-    def from_numpy(
-        cls,
-        array: NDArray[Any],
-        device: str | Compiled | None = None,
-        options: BufferSpec | None = None,
-    ) -> Buffer:
-        """A new buffer with a copy of `array`'s elements in C order; on the default device.
-
-        Raises: InvalidArgument for dtypes no device has (complex, strings, objects).
-        """
-        import numpy as np
-
-        array = np.ascontiguousarray(array)
-        made = Buffer(
-            Device[None] if device is None else device,
-            array.size,
-            as_dtype(array.dtype, "from_numpy"),
-            options,
-        )
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
-        made.allocate()
-        made.copyin(array.reshape(-1).view(np.uint8))
-        return made
-
-    def as_memoryview(self) -> memoryview:
-        """The memory itself as flat writable bytes, where the host sees it.
-
-        Owns: the view keeps the memory, not the buffer: it stays readable after `deallocate`.
-        Raises: Unsupported where memory is not visible to the host.
-        """
-        return self._in_place("as_memoryview").view("u1").data
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """`numpy.asarray(buffer)`: no copy, where the host sees the memory."""
-        array = self._in_place("numpy.asarray")
-        if dtype is None or array.dtype == dtype:
-            return array.copy() if copy else array
-        if copy is False:
-            raise InvalidArgument(
-                "numpy.asarray", "another dtype needs a copy", got=dtype, device=self.device
-            )
-        return array.astype(dtype)
-
-    def _in_place(self, operation: str) -> NDArray[Any]:
-        import numpy as np
-
-        if not self._device.info.host_visible:
-            raise Unsupported(
-                operation,
-                "the memory is not visible to the host",
-                device=self.device,
-                fix="Copy it: buffer.numpy().",
-            )
-        opaque = self._opaque_for(operation)
-        if not self._device.allocator.host_ordered:
-            self._device.synchronize()
-        if not self.nbytes:
-            return np.empty(0, self.dtype.to_numpy())
-        memory = self._device.allocator._as_buffer(opaque, self.nbytes)
-        return np.asarray(Export(memory, self._share())).view(self.dtype.to_numpy())
 
     # -- pickle: data travels, addresses do not
 

@@ -14,7 +14,7 @@ from hal_cpu import driver
 from hal_cpu.pool import Pool
 
 if TYPE_CHECKING:
-    from hal_core.buffer import BufferSpec
+    from hal_core.spec import BufferSpec
 
 
 def _thread_count(text: str) -> int:

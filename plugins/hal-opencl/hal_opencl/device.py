@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from hal_core.allocator import LRUAllocator
-from hal_core.buffer import BufferSpec
 from hal_core.compiler import CompileOptions
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import (
@@ -20,6 +19,7 @@ from hal_core.errors import (
 )  # fmt: skip
 from hal_core.hookspecs import Check
 from hal_core.ir import Signature
+from hal_core.spec import BufferSpec
 from hal_opencl import driver
 from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import cl

@@ -1,0 +1,114 @@
+"""What a buffer gives to and takes from numpy and other array libraries."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.dtypes import DTYPES
+
+pytest.importorskip("hal_cpu", reason="hal-cpu, whose memory the host sees, is not installed")
+
+EXPORTED = sorted(set(DTYPES) - {"bfloat16"})
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_B9_dlpack_goes_both_ways_without_a_copy(name: str) -> None:
+    buffer = hal.Buffer.from_numpy(np.ones(5, name), "CPU")
+    there = np.from_dlpack(buffer)
+    assert there.dtype == name and there.shape == (5,)
+    assert there.ctypes.data == np.asarray(buffer).ctypes.data
+    back = hal.Buffer.from_dlpack(there, "CPU", copy=False)
+    assert (back.dtype, back.size) == (buffer.dtype, 5)
+    back.fill(0)
+    assert not buffer.numpy().any()
+
+
+def test_B9_an_export_outlives_its_buffer() -> None:
+    buffer = hal.Buffer.from_numpy(np.arange(1000, dtype="i4"), "CPU")
+    part = np.from_dlpack(buffer[10:20])
+    whole = np.from_dlpack(buffer)
+    buffer.deallocate()
+    for _ in range(20):
+        hal.zeros(1000, hal.int32, "CPU").fill(-1)
+    assert whole.tolist() == list(range(1000)) and part.tolist() == list(range(10, 20))
+
+
+def test_B9_memory_taken_lives_as_long_as_the_buffer() -> None:
+    array: Any = np.arange(1000, dtype="f8").view(_Array)
+    gone = weakref.ref(array)
+    buffer = hal.Buffer.from_dlpack(array, "CPU", copy=False)
+    view, exported = buffer[:3], np.asarray(buffer)
+    before = hal.Device["CPU"].allocator.statistics()
+    del array, buffer
+    gc.collect()
+    assert view.numpy().tolist() == [0, 1, 2] and exported[999] == 999
+    del view, exported
+    gc.collect()
+    assert gone() is None
+    assert hal.Device["CPU"].allocator.statistics().live == before.live
+
+
+class _Array(np.ndarray):
+    """An array that can be watched."""
+
+
+def test_memory_of_others_is_not_taken_twice() -> None:
+    buffer = hal.Buffer.from_dlpack(np.zeros(3), "CPU", copy=False)
+    buffer.deallocate()
+    with pytest.raises(hal.InvalidState, match="the buffer was freed.*never its own"):
+        buffer.allocate()
+
+
+def test_what_cannot_be_shared_is_copied_or_refused() -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    assert hal.Buffer.from_dlpack(rows.T, "CPU").numpy().tolist() == [0, 3, 1, 4, 2, 5]
+    with pytest.raises(hal.Unsupported, match="cannot share: the array is not C-contiguous"):
+        hal.Buffer.from_dlpack(rows.T, "CPU", copy=False)
+    copied = hal.Buffer.from_dlpack(rows, "CPU", copy=True)
+    copied.fill(7)
+    assert rows[0, 0] == 0
+    assert hal.Buffer.from_dlpack(np.zeros((0, 3)), "CPU").size == 0
+
+
+def test_a_device_of_its_own_memory_copies(fake: hal.Compiled) -> None:
+    array = np.arange(4, dtype="i8")
+    assert hal.Buffer.from_dlpack(array, fake).numpy().tolist() == [0, 1, 2, 3]
+    if fake.info.host_visible:
+        pytest.fail("the fake device is meant to have memory of its own")
+    with pytest.raises(hal.Unsupported, match="does not compute on host memory of others"):
+        hal.Buffer.from_dlpack(array, fake, copy=False)
+    with pytest.raises(hal.Unsupported, match="not visible to the host.*Copy it: buffer.numpy"):
+        np.from_dlpack(hal.zeros(4, hal.int8, fake))
+
+
+@pytest.mark.parametrize("thing", [42, b"bytes", np.array(["a"]), np.zeros(2, "c8"), None])
+def test_what_is_no_array_of_ours_is_refused(thing: object) -> None:
+    with pytest.raises(hal.InvalidArgument):
+        hal.Buffer.from_dlpack(thing, "CPU")
+
+
+def test_bfloat16_says_how_to_export_its_bits() -> None:
+    buffer = hal.zeros(4, hal.bfloat16, "CPU")
+    with pytest.raises(hal.Unsupported, match=r"view\(dtype=hal.uint16\)"):
+        np.from_dlpack(buffer)
+    assert np.from_dlpack(buffer.view(dtype=hal.uint16)).tolist() == [0] * 4
+
+
+def test_torch_shares_both_ways() -> None:
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        pytest.skip("torch is not installed")
+    buffer = hal.zeros(3, hal.float32, "CPU")
+    tensor = torch.from_dlpack(buffer)
+    tensor[1] = 5
+    assert buffer.numpy().tolist() == [0, 5, 0]
+    back = hal.Buffer.from_dlpack(torch.arange(4, dtype=torch.int64), "CPU", copy=False)
+    assert back.dtype is hal.int64 and back.numpy().tolist() == [0, 1, 2, 3]
