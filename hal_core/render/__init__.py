@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hal_core.render.renderer import Renderer
 
 if TYPE_CHECKING:
-    from hal_core.render.cfamily import CRenderer, OpenCLRenderer
+    from hal_core.render.languages.c import CRenderer
+    from hal_core.render.languages.opencl import OpenCLRenderer
     from hal_core.render.llvm import LLVMRenderer
 
     RENDERERS: dict[str, type[Renderer]]
 
+# Where each is, for a process loads only the one that it uses.
+_MODULES = {
+    "CRenderer": "languages.c",
+    "OpenCLRenderer": "languages.opencl",
+    "LLVMRenderer": "llvm",
+}
+
 __all__ = ["RENDERERS", "CRenderer", "LLVMRenderer", "OpenCLRenderer", "Renderer"]
 
 
-def __getattr__(name: str) -> object:
-    # A process that renders LLVM IR does not load the C family, and the other way round.
-    if name == "LLVMRenderer":
-        from hal_core.render.llvm import LLVMRenderer
-
-        return LLVMRenderer
-    if name in ("CRenderer", "OpenCLRenderer"):
-        from hal_core.render import cfamily
-
-        return getattr(cfamily, name)
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(f"hal_core.render.{_MODULES[name]}"), name)
     if name == "RENDERERS":
-        from hal_core.render.cfamily import CRenderer, OpenCLRenderer
-        from hal_core.render.llvm import LLVMRenderer
-
-        return {kind.language: kind for kind in (CRenderer, OpenCLRenderer, LLVMRenderer)}
+        kinds = (__getattr__(kind) for kind in _MODULES)
+        return {kind.language: kind for kind in kinds}
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,13 +17,13 @@ def rounded(value: float, dtype: DType) -> float:
         return float("inf") if value > 0 else -float("inf")
 
 
-def c_float(value: float, dtype: DType, suffix: str) -> str:
-    """The shortest decimal that gives these bits; `INFINITY` and `NAN` are every language's."""
+def c_float(value: float, dtype: DType, suffix: str, infinity: str, nan: str) -> str:
+    """The shortest decimal that gives these bits; `infinity` and `nan` as the language has them."""
     number = rounded(value, dtype)
     if number != number:
-        return "NAN"
+        return nan
     if number in (float("inf"), -float("inf")):
-        return "INFINITY" if number > 0 else "-INFINITY"
+        return infinity if number > 0 else f"-{infinity}"
     text = repr(number)
     if dtype is float32:
         candidates = (f"{number:.{digits}g}" for digits in range(6, 10))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import NamedTuple
 
 from hal_core.dtypes import DTYPES, DType
+from hal_core.errors import Unsupported
 from hal_core.ir import UOp
 from hal_core.render import helpers
-from hal_core.render.languages import Language
+from hal_core.render.languages.language import Language
 from hal_core.render.literals import c_float, c_integer, power_of_two
 from hal_core.render.names import C_KEYWORDS, LIBRARY_NAMES
 from hal_core.render.renderer import dtype_of
@@ -40,8 +42,11 @@ class Expression(NamedTuple):
 
 def reserved(row: Language) -> frozenset[str]:
     """The identifiers that no parameter or variable of a text may have."""
-    templates = " ".join((*row.functions.values(), *row.specials.values(), row.frame))
-    templates = templates.replace("{f}", "")
+    templates = " ".join((
+        *row.functions.values(), *row.specials.values(), *itertools.chain(*row.bits.values()),
+        *itertools.chain(*row.infinities.values()), *row.last_parameters,
+        row.frame, row.threads, row.barrier,
+    )).replace("{f}", "")  # fmt: skip
     words = {word for axis in AXES for word in re.findall(r"[$\w]+", _fill(templates, axis))}
     return C_KEYWORDS | LIBRARY_NAMES | row.keywords | frozenset(row.types.values()) | words
 
@@ -81,16 +86,15 @@ class Spelling:
             text = c_integer(int(value), dtype, suffix)
         else:
             self.type(dtype)
-            text = c_float(value, dtype, suffix)
-            if "N" in text:  # NAN, INFINITY
+            infinity = self.row.infinities.get(dtype.name, ("INFINITY", "NAN"))
+            text = c_float(value, dtype, suffix, *infinity)
+            if "N" in text:
                 self.features.add("math")
         return Expression(text, atom=not text.startswith("-"))
 
     def expression(self, uop: UOp, sources: list[Expression]) -> Expression:
         """The text of `uop` from the texts of its sources."""
         reads = _NOTHING.union(*(source.reads for source in sources))
-        if uop.op == "GET":
-            return Expression(sources[0].text, True, frozenset({id(uop.src[0])}))
         if uop.op == "LOAD":
             text, is_bool = self.element(*sources), dtype_of(uop).kind == "b"
             return Expression(f"{text} != 0" if is_bool else text, not is_bool, reads | {MEMORY})
@@ -98,6 +102,9 @@ class Spelling:
             return self._wrapping(uop, sources, reads)
         text, atom = self._plain(uop, sources)
         return Expression(text, atom, reads)
+
+    def get(self, uop: UOp, variable: str) -> Expression:
+        return Expression(variable, True, frozenset({id(uop.src[0])}))
 
     def element(self, pointer: Expression, index: Expression) -> str:
         """An index too large for int32 is undefined, so its arithmetic need not wrap: in 64 bits
@@ -113,6 +120,8 @@ class Spelling:
             return f"{a} {_INFIX[op]} {b}", False
         if op == "CAST":
             return self._cast(dtype, dtype_of(uop), sources[0])
+        if op == "BITCAST":
+            return self._bitcast(dtype, dtype_of(uop), sources[0])
         if op == "WHERE":
             return f"{a} ? {b} : {c}", False
         if op == "MIN" or op == "MAX":
@@ -162,11 +171,79 @@ class Spelling:
     def _cast(self, source: DType, target: DType, value: Expression) -> tuple[str, bool]:
         if source is target:
             return value.text, value.atom
+        name = f"{target.name} from {source.name}"
+        if name in self.row.casts:
+            return f"{self._special_cast(name, source, target)}({value.text})", True
         if target.kind == "b":
             return f"{value.operand} != 0", False
         if source.kind == "f" and target.is_integer:
             return f"{self._float_to_integer(source, target)}({value.text})", True
         return f"({self.type(target)}){value.operand}", True
+
+    def _special_cast(self, name: str, source: DType, target: DType) -> str:
+        bits, of_bits = self.bits(DTYPES["float32"])
+        self._helper(
+            name := f"hal_{name.replace(' ', '_')}",
+            self.row.casts[name],
+            type=self.row.types[(target if source is DTYPES["float32"] else source).name],
+            float=self.row.types["float32"],
+            uint=self.row.types["uint32"],
+            bits=bits,
+            of_bits=of_bits,
+        )
+        return name
+
+    def _bitcast(self, source: DType, target: DType, value: Expression) -> tuple[str, bool]:
+        """Floats have functions from and to unsigned integers; between integers a cast will do."""
+        if source is target:
+            return value.text, value.atom
+        text, atom = value.text, value.atom
+        if source.is_float:
+            text, atom = f"{self.bits(source)[0]}({text})", True
+        if target.is_float:
+            return f"{self.bits(target)[1]}({text})", True
+        if source.is_float and target.kind == "u":
+            return text, atom
+        return f"({self.type(target)}){text if atom else f'({text})'}", True
+
+    def bits(self, dtype: DType) -> tuple[str, str]:
+        """Functions between a float and its bits as an unsigned integer."""
+        functions = self.row.bits[dtype.name]
+        for name in functions:
+            if name in self.row.helpers:
+                self.helpers.setdefault(name, self.row.helpers[name])
+        return functions
+
+    def atomic(self, uop: UOp, sources: list[Expression]) -> str:
+        """A call of the helper that does it."""
+        memory, index, *values = sources
+        dtype, space = dtype_of(uop), self.row.spaces[uop.src[0].op]
+        what = str(uop.arg or "CAS")
+        name = f"hal_{space.name}_{what.lower()}_{dtype.name}"
+        body = atomic_body(self.row, uop)
+        if body is None:
+            raise Unsupported(f"render {uop!r}", "the language has no such atomic operation")
+        bits, of_bits = self.bits(dtype) if dtype.is_float else ("", "")
+        if dtype.itemsize == 8:
+            self.features.add("atomic64")
+        kind = self.type(dtype)
+        fields = {
+            "type": kind,
+            "space": space.qualifier,
+            "order": ">" if what == "MAX" else "<",
+            "uint": self.unsigned(dtype),
+            "bits": bits,
+            "of_bits": of_bits,
+        }
+        self._helper(
+            name,
+            helpers.ATOMIC,
+            body=body.format(**fields).replace("\n", "\n    "),
+            parameters=f"{kind} v" if uop.op == "ATOMIC" else f"{kind} expected, {kind} desired",
+            **fields,
+        )
+        arguments = ", ".join(value.text for value in values)
+        return f"{name}(&{self.element(memory, index)}, {arguments})"
 
     def _division(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
         dtype, divisor = dtype_of(uop), uop.src[1]
@@ -198,6 +275,16 @@ class Spelling:
     def _helper(self, name: str, template: str, **fields: str) -> None:
         if name not in self.helpers:
             self.helpers[name] = template.format(name=name, static=self.row.helper, **fields)
+
+
+def atomic_body(row: Language, uop: UOp) -> str | None:
+    """The body of the helper for an ATOMIC or a CAS; None where the language has none."""
+    dtype, bodies = dtype_of(uop), row.spaces[uop.src[0].op].atomics
+    what = uop.arg or "CAS"
+    for key in (f"{what} {dtype.name}", f"{what} {dtype.kind}", what):
+        if key in bodies:
+            return bodies[key]
+    return None
 
 
 def _amount(amount: UOp, text: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir import Kernel, Signature, UOp
 from hal_core.ir.uop import COMPARISON
@@ -41,11 +44,32 @@ class Builder:
     def cast(self, value: UOp, dtype: DType) -> UOp:
         return self.add("CAST", dtype, value)
 
-    def load(self, name: str, index: UOp) -> UOp:
-        return self.add("LOAD", self.params[name].dtype, self.params[name], index)
+    def bitcast(self, value: UOp, dtype: DType) -> UOp:
+        return self.add("BITCAST", dtype, value)
 
-    def store(self, name: str, index: UOp, value: UOp) -> None:
-        self.add("STORE", None, self.params[name], index, value)
+    def shared(self, name: str, count: int, dtype: DType = int32) -> UOp:
+        return self.add("SHARED", dtype, arg=(name, count))
+
+    def memory(self, where: str | UOp) -> UOp:
+        """A parameter by its name, or shared memory as it is."""
+        return self.params[where] if isinstance(where, str) else where
+
+    def load(self, where: str | UOp, index: UOp) -> UOp:
+        memory = self.memory(where)
+        return self.add("LOAD", memory.dtype, memory, index)
+
+    def store(self, where: str | UOp, index: UOp, value: UOp) -> None:
+        self.add("STORE", None, self.memory(where), index, value)
+
+    def atomic(self, op: str, where: str | UOp, index: UOp, *values: UOp) -> UOp:
+        """`op` is ADD, MIN, MAX, EXCHANGE or CAS."""
+        memory = self.memory(where)
+        if op == "CAS":
+            return self.add(op, memory.dtype, memory, index, *values)
+        return self.add("ATOMIC", memory.dtype, memory, index, *values, arg=op)
+
+    def barrier(self) -> None:
+        self.add("BARRIER")
 
     def var(self, name: str, value: UOp) -> UOp:
         variable = self.add("VAR", value.dtype, arg=name)
@@ -61,8 +85,26 @@ class Builder:
     def range(self, start: UOp, stop: UOp, step: UOp, name: str = "k") -> UOp:
         return self.add("RANGE", start.dtype, start, stop, step, arg=name)
 
+    def loop(self) -> UOp:
+        return self.add("LOOP")
+
     def end(self, opener: UOp) -> None:
-        self.add("ENDRANGE" if opener.op == "RANGE" else "ENDIF", None, opener)
+        self.add(f"END{opener.op}", None, opener)
+
+    def break_(self, loop: UOp) -> None:
+        self.add("BREAK", None, loop)
+
+    def continue_(self, loop: UOp) -> None:
+        self.add("CONTINUE", None, loop)
+
+    def return_(self) -> None:
+        self.add("RETURN")
+
+    @contextmanager
+    def when(self, condition: UOp) -> Iterator[None]:
+        opener = self.if_(condition)
+        yield
+        self.end(opener)
 
     def if_(self, condition: UOp) -> UOp:
         return self.add("IF", None, condition)

@@ -58,7 +58,7 @@ class NativeToolchain(Toolchain):
         for slot, param in zip(slots, kernel.signature.params, strict=False):
             value = arguments[param.name]
             if param.is_pointer:
-                assert value.dtype == param.dtype.to_numpy()
+                assert value.dtype.itemsize == param.dtype.itemsize
                 slot.view(np.uint64)[0] = value.ctypes.data
             else:
                 slot[: param.dtype.itemsize] = np.array([value], param.dtype.to_numpy()).view("u1")

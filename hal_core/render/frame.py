@@ -1,0 +1,70 @@
+"""A whole text around a kernel's body: headers, helpers, the kernel's head and its parameters."""
+
+from __future__ import annotations
+
+from hal_core.ir import Kernel, Param, UOp
+from hal_core.render.languages.language import Language
+from hal_core.render.spelling import AXES, Spelling
+from hal_core.render.text import Text
+
+
+def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...]) -> str:
+    """The text of a kernel whose nodes, as this language runs them, are `uops`."""
+    text = Text(row, kernel, uops)
+    fields = [_fields(text, param) for param in kernel.signature.params]
+    text.write()
+    blocks = {
+        "$arguments": [line for _, line in fields if line],
+        "$shared": text.shared,
+        "$body": text.lines,
+    }
+    frame: list[str] = []
+    for line in _with_words(row, kernel, [head for head, _ in fields if head]).splitlines():
+        bare = line.lstrip()
+        indent = line[: len(line) - len(bare)]
+        frame += [indent + part for part in blocks.get(bare, [bare])]
+    parts = ["\n".join(_headers(text.spelling, kernel)), *text.spelling.helpers.values()]
+    return "\n\n".join(part for part in (*parts, "\n".join(frame)) if part) + "\n"
+
+
+def _with_words(row: Language, kernel: Kernel, parameters: list[str]) -> str:
+    """The frame, with what stands inside its lines."""
+    attribute = ""
+    if kernel.block is not None:
+        x, y, z = kernel.block
+        attribute = row.block_attribute.format(x=x, y=y, z=z, threads=x * y * z)
+    words = {
+        "$attributes": attribute,
+        "$name": kernel.name,
+        "$parameters": ", ".join((*parameters, *row.last_parameters)),
+    }
+    dims = kernel.block or row.block_dims
+    words |= {f"$block_{axis}": str(dim) for axis, dim in zip(AXES, dims, strict=True)}
+    frame = row.frame
+    for word, meaning in words.items():
+        frame = frame.replace(word, meaning)
+    return frame
+
+
+def _headers(spelling: Spelling, kernel: Kernel) -> list[str]:
+    features = spelling.features | {"always"}
+    if not kernel.contract:
+        features.add("no contract")
+    return [line for feature, line in spelling.row.headers.items() if feature in features]
+
+
+def _fields(text: Text, param: Param) -> tuple[str, str]:
+    """A parameter in the kernel's head, and the line that makes a variable of it."""
+    row, name = text.row, text.params[param.position]
+    fields = {
+        "const": "const " if param.kind == "const pointer" else "",
+        "type": text.spelling.storage(param.dtype),
+        "name": name,
+        "slot": 8 * param.position,
+        "position": param.position,
+    }
+    if not param.is_pointer:
+        return row.value_parameter.format(**fields), row.value_line.format(**fields)
+    fields["base"] = text.names.take(f"{name}_base")
+    fields["offset"] = text.names.take(f"{name}_offset")
+    return row.pointer_parameter.format(**fields), row.pointer_line.format(**fields)

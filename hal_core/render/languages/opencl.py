@@ -1,0 +1,136 @@
+"""OpenCL C 1.2."""
+
+from __future__ import annotations
+
+from hal_core.render.cfamily import CFamilyRenderer
+from hal_core.render.helpers import BFLOAT16_CASTS
+from hal_core.render.languages.language import FUNCTIONS, Language, Space
+
+_FRAME = """\
+$attributes__kernel void $name($parameters) {
+    $arguments
+    $shared
+    $body
+}
+"""
+
+# OpenCL's functions are overloaded: no suffix for float.
+_FUNCTIONS = {op: call.replace("{f}(", "(") for op, call in FUNCTIONS.items()}
+
+_KEYWORDS = frozenset(
+    """
+    kernel global local constant private generic read_only write_only read_write uniform pipe
+    half uchar ushort uint ulong size_t ptrdiff_t intptr_t uintptr_t event_t sampler_t queue_t
+    ndrange_t clk_event_t reserve_id_t quad complex imaginary image1d_t image2d_t image3d_t
+    vec_step atomic_int atomic_uint atomic_long atomic_ulong atomic_float atomic_double atomic_flag
+    memory_order memory_scope memory_order_relaxed memory_order_acquire memory_order_release
+    memory_order_acq_rel memory_order_seq_cst
+    """.split()  # noqa: SIM905 - words read better so
+) | {
+    f"{element}{width}"
+    for element in (
+        "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double",
+        "half", "bool",
+    )
+    for width in (2, 3, 4, 8, 16)
+}  # fmt: skip
+
+# `half` is only pointed at where the device has no arithmetic of it.
+_HALF_CASTS = {
+    "float32 from float16": """\
+{static} {float} {name}({type} x) {{
+    return vload_half(0, (const __private half *)&x);
+}}""",
+    "float16 from float32": """\
+{static} {type} {name}({float} x) {{
+    {type} y;
+    vstore_half_rte(x, 0, (__private half *)&y);
+    return y;
+}}""",
+}
+
+_FLOAT_ADD = """\
+volatile {space}{uint} *bits = (volatile {space}{uint} *)p;
+{uint} old, seen = *bits;
+do {{
+    old = seen;
+    seen = %s_cmpxchg(bits, old, {bits}({of_bits}(old) + v));
+}} while (seen != old);
+return {of_bits}(old);"""
+
+
+def _space(name: str, qualifier: str) -> Space:
+    """32-bit atomics are `atomic_`, those of the 64-bit extensions `atom_`."""
+    bodies: dict[str, str] = {}
+    for width, stem in ((32, "atomic"), (64, "atom")):
+        for kind in ("int", "uint"):
+            for op, call in (("ADD", "add"), ("MIN", "min"), ("MAX", "max"), ("EXCHANGE", "xchg")):
+                bodies[f"{op} {kind}{width}"] = f"return {stem}_{call}(p, v);"
+            bodies[f"CAS {kind}{width}"] = f"return {stem}_cmpxchg(p, expected, desired);"
+        bodies[f"ADD float{width}"] = _FLOAT_ADD % stem
+        bodies[f"EXCHANGE float{width}"] = (
+            f"return {{of_bits}}({stem}_xchg((volatile {{space}}{{uint}} *)p, {{bits}}(v)));"
+        )
+    return Space(name, qualifier, bodies)
+
+
+OPENCL = Language(
+    types={
+        "bool": "bool",
+        "int8": "char",
+        "int16": "short",
+        "int32": "int",
+        "int64": "long",
+        "uint8": "uchar",
+        "uint16": "ushort",
+        "uint32": "uint",
+        "uint64": "ulong",
+        "float16": "ushort",
+        "bfloat16": "ushort",
+        "float32": "float",
+        "float64": "double",
+    },
+    bool_storage="uchar",
+    suffixes={"float32": "f", "int64": "L", "uint32": "u", "uint64": "UL"},
+    functions={**_FUNCTIONS, "RSQRT": "rsqrt({0})"},
+    specials={
+        "global_idx": "(int)get_global_id({dim})",
+        "block_idx": "(int)get_group_id({dim})",
+        "thread_idx": "(int)get_local_id({dim})",
+        "block_dim": "(int)get_local_size({dim})",
+        "grid_dim": "(int)get_num_groups({dim})",
+    },
+    bits={"float32": ("as_uint", "as_float"), "float64": ("as_ulong", "as_double")},
+    casts={**BFLOAT16_CASTS, **_HALF_CASTS},
+    spaces={
+        "PARAM": _space("atomic_global", "__global "),
+        "SHARED": _space("atomic_local", "__local "),
+    },
+    headers={
+        "float64": "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
+        "atomic64": (
+            "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
+            "#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable"
+        ),
+        "no contract": "#pragma OPENCL FP_CONTRACT OFF",
+    },
+    helper="static inline",
+    keywords=_KEYWORDS,
+    frame=_FRAME,
+    # A view of a buffer is a base and an offset: sub-buffers need alignment and cannot nest.
+    pointer_parameter="__global {const}{type} *{base}, long {offset}",
+    value_parameter="{type} {name}",
+    pointer_line=(
+        "__global {const}{type} *{name} = "
+        "(__global {const}{type} *)((__global {const}char *){base} + {offset});"
+    ),
+    block_attribute="__attribute__((reqd_work_group_size({x}, {y}, {z})))\n",
+    shared="__local {type} {name}[{count}];",
+    barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+)
+
+
+class OpenCLRenderer(CFamilyRenderer):
+    """OpenCL C 1.2."""
+
+    name, language, row = "OpenCL C", "opencl", OPENCL
