@@ -58,6 +58,12 @@ if TYPE_CHECKING:
         KernelFunction,
         atan,
         atan2,
+        atomic_add,
+        atomic_compare_exchange,
+        atomic_exchange,
+        atomic_max,
+        atomic_min,
+        barrier,
         block_dim,
         block_idx,
         ceil,
@@ -75,6 +81,7 @@ if TYPE_CHECKING:
         log2,
         pow,
         rsqrt,
+        shared,
         sin,
         sqrt,
         tan,
@@ -95,11 +102,12 @@ __all__ = [
     "KernelFault", "KernelFunction", "KernelSyntaxError", "LRUAllocator", "Limits", "OutOfBounds",
     "OutOfMemory", "Param", "PluginConflict", "PluginError", "Program", "Ptr", "Renderer",
     "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__", "atan", "atan2",
-    "bfloat16", "block_dim", "block_idx", "bool_", "ceil", "config", "cos", "discovery", "empty",
-    "errors", "exp", "exp2", "float16", "float32", "float64", "floor", "fma", "fmod", "global_idx",
-    "grid_dim", "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel", "log", "log2",
-    "pow", "rsqrt", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc", "uint8", "uint16",
-    "uint32", "uint64", "zeros",
+    "atomic_add", "atomic_compare_exchange", "atomic_exchange", "atomic_max", "atomic_min",
+    "barrier", "bfloat16", "block_dim", "block_idx", "bool_", "ceil", "config", "cos", "discovery",
+    "empty", "errors", "exp", "exp2", "float16", "float32", "float64", "floor", "fma", "fmod",
+    "global_idx", "grid_dim", "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel",
+    "log", "log2", "pow", "rsqrt", "shared", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc",
+    "uint8", "uint16", "uint32", "uint64", "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
@@ -113,8 +121,9 @@ _HOMES = {
     "uint8 uint16 uint32 uint64",
     "hookspecs": "hookimpl",
     "ir": "Kernel Param Signature Source UOp",
-    "lang": "KernelFunction atan atan2 block_dim block_idx ceil cos exp exp2 floor fma fmod "
-    "global_idx grid_dim isnan kernel log log2 pow rsqrt sin sqrt tan tanh thread_idx trunc",
+    "lang": "KernelFunction atan atan2 atomic_add atomic_compare_exchange atomic_exchange "
+    "atomic_max atomic_min barrier block_dim block_idx ceil cos exp exp2 floor fma fmod "
+    "global_idx grid_dim isnan kernel log log2 pow rsqrt shared sin sqrt tan tanh thread_idx trunc",
     "program": "Program",
     "registry": "Device DeviceRegistry",
     "render": "Renderer",

@@ -245,17 +245,23 @@ class PointerType:
 
 
 if TYPE_CHECKING:
-
-    class Ptr(Generic[T]):
-        """A kernel parameter: device memory the kernel may read and write."""
-
-        def __getitem__(self, index: Scalar | int) -> T: ...
-        def __setitem__(self, index: Scalar | int, value: T | float) -> None: ...
+    Index = Scalar | int | tuple[Scalar | int, ...]  # several for a shared array
 
     class ConstPtr(Generic[T]):
         """A kernel parameter: device memory the kernel only reads."""
 
         def __getitem__(self, index: Scalar | int) -> T: ...
+
+    class Ptr(ConstPtr[T]):
+        """A kernel parameter: device memory the kernel may read and write."""
+
+        def __setitem__(self, index: Scalar | int, value: T | float) -> None: ...
+
+    class Shared(Ptr[T]):
+        """What `hal.shared` gives: memory of a block. A function takes it as a pointer."""
+
+        def __getitem__(self, index: Index) -> T: ...
+        def __setitem__(self, index: Index, value: T | float) -> None: ...
 
 else:
 

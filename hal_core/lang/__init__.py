@@ -3,6 +3,12 @@
 from hal_core.lang.builtins import (
     atan,
     atan2,
+    atomic_add,
+    atomic_compare_exchange,
+    atomic_exchange,
+    atomic_max,
+    atomic_min,
+    barrier,
     block_dim,
     block_idx,
     ceil,
@@ -19,6 +25,7 @@ from hal_core.lang.builtins import (
     log2,
     pow,
     rsqrt,
+    shared,
     sin,
     sqrt,
     tan,
@@ -29,7 +36,8 @@ from hal_core.lang.builtins import (
 from hal_core.lang.function import KernelFunction, kernel
 
 __all__ = [
-    "KernelFunction", "atan", "atan2", "block_dim", "block_idx", "ceil", "cos", "exp", "exp2",
+    "KernelFunction", "atan", "atan2", "atomic_add", "atomic_compare_exchange", "atomic_exchange",
+    "atomic_max", "atomic_min", "barrier", "block_dim", "block_idx", "ceil", "cos", "exp", "exp2",
     "floor", "fma", "fmod", "global_idx", "grid_dim", "isnan", "kernel", "log", "log2", "pow",
-    "rsqrt", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc",
+    "rsqrt", "shared", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Names, attributes and elements in kernels."""
+"""Names and attributes in kernels, and elements."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import ast
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hal_core.dtypes import DType, float32, int32, int64
+from hal_core.dtypes import DType, float32, int32
 from hal_core.ir import UOp
-from hal_core.lang import refusals
+from hal_core.lang import memory, refusals
 from hal_core.lang.builtins import LANGUAGE, MATH_NAMES, SPECIALS
-from hal_core.lang.constants import default_dtype
-from hal_core.lang.emit import Memory, dtype_of
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
@@ -90,52 +88,12 @@ def _instead_of_attribute(node: ast.Attribute, owner: Any) -> str:
     return "Pass sizes as parameters; capture Python objects' numbers outside the kernel."
 
 
-def element(
-    x: Expressions, node: ast.Subscript, pointer: object, *, stored: bool
-) -> tuple[UOp, UOp]:
-    """The pointer and index nodes of `p[i]`."""
-    if not isinstance(pointer, Memory):
-        raise x.error(node, *_no_elements(x, node, pointer, stored))
-    if stored and pointer.const:
-        label, dtype = pointer.name, dtype_of(pointer.node).__name__
-        raise x.error(node, f"{label!r} is only read", f"Declare it {label}: hal.Ptr[hal.{dtype}].")
-    if isinstance(node.slice, ast.Tuple):
-        raise x.error(node, "an index is one number", "Write x[row * width + column].")
-    index = x.operand(node.slice, x.expression(node.slice))
-    dtype_or_type = index.dtype if isinstance(index, UOp) else type(index).__name__
-    if dtype_or_type not in (int32, int64, "int"):
-        problem = f"an index is int32 or int64, not {dtype_or_type}"
-        raise x.error(node, problem, "Cast it: hal.int32(...).")
-    if isinstance(index, UOp):
-        return pointer.node, index
-    if index < 0:
-        raise x.error(node, f"the index {index} is negative", "Count from the start.")
-    return pointer.node, x.typed(node, index, default_dtype(index))
-
-
-def _no_elements(
-    x: Expressions, node: ast.Subscript, owner: object, stored: bool
-) -> tuple[str, str]:
-    """What is wrong with `owner[...]`, and what to write."""
-    label = ast.unparse(node.value)
-    if isinstance(owner, tuple):
-        return f"the captured tuple {label} is only read", "Store into a hal.Ptr parameter."
-    if isinstance(owner, list):
-        return f"the list {label} can change, and is no constant", f"Make {label} a tuple."
-    fix = "Index a parameter x: hal.Ptr[hal.float32]."
-    if label in x.names.parameters and isinstance(owner, UOp):
-        dtype = dtype_of(owner).__name__
-        fix = f"Declare it {label}: hal.{'Ptr' if stored else 'ConstPtr'}[hal.{dtype}]."
-    return "only pointers have elements", fix
-
-
 def subscript(x: Expressions, node: ast.Subscript) -> Any:
-    """An element of device memory, or of a captured tuple."""
+    """An element of memory, or of a captured tuple."""
     owner = x.expression(node.value)
     if isinstance(owner, tuple):
         return _item(x, node, owner)
-    pointer, index = element(x, node, owner, stored=False)
-    return x.emit.node("LOAD", pointer.dtype, (pointer, index))
+    return memory.load(x, *memory.place(x, node, owner, node.value, node.slice, stored=False))
 
 
 def _item(x: Expressions, node: ast.Subscript, owner: tuple[Any, ...]) -> Any:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hal_core.dtypes import DTYPES, REFUSED_DTYPES, Scalar, int32
 from hal_core.errors import Unsupported
+
+if TYPE_CHECKING:
+    from hal_core.dtypes import Index, Ptr, Shared
 
 T = TypeVar("T", bound=Scalar)
 
@@ -48,6 +51,48 @@ def block_dim(axis: int) -> int32:
 def grid_dim(axis: int) -> int32:
     """How many blocks the grid has along the axis."""
     raise _outside("grid_dim")
+
+
+def shared(dtype: type[T], shape: int | tuple[int, ...]) -> Shared[T]:
+    """An array in the memory of the thread's block, of one to three dimensions.
+
+    All threads of the block see the same array; its contents are undefined at the start. Written
+    as `tile = hal.shared(hal.float32, (16, 16))`, outside of conditions and loops.
+    """
+    raise _outside("shared")
+
+
+def barrier() -> None:
+    """Waits until all threads of the block are here; what they wrote before is seen behind it."""
+    raise _outside("barrier")
+
+
+def atomic_add(p: Ptr[T], i: Index, value: T | float) -> T:
+    """Adds to `p[i]` in one step; the old value."""
+    raise _outside("atomic_add")
+
+
+def atomic_min(p: Ptr[T], i: Index, value: T | int) -> T:
+    """Puts the smaller of the two into `p[i]` in one step; the old value. Integers only."""
+    raise _outside("atomic_min")
+
+
+def atomic_max(p: Ptr[T], i: Index, value: T | int) -> T:
+    """Puts the larger of the two into `p[i]` in one step; the old value. Integers only."""
+    raise _outside("atomic_max")
+
+
+def atomic_exchange(p: Ptr[T], i: Index, value: T | float) -> T:
+    """Puts the value into `p[i]` in one step; the old value."""
+    raise _outside("atomic_exchange")
+
+
+def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T | int) -> T:
+    """Puts `desired` into `p[i]` if `expected` is there, in one step; the old value.
+
+    Integers only.
+    """
+    raise _outside("atomic_compare_exchange")
 
 
 def exp(x: T) -> T:
@@ -158,6 +203,14 @@ SPECIALS: dict[Callable[..., object], str] = {
     for function in (global_idx, block_idx, thread_idx, block_dim, grid_dim)
 }
 
+ATOMICS: dict[Callable[..., object], tuple[str, str]] = {
+    atomic_add: ("atomic_add", "ADD"),
+    atomic_min: ("atomic_min", "MIN"),
+    atomic_max: ("atomic_max", "MAX"),
+    atomic_exchange: ("atomic_exchange", "EXCHANGE"),
+    atomic_compare_exchange: ("atomic_compare_exchange", "CAS"),
+}
+
 MATH: dict[Callable[..., object], MathFunction] = {
     exp: MathFunction("EXP", 1, math.exp),
     exp2: MathFunction("EXP2", 1, math.exp2),
@@ -186,5 +239,8 @@ MATH_NAMES = {function.__name__ for function in MATH}
 LANGUAGE = [
     *MATH_NAMES,
     *SPECIALS.values(),
+    *(name for name, _ in ATOMICS.values()),
+    "barrier",
+    "shared",
     *(dtype.__name__ for dtype in DTYPES.values() if dtype.name not in REFUSED_DTYPES),
 ]

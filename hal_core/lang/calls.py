@@ -5,13 +5,23 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hal_core.dtypes import DTYPES, REFUSED_DTYPES, DType, bool_, float32, int32
 from hal_core.ir import UOp
 from hal_core.lang import refusals
-from hal_core.lang.builtins import MATH, MATH_NAMES, SPECIALS, MathFunction
+from hal_core.lang.atomics import atomic
+from hal_core.lang.builtins import (
+    ATOMICS,
+    MATH,
+    MATH_NAMES,
+    SPECIALS,
+    MathFunction,
+    barrier,
+    shared,
+)
 from hal_core.lang.constants import convert
+from hal_core.lang.emit import Nothing
 from hal_core.lang.function import KernelFunction
 
 if TYPE_CHECKING:
@@ -31,6 +41,11 @@ def call(x: Expressions, node: ast.Call) -> Any:
         return _cast(x, node, function)
     if not callable(function) or type(function).__hash__ is None:
         raise x.error(node, "what is called is not a function", "Correct the name.")
+    handler = _EFFECTS.get(function)
+    if handler is not None:
+        return handler(x, node)
+    if function in ATOMICS:
+        return atomic(x, node, *ATOMICS[function])
     if function in SPECIALS:
         return _special(x, node, SPECIALS[function])
     if function in MATH:
@@ -73,7 +88,20 @@ def _special(x: Expressions, node: ast.Call, kind: str) -> UOp:
     (axis,) = _arguments(x, node, 1)
     if isinstance(axis, UOp) or axis not in (0, 1, 2) or isinstance(axis, float):
         raise x.error(node, f"the axis of {kind} is 0, 1 or 2", f"Write hal.{kind}(0) for x.")
+    if kind == "block_dim" and x.emit.block is not None:
+        return x.emit.constant(x.emit.block[axis], int32)
     return x.emit.node("SPECIAL", int32, (), (kind, int(axis)))
+
+
+def _barrier(x: Expressions, node: ast.Call) -> Nothing:
+    _arguments(x, node, 0)
+    x.emit.barriers[id(x.emit.node("BARRIER"))] = x.text, node
+    return Nothing("hal.barrier()")
+
+
+def _shared(x: Expressions, node: ast.Call) -> NoReturn:
+    fix = "Write tile = hal.shared(...) on a line of its own, and index tile."
+    raise x.error(node, "hal.shared declares an array, and is no value", fix)
 
 
 def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
@@ -179,6 +207,10 @@ def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
         raise x.error(node, problem, fix)
 
 
+_EFFECTS: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
+    barrier: _barrier,
+    shared: _shared,
+}
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     builtins.min: _extreme("MIN", builtins.min),
     builtins.max: _extreme("MAX", builtins.max),

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from hal_core.dtypes import DType, bool_, float32, int32, int64
+from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
 Number = int | float  # bool included
 
@@ -31,6 +31,11 @@ def default_dtype(value: Number) -> DType:
     if isinstance(value, float):
         return float32
     return int32 if int32.min <= value <= int32.max else int64
+
+
+def computed(dtype: DType) -> DType:
+    """What kernels compute with where memory holds `dtype`."""
+    return float32 if dtype in STORAGE_DTYPES else dtype
 
 
 def fit(value: Number, dtype: DType) -> Number | None:

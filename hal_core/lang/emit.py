@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.dtypes import DType, bool_
 from hal_core.ir import UOp
 from hal_core.lang.constants import Number
+
+if TYPE_CHECKING:
+    import ast
+
+    from hal_core.lang.text import SourceText
 
 V = TypeVar("V")
 
@@ -35,6 +40,15 @@ class Memory:
         self.shape = shape  # of a shared array
 
 
+class Nothing:
+    """What a call gives that is made for its effect alone."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 def dtype_of(value: UOp) -> DType:
     """The dtype of a node that is a value; only structure and stores have none."""
     if value.dtype is None:
@@ -45,11 +59,13 @@ def dtype_of(value: UOp) -> DType:
 class Emitter:
     """The node list under construction."""
 
-    def __init__(self) -> None:
+    def __init__(self, block: tuple[int, int, int] | None = None) -> None:
+        self.block = block  # the only one of the kernel, where it is fixed
         # Declared in front of everything: Python's locals are function-wide.
         self.variables: list[UOp] = []
         self.uops: list[UOp] = []
         self.line = 0  # of the user's file, for the nodes that come next
+        self.barriers: dict[int, tuple[SourceText, ast.AST]] = {}  # id of the node -> its place
         self.depth = 0  # how many blocks are open that a thread may not enter
 
     def node(

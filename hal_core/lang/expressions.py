@@ -16,7 +16,7 @@ from hal_core.errors import KernelSyntaxError
 from hal_core.ir import UOp
 from hal_core.lang import access, calls, operators, refusals
 from hal_core.lang.constants import Number, default_dtype, fit
-from hal_core.lang.emit import Emitter, Memory, dtype_of
+from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.names import Names
 from hal_core.lang.text import SourceText
 
@@ -71,8 +71,10 @@ class Expressions:
         if isinstance(value, (UOp, int, float)):
             return value
         if isinstance(value, Memory):
-            name = value.name
-            raise self.error(at, f"the pointer {name!r} is not a value", f"Index it: {name}[i].")
+            name, what = value.name, "pointer" if value.shape is None else "array"
+            raise self.error(at, f"the {what} {name!r} is not a value", f"Index it: {name}[i].")
+        if isinstance(value, Nothing):
+            raise self.error(at, f"{value.name} gives no value", "Call it on a line of its own.")
         if isinstance(value, DType):
             raise self.error(
                 at, f"the dtype {value} is not a value", f"Cast with it: hal.{value.__name__}(x)."

@@ -66,11 +66,12 @@ class KernelFunction:
         with _lock:
             if self._kernel is None:
                 try:
-                    uops = lower(self.__wrapped__, self._lines, self.signature)
+                    self._kernel = lower(
+                        self.__wrapped__, self._lines, self.signature, self.block, self.contract
+                    )
                 except KernelSyntaxError as error:
                     # The place is in the message; the front end's own frames would bury it.
                     raise error.with_traceback(None) from None
-                self._kernel = Kernel(self.name, self.signature, uops, self.block, self.contract)
                 self._lines = ()  # of the whole file
             return self._kernel
 

@@ -61,9 +61,15 @@ INTEGER_FIXES = {
 BOOL_FIX = "Cast first: hal.int32(a). Join conditions with and, or."
 
 # Functions of other kernel languages, and Python's where it has one.
-_SOURCE = "Write the kernel as a hal.Source, in a language of the device."
 _FOREIGN = {
-    **dict.fromkeys(("barrier", "syncthreads", "__syncthreads", "shared"), _SOURCE),
+    **dict.fromkeys(
+        ("syncthreads", "__syncthreads", "barrier", "threadgroup_barrier", "debug_barrier"),
+        "Write hal.barrier().",
+    ),
+    **dict.fromkeys(
+        ("shared", "shared_memory", "__shared__", "__local", "local_memory"),
+        "Write tile = hal.shared(hal.float32, (16, 16)).",
+    ),
     **dict.fromkeys(("max", "maximum", "fmax"), "Write max(a, b), as in Python."),
     **dict.fromkeys(("min", "minimum", "fmin"), "Write min(a, b), as in Python."),
     **dict.fromkeys(("abs", "fabs"), "Write abs(x), as in Python."),
@@ -83,7 +89,13 @@ _FOREIGN = {
 
 def foreign(name: str) -> str | None:
     """What to write for a function of another kernel language."""
-    return _SOURCE if name.lower().startswith("atomic") else _FOREIGN.get(name)
+    if not name.lower().startswith("atomic"):
+        return _FOREIGN.get(name)
+    kinds = (("add", "add"), ("min", "min"), ("max", "max"), ("exch", "exchange"))
+    own = [own for kind, own in kinds if kind in name.lower() and "cmp" not in name.lower()]
+    if own and "compare" not in name:
+        return f"Write hal.atomic_{own[0]}(p, i, value)."
+    return "Write hal.atomic_compare_exchange(p, i, expected, desired)."
 
 
 def absent(name: str) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from hal_core.ir import CONST_POINTER, Signature, UOp
-from hal_core.lang import control, refusals
-from hal_core.lang.access import element
-from hal_core.lang.emit import Emitter, Memory, dtype_of
+from hal_core.ir import CONST_POINTER, Kernel, Signature, UOp
+from hal_core.ir.uniform import divergent_barrier
+from hal_core.lang import control, memory, refusals
+from hal_core.lang.builtins import shared
+from hal_core.lang.constants import computed
+from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.expressions import Expressions
 from hal_core.lang.names import Names
 from hal_core.lang.operators import binary
@@ -20,13 +22,28 @@ _NEVER = "Leave it out, or put what leaves before it under if."
 _TOO_DEEP = "too long or nested too deeply", "Split it over several statements."
 
 
-def lower(function: FunctionType, lines: Sequence[str], signature: Signature) -> tuple[UOp, ...]:
-    """The IR of a kernel function's body; `lines` are its file's. Raises: KernelSyntaxError."""
-    text = SourceText(function, lines)
+def lower(
+    function: FunctionType,
+    lines: Sequence[str],
+    signature: Signature,
+    block: tuple[int, int, int] | None,
+    contract: bool,
+) -> Kernel:
+    """The IR of a kernel function; `lines` are its file's. Raises: KernelSyntaxError."""
+    text, emit = SourceText(function, lines), Emitter(block)
     try:
-        return Statements(text, Names(function, text.tree), Emitter()).function(signature)
+        uops = Statements(text, Names(function, text.tree), emit).function(signature)
     except RecursionError:  # of blocks; that of one statement is pointed at in `block`
         raise text.error(text.tree, *_TOO_DEEP) from None
+    kernel = Kernel(signature.name, signature, uops, block, contract)
+    fault = divergent_barrier(kernel)
+    if fault is not None:
+        barrier, cause, reason = fault
+        text, place = emit.barriers[id(barrier)]
+        problem = f"not all threads of a block reach this barrier: {reason} (line {cause.line})"
+        fix = "Move it to where all threads come along, and put under if only the work."
+        raise text.error(place, problem, fix)
+    return kernel
 
 
 class Statements:
@@ -43,8 +60,8 @@ class Statements:
         self.emit.line = self.text.line(tree)
         for param in signature.params:
             node = self.emit.node("PARAM", param.dtype, (), param.position)
-            memory = Memory(param.name, node, param.kind == CONST_POINTER)
-            self.names.visible[param.name] = memory if param.is_pointer else node
+            pointer = Memory(param.name, node, param.kind == CONST_POINTER)
+            self.names.visible[param.name] = pointer if param.is_pointer else node
         params, self.emit.uops = self.emit.uops, []
         for param in signature.values:
             if self.names.assignments.get(param.name):
@@ -75,22 +92,25 @@ class Statements:
     # -- assignment
 
     def _assign(self, node: ast.Assign) -> None:
-        (target, *more) = node.targets
+        x, (target, *more) = self.expressions, node.targets
         if more or not isinstance(target, (ast.Name, ast.Subscript)):
             fix = "Write one assignment on a line, each to one name or element."
             raise self.error(node, "an assignment has one target, a name or an element", fix)
         if isinstance(target, ast.Subscript):
-            pointer, index = self._target(target)
-            value = self.expressions.value(node.value, pointer.dtype)
-            self._store(node.value, pointer, index, value)
+            place = self._target(target)
+            value = x.value(node.value, computed(dtype_of(place[0].node)))
+            memory.store(x, node.value, *place, value)
             return
         self._check_assignable(target)
+        if isinstance(node.value, ast.Call) and x.expression(node.value.func) is shared:
+            self._declare(target, node.value)
+            return
         variable = self.names.variables.get(target.id)
         want = variable.dtype if variable else None
-        value = self.expressions.expression(node.value, want)
+        value = x.expression(node.value, want)
         if not variable and isinstance(value, (int, float)):
             self.names.numbers[target.id] = value, self.text.line(node)
-        value = self.expressions.settled(node.value, value, want)
+        value = x.settled(node.value, value, want)
         if self.names.assigned_once(target.id):
             self.names.visible[target.id] = value
         else:
@@ -99,9 +119,9 @@ class Statements:
     def _augmented(self, node: ast.AugAssign) -> None:
         target = node.target
         if isinstance(target, ast.Subscript):
-            pointer, index = self._target(target)
-            old = self.emit.node("LOAD", pointer.dtype, (pointer, index))
-            self._store(node, pointer, index, self._combined(node, old))
+            place = self._target(target)
+            old = memory.load(self.expressions, *place)
+            memory.store(self.expressions, node, *place, self._combined(node, old))
         elif isinstance(target, ast.Name):
             self._check_assignable(target)
             old = self.expressions.value(ast.copy_location(ast.Name(target.id, ast.Load()), target))
@@ -109,9 +129,19 @@ class Statements:
         else:
             raise self.error(node, "only names and elements are assigned", "Write x[i] += 1.")
 
-    def _target(self, node: ast.Subscript) -> tuple[UOp, UOp]:
+    def _target(self, node: ast.Subscript) -> tuple[Memory, UOp]:
         x = self.expressions
-        return element(x, node, x.expression(node.value), stored=True)
+        owner = x.expression(node.value)
+        return memory.place(x, node, owner, node.value, node.slice, stored=True)
+
+    def _declare(self, target: ast.Name, call: ast.Call) -> None:
+        if self.emit.depth or self.loops:
+            fix = f"Move {target.id} = hal.shared(...) up, out of the if or the loop."
+            raise self.error(call, "an array is declared at the top level of the kernel", fix)
+        if not self.names.assigned_once(target.id):
+            fix = "Give the array a name of its own."
+            raise self.error(target, f"{target.id!r} is assigned elsewhere too", fix)
+        self.names.visible[target.id] = memory.shared(self.expressions, call, target.id)
 
     def _combined(self, node: ast.AugAssign, old: UOp) -> UOp:
         x = self.expressions
@@ -119,10 +149,6 @@ class Statements:
         self.emit.line = self.text.line(node)
         result: UOp = binary(x, node, node.op, old, value)
         return result
-
-    def _store(self, at: ast.AST, pointer: UOp, index: UOp, value: UOp) -> None:
-        typed = self.expressions.typed(at, value, dtype_of(pointer))
-        self.emit.node("STORE", None, (pointer, index, typed))
 
     def _set_variable(self, at: ast.AST, name: str, value: UOp) -> None:
         variable, dtype = self.names.variables.get(name), dtype_of(value)
@@ -139,17 +165,22 @@ class Statements:
 
     def _check_assignable(self, target: ast.Name) -> None:
         name = target.id
-        if isinstance(self.names.visible.get(name), Memory):
-            raise self.error(
-                target, f"the pointer {name!r} cannot be assigned", "Add to the index."
-            )
+        known = self.names.visible.get(name)
+        if isinstance(known, Memory):
+            what = "pointer" if known.shape is None else "array"
+            problem = f"the {what} {name!r} cannot be assigned"
+            raise self.error(target, problem, "Add to the index.")
         if name in self.names.counters:
             raise self.error(target, f"{name!r} is a loop's counter", "Assign to another name.")
 
     def _expression(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant) and node.value.value is ...:
             return
-        self.expressions.expression(node.value)
+        value = self.expressions.expression(node.value)
+        if isinstance(value, Nothing):
+            return
+        if isinstance(node.value, ast.Call) and getattr(value, "op", "") in ("ATOMIC", "CAS"):
+            return
         raise self.error(node, "the value is not used", "Assign it, or leave the line out.")
 
     def _pass(self, node: ast.Pass) -> None:

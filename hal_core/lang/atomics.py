@@ -1,0 +1,45 @@
+"""Atomics in kernels: one thread's change of an element, in one step for all others."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from hal_core.dtypes import STORAGE_DTYPES, DType
+from hal_core.ir import UOp
+from hal_core.lang.emit import dtype_of
+from hal_core.lang.memory import place
+
+if TYPE_CHECKING:
+    from hal_core.lang.expressions import Expressions
+
+_FLOATS = ("ADD", "EXCHANGE")
+
+
+def atomic(x: Expressions, node: ast.Call, name: str, kind: str) -> UOp:
+    """The old value of an element that the call changes."""
+    values = ("expected", "desired") if kind == "CAS" else ("value",)
+    if len(node.args) != 2 + len(values):
+        problem = f"{name} takes {2 + len(values)} arguments, not {len(node.args)}"
+        raise x.error(node, problem, f"Write hal.{name}(p, i, {', '.join(values)}).")
+    label, index_node, *value_nodes = node.args
+    owner = x.expression(label)
+    memory, index = place(x, node, owner, label, index_node, stored=True)
+    dtype = dtype_of(memory.node)
+    _check_dtype(x, label, name, kind, dtype)
+    operands = [x.typed(part, x.value(part, dtype), dtype) for part in value_nodes]
+    x.emit.line = x.text.line(node)
+    op, arg = ("CAS", None) if kind == "CAS" else ("ATOMIC", kind)
+    return x.emit.node(op, dtype, (memory.node, index, *operands), arg)
+
+
+def _check_dtype(x: Expressions, at: ast.AST, name: str, kind: str, dtype: DType) -> None:
+    if dtype in STORAGE_DTYPES or dtype.itemsize < 4:
+        wide = "float32" if dtype.is_float else "int32"
+        problem = f"atomics are of 32 and 64 bits, not {dtype}"
+        raise x.error(at, problem, f"Collect in a hal.Ptr[hal.{wide}].")
+    if dtype.is_float and kind not in _FLOATS:
+        whole = f"int{8 * dtype.itemsize}"
+        fix = f"Keep its bits in a hal.Ptr[hal.{whole}], through hal.bitcast(hal.{whole}, x)"
+        fix += ": bits of floats from 0 up order as the floats do."
+        raise x.error(at, f"{name} does not take {dtype}", fix)

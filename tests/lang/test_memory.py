@@ -1,0 +1,233 @@
+"""Shared arrays, barriers and atomics, as the IR shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kernel_files import IMPORTS, load
+
+import hal_core as hal
+from hal_core.dtypes import DTYPES, DType
+from hal_core.ir import Kernel, UOp
+from hal_core.ir.verify import verify
+
+HEAD = (
+    IMPORTS
+    + """
+SIZE = 4
+SHAPE = (2, 3, SIZE)
+
+@hal.kernel(block=(16, 4))
+def f(
+    y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.float32], z: hal.Ptr[hal.float32],
+    b: hal.Ptr[hal.uint8], d: hal.Ptr[hal.uint64], n: hal.int32, m: hal.int64,
+):
+    i = hal.thread_idx(0)
+    j = hal.thread_idx(1)
+"""
+)
+
+
+def lowered(body: str, tmp_path: Path) -> Kernel:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    kernel: Kernel = load(tmp_path, HEAD + lines).f.lower()
+    verify(kernel)
+    return kernel
+
+
+def text(node: UOp) -> str:
+    """An index as arithmetic."""
+    if node.op == "CONST":
+        return f"{node.arg}"
+    if node.op in ("ADD", "MUL"):
+        return f"({text(node.src[0])}{'+' if node.op == 'ADD' else '*'}{text(node.src[1])})"
+    return {"thread_idx": "ij"[node.arg[1]]}[node.arg[0]] if node.op == "SPECIAL" else "m"
+
+
+# -- shared arrays
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"),
+    [("7", 7), ("(7,)", 7), ("(2, 3)", 6), ("(SIZE, SIZE + 1)", 20), ("SHAPE", 24), ("SIZE", 4)],
+)
+def test_an_array_is_flat_in_the_ir(shape: str, count: int, tmp_path: Path) -> None:
+    kernel = lowered(f"tile = hal.shared(hal.float32, {shape})", tmp_path)
+    (array,) = (node for node in kernel.uops if node.op == "SHARED")
+    assert array.arg == ("tile", count) and array.dtype is hal.float32
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "flat"),
+    [
+        ("9", "i", "i"), ("9", "8", "8"), ("(9,)", "m", "m"),
+        ("(16, 17)", "i, j", "((i*17)+j)"), ("(16, 17)", "15, 16", "271"),
+        ("(16, 17)", "2, j", "(34+j)"), ("(16, 17)", "i, 0", "(i*17)"), ("(16, 17)", "0, j", "j"),
+        ("(4, 1)", "i, 0", "i"), ("(16, 17)", "m, 3", "((m*17)+3)"),
+        ("(2, 3, 4)", "i, j, i", "((((i*3)+j)*4)+i)"), ("(2, 3, 4)", "1, 2, 3", "23"),
+        ("(2, 3, 4)", "1, j, 0", "((3+j)*4)"), ("(2, 3, 4)", "0, 0, i", "i"),
+    ],
+)  # fmt: skip
+def test_elements_lie_row_after_row(shape: str, index: str, flat: str, tmp_path: Path) -> None:
+    body = f"tile = hal.shared(hal.int32, {shape})\ntile[{index}] = n\ny[i] = tile[{index}]"
+    kernel = lowered(body, tmp_path)
+    stored = next(node for node in kernel.uops if node.op == "STORE")
+    loaded = next(node for node in kernel.uops if node.op == "LOAD")
+    assert text(stored.src[1]) == text(loaded.src[1]) == flat
+    assert stored.src[1].dtype is (hal.int64 if "m" in index else hal.int32)
+
+
+def test_an_element_is_augmented(tmp_path: Path) -> None:
+    body = "tile = hal.shared(hal.uint8, (4, 4))\ntile[i, j] = 0\ntile[i, j] += 3"
+    ops = [node.op for node in lowered(body, tmp_path).uops]
+    assert ops[-4:] == ["LOAD", "CONST", "ADD", "STORE"]
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES.values()))
+def test_arrays_of_every_dtype(dtype: DType, tmp_path: Path) -> None:
+    kernel = lowered(f"tile = hal.shared(hal.{dtype.__name__}, 3)\ntile[0] = 1", tmp_path)
+    (array,) = (node for node in kernel.uops if node.op == "SHARED")
+    assert array.dtype is dtype
+    assert kernel.shared_nbytes == 16 if dtype.itemsize < 8 else 32
+
+
+# -- barriers and the block
+
+
+def test_a_barrier_is_a_statement(tmp_path: Path) -> None:
+    kernel = lowered("for k in range(n):\n    hal.barrier()", tmp_path)
+    assert [node.op for node in kernel.uops[-3:]] == ["RANGE", "BARRIER", "ENDRANGE"]
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "because", "at"),
+    [
+        ("if i < n:\n    hal.barrier()", 2, "the condition differs between them", 1),
+        ("for k in range(i):\n    y[i] = k\n    hal.barrier()", 3, "the range differs", 1),
+        ("if i > 3:\n    return\nhal.barrier()", 3, "some threads have returned before", 2),
+        ("while True:\n    hal.barrier()\n    if y[i] > 3:\n        break", 2, "BREAK", 4),
+    ],
+)
+def test_a_barrier_that_some_threads_pass_by(
+    body: str, line: int, because: str, at: int, tmp_path: Path
+) -> None:
+    start = HEAD.count("\n")
+    with pytest.raises(hal.KernelSyntaxError, match="not all threads of a block reach") as raised:
+        lowered(body, tmp_path)
+    error = raised.value
+    assert error.lineno == start + line
+    assert error.text is not None and error.offset is not None
+    assert error.text[error.offset - 1 :] == "hal.barrier()\n"
+    assert because in str(error) and f"(line {start + at})" in str(error)
+    assert "Move it to where all threads come along" in str(error)
+
+
+def test_a_fixed_block_is_a_constant(tmp_path: Path) -> None:
+    body = "y[0] = hal.block_dim(0)\ny[1] = hal.block_dim(1)\ny[2] = hal.block_dim(2)"
+    kernel = lowered(body, tmp_path)
+    stored = [node.src[2] for node in kernel.uops if node.op == "STORE"]
+    assert [(node.op, node.dtype, node.arg) for node in stored] == [
+        ("CONST", hal.int32, size) for size in (16, 4, 1)
+    ]
+
+
+# -- atomics
+
+
+@pytest.mark.parametrize(
+    ("call", "op", "arg", "dtype"),
+    [
+        ("atomic_add(y, i, 2)", "ATOMIC", "ADD", hal.int32),
+        ("atomic_add(z, m, x[0])", "ATOMIC", "ADD", hal.float32),
+        ("atomic_min(d, 0, 2)", "ATOMIC", "MIN", hal.uint64),
+        ("atomic_max(y, i, n)", "ATOMIC", "MAX", hal.int32),
+        ("atomic_exchange(z, i, 1)", "ATOMIC", "EXCHANGE", hal.float32),
+        ("atomic_compare_exchange(y, i, n, 0)", "CAS", None, hal.int32),
+        ("atomic_add(t, (i, 3), 1)", "ATOMIC", "ADD", hal.int32),
+    ],
+)
+def test_atomics_as_statements_and_as_values(
+    call: str, op: str, arg: str | None, dtype: DType, tmp_path: Path
+) -> None:
+    array = "t = hal.shared(hal.int32, (4, 4))\n"
+    found = []
+    for body in (f"hal.{call}", f"old = hal.{call}\nv = old + old"):
+        kernel = lowered(array + body, tmp_path)
+        found += [node for node in kernel.uops if node.op in ("ATOMIC", "CAS")]
+    assert [(node.op, node.arg, node.dtype) for node in found] == [(op, arg, dtype)] * 2
+
+
+def test_an_atomic_is_not_executed_where_python_would_not(tmp_path: Path) -> None:
+    body = "v = i < n and hal.atomic_add(y, 0, 1) > 3\nw = hal.atomic_add(y, 1, 1) if v else 0"
+    ops = [node.op for node in lowered(body, tmp_path).uops]
+    assert ops.count("IF") == ops.count("ATOMIC") == 2
+
+
+BAD = [
+    # shared arrays
+    ("tile[0] = 1", "tile", "'tile' is not defined", "make it a parameter"),
+    ("if n > 0:\n    tile = hal.shared(hal.int32, 3)", "hal.shared", "top level", "Move tile = "),
+    ("for k in range(3):\n    t = hal.shared(hal.int32, 3)", "hal.shared", "top level", "out of"),
+    ("tile = 0\ntile = hal.shared(hal.int32, 3)", "tile = hal", "assigned elsewhere", "its own"),
+    ("y[0] = hal.shared(hal.int32, 3)", "hal.shared", "declares an array", "a line of its own"),
+    ("hal.shared(hal.int32, 3)", "hal.shared", "declares an array", "Write tile = hal.shared"),
+    ("tile = hal.shared(3, hal.int32)", "3", "3 is not the dtype", "hal.shared(hal.float32"),
+    ("tile = hal.shared(hal.int32)", "hal.shared", "a dtype and a shape", "(16, 16)"),
+    ("tile = hal.shared(dtype=hal.int32)", "hal.shared", "a dtype and a shape", "(16, 16)"),
+    ("tile = hal.shared(float, 3)", "float", "float is not the dtype", "hal.float32"),
+    ("tile = hal.shared(hal.int32, n)", "n", "known at compile time", "Capture"),
+    ("tile = hal.shared(hal.int32, (3, n))", "(3, n)", "known at compile time", "Capture"),
+    ("tile = hal.shared(hal.int32, hal.block_dim(0))", "hal.bl", "at compile time", "Capture"),
+    ("tile = hal.shared(hal.int32, 0)", "0", "one to three positive ints", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, 2.0)", "2.0", "one to three positive ints", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, True)", "True", "one to three positive ints", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, ())", "()", "one to three positive ints", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, (1, 2, 3, 4))", "(1", "one to three", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, (2**20, 2**20))", "(2**20", "elements", "smaller"),
+    ("tile = hal.shared(hal.int32, 3)\nv = tile", "tile", "the array 'tile' is not a", "tile[i]"),
+    ("tile = hal.shared(hal.int32, 3)\nif tile:\n    pass", "tile", "not a value", "tile[i]"),
+    ("tile = hal.shared(hal.int32, 3)\ntile[3] = 1", "3]", "the index 3 is outside", "one is 2"),
+    ("tile = hal.shared(hal.int32, 3)\ntile[-1] = 1", "-1", "negative", "from the start"),
+    ("t = hal.shared(hal.int32, (3, 4))\nt[i] = 1", "t[i]", "takes both indices", "Write t[i, j]"),
+    ("t = hal.shared(hal.int32, (3, 4))\nt[i, j, i] = 1", "t[i", "both indices, not 3", "t[i, j]"),
+    ("t = hal.shared(hal.int32, 12)\nt[i, j] = 1", "t[i", "takes one index, not 2", "Write t[i]"),
+    ("t = hal.shared(hal.int32, (1, 2, 3))\nt[i, j] = 1", "t[i", "three indices", "t[i, j, k]"),
+    ("t = hal.shared(hal.int32, (3, 4))\nt[i, 4] = 1", "4]", "the index 4 is outside", "one is 3"),
+    ("t = hal.shared(hal.int32, (3, 4))\nt[3, j] = 1", "3, j", "the index 3 is", "one is 2"),
+    ("t = hal.shared(hal.int32, (3, 4))\nt[i, m] = 1", "t[i, m]", "int32 and int64", "hal.int64"),
+    ("t = hal.shared(hal.int32, (3, 4))\nt[i, 1.0] = 1", "1.0", "not float", "hal.int32"),
+    ("t = hal.shared(hal.int32, (3, 4))\nt[i][j] = 1", "t[i]", "both indices", "Write t[i, j]"),
+    ("t = hal.shared(hal.int32, (3, 4))\nt[1:2, 0] = 1", "1:2", "a slice", "one element"),
+    ("t = hal.shared(hal.int32, 3)\nt[0] = x[0]", "x[0]", "float32 where int32", "hal.int32"),
+    # barriers
+    ("hal.barrier(1)", "hal.barrier", "takes 0 argument", "Correct"),
+    ("v = hal.barrier()", "hal.barrier", "gives no value", "a line of its own"),
+    ("y[i] = 1 + hal.barrier()", "hal.barrier", "gives no value", "a line of its own"),
+    # atomics
+    ("hal.atomic_add(y[i], 1)", "hal.atomic_add", "takes 3 arg", "hal.atomic_add(p, i, value)"),
+    ("hal.atomic_compare_exchange(y, i, 1)", "hal.atomic", "takes 4", "(p, i, expected, desired)"),
+    ("hal.atomic_add(x, i, 1.0)", "hal.atomic_add", "'x' is only read", "x: hal.Ptr[hal.float32]"),
+    ("hal.atomic_add(n, i, 1)", "hal.atomic_add", "only pointers", "n: hal.Ptr[hal.int32]"),
+    ("hal.atomic_add(b, i, 1)", "b", "32 and 64 bits, not uint8", "hal.Ptr[hal.int32]"),
+    ("hal.atomic_max(z, i, 1.0)", "z", "atomic_max does not take float32", "hal.bitcast"),
+    ("hal.atomic_compare_exchange(z, i, 1.0, 2.0)", "z", "does not take float32", "Ptr[hal.int32]"),
+    ("hal.atomic_add(y, i, x[0])", "x[0]", "float32 where int32", "hal.int32"),
+    ("hal.atomic_add(y, i, 0.5)", "0.5", "the float 0.5 meets int32", "whole number"),
+    ("hal.atomic_add(y, (i, j), 1)", "hal.atomic_add", "one number", "y[row * width + column]"),
+    ("old = hal.atomic_add(y, i, 1)\nold", "old", "the value is not used", "leave the line out"),
+    ("hal.atomic_add(p=y, i=i, value=1)", "hal.atomic_add", "plain arguments", "without name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "at", "says", "fix"), BAD, ids=lambda part: part[:40])
+def test_refused_with_place_and_advice(
+    body: str, at: str, says: str, fix: str, tmp_path: Path
+) -> None:
+    with pytest.raises(hal.KernelSyntaxError) as raised:
+        lowered(body, tmp_path)
+    error = raised.value
+    assert says in str(error)
+    assert fix in str(error).partition(says)[2]
+    assert error.text is not None and error.offset is not None
+    assert error.text[error.offset - 1 :].startswith(at)
