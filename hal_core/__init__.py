@@ -114,7 +114,7 @@ __all__ = [
 # above, which type checkers read.
 _HOMES = {
     "allocator": "Allocator LRUAllocator",
-    "buffer": "Buffer BufferSpec empty zeros",
+    "buffer": "Buffer empty zeros",
     "compiler": "Binary CompileOptions Compiler CompilerPair",
     "device": "Compiled DeviceInfo Limits",
     "dtypes": "ConstPtr DType Ptr bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
@@ -127,6 +127,7 @@ _HOMES = {
     "program": "Program",
     "registry": "Device DeviceRegistry",
     "render": "Renderer",
+    "spec": "BufferSpec",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
