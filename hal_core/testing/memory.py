@@ -55,7 +55,7 @@ class Memory:
             first = _first(outside)
             raise OutOfBounds(
                 access.operation,
-                f"out of bounds: a {HOW[access.node.op]} of {self.name!r} by {access.who(first)}",
+                f"out of bounds: {HOW[access.node.op]} of {self.name!r} by {access.who(first)}",
                 got=int(index[first]),
                 limit=f"0 to {self.size - 1}" if self.size else "it has no element",
                 fix="Guard the access, if i < n, or give a larger buffer.",
@@ -96,8 +96,8 @@ class Memory:
             return
         other = "several threads" if race.thread == SEVERAL else lanes.name(race.thread)
         access.fault(
-            f"a race for element {self._index(places[race.access])} of {self.name!r}: a {how} by "
-            f"{access.who(race.access)} and a {race.how} by {other}, with no order between them",
+            f"a race for element {self._index(places[race.access])} of {self.name!r}: {how} by "
+            f"{access.who(race.access)} and {race.how} by {other}, with no order between them",
             "Put a barrier between, if they are of one block; else give each thread its own "
             "elements, or use atomics for all accesses.",
         )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-READ, WRITE, ATOMIC = "read", "write", "atomic"
+READ, WRITE, ATOMIC = "a read", "a write", "an atomic"
 _AGAINST = {READ: (WRITE, ATOMIC), WRITE: (READ, WRITE, ATOMIC), ATOMIC: (READ, WRITE)}
 NONE, SEVERAL = -1, -2
 

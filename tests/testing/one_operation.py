@@ -1,0 +1,40 @@
+"""A kernel of one operation, interpreted for many operands at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hal_core.dtypes import DType, bfloat16, int32
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.testing import interpret
+
+
+def one_operation(op: str, sources: Sequence[DType], target: DType) -> Kernel:
+    """`y[i] = op(x0[i], x1[i], ...)`"""
+    inputs = [f"x{k}: const {dtype.name}*" for k, dtype in enumerate(sources)]
+    signature = Signature.parse("one", ", ".join([f"y: {target.name}*", *inputs]))
+    params = [UOp("PARAM", param.dtype, (), param.position) for param in signature.params]
+    index = UOp("SPECIAL", int32, (), ("global_idx", 0))
+    loads = [UOp("LOAD", param.dtype, (param, index)) for param in params[1:]]
+    result = UOp(op, target, tuple(loads))
+    store = UOp("STORE", None, (params[0], index, result))
+    return Kernel("one", signature, (*params, index, *loads, result, store))
+
+
+def compute(
+    op: str, sources: Sequence[DType], target: DType, rows: Sequence[tuple[Any, ...]]
+) -> list[Any]:
+    """What the interpreter gives for each row of operands."""
+    kernel = one_operation(op, sources, target)
+    columns = [
+        np.array([row[k] for row in rows], dtype.to_numpy()) for k, dtype in enumerate(sources)
+    ]
+    result = np.zeros(len(rows), target.to_numpy())
+    interpret(kernel, result, *columns, threads=len(rows), block=(len(rows), 1, 1))
+    if target is bfloat16:
+        result = result.astype(np.float32)
+    values: list[Any] = result.tolist()
+    return values

@@ -1,0 +1,181 @@
+"""What an operation gives, in Python's integers and fractions: a second way, one number a time."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from hal_core.dtypes import DTYPES, DType
+
+Number = Any  # int, float or bool
+
+# Bits of the significand, least exponent of a normal number, largest exponent.
+FORMATS = {
+    "float16": (11, -14, 15),
+    "bfloat16": (8, -126, 127),
+    "float32": (24, -126, 127),
+    "float64": (53, -1022, 1023),
+}
+
+
+def nearest(exact: Fraction, dtype: DType, sign: float = 1.0) -> float:
+    """Half to even; `sign` is that of an exact zero."""
+    bits, least, most = FORMATS[dtype.name]
+    if not exact:
+        return math.copysign(0.0, sign)
+    exponent = max(_exponent(abs(exact)), least)
+    quantum = Fraction(2) ** (exponent - bits + 1)
+    rounded = round(abs(exact) / quantum) * quantum
+    if rounded >= Fraction(2) ** (most + 1):
+        return -math.inf if exact < 0 else math.inf
+    return -float(rounded) if exact < 0 else float(rounded)
+
+
+def _exponent(exact: Fraction) -> int:
+    guess = exact.numerator.bit_length() - exact.denominator.bit_length()
+    return guess if Fraction(2) ** guess <= exact else guess - 1
+
+
+def wrap(value: int, dtype: DType) -> int:
+    value &= (1 << 8 * dtype.itemsize) - 1
+    return value - (1 << 8 * dtype.itemsize) if value > dtype.max else value
+
+
+def same(got: Number, expected: Number) -> bool:
+    """Also the sign of a zero; all NaNs are one."""
+    if isinstance(expected, float):
+        if math.isnan(expected):
+            return math.isnan(got)
+        return bool(got == expected and math.copysign(1, got) == math.copysign(1, expected))
+    return type(expected) is type(got) and bool(got == expected)
+
+
+# -- arithmetic
+
+INTEGER: dict[str, Callable[..., int]] = {
+    "ADD": lambda a, b: a + b,
+    "SUB": lambda a, b: a - b,
+    "MUL": lambda a, b: a * b,
+    "FLOORDIV": lambda a, b: a // b if b else 0,
+    "MOD": lambda a, b: a % b if b else 0,
+    "MIN": min,
+    "MAX": max,
+    "NEG": lambda a: -a,
+    "ABS": abs,
+}
+BITS: dict[str, Callable[..., int]] = {
+    "AND": lambda a, b: a & b,
+    "OR": lambda a, b: a | b,
+    "XOR": lambda a, b: a ^ b,
+}
+COMPARISONS: dict[str, Callable[..., bool]] = {
+    "LT": lambda a, b: a < b,
+    "LE": lambda a, b: a <= b,
+    "GT": lambda a, b: a > b,
+    "GE": lambda a, b: a >= b,
+    "EQ": lambda a, b: a == b,
+    "NE": lambda a, b: a != b,
+}
+
+
+def integer(op: str, dtype: DType, *values: int) -> int:
+    if op in ("SHL", "SHR"):
+        amount = values[1] % (8 * dtype.itemsize)
+        return wrap(values[0] << amount if op == "SHL" else values[0] >> amount, dtype)
+    if op == "NOT":
+        return wrap(-values[0] - 1, dtype)
+    return wrap((INTEGER.get(op) or BITS[op])(*values), dtype)
+
+
+def real(op: str, dtype: DType, *values: float) -> float:
+    """ADD, SUB, MUL, DIV and FMA; what is not finite is left to Python's own floats."""
+    if all(map(math.isfinite, values)) and not (op == "DIV" and not values[1]):
+        exact, sign = _exact(op, *values)
+        return nearest(exact, dtype, sign)
+    if op == "DIV":
+        a, b = values
+        if b:
+            return a / b
+        return math.nan if not a or math.isnan(a) else a * math.copysign(math.inf, b)
+    if op == "FMA":
+        a, b, c = values
+        return a * b + c if not (math.isfinite(a) and math.isfinite(b)) else c
+    a, b = values
+    return {"ADD": a + b, "SUB": a - b, "MUL": a * b}[op]
+
+
+def _exact(op: str, *values: float) -> tuple[Fraction, float]:
+    """And the sign of the result, should it be zero."""
+    a, b, *rest = (Fraction(value) for value in values)
+    signs = [math.copysign(1, value) for value in values]
+    if op == "MUL":
+        return a * b, signs[0] * signs[1]
+    if op == "DIV":
+        return a / b, signs[0] * signs[1]
+    if op == "FMA":
+        a, b, signs = a * b, rest[0], [signs[0] * signs[1], signs[2]]
+    if op == "SUB":
+        b, signs = -b, [signs[0], -signs[1]]
+    return a + b, -1.0 if a == b == 0 and signs == [-1, -1] else 1.0
+
+
+def whole(op: str, value: float) -> float:
+    if not math.isfinite(value):
+        return value
+    functions: dict[str, Callable[[float], int]] = {
+        "FLOOR": math.floor, "CEIL": math.ceil, "TRUNC": math.trunc, "ROUND": round,
+    }  # fmt: skip
+    return math.copysign(float(functions[op](value)), value)
+
+
+# -- casts
+
+
+def cast(value: Number, source: DType, target: DType) -> Number:
+    if target.kind == "b":
+        return value != 0
+    if target.is_float:
+        if source.is_float and not math.isfinite(value):
+            return value
+        sign = math.copysign(1, value) if source.is_float else 1.0
+        return nearest(Fraction(value), target, sign)
+    if source.is_float:
+        if math.isnan(value):
+            return 0
+        return int(max(target.min, min(target.max, value)))
+    return wrap(int(value), target)
+
+
+def bits(value: Number, source: DType, target: DType) -> Number:
+    return struct.unpack(target.format, struct.pack(source.format, value))[0]
+
+
+# -- what to try
+
+
+def numbers(dtype: DType) -> list[Number]:
+    """Values at which something changes."""
+    if dtype.kind == "b":
+        return [False, True]
+    if dtype.is_integer:
+        width = 8 * dtype.itemsize
+        near = {v + d for v in (0, dtype.min, dtype.max, 1 << width // 2) for d in range(-3, 4)}
+        near |= {7, 100, 1 << width - 2, width, width - 1, width + 1, -width}
+        return sorted(v for v in near if dtype.min <= v <= dtype.max)
+    step, least, _ = FORMATS[dtype.name]
+    tiny, ulp = 2.0 ** (least - step + 1), 2.0 ** (1 - step)
+    halves = [k / 2 for k in range(6)]
+    edges = [tiny, 3 * tiny, 2.0**least, 2.0**least - tiny, dtype.max, dtype.max / 3, 1 + ulp]
+    others = [1 - ulp / 2, 2.0 ** (step - 1) - 0.5, 2.0**step + 2, 0.1, math.pi, 1e10, 12345.678]
+    powers = [2.0**k + d for k in (7, 8, 15, 16, 31, 32, 63, 64) for d in (-1, 0, 1)]
+    values = [*halves, *edges, *others, *powers, math.inf]
+    made = [nearest(Fraction(v), dtype) if math.isfinite(v) else v for v in values]
+    return [*made, *(-v for v in made), math.nan]
+
+
+INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
+FLOATS = [DTYPES["float32"], DTYPES["float64"]]
+COMPUTED = [DTYPES["bool"], *INTEGERS, *FLOATS]

@@ -1,0 +1,298 @@
+"""What the language leaves undefined raises, and the text says what, where and who."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.dtypes import bool_, float32, int32
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.testing import interpret, interpreter
+
+SIZE = 8
+
+
+@hal.kernel
+def shift(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], by: hal.int32) -> None:
+    y[hal.global_idx(0)] = x[hal.global_idx(0) + by]
+
+
+@hal.kernel
+def scatter(y: hal.Ptr[hal.float32], p: hal.ConstPtr[hal.int32]) -> None:
+    i = hal.global_idx(0)
+    if i != 2:
+        y[p[i]] = 1.0
+
+
+@hal.kernel
+def pass_on(y: hal.Ptr[hal.float32]) -> None:
+    i = hal.global_idx(0)
+    y[i] = 2.0
+    y[i] = y[(i + 1) % 8]
+
+
+@hal.kernel
+def count_plainly(total: hal.Ptr[hal.int32]) -> None:
+    hal.atomic_add(total, 0, 1)
+    if hal.global_idx(0) == 3:
+        total[0] = 5
+
+
+@hal.kernel
+def sum_all(total: hal.Ptr[hal.int32]) -> None:
+    total[0] += 1
+
+
+@hal.kernel
+def reverse(y: hal.Ptr[hal.float32], wait: hal.int32, fill: hal.int32) -> None:
+    tile = hal.shared(hal.float32, 8)
+    i = hal.thread_idx(0)
+    if i < fill:
+        tile[i] = hal.float32(i)
+    if wait != 0:
+        hal.barrier()
+    y[hal.global_idx(0)] = tile[7 - i]
+
+
+@hal.kernel
+def beyond(y: hal.Ptr[hal.float32], k: hal.int32) -> None:
+    tile = hal.shared(hal.float32, 4)
+    tile[hal.thread_idx(0) + k] = 1.0
+    y[hal.global_idx(0)] = 0.0
+
+
+@hal.kernel
+def spin(y: hal.Ptr[hal.int32]) -> None:
+    n = 0
+    while n < 10:
+        n = n % 10
+    y[hal.global_idx(0)] = n
+
+
+@hal.kernel
+def wide(y: hal.Ptr[hal.float32], k: hal.int32) -> None:
+    y[hal.global_idx(0) + k * 65536] = 1.0
+
+
+def _line(kernel: Any, text: str) -> int:
+    """Of the first line of the kernel that holds this text."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith(f"def {kernel.name}("))
+    return 1 + next(n for n, line in enumerate(lines) if n >= start and text in line)
+
+
+def run(kernel: Any, *bufs: Any, **how: Any) -> Callable[[], None]:
+    return lambda: interpret(kernel, *bufs, **how)
+
+
+def floats() -> Any:
+    return np.zeros(SIZE, np.float32)
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, np.int32)
+
+
+CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
+    (
+        run(shift, floats(), floats(), vals=(1,), threads=SIZE),
+        hal.OutOfBounds, _line(shift, "+ by"),
+        "out of bounds: a read of 'x' by thread (7, 0, 0) of block (0, 0, 0) (got 8; 0 to 7)",
+    ),
+    (
+        run(shift, floats(), floats(), vals=(-3,), threads=SIZE, block=2),
+        hal.OutOfBounds, _line(shift, "+ by"),
+        "out of bounds: a read of 'x' by thread (0, 0, 0) of block (0, 0, 0) (got -3; 0 to 7)",
+    ),
+    (
+        run(scatter, floats(), ints(0, 9, 9, 3), threads=(2, 2), block=(1, 2)),
+        hal.OutOfBounds, _line(scatter, "y[p[i]]"),
+        "out of bounds: a write of 'y' by thread (0, 0, 0) of block (1, 0, 0) (got 9; 0 to 7)",
+    ),
+    (
+        run(scatter, np.zeros(0, np.float32), ints(0), threads=1),
+        hal.OutOfBounds, _line(scatter, "y[p[i]]"),
+        "out of bounds: a write of 'y' by thread (0, 0, 0) of block (0, 0, 0) "
+        "(got 0; it has no element)",
+    ),
+    (
+        run(beyond, floats(), vals=(1,), threads=8, block=4),
+        hal.OutOfBounds, _line(beyond, "] = 1.0"),
+        "out of bounds: a write of 'tile' by thread (3, 0, 0) of block (0, 0, 0) (got 4; 0 to 3)",
+    ),
+    (
+        run(wide, floats(), vals=(65536,), threads=1),
+        hal.KernelFault, _line(wide, "] = 1.0"),
+        "the index of 'y' overflows int32 in thread (0, 0, 0) of block (0, 0, 0) (got 4294967296)",
+    ),
+    (
+        run(scatter, floats(), ints(0, 5, 0, 5), threads=4, block=2),
+        hal.KernelFault, _line(scatter, "y[p[i]]"),
+        "a race for element 5 of 'y': a write by thread (1, 0, 0) of block (0, 0, 0) and a write "
+        "by thread (1, 0, 0) of block (1, 0, 0), with no order between them",
+    ),
+    (
+        run(pass_on, floats(), threads=SIZE, block=SIZE),
+        hal.KernelFault, _line(pass_on, "y[(i + 1)"),
+        "a race for element 1 of 'y': a read by thread (0, 0, 0) of block (0, 0, 0) and a write by "
+        "thread (1, 0, 0) of block (0, 0, 0), with no order between them",
+    ),
+    (
+        run(count_plainly, ints(0), threads=SIZE),
+        hal.KernelFault, _line(count_plainly, "total[0] = 5"),
+        "a race for element 0 of 'total': a write by thread (3, 0, 0) of block (0, 0, 0) and an "
+        "atomic by several threads, with no order between them",
+    ),
+    (
+        run(sum_all, ints(0), threads=2),
+        hal.KernelFault, _line(sum_all, "+= 1"),
+        "a race for element 0 of 'total': a write by thread (0, 0, 0) of block (0, 0, 0) and a "
+        "read by several threads, with no order between them",
+    ),
+    (
+        run(reverse, floats(), vals=(0, 8), threads=8, block=8),
+        hal.KernelFault, _line(reverse, "7 - i"),
+        "a race for element 7 of 'tile': a read by thread (0, 0, 0) of block (0, 0, 0) and a write "
+        "by thread (7, 0, 0) of block (0, 0, 0), with no order between them",
+    ),
+    (
+        run(reverse, np.zeros(16, np.float32), vals=(1, 7), threads=16, block=8),
+        hal.KernelFault, _line(reverse, "7 - i"),
+        "a read of element 7 of 'tile', which nothing has written, by thread (0, 0, 0) of block "
+        "(0, 0, 0)",
+    ),
+    (
+        run(spin, ints(0), threads=1, turns=1000),
+        hal.KernelFault, _line(spin, "while n"),
+        "the kernel does not end: its loops have taken too many turns (limit 1000)",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "kind", "line", "text"), CASES, ids=range(len(CASES)))
+def test_fault(wrong: Callable[[], None], kind: type[Exception], line: int, text: str) -> None:
+    with pytest.raises(kind, match=re.escape(f", line {line}: {text}.")) as caught:
+        wrong()
+    assert type(caught.value) is kind
+    assert isinstance(caught.value, hal.KernelFault)
+
+
+def test_every_builtin_a_caller_would_catch() -> None:
+    assert issubclass(hal.OutOfBounds, IndexError)
+    assert issubclass(hal.FailedAssert, AssertionError)
+    assert issubclass(hal.KernelFault, RuntimeError)
+
+
+# -- what is no fault
+
+
+def test_a_barrier_orders_the_threads_of_a_block() -> None:
+    y = np.zeros(24, np.float32)
+    interpret(reverse, y, vals=(1, 8), threads=24, block=8)
+    assert y.tolist() == [*range(7, -1, -1)] * 3
+
+
+def test_races_can_be_let_pass() -> None:
+    y = ints(0)
+    interpret(sum_all, y, threads=2, races=False)
+    assert y[0] == 1
+
+
+def test_atomics_do_not_race() -> None:
+    @hal.kernel
+    def count(total: hal.Ptr[hal.int32], seen: hal.Ptr[hal.int32]) -> None:
+        seen[hal.global_idx(0)] = hal.atomic_add(total, 0, 1)
+
+    total, seen = ints(0), np.zeros(100, np.int32)
+    interpret(count, total, seen, threads=100, block=10)
+    assert total[0] == 100
+    assert seen.tolist() == list(range(100))
+
+
+def test_elements_that_are_known_not_to_be_initialised() -> None:
+    known = np.arange(SIZE) < 5
+    interpret(shift, floats(), floats(), vals=(0,), threads=5, block=5, initialised=(None, known))
+    text = "a read of element 5 of 'x', which nothing has written, by thread (5, 0, 0)"
+    with pytest.raises(hal.KernelFault, match=re.escape(text)):
+        interpret(shift, floats(), floats(), vals=(0,), threads=8, initialised=(None, known))
+    assert known.sum() == 5
+
+
+# -- what the front end cannot say
+
+
+def _kernel(*uops: UOp, text: str = "") -> Kernel:
+    return Kernel("raw", Signature.parse("raw", text), uops)
+
+
+def test_a_failed_assert() -> None:
+    index = UOp("SPECIAL", int32, (), ("global_idx", 0))
+    two = UOp("CONST", int32, (), 2)
+    small = UOp("LT", bool_, (index, two))
+    said = UOp("ASSERT", None, (small,), "i is small", 7)
+    kernel = _kernel(index, two, small, said)
+    interpret(kernel, threads=2)
+    text = "kernel raw, line 7: i is small, in thread (0, 0, 0) of block (2, 0, 0)."
+    with pytest.raises(hal.FailedAssert, match=re.escape(text)):
+        interpret(kernel, threads=4, block=1)
+
+
+@pytest.mark.parametrize(("leaves", "why"), [("RETURN", "has returned"), ("", "went another way")])
+def test_a_barrier_that_some_threads_pass_by(
+    leaves: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verify refuses these kernels, so nothing but the watch is left."""
+    monkeypatch.setattr(interpreter, "verify", lambda kernel: None)
+    index = UOp("SPECIAL", int32, (), ("thread_idx", 0))
+    two = UOp("CONST", int32, (), 2)
+    odd = UOp("GE", bool_, (index, two))
+    branch = UOp("IF", None, (odd,))
+    barrier = UOp("BARRIER", None, (), None, 3)
+    end = UOp("ENDIF", None, (branch,))
+    nodes = (branch, UOp("RETURN"), end, barrier) if leaves else (branch, barrier, end)
+    kernel = _kernel(index, two, odd, *nodes)
+    interpret(kernel, threads=2, block=2) if leaves else None
+    number = 2 if leaves else 0
+    text = f"kernel raw, line 3: a barrier that not all threads of a block reach: thread ({number},"
+    with pytest.raises(hal.KernelFault, match=re.escape(text) + f".* {why}"):
+        interpret(kernel, threads=4, block=4)
+
+
+# -- what a launch refuses
+
+REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    ((floats(),), {"vals": (1,), "threads": 1}, r"wrong number of buffers \(got 1; expected 2\)"),
+    ((floats(), floats()), {"threads": 1}, r"wrong number of vals \(got 0; expected 1\)"),
+    ((floats(), ints(1)), {"vals": (1,), "threads": 1}, r"'x' has the wrong dtype \(got 'int32'"),
+    ((floats(), [1.0]), {"vals": (1,), "threads": 1}, "'x' is not a C-contiguous numpy array"),
+    ((floats(), floats()[::2]), {"vals": (1,), "threads": 1}, "is not a C-contiguous numpy array"),
+    ((floats(), floats()), {"vals": (1.5,), "threads": 1}, "'by' is a float"),
+    ((floats(), floats()), {"vals": (1,)}, "give grid and block, or threads"),
+    ((floats(), floats()), {"vals": (1,), "threads": 1, "grid": 1}, "not both"),
+    ((floats(), floats()), {"vals": (1,), "threads": 1, "initialised": (None,)}, "number of init"),
+]
+
+
+@pytest.mark.parametrize(("bufs", "how", "text"), REFUSED, ids=range(len(REFUSED)))
+def test_refused(bufs: tuple[Any, ...], how: dict[str, Any], text: str) -> None:
+    with pytest.raises(hal.InvalidArgument, match=text):
+        interpret(shift, *bufs, **how)
+
+
+def test_memory_that_cannot_be_written_is_refused_where_it_would_be() -> None:
+    frozen = floats()
+    frozen.flags.writeable = False
+    interpret(shift, floats(), frozen, vals=(0,), threads=SIZE, block=SIZE)
+    with pytest.raises(hal.InvalidArgument, match="'y' cannot be written"):
+        interpret(shift, frozen, floats(), vals=(0,), threads=SIZE)
+
+
+def test_a_kernel_that_is_wrong_is_refused() -> None:
+    with pytest.raises(hal.InvalidKernel, match="ADD"):
+        interpret(_kernel(UOp("ADD", float32, ())), threads=1)

@@ -1,0 +1,283 @@
+"""Threads, control flow, shared memory and atomics of the interpreter."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from one_operation import one_operation
+
+import hal_core as hal
+from hal_core.dtypes import DTYPES, bfloat16, float32
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.testing import interpret
+
+Array = Any
+
+
+def ints(size: int) -> Array:
+    return np.zeros(size, np.int32)
+
+
+# -- who is who
+
+
+@hal.kernel
+def tell(out: hal.Ptr[hal.int32], height: hal.int32) -> None:
+    x = hal.global_idx(0)
+    y = hal.global_idx(1)
+    z = hal.global_idx(2)
+    width = hal.grid_dim(0) * hal.block_dim(0)
+    at = ((z * height + y) * width + x) * 9
+    out[at] = hal.thread_idx(0)
+    out[at + 1] = hal.thread_idx(1)
+    out[at + 2] = hal.thread_idx(2)
+    out[at + 3] = hal.block_idx(0)
+    out[at + 4] = hal.block_idx(1)
+    out[at + 5] = hal.block_idx(2)
+    out[at + 6] = hal.block_dim(1)
+    out[at + 7] = hal.grid_dim(1)
+    out[at + 8] = hal.grid_dim(2) * 100 + hal.block_dim(2)
+
+
+def test_every_thread_knows_who_it_is() -> None:
+    grid, block = (2, 3, 2), (3, 2, 4)
+    shape = tuple(g * b for g, b in zip(grid, block, strict=True))
+    out = np.full(9 * shape[0] * shape[1] * shape[2], -1, np.int32)
+    interpret(tell, out, vals=(shape[1],), grid=grid, block=block)
+    z, y, x = np.indices(shape[::-1])
+    expected = [
+        x % 3, y % 2, z % 4, x // 3, y // 2, z // 4, x * 0 + 2, x * 0 + 3, x * 0 + 204,
+    ]  # fmt: skip
+    assert (out.reshape(*shape[::-1], 9) == np.stack(expected, axis=-1)).all()
+
+
+@hal.kernel
+def once(total: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        total[i] += 1
+
+
+def test_more_threads_than_are_kept_together() -> None:
+    total = ints(200_001)
+    interpret(once, total, vals=(200_001,), threads=200_001)
+    assert (total == 1).all()
+
+
+@pytest.mark.parametrize("nothing", [{"threads": 0}, {"grid": (3, 0), "block": 2}])
+def test_no_threads(nothing: dict[str, Any]) -> None:
+    total = ints(4)
+    interpret(once, total, vals=(4,), **nothing)
+    assert not total.any()
+
+
+def test_a_fixed_block_is_the_only_one() -> None:
+    kernel = once.lower()._replace(block=(4, 1, 1))
+    total = ints(8)
+    interpret(kernel, total, vals=(8,), threads=8)
+    assert total.all()
+    with pytest.raises(hal.InvalidArgument, match="fixes its block"):
+        interpret(kernel, total, vals=(8,), threads=8, block=2)
+
+
+# -- control flow: each kernel is also run as the Python it is
+
+
+def as_python(kernel: Any, size: int, *values: int) -> list[int]:
+    """The function itself, thread by thread."""
+    out = [0] * size
+    function = kernel.__wrapped__
+    real = function.__globals__["hal"]
+    for thread in range(size):
+
+        class Fake:
+            int32 = int
+
+            @staticmethod
+            def global_idx(axis: int, thread: int = thread) -> int:
+                return thread
+
+        function.__globals__["hal"] = Fake
+        try:
+            function(out, *values)
+        finally:
+            function.__globals__["hal"] = real
+    return out
+
+
+@hal.kernel
+def collatz(out: hal.Ptr[hal.int32], most: hal.int32) -> None:
+    i = hal.global_idx(0)
+    n = i + 1
+    steps = hal.int32(0)
+    while n != 1:
+        if steps == most:
+            break
+        steps += 1
+        if n % 2 == 0:
+            n = n // 2
+            continue
+        n = 3 * n + 1
+    out[i] = steps
+
+
+@hal.kernel
+def search(out: hal.Ptr[hal.int32], most: hal.int32) -> None:
+    i = hal.global_idx(0)
+    out[i] = -1
+    if i % 5 == 3:
+        return
+    total = hal.int32(0)
+    for a in range(most):
+        if a == i:
+            continue
+        for b in range(a, most, 2):
+            total += b
+            if total > 40 + i:
+                out[i] = total
+                return
+            if b == 3 * a:
+                break
+            if b % 3 == 0:
+                continue
+            total += 1
+        else_way = total % 7
+        if else_way == 5:
+            break
+    out[i] = total * 100 + i
+
+
+@hal.kernel
+def down(out: hal.Ptr[hal.int32], most: hal.int32) -> None:
+    i = hal.global_idx(0)
+    total = hal.int32(0)
+    for k in range(most, i - 3, -2):
+        total = total * 3 % 1000 + k
+        while True:
+            total += 1
+            if total % 4 == i % 4:
+                break
+    out[i] = total
+
+
+@pytest.mark.parametrize("kernel", [collatz, search, down], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("most", [0, 1, 7, 20])
+@pytest.mark.parametrize("block", [1, 8, 64])
+def test_control_flow(kernel: Any, most: int, block: int) -> None:
+    out = ints(64)
+    interpret(kernel, out, vals=(most,), threads=64, block=block)
+    assert out.tolist() == as_python(kernel, 64, most)
+
+
+RANGES = [
+    ("int8", 0, 127, 100), ("int8", -128, 127, 127), ("int8", 127, -128, -128),
+    ("uint8", 250, 255, 3), ("uint8", 0, 255, 255), ("uint8", 3, 3, 1), ("uint8", 4, 3, 1),
+    ("int64", -(2**63), 2**63 - 1, 2**62), ("uint64", 0, 2**64 - 1, 2**63),
+    ("int64", 2**63 - 1, -(2**63), -(2**63)), ("int32", 5, -5, -3), ("int32", 5, -5, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "start", "stop", "step"), RANGES)
+def test_ranges_at_the_ends_of_a_dtype(name: str, start: int, stop: int, step: int) -> None:
+    """The turns are those of Python's range, which never wraps."""
+    dtype, int32 = DTYPES[name], DTYPES["int32"]
+    signature = Signature.parse("loop", f"out: {name}*, count: int32*")
+    out, count = (UOp("PARAM", p.dtype, (), p.position) for p in signature.params)
+    bounds = [UOp("CONST", dtype, (), value) for value in (start, stop, step)]
+    zero, one = (UOp("CONST", int32, (), value) for value in (0, 1))
+    loop = UOp("RANGE", dtype, tuple(bounds), "k")
+    before = UOp("LOAD", int32, (count, zero))
+    after = UOp("ADD", int32, (before, one))
+    body = (
+        before, UOp("STORE", None, (out, before, loop)),
+        after, UOp("STORE", None, (count, zero, after)),
+    )  # fmt: skip
+    end = UOp("ENDRANGE", None, (loop,))
+    uops = (out, count, *bounds, zero, one, loop, *body, end)
+    got, turns = np.zeros(4, dtype.to_numpy()), ints(1)
+    interpret(Kernel("loop", signature, uops), got, turns, threads=1)
+    assert got[: turns[0]].tolist() == list(range(start, stop, step))
+
+
+# -- memory
+
+
+@hal.kernel(block=(8, 1, 1))
+def block_sums(out: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], rounds: hal.int32) -> None:
+    tile = hal.shared(hal.int32, 8)
+    i = hal.thread_idx(0)
+    tile[i] = x[hal.global_idx(0)]
+    hal.barrier()
+    for k in range(rounds):
+        other = tile[(i + k + 1) % 8]
+        hal.barrier()
+        tile[i] += other
+        hal.barrier()
+    out[hal.global_idx(0)] = tile[i]
+
+
+def test_shared_memory_is_of_a_block() -> None:
+    x = np.arange(40, dtype=np.int32) ** 2
+    out = ints(40)
+    interpret(block_sums, out, x, vals=(3,), threads=40)
+    expected = x.reshape(5, 8).copy()
+    for k in range(3):
+        expected = expected + np.roll(expected, -(k + 1), axis=1)
+    assert out.tolist() == expected.ravel().tolist()
+
+
+@hal.kernel
+def tally(
+    seen: hal.Ptr[hal.uint32], low: hal.Ptr[hal.int64], high: hal.Ptr[hal.int32],
+    total: hal.Ptr[hal.float32], last: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32],
+) -> None:  # fmt: skip
+    i = hal.global_idx(0)
+    v = x[i]
+    hal.atomic_add(seen, v % 4, hal.uint32(1))
+    hal.atomic_min(low, 0, hal.int64(v))
+    hal.atomic_max(high, 0, v)
+    hal.atomic_add(total, 0, hal.float32(v) * 0.5)
+    last[i + 1] = hal.atomic_exchange(last, 0, i)
+    hal.atomic_compare_exchange(high, 1, i, i + 1)
+
+
+def test_atomics() -> None:
+    x = np.array([3, 9, -4, 9, 0, 17, 6, 3], np.int32)
+    seen, low, high = np.zeros(4, np.uint32), np.zeros(1, np.int64), np.array([-9, 2], np.int32)
+    total, last = np.zeros(1, np.float32), np.full(9, -1, np.int32)
+    interpret(tally, seen, low, high, total, last, x, threads=8, block=4)
+    assert seen.tolist() == [2, 3, 1, 2]
+    assert (low[0], high.tolist(), total[0]) == (-4, [17, 8], 21.5)
+    assert last.tolist() == [7, -1, 0, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_float_arrays(name: str) -> None:
+    """A bfloat16 array may also be given as its bits."""
+    dtype = DTYPES[name]
+    kernel = one_operation("CAST", [dtype], float32)
+    x = np.array([1, 1.5, -3, 0.125], dtype.to_numpy())
+    y = np.zeros(4, np.float32)
+    interpret(kernel, y, x, threads=4, block=4)
+    assert y.tolist() == [1, 1.5, -3, 0.125]
+    if dtype is bfloat16:
+        interpret(kernel, y, x.view(np.uint16)[::-1].copy(), threads=4, block=4)
+        assert y.tolist() == [0.125, -3, 1.5, 1]
+    with pytest.raises(hal.InvalidArgument, match=f"wrong dtype .*{name}"):
+        interpret(kernel, y, y, threads=4)
+
+
+# -- speed
+
+
+def test_small_kernels_take_milliseconds() -> None:
+    """A fuzzer needs a hundred kernels a second; four times that is left for a busy machine."""
+    out = ints(64)
+    interpret(search, out, vals=(7,), threads=64, block=8)
+    start = time.perf_counter()
+    for _ in range(5):
+        interpret(search, out, vals=(7,), threads=64, block=8)
+    assert (time.perf_counter() - start) / 5 < 0.04

@@ -1,0 +1,249 @@
+"""Every operation of the IR against Python's integers, fractions and math."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from one_operation import compute
+from oracles import COMPUTED, FLOATS, INTEGERS, numbers, same
+
+from hal_core.dtypes import DTYPES, DType, bool_, float32, float64, int8, uint8
+from hal_core.ir.rules import SOURCE_COUNTS
+from hal_core.ir.uop import BINARY, BITWISE, COMPARISON, UNARY
+from hal_core.testing.operations import OPERATIONS
+
+INTEGER_OPS = sorted({*oracles.INTEGER, *oracles.BITS, "SHL", "SHR", "NOT"})
+MATH: dict[str, Callable[..., float]] = {
+    "SQRT": math.sqrt, "RSQRT": lambda x: 1 / math.sqrt(x), "EXP": math.exp,
+    "EXP2": math.exp2, "LOG": math.log, "LOG2": math.log2, "SIN": math.sin,
+    "COS": math.cos, "TAN": math.tan, "TANH": math.tanh, "ATAN": math.atan,
+    "ATAN2": math.atan2, "POW": math.pow, "FMOD": math.fmod,
+}  # fmt: skip
+EXACT = ("SQRT", "FMOD")
+WHOLE = ("FLOOR", "CEIL", "TRUNC", "ROUND")
+# Where Python's math raises: a pole, or no real result.
+POLES = {
+    ("LOG", 0.0): -math.inf, ("LOG2", 0.0): -math.inf, ("RSQRT", 0.0): math.inf,
+}  # fmt: skip
+
+
+def check(
+    op: str,
+    sources: Sequence[DType],
+    target: DType,
+    rows: Sequence[tuple[Any, ...]],
+    oracle: Callable[..., Any],
+) -> None:
+    for row, got in zip(rows, compute(op, sources, target, rows), strict=True):
+        expected = oracle(*row)
+        assert same(got, expected), f"{op} of {row} in {target}: {got!r}, not {expected!r}"
+
+
+def rows(op: str, dtype: DType) -> list[tuple[Any, ...]]:
+    return list(product(numbers(dtype), repeat=SOURCE_COUNTS.get(op, 2)))
+
+
+def check_integers(op: str, dtype: DType) -> None:
+    check(
+        op, [dtype] * SOURCE_COUNTS.get(op, 2), dtype, rows(op, dtype),
+        lambda *values: oracles.integer(op, dtype, *values),
+    )  # fmt: skip
+
+
+def check_reals(op: str, dtype: DType) -> None:
+    count = SOURCE_COUNTS.get(op, 2)
+    some = rows(op, dtype) if count == 2 else list(product(numbers(dtype)[::5], repeat=3))
+    check(op, [dtype] * count, dtype, some, lambda *v: oracles.real(op, dtype, *v))
+
+
+def test_every_operation_is_here() -> None:
+    tested = {*INTEGER_OPS, *MATH, *WHOLE, *COMPARISON, "DIV", "FMA", "ISNAN", "WHERE"}
+    assert tested == set(OPERATIONS) == UNARY | BINARY | COMPARISON | {"WHERE", "FMA"}
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=repr)
+@pytest.mark.parametrize("op", INTEGER_OPS)
+def test_integers(op: str, dtype: DType) -> None:
+    check_integers(op, dtype)
+
+
+@pytest.mark.parametrize("dtype", [int8, uint8], ids=repr)
+@pytest.mark.parametrize("op", ["FLOORDIV", "MOD", "MUL", "SHL", "SHR"])
+def test_all_pairs_of_bytes(op: str, dtype: DType) -> None:
+    every = range(int(dtype.min), int(dtype.max) + 1)
+    check(
+        op, [dtype] * 2, dtype, list(product(every, repeat=2)),
+        lambda a, b: oracles.integer(op, dtype, a, b),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("op", [*sorted(BITWISE), "NOT"])
+def test_bools(op: str) -> None:
+    count = SOURCE_COUNTS.get(op, 2)
+    oracle = (lambda a: not a) if op == "NOT" else oracles.BITS[op]
+    check(op, [bool_] * count, bool_, rows(op, bool_), oracle)
+
+
+@pytest.mark.parametrize("dtype", COMPUTED, ids=repr)
+@pytest.mark.parametrize("op", sorted(COMPARISON))
+def test_comparisons(op: str, dtype: DType) -> None:
+    check(op, [dtype] * 2, bool_, rows(op, dtype), oracles.COMPARISONS[op])
+
+
+@pytest.mark.parametrize("dtype", COMPUTED, ids=repr)
+def test_where(dtype: DType) -> None:
+    choices = [(c, a, b) for c in (False, True) for a, b in rows("ADD", dtype)]
+    check("WHERE", [bool_, dtype, dtype], dtype, choices, lambda c, a, b: a if c else b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+@pytest.mark.parametrize("op", ["ADD", "SUB", "MUL", "DIV", "FMA"])
+def test_reals(op: str, dtype: DType) -> None:
+    check_reals(op, dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+def test_signs_and_choices_of_reals(dtype: DType) -> None:
+    def minimum(a: float, b: float) -> float:
+        return b if b < a else a
+
+    def maximum(a: float, b: float) -> float:
+        return b if b > a else a
+
+    check("MIN", [dtype] * 2, dtype, rows("MIN", dtype), minimum)
+    check("MAX", [dtype] * 2, dtype, rows("MAX", dtype), maximum)
+    check("NEG", [dtype], dtype, rows("NEG", dtype), lambda a: -a)
+    check("ABS", [dtype], dtype, rows("ABS", dtype), abs)
+    check("ISNAN", [dtype], bool_, rows("ISNAN", dtype), math.isnan)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+@pytest.mark.parametrize("op", WHOLE)
+def test_whole_numbers(op: str, dtype: DType) -> None:
+    check(op, [dtype], dtype, rows(op, dtype), lambda value: oracles.whole(op, value))
+
+
+def python_math(op: str, *values: float) -> float:
+    """Python's, with IEEE's answers where it raises."""
+    if (op, abs(values[0])) in POLES:
+        pole = POLES[op, abs(values[0])]
+        return math.copysign(pole, values[0]) if op == "RSQRT" else pole
+    if op == "RSQRT" and values[0] == math.inf:
+        return 0.0
+    try:
+        return MATH[op](*values)
+    except OverflowError:
+        return -math.inf if op == "POW" and values[0] < 0 and _is_odd(values[1]) else math.inf
+    except ValueError:
+        if op == "POW" and values[0] == 0:  # to a negative power
+            return math.copysign(math.inf, values[0]) if _is_odd(values[1]) else math.inf
+        return math.nan
+
+
+def _is_odd(value: float) -> bool:
+    return value.is_integer() and value % 2 == 1
+
+
+def check_math(op: str, dtype: DType) -> None:
+    """float32 is rounded once: within a bit over half a unit of what float64 gives."""
+    some = rows(op, dtype)
+    count = SOURCE_COUNTS.get(op, 2)
+    for row, got in zip(some, compute(op, [dtype] * count, dtype, some), strict=True):
+        expected = python_math(op, *row)
+        told = f"{op} of {row} in {dtype}: {got!r}, not {expected!r}"
+        if not math.isfinite(got) or not math.isfinite(expected) or got == 0:
+            tiny = abs(expected) <= 2.0 ** (oracles.FORMATS[dtype.name][1] - 23)
+            large = abs(expected) > dtype.max and math.isinf(got) and got * expected > 0
+            zero = got == 0 and tiny and math.copysign(1, got) == math.copysign(1, expected)
+            assert same(got, expected) or large or zero, told
+            continue
+        significand, least, _ = oracles.FORMATS[dtype.name]
+        unit = 2.0 ** (max(math.frexp(got)[1] - 1, least) - significand + 1)
+        allowed = 0 if op == "FMOD" else 0.501 if dtype is float32 or op in EXACT else 1
+        assert abs(got - expected) <= allowed * unit, told
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+@pytest.mark.parametrize("op", MATH)
+def test_math(op: str, dtype: DType) -> None:
+    check_math(op, dtype)
+
+
+# -- one rounding
+
+
+def check_fma_ties(dtype: DType) -> None:
+    """Products halfway between two numbers, and something far below that decides."""
+    bits = oracles.FORMATS[dtype.name][0]
+    a, b = 2.0 ** (bits // 2) + 1, 2.0 ** (bits - bits // 2) + 1  # needs one bit too many
+    scales = [2.0**k for k in (-40, -3, 0, 5, 40)]
+    some = [
+        (sign * a * scale, b * scale, tiny * scale**2)
+        for sign in (1.0, -1.0)
+        for scale in scales
+        for tiny in (0.0, 2.0**-60, -(2.0**-60), 2.0**-20, 0.5, -0.5)
+    ]
+    some += [(2.0**-80, 2.0**-69, tiny) for tiny in (0.0, 2.0**-149, -(2.0**-149))]
+    check("FMA", [dtype] * 3, dtype, some, lambda *v: oracles.real("FMA", dtype, *v))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+def test_fma_rounds_once(dtype: DType) -> None:
+    check_fma_ties(dtype)
+
+
+singles, doubles = st.floats(width=32), st.floats()
+
+
+@given(st.lists(st.tuples(singles, singles, singles), min_size=1))
+def test_any_float32(some: list[tuple[float, float, float]]) -> None:
+    check("FMA", [float32] * 3, float32, some, lambda *v: oracles.real("FMA", float32, *v))
+
+
+@given(st.lists(st.tuples(doubles, doubles, doubles), min_size=1))
+def test_any_float64(some: list[tuple[float, float, float]]) -> None:
+    check("FMA", [float64] * 3, float64, some, lambda *v: oracles.real("FMA", float64, *v))
+
+
+# -- the tests see what is wrong
+
+MUTANTS: list[tuple[str, Callable[..., Any], Callable[[], None]]] = [
+    ("FLOORDIV", lambda a, b: np.trunc(a / b).astype(a.dtype),
+     lambda: check_integers("FLOORDIV", int8)),
+    ("MOD", np.fmod, lambda: check_integers("MOD", int8)),
+    ("SHR", lambda a, b: np.where((b < 0) | (b > 7), 0, a >> (b & 7)),
+     lambda: check_integers("SHR", int8)),
+    ("SHL", lambda a, b: a << (b & 15), lambda: check_integers("SHL", int8)),
+    ("ABS", lambda a: np.where(a == a.min(), a.max(), np.abs(a)),
+     lambda: check_integers("ABS", DTYPES["int64"])),
+    ("MIN", np.minimum, lambda: test_signs_and_choices_of_reals(float32)),
+    ("MAX", np.fmax, lambda: test_signs_and_choices_of_reals(float32)),
+    ("ROUND", lambda a: np.floor(a + 0.5), lambda: test_whole_numbers("ROUND", float32)),
+    ("FMA", lambda a, b, c: a * b + c, lambda: check_fma_ties(float64)),
+    ("FMA", lambda a, b, c: (a.astype("f8") * b + c).astype("f4"), lambda: check_fma_ties(float32)),
+    ("EXP", lambda a: np.nextafter(np.exp(a), a), lambda: check_math("EXP", float32)),
+    ("FMOD", np.mod, lambda: check_math("FMOD", float64)),
+    ("ATAN2", lambda a, b: np.arctan(a / b), lambda: check_math("ATAN2", float32)),
+    ("EQ", np.less_equal, lambda: test_comparisons("EQ", float64)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "wrong", "caught_by"), MUTANTS)
+def test_mutants_are_caught(
+    op: str,
+    wrong: Callable[..., Any],
+    caught_by: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caught_by()
+    monkeypatch.setitem(OPERATIONS, op, wrong)
+    with pytest.raises(AssertionError, match=f"{op} of"):
+        caught_by()

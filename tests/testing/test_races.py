@@ -1,0 +1,121 @@
+"""What the watch keeps of each element is enough: it sees what a full record of accesses sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hal_core.testing import races
+from hal_core.testing.races import ATOMIC, EPOCH_BITS, READ, WRITE, Shadow
+
+PLACES = 3
+BLOCK = 3  # threads
+THREADS = 9
+
+
+class Access(NamedTuple):
+    how: str
+    place: int
+    thread: int
+    passed: int  # barriers of its block
+
+    def races(self, other: Access) -> bool:
+        if self.place != other.place or self.thread == other.thread:
+            return False
+        kinds = {self.how, other.how}
+        if kinds in ({READ}, {ATOMIC}):
+            return False
+        together = self.thread // BLOCK == other.thread // BLOCK
+        return not together or self.passed == other.passed
+
+
+# One instruction: how, and where each thread of some goes. A number is a block's barrier.
+instructions = st.tuples(
+    st.sampled_from([READ, READ, WRITE, ATOMIC]),
+    st.dictionaries(st.integers(0, THREADS - 1), st.integers(0, PLACES - 1), min_size=1),
+)
+histories = st.lists(st.one_of(instructions, st.integers(0, THREADS // BLOCK - 1)), max_size=12)
+
+
+def check(history: list[tuple[str, dict[int, int]] | int]) -> None:
+    shadow, record = Shadow(PLACES), list[Access]()
+    passed = [0] * (THREADS // BLOCK)
+    for item in history:
+        if isinstance(item, int):
+            passed[item] += 1
+            continue
+        how, goes = item
+        lanes = sorted(goes)
+        new = [Access(how, goes[t], t, passed[t // BLOCK]) for t in lanes]
+        expected = any(a.races(b) for a in new for b in record)
+        expected = expected or any(a.races(b) for a, b in combinations(new, 2))
+        threads = np.array(lanes)
+        epochs = threads // BLOCK << EPOCH_BITS | np.array([access.passed for access in new])
+        found = shadow.touch(how, np.array([goes[t] for t in lanes]), threads, epochs)
+        assert (found is not None) == expected, f"{history}: {found}"
+        if found is not None:
+            return
+        record += new
+
+
+@settings(max_examples=600, deadline=None)
+@given(histories)
+def test_exactly_the_races_are_seen(history: list[tuple[str, dict[int, int]] | int]) -> None:
+    check(history)
+
+
+# Each is seen by one part of the watch alone.
+HISTORIES: list[list[tuple[str, dict[int, int]] | int]] = [
+    [(WRITE, {0: 0}), (READ, {1: 0})],
+    [(READ, {0: 0, 1: 0}), (WRITE, {0: 0})],
+    [(READ, {0: 0}), (READ, {1: 0}), (WRITE, {1: 0})],
+    [(WRITE, {0: 0, 1: 0})],
+    [(ATOMIC, {0: 0, 1: 0}), (READ, {1: 0})],
+    [(READ, {0: 0, 3: 0}), 0, (WRITE, {0: 0})],
+    [(READ, {0: 0}), 0, (READ, {3: 0}), (WRITE, {3: 0})],
+    [(WRITE, {0: 0}), 0, (WRITE, {1: 0}), 0, (READ, {2: 0})],
+    [(WRITE, {0: 0}), 0, (WRITE, {3: 0})],
+    [(ATOMIC, {0: 0}), (ATOMIC, {4: 0}), 0, (READ, {1: 0})],
+]
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_each_way_to_race(history: list[tuple[str, dict[int, int]] | int]) -> None:
+    check(history)
+
+
+def _no_several(self: Shadow, *access: np.ndarray) -> None:
+    """Keeps the last thread only."""
+    how, places, threads, epochs = access
+    for table in (self.threads, self.epochs):
+        table.setdefault(str(how), np.full(self.size, races.NONE))
+    self.threads[str(how)][places], self.epochs[str(how)][places] = threads, epochs
+
+
+MUTANTS: list[tuple[object, str, object]] = [
+    (races, "_AGAINST", {READ: (WRITE,), WRITE: (READ, WRITE, ATOMIC), ATOMIC: (READ, WRITE)}),
+    (races, "_AGAINST", {READ: (WRITE, ATOMIC), WRITE: (WRITE, ATOMIC), ATOMIC: (READ, WRITE)}),
+    (races, "EPOCH_BITS", 0),
+    (races, "SEVERAL", races.NONE),
+    (Shadow, "_record", _no_several),
+]
+
+
+@pytest.mark.parametrize(("where", "name", "wrong"), MUTANTS)
+def test_mutants_are_caught(
+    where: object, name: str, wrong: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, wrong)
+    missed = 0
+    for history in HISTORIES:
+        try:
+            check(history)
+        except AssertionError:
+            missed += 1
+    assert missed
