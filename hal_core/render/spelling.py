@@ -182,8 +182,9 @@ class Spelling:
 
     def _special_cast(self, name: str, source: DType, target: DType) -> str:
         bits, of_bits = self.bits(DTYPES["float32"])
+        function = f"hal_{name.replace(' ', '_')}"
         self._helper(
-            name := f"hal_{name.replace(' ', '_')}",
+            function,
             self.row.casts[name],
             type=self.row.types[(target if source is DTYPES["float32"] else source).name],
             float=self.row.types["float32"],
@@ -191,7 +192,7 @@ class Spelling:
             bits=bits,
             of_bits=of_bits,
         )
-        return name
+        return function
 
     def _bitcast(self, source: DType, target: DType, value: Expression) -> tuple[str, bool]:
         """Floats have functions from and to unsigned integers; between integers a cast will do."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import shutil
 import subprocess
 import warnings
-from itertools import count
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class Toolchain:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.number = count()
+        self.number = itertools.count()
 
     def run(
         self,
@@ -37,8 +38,10 @@ class Toolchain:
         grid: Triple = (1, 1, 1),
         block: Triple = (1, 1, 1),
         part: tuple[int, int] | None = None,
+        workers: int = 1,
     ) -> None:
-        """Arrays are written to. `part`: these blocks only, where the language can."""
+        """Arrays are written to. `part`: these blocks only, where the language can.
+        `workers` threads share the blocks; OpenCL's driver has its own."""
         raise NotImplementedError
 
 
@@ -52,6 +55,7 @@ class NativeToolchain(Toolchain):
         grid: Triple = (1, 1, 1),
         block: Triple = (1, 1, 1),
         part: tuple[int, int] | None = None,
+        workers: int = 1,
     ) -> None:
         function = self.function(kernel)
         slots = np.zeros((max(1, len(kernel.signature.params)), 8), np.uint8)
@@ -64,7 +68,14 @@ class NativeToolchain(Toolchain):
                 slot[: param.dtype.itemsize] = np.array([value], param.dtype.to_numpy()).view("u1")
         launch = np.array([*grid, *block], np.int32)
         first, last = part or (0, math.prod(grid))
-        function(slots.ctypes.data, launch.ctypes.data, first, last)
+        ends = [first + (last - first) * worker // workers for worker in range(workers + 1)]
+        with ThreadPoolExecutor(workers) as pool:
+            started = [
+                pool.submit(function, slots.ctypes.data, launch.ctypes.data, *blocks)
+                for blocks in itertools.pairwise(ends)
+            ]
+        for one in started:
+            one.result()
 
     def function(self, kernel: Kernel) -> Any:
         address = self.address(kernel, self.renderer.render(kernel))
@@ -77,6 +88,7 @@ class NativeToolchain(Toolchain):
 
 class CToolchain(NativeToolchain):
     compiler: str
+    quiet: tuple[str, ...] = ()
     renderer = CRenderer()
 
     def __init__(self, folder: Path) -> None:
@@ -96,7 +108,7 @@ class CToolchain(NativeToolchain):
                 # what unused parts of a kernel's frame would say
                 "-Wno-unused-variable", "-Wno-unused-function", "-Wno-unknown-pragmas",
                 "-Wno-tautological-compare",
-                "-shared", "-fPIC", *options, str(path), "-o", str(made), "-lm",
+                *self.quiet, "-shared", "-fPIC", *options, str(path), "-o", str(made), "-lm",
             ],
             check=True,
         )  # fmt: skip
@@ -109,6 +121,7 @@ class CToolchain(NativeToolchain):
 
 class GCC(CToolchain):
     compiler = "gcc"
+    quiet = ("-Wno-maybe-uninitialized",)  # guesses, of arrays that one thread writes for all
 
 
 class Clang(CToolchain):
@@ -191,6 +204,7 @@ class OpenCL(Toolchain):
         grid: Triple = (1, 1, 1),
         block: Triple = (1, 1, 1),
         part: tuple[int, int] | None = None,
+        workers: int = 1,
     ) -> None:
         assert part is None, "OpenCL launches whole grids"
         cl = self.cl

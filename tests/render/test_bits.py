@@ -1,0 +1,170 @@
+"""Numbers by their bits: BITCAST, and the 16-bit floats, every one of them both ways."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builder import Builder
+from toolchains import Toolchain
+
+from hal_core.dtypes import DTYPES, DType, float32, float64
+
+HALVES = [DTYPES["float16"], DTYPES["bfloat16"]]
+
+
+def is_nan16(bits: np.ndarray, dtype: DType) -> np.ndarray:
+    infinity = 0x7C00 if dtype is DTYPES["float16"] else 0x7F80
+    return np.asarray((bits & 0x7FFF) > infinity)
+
+
+def value_of(bits: np.ndarray, dtype: DType) -> np.ndarray:
+    """What 16 bits mean, by the definition of the format, in float64: sign, exponent, fraction."""
+    digits = 10 if dtype is DTYPES["float16"] else 7
+    bias = 2 ** (14 - digits) - 1
+    exponent = (bits.astype(np.int64) & 0x7FFF) >> digits
+    fraction = (bits & (2**digits - 1)).astype(np.float64) / 2**digits
+    scale = np.exp2(np.maximum(exponent, 1) - bias)
+    value = np.where(exponent == 0, fraction, 1 + fraction) * scale
+    value[exponent == 2 * bias + 1] = np.inf
+    value[is_nan16(bits, dtype)] = np.nan
+    return np.where(bits & 0x8000, -value, value)
+
+
+def nearest(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """The bits of the nearest 16-bit float, of two the one with an even last bit.
+
+    Found among all of them; one step beyond the largest is infinity.
+    """
+    infinity = 0x7C00 if dtype is DTYPES["float16"] else 0x7F80
+    values = value_of(np.arange(infinity + 1, dtype=np.uint16), dtype)
+    values[-1] = 2 * values[-2] - values[-3]
+    size = np.abs(x.astype(np.float64))
+    above = np.clip(np.searchsorted(values, size), 1, infinity)
+    low, high = size - values[above - 1], values[above] - size
+    up = (high < low) | ((high == low) & (above % 2 == 0)) | (size > values[-1])
+    bits = np.where(up, above, above - 1).astype(np.uint16)
+    return np.where(np.signbit(x), bits | 0x8000, bits).astype(np.uint16)
+
+
+def test_the_oracle_is_numpys_float16() -> None:
+    every = np.arange(65536, dtype=np.uint16)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(
+            value_of(every, HALVES[0]), every.view(np.float16).astype(np.float64)
+        )
+    x = near_ties(HALVES[0])
+    with np.errstate(over="ignore"):
+        expected = x.astype(np.float16).view(np.uint16)
+    number = ~np.isnan(x)
+    np.testing.assert_array_equal(nearest(x[number], HALVES[0]), expected[number])
+
+
+def near_ties(dtype: DType) -> np.ndarray:
+    """Every 16-bit number, the middle to the next, and the float32 on either side of both."""
+    infinity = 0x7C00 if dtype is DTYPES["float16"] else 0x7F80
+    numbers = value_of(np.arange(infinity, dtype=np.uint16), dtype)
+    step = np.append(np.diff(numbers), numbers[-1] - numbers[-2])
+    with np.errstate(over="ignore"):
+        centres = np.concatenate([numbers, numbers + step / 2]).astype(np.float32)
+    around = [
+        centres,
+        np.nextafter(centres, np.float32(0)),
+        np.nextafter(centres, np.float32(np.inf)),
+    ]
+    special = np.array([np.inf, np.nan, 1e-45, 3.4028235e38, 65519.996, 65520], np.float32)
+    both = np.concatenate([*around, special])
+    return np.concatenate([both, -both])
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_every_16_bit_float_is_read_exactly(c_family: Toolchain, dtype: DType) -> None:
+    b = Builder("widen", f"r: float32*, x: const {dtype.name}*")
+    i = b.index()
+    b.store("r", i, b.cast(b.load("x", i), float32))
+    every, got = np.arange(65536, dtype=np.uint16), np.zeros(65536, np.float32)
+    c_family.run(b.kernel(), {"r": got, "x": every}, (256, 1, 1), (256, 1, 1))
+    expected = value_of(every, dtype)
+    np.testing.assert_array_equal(got, expected.astype(np.float32))
+    number = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(got)[number], np.signbit(expected)[number])
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_a_float32_is_rounded_once_half_to_even(c_family: Toolchain, dtype: DType) -> None:
+    b = Builder("narrow", f"r: {dtype.name}*, x: const float32*, n: int32")
+    i = b.index()
+    with b.when(b.op("LT", i, b.params["n"])):
+        b.store("r", i, b.cast(b.load("x", i), dtype))
+    random = np.random.default_rng(11).integers(0, 2**32, 100_000, dtype=np.uint32)
+    x = np.concatenate([near_ties(dtype), random.view(np.float32)])
+    got = np.zeros(len(x), np.uint16)
+    blocks = -(-len(x) // 256)
+    c_family.run(b.kernel(), {"r": got, "x": x, "n": len(x)}, (blocks, 1, 1), (256, 1, 1))
+    number = ~np.isnan(x)
+    np.testing.assert_array_equal(got[number], nearest(x[number], dtype))
+    assert is_nan16(got[~number], dtype).all()
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_arithmetic_on_16_bit_memory(c_family: Toolchain, dtype: DType) -> None:
+    """Computed in float32, rounded at the store; a copy keeps the bits; shared memory too."""
+    b = Builder("doubles", f"y: {dtype.name}*, z: {dtype.name}*, x: const {dtype.name}*")
+    i, t = b.index(), b.special("thread_idx")
+    tile = b.shared("tile", 256, dtype)
+    loaded = b.load("x", i)
+    value = b.cast(loaded, float32)
+    square = b.op("ADD", b.op("MUL", value, value), b.const(1.0, float32))
+    b.store("y", i, b.cast(square, dtype))
+    b.store(tile, t, loaded)
+    b.barrier()
+    b.store("z", i, b.load(tile, b.op("XOR", t, b.const(1))))
+    every = np.arange(65536, dtype=np.uint16)
+    y, z = np.zeros_like(every), np.zeros_like(every)
+    c_family.run(b.kernel(), {"y": y, "z": z, "x": every}, (256, 1, 1), (256, 1, 1))
+    values = value_of(every, dtype).astype(np.float32)
+    number = ~np.isnan(values)
+    with np.errstate(over="ignore"):
+        expected = nearest(values[number] * values[number] + np.float32(1), dtype)
+    np.testing.assert_array_equal(y[number], expected)
+    np.testing.assert_array_equal(z, every ^ 1)
+
+
+def pairs() -> list[tuple[DType, DType]]:
+    computed = [dtype for dtype in DTYPES.values() if dtype.kind != "b" and dtype not in HALVES]
+    return [(a, b) for a in computed for b in computed if a.itemsize == b.itemsize]
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_bitcast_keeps_the_bits(c_family: Toolchain, itemsize: int) -> None:
+    both = [(a, b) for a, b in pairs() if a.itemsize == itemsize]
+    names = {dtype.name for pair in both for dtype in pair}
+    outputs = ", ".join(f"r{number}: {target.name}*" for number, (_, target) in enumerate(both))
+    inputs = ", ".join(f"x_{name}: const {name}*" for name in sorted(names))
+    b = Builder("bits", f"{outputs}, {inputs}")
+    i = b.index()
+    for number, (source, target) in enumerate(both):
+        b.store(f"r{number}", i, b.bitcast(b.load(f"x_{source.name}", i), target))
+    raw = np.random.default_rng(5).integers(0, 256, 64 * itemsize).astype(np.uint8)
+    got = {f"r{number}": np.zeros(64, target.to_numpy()) for number, (_, target) in enumerate(both)}
+    given = {f"x_{name}": raw.view(DTYPES[name].to_numpy()) for name in names}
+    c_family.run(b.kernel(), {**got, **given}, (64, 1, 1))
+    for number, pair in enumerate(both):
+        np.testing.assert_array_equal(got[f"r{number}"].view(np.uint8), raw, err_msg=str(pair))
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+def test_bitcast_of_an_expression(c_family: Toolchain, dtype: DType) -> None:
+    """The bits of a sum, with one flipped, as a float again."""
+    whole = DTYPES[f"int{8 * dtype.itemsize}"]
+    b = Builder("flips", f"r: {dtype.name}*, s: {whole.name}*, x: const {dtype.name}*")
+    i = b.index()
+    total = b.bitcast(b.op("ADD", b.load("x", i), b.load("x", i)), whole)
+    sign = b.const(int(whole.min), whole)
+    b.store("r", i, b.bitcast(b.op("XOR", total, sign), dtype))
+    b.store("s", i, b.op("SHR", total, b.const(1, whole)))
+    x = np.array([0.0, -0.0, 1.5, -2.25, np.inf, 1e-40], dtype.to_numpy())
+    r, s = np.zeros_like(x), np.zeros(len(x), whole.to_numpy())
+    c_family.run(b.kernel(), {"r": r, "s": s, "x": x}, (len(x), 1, 1))
+    np.testing.assert_array_equal(r, -2 * x)
+    np.testing.assert_array_equal(np.signbit(r), ~np.signbit(x))
+    np.testing.assert_array_equal(s, (2 * x).view(s.dtype) >> 1)
