@@ -53,7 +53,7 @@ class Run:
 
     def _go_on(self, active: Array) -> None:
         self.active = active
-        self.running = np.flatnonzero(active)  # their numbers
+        (self.running,) = active.nonzero()  # their numbers
         self.all = len(self.running) == self.lanes.size
 
     def block(self, steps: list[Step]) -> None:
@@ -97,11 +97,12 @@ class Run:
         self._go_on(before & condition)
         if len(self.running):
             self.block(step.body)
-        after = self.active
-        self._go_on(before & ~condition)
-        if len(self.running) and step.other:
+        after, others = self.active, before & ~condition
+        if step.other and others.any():
+            self._go_on(others)
             self.block(step.other)
-        self._go_on(after | self.active)
+            others = self.active
+        self._go_on(after | others)
 
     def count(self, step: Step) -> None:
         """A RANGE. How many turns a thread takes is known before the first, as in Python."""
