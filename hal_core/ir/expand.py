@@ -1,0 +1,44 @@
+"""Replaces math functions by plain arithmetic, for languages that have none of their own.
+
+What comes of it has no calls, and but for FMOD and the float64 SIN, COS and TAN no branches:
+compilers vectorise it. It relies on FMA nodes that round once; where the machine has no such
+instruction they are slow, and still right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hal_core.dtypes import DType, float32, float64
+from hal_core.ir.math import FORMULAS
+from hal_core.ir.math.value import Page, Value
+from hal_core.ir.uop import Kernel, UOp
+
+
+def expand(
+    kernel: Kernel,
+    functions: Collection[str] = FORMULAS.keys(),
+    dtypes: Collection[DType] = (float32, float64),
+) -> Kernel:
+    """The kernel with the `functions` of `dtypes` written out; the kernel itself if it has none.
+
+    For every argument results are within 2 units in the last place of the exact value (2.5 for
+    ATAN2 and the float64 TAN; FMOD is exact), and what C99 says of zeros, infinities, NaNs and
+    subnormals holds.
+    """
+    wanted = {name for name in functions if name in FORMULAS}
+    if not any(node.op in wanted and node.dtype in dtypes for node in kernel.uops):
+        return kernel
+    uops: list[UOp] = []
+    replaced: dict[UOp, UOp] = {}
+    for node in kernel.uops:
+        source = tuple(replaced.get(part, part) for part in node.src)
+        if node.op in wanted and node.dtype in dtypes:
+            page = Page(uops, node.line)
+            result = FORMULAS[node.op](*(Value(part, page) for part in source))
+            replaced[node] = result.node
+            continue
+        if source != node.src:
+            replaced[node] = UOp(node.op, node.dtype, source, node.arg, node.line)
+        uops.append(replaced.get(node, node))
+    return kernel._replace(uops=tuple(uops))

@@ -1,0 +1,87 @@
+"""exp, exp2, tanh.
+
+exp(x) = 2**n * exp(r) with x = n ln 2 + r and |r| <= ln(2) / 2; 2**n is put together from bits.
+"""
+
+from __future__ import annotations
+
+from hal_core.dtypes import float32, float64
+from hal_core.ir.math.value import Table, Value
+
+LOG2E = 1.4426950408889634
+LN2: Table = {  # as a sum of two
+    float32: (0.6931471824645996, -1.904654323148236e-09),
+    float64: (0.6931471805599453, 2.3190468138462996e-17),
+}
+
+# (exp(r) - 1 - r) / r**2 for |r| <= 0.3468: minimax fits (Remez) of degree 5 and 10, computed with
+# 60 digits; their error moves exp(r) by 2**-32 and 2**-61.
+_EXP: Table = {
+    float32: (
+        0.5000000044268779, 0.16666666369722427, 0.04166636042658902,
+        0.008333389463708925, 0.001394066860618488, 0.0001984587939672479,
+    ),
+    float64: (
+        0.5, 0.16666666666666677, 0.04166666666666651, 0.008333333333321653,
+        0.0013888888888962541, 0.00019841269886074897, 2.480158717233378e-05,
+        2.7557244252791644e-06, 2.7557402698436586e-07, 2.5109024929756194e-08,
+        2.0875350343152156e-09,
+    ),
+}  # fmt: skip
+# Beyond these exponents of 2 every result is 0, or infinite.
+_RANGE: Table = {float32: (-152.0, 129.0), float64: (-1078.0, 1025.0)}
+
+
+def exp(x: Value) -> Value:
+    low, high = (power / LOG2E for power in _RANGE[x.dtype])
+    n, r = _reduced(x.between(low, high))
+    return scaled(expm1_near_zero(r) + 1.0, n)
+
+
+def exp2(x: Value, tail: Value | None = None) -> Value:
+    """2**(x + tail); `tail` is small beside a unit of x."""
+    x = x.between(*_RANGE[x.dtype])
+    shifter = x.format.shifter
+    n = (x + shifter) - shifter
+    fraction = x - n if tail is None else (x - n) + tail
+    return scaled(expm1_near_zero(fraction.times(LN2[x.dtype][0])) + 1.0, n)
+
+
+def tanh(x: Value) -> Value:
+    """With E = exp(-2 |x|) and h = (1 - E) / 2: h / (1 - h) = 1 - E / (1 - h).
+
+    The second form is for large x; the first, as w = h + h w, keeps small ones accurate.
+    """
+    n, r = _reduced(-abs(x + x).apply("MIN", 44.0))
+    power, grown = power_of_two(n), expm1_near_zero(r)
+    h = grown.fma(power, power - 1.0) * -0.5
+    decayed = (grown + 1.0) * power
+    large = decayed < 0.25
+    quotient = large.where(decayed, h) / (1.0 - h)
+    return large.where(1.0 - quotient, h.fma(quotient, h)).with_sign_of(x)
+
+
+def _reduced(x: Value) -> tuple[Value, Value]:
+    """n and r with x = n ln 2 + r, n an integer and |r| at most half of ln 2."""
+    shifter = x.format.shifter
+    n = x.fma(LOG2E, shifter) - shifter
+    high, low = LN2[x.dtype]
+    return n, n.fma(-low, n.fma(-high, x))
+
+
+def expm1_near_zero(r: Value) -> Value:
+    return r.times(r).fma(r.polynomial(_EXP[r.dtype]), r)
+
+
+def power_of_two(n: Value) -> Value:
+    """2**n for an n that is a normal number's exponent."""
+    form = n.format
+    bits = (n + form.shifter).bits() << form.mantissa
+    return (bits + (form.bias << form.mantissa)).bitcast(n.dtype)
+
+
+def scaled(value: Value, n: Value) -> Value:
+    """value * 2**n in two steps, for 2**n itself may be no normal number: rounds once."""
+    shifter = n.format.shifter
+    half = n.fma(0.5, shifter) - shifter
+    return value * power_of_two(half) * power_of_two(n - half)

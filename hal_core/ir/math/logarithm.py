@@ -1,0 +1,72 @@
+"""log and log2.
+
+x = 2**e * m with m between sqrt(1/2) and sqrt(2); with f = m - 1 and s = f / (2 + f),
+log(m) = log((1 + s) / (1 - s)) = 2 s + 2/3 s**3 + 2/5 s**5 + ...
+"""
+
+from __future__ import annotations
+
+from hal_core.dtypes import float32, float64
+from hal_core.ir.math.exponential import LN2
+from hal_core.ir.math.value import Table, Value, bits_of
+
+LOG2E: Table = {  # as a sum of two
+    float32: (1.4426950216293335, 1.925963033500144e-08),
+    float64: (1.4426950408889634, 2.0355273740931033e-17),
+}
+_ROOT = 0.7071067811865476  # of 1/2
+INFINITY, NAN = float("inf"), float("nan")
+
+# (log((1 + s) / (1 - s)) - 2 s) / s**3 as a polynomial in s**2, |s| <= 0.1717: minimax fits (Remez)
+# of degree 3 and 7, computed with 60 digits; their error is 2**-37 and 2**-66 of the logarithm.
+SERIES: Table = {
+    float32: (0.6666666564337308, 0.4000033570603747, 0.2853727336400297, 0.23582861484378162),
+    float64: (
+        0.6666666666666666, 0.40000000000006264, 0.28571428569080143, 0.222222226476636,
+        0.1818177559597361, 0.15387093806719043, 0.13250049158299487, 0.1325195848855753,
+    ),
+}  # fmt: skip
+
+
+def log(x: Value) -> Value:
+    e, f = parts(x)
+    high, low = LN2[x.dtype]
+    half, rest = _near_one(f)
+    total = e.fma(high, f - (half - e.fma(low, rest)))
+    return of_special(x, total)
+
+
+def log2(x: Value) -> Value:
+    e, f = parts(x)
+    high, low = LOG2E[x.dtype]
+    half, rest = _near_one(f)
+    natural = f - (half - rest)
+    return of_special(x, natural.fma(high, natural.fma(low, e)))
+
+
+def _near_one(f: Value) -> tuple[Value, Value]:
+    """h and r with log(1 + f) = f - (h - r): the largest term keeps all its digits."""
+    s = f / (f + 2.0)
+    z = s * s
+    half = f * f * 0.5
+    return half, s * (z.polynomial(SERIES[f.dtype]).fma(z, half))
+
+
+def parts(x: Value) -> tuple[Value, Value]:
+    """e and m - 1 of a positive finite x = m * 2**e, m between sqrt(1/2) and sqrt(2)."""
+    form = x.format
+    tiny = x < form.smallest
+    lift = 2.0 ** (form.mantissa + 1)
+    bits = tiny.where(x * lift, x).bits()
+    root = bits_of(_ROOT, x.dtype)
+    above = bits - root
+    e = (above >> form.mantissa).small_integer_to(x.dtype)
+    m = ((above & ((1 << form.mantissa) - 1)) + root).bitcast(x.dtype)
+    return tiny.where(e - (form.mantissa + 1.0), e), m - 1.0
+
+
+def of_special(x: Value, result: Value) -> Value:
+    """The logarithm of 0, of infinity, and of what has none."""
+    regular = x.equals(INFINITY).where(x, result)
+    regular = x.equals(0.0).where(-INFINITY, regular)
+    return x.compare("GE", 0.0).where(regular, x.const(NAN))

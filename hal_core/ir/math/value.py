@@ -1,0 +1,201 @@
+"""Formulas over IR nodes: what the expansions of math functions are written with."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from hal_core.dtypes import DType, bool_, float32, float64, int32, int64
+from hal_core.ir.uop import UOp
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Table = dict[DType, tuple[float, ...]]  # numbers for each dtype
+
+
+class Format(NamedTuple):
+    """How the bits of a float are laid out.
+
+    Adding `shifter` rounds to an integer and leaves that integer, in two's complement, in the low
+    bits of the sum: cheaper on vectors than ROUND and a CAST that saturates.
+    """
+
+    bits: DType  # the integer of the same width
+    mantissa: int  # bits of it
+    bias: int
+    shifter: float
+    smallest: float  # normal number
+
+
+FORMATS: dict[DType, Format] = {
+    float32: Format(int32, 23, 127, 1.5 * 2.0**23, 2.0**-126),
+    float64: Format(int64, 52, 1023, 1.5 * 2.0**52, 2.0**-1022),
+}
+
+
+def bits_of(number: float, dtype: DType) -> int:
+    """The integer with the bits of a positive float."""
+    return int.from_bytes(struct.pack(f">{dtype.format}", number), "big")
+
+
+class Page(NamedTuple):
+    """Where the nodes of formulas go: behind the last, as of one line of the user's file."""
+
+    uops: list[UOp]
+    line: int
+
+    def write(
+        self, op: str, dtype: DType | None, sources: Sequence[Value], arg: object = None
+    ) -> UOp:
+        node = UOp(op, dtype, tuple(source.node for source in sources), arg, self.line)
+        self.uops.append(node)
+        return node
+
+
+class Value:
+    """A node that computes, with Python's operators; numbers become constants of its dtype."""
+
+    __slots__ = ("node", "page")
+
+    def __init__(self, node: UOp, page: Page) -> None:
+        self.node, self.page = node, page
+
+    @property
+    def dtype(self) -> DType:
+        if self.node.dtype is None:
+            raise TypeError(f"{self.node!r} is not a value")
+        return self.node.dtype
+
+    @property
+    def format(self) -> Format:
+        return FORMATS[self.dtype]
+
+    def new(self, op: str, dtype: DType, *sources: Value, arg: object = None) -> Self:
+        return type(self)(self.page.write(op, dtype, sources, arg), self.page)
+
+    def statement(self, op: str, *sources: Value) -> Self:
+        """A node without a value."""
+        return type(self)(self.page.write(op, None, sources), self.page)
+
+    def const(self, number: float, dtype: DType | None = None) -> Self:
+        return self.new("CONST", dtype or self.dtype, arg=number)
+
+    def _operand(self, other: Value | float) -> Value:
+        return other if isinstance(other, Value) else self.const(other)
+
+    def apply(self, op: str, *others: Value | float) -> Self:
+        """An operation whose operands and result have this value's dtype."""
+        return self.new(op, self.dtype, self, *map(self._operand, others))
+
+    def compare(self, op: str, other: Value | float) -> Self:
+        return self.new(op, bool_, self, self._operand(other))
+
+    def __add__(self, other: Value | float) -> Self:
+        return self.apply("ADD", other)
+
+    def __sub__(self, other: Value | float) -> Self:
+        return self.apply("SUB", other)
+
+    def __rsub__(self, other: float) -> Self:
+        return self.const(other).apply("SUB", self)
+
+    def __mul__(self, other: Value | float) -> Self:
+        return self.apply("MUL", other)
+
+    def __truediv__(self, other: Value | float) -> Self:
+        return self.apply("DIV", other)
+
+    def __rtruediv__(self, other: float) -> Self:
+        return self.const(other).apply("DIV", self)
+
+    def __and__(self, other: Value | int) -> Self:
+        return self.apply("AND", other)
+
+    def __or__(self, other: Value | int) -> Self:
+        return self.apply("OR", other)
+
+    def __xor__(self, other: Value | int) -> Self:
+        return self.apply("XOR", other)
+
+    def __lshift__(self, other: Value | int) -> Self:
+        return self.apply("SHL", other)
+
+    def __rshift__(self, other: Value | int) -> Self:
+        return self.apply("SHR", other)
+
+    def __neg__(self) -> Self:
+        return self.apply("NEG")
+
+    def __abs__(self) -> Self:
+        return self.apply("ABS")
+
+    def __lt__(self, other: Value | float) -> Self:
+        return self.compare("LT", other)
+
+    def __gt__(self, other: Value | float) -> Self:
+        return self.compare("GT", other)
+
+    def equals(self, other: Value | float) -> Self:
+        return self.compare("EQ", other)
+
+    def fma(self, factor: Value | float, addend: Value | float) -> Self:
+        """self * factor + addend, rounded once."""
+        return self.apply("FMA", factor, addend)
+
+    def times(self, factor: Value | float) -> Self:
+        """A product that no compiler fuses with an addition behind it."""
+        return self.fma(factor, -0.0)
+
+    def where(self, then: Value | float, other: Value) -> Value:
+        """`then` where this bool is true, else `other`."""
+        chosen = then if isinstance(then, Value) else other.const(then)
+        return self.new("WHERE", other.dtype, self, chosen, other)
+
+    def cast(self, dtype: DType) -> Self:
+        return self.new("CAST", dtype, self)
+
+    def bitcast(self, dtype: DType) -> Self:
+        return self.new("BITCAST", dtype, self)
+
+    # formulas that several functions need
+
+    def bits(self) -> Self:
+        return self.bitcast(self.format.bits)
+
+    def small_integer_to(self, dtype: DType) -> Value:
+        """CAST for integers of few bits: cheaper where vectors have no such conversion."""
+        shifter = FORMATS[dtype].shifter
+        return (self + bits_of(shifter, dtype)).bitcast(dtype) - shifter
+
+    def between(self, low: float, high: float) -> Self:
+        """Clamped; a NaN stays, for it is the first operand."""
+        return self.apply("MAX", low).apply("MIN", high)
+
+    def polynomial(self, coefficients: Sequence[float]) -> Value:
+        """The first coefficient is the constant's."""
+        total: Value = self.const(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            total = total.fma(self, coefficient)
+        return total
+
+    def with_sign_of(self, other: Value) -> Value:
+        """This magnitude, the other's sign bit, also a zero's and a NaN's."""
+        sign = self.format.bits.min
+        return (abs(self).bits() | (other.bits() & int(sign))).bitcast(self.dtype)
+
+
+class Variable:
+    """A local variable: what carries a value out of an IF."""
+
+    def __init__(self, name: str, value: Value) -> None:
+        self.first = value
+        self._variable = value.new("VAR", value.dtype, arg=name)
+        self.set(value)
+
+    def set(self, value: Value) -> None:
+        value.statement("SET", self._variable, value)
+
+    def get(self) -> Value:
+        return self.first.new("GET", self.first.dtype, self._variable)

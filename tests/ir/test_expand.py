@@ -1,0 +1,291 @@
+"""Math functions written out as arithmetic: how far from the exact value, and C99's special cases.
+
+The exact value is numpy's in a wider float. Errors are in units in the last place of the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from hal_core.dtypes import DType, float32, float64, int32
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir.expand import expand
+from hal_core.ir.math import FORMULAS
+from hal_core.ir.verify import verify
+from hal_core.testing import interpret
+from hal_core.testing.operations import operation
+
+Array = npt.NDArray[Any]
+
+EXACT: dict[str, Callable[..., Array]] = {
+    "EXP": np.exp, "EXP2": np.exp2, "LOG": np.log, "LOG2": np.log2, "SIN": np.sin, "COS": np.cos,
+    "TAN": np.tan, "TANH": np.tanh, "ATAN": np.arctan, "ATAN2": np.arctan2, "POW": np.power,
+    "FMOD": np.fmod,
+}  # fmt: skip
+UNARY = [op for op in EXACT if op not in ("ATAN2", "POW", "FMOD")]
+DTYPES: list[DType] = [float32, float64]
+LIMITS: dict[tuple[str, DType], float] = {
+    ("ATAN2", float32): 2.5,
+    ("ATAN2", float64): 2.5,
+    ("TAN", float64): 2.5,
+}
+WIDER = pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 60, reason="no float here is wider than float64"
+)
+
+
+def kernel_of(op: str, dtype: DType, line: int = 7) -> Kernel:
+    """r[i] = op(x[i], y[i]), inside a loop."""
+    names = ["x", "y"] if op in ("ATAN2", "POW", "FMOD") else ["x"]
+    text = ", ".join(f"{name}: const {dtype.name}*" for name in names)
+    signature = Signature.parse("k", f"r: {dtype.name}*, {text}")
+    params = [UOp("PARAM", dtype, (), position) for position in range(len(names) + 1)]
+    index = UOp("SPECIAL", int32, (), ("global_idx", 0))
+    zero, one = UOp("CONST", int32, (), 0), UOp("CONST", int32, (), 1)
+    loop = UOp("RANGE", int32, (zero, one, one), "k")
+    loads = [UOp("LOAD", dtype, (param, index)) for param in params[1:]]
+    result = UOp(op, dtype, tuple(loads), None, line)
+    store = UOp("STORE", None, (params[0], index, result))
+    end = UOp("ENDRANGE", None, (loop,))
+    return Kernel("k", signature, (*params, index, zero, one, loop, *loads, result, store, end))
+
+
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """The interpreter's is exact and slow; this one rounds once but for rare ties."""
+    product = a * b
+    total = product + c
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    grown = total - product
+    more = (product - (total - grown)) + (c - grown)
+    rest = np.where(np.isfinite(lost), lost, 0) + np.where(np.isfinite(more), more, 0)
+    return np.asarray(total + rest)
+
+
+def _halves(value: Array) -> tuple[Array, Array]:
+    spread = value * (2.0**27 + 1)
+    high = spread - (spread - value)
+    return high, value - high
+
+
+def compute(op: str, dtype: DType, *columns: Array, fused: bool = False) -> Array:
+    """`op` written out, on whole columns. `fused`: sums of products are rounded once."""
+    kernel = expand(kernel_of(op, dtype), {op})
+    parts = [columns] if len(columns[0]) < 1 << 16 else zip(
+        *(np.array_split(column, len(column) >> 15) for column in columns), strict=True
+    )  # fmt: skip
+    with np.errstate(all="ignore"):
+        return np.concatenate([_run(kernel, part, fused) for part in parts])
+
+
+def _run(kernel: Kernel, columns: tuple[Array, ...], fused: bool) -> Array:
+    values: dict[UOp, Any] = {}
+    inside: Any = None
+    for node in kernel.uops:
+        source = [values.get(part) for part in node.src]
+        if node.op == "CONST":
+            values[node] = np.array([node.arg]).astype(node.dtype.to_numpy())  # type: ignore[union-attr]
+        elif node.op == "LOAD":
+            values[node] = columns[node.src[0].arg - 1]
+        elif node.op == "STORE":
+            return np.asarray(source[2])
+        elif node.op == "SET":
+            kept = source[1] if inside is None else np.where(inside, source[1], source[0])
+            values[node.src[0]] = kept
+        elif node.op in ("GET", "IF", "ENDIF"):
+            values[node] = source[0]
+            inside = {"IF": source[0], "ENDIF": None}.get(node.op, inside)
+        elif node.op not in ("PARAM", "SPECIAL", "VAR", "RANGE"):
+            values[node] = _computed(node, source, values, fused)
+    raise AssertionError("no STORE")
+
+
+def _computed(node: UOp, source: list[Any], values: dict[UOp, Any], fused: bool) -> Any:
+    fma: Callable[..., Array] | None
+    fma = fma64 if node.dtype is float64 else operation(UOp("FMA"))
+    assert fma is not None
+    if node.op == "FMA":
+        return fma(*source)
+    product = node.src[0]
+    if fused and node.op in ("ADD", "SUB") and product.op == "MUL" and node.dtype in DTYPES:
+        factors = (values[part] for part in product.src)
+        return fma(*factors, source[1] if node.op == "ADD" else -source[1])
+    function = operation(node)
+    assert function is not None, node
+    return function(*source)
+
+
+def exact(op: str, dtype: DType, *columns: Array) -> Array:
+    # numpy's float64 functions lose digits of large angles on some machines
+    plenty = dtype is float32 and op not in ("SIN", "COS", "TAN")
+    wide = np.float64 if plenty else np.longdouble
+    with np.errstate(all="ignore"):
+        return np.asarray(EXACT[op](*(column.astype(wide) for column in columns)))
+
+
+def errors(got: Array, expected: Array, dtype: DType) -> Array:
+    """In units in the last place; infinite where one is a NaN, an infinity or of another sign."""
+    limits = np.finfo(dtype.to_numpy())
+    with np.errstate(all="ignore"):
+        exponent = np.maximum(
+            np.frexp(expected)[1] - limits.nmant - 1, limits.minexp - limits.nmant
+        )
+        distance = np.abs(got.astype(expected.dtype) - expected)
+        units = np.ldexp(distance, -exponent)
+        rounded = expected.astype(got.dtype)
+    alike = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    units = np.where(alike, 0, units)
+    wrong_sign = (np.signbit(got) != np.signbit(rounded)) & ~np.isnan(rounded)
+    return np.asarray(np.where(np.isnan(units) | wrong_sign, np.inf, units), np.float64)
+
+
+def check(op: str, dtype: DType, *columns: Array, fused: bool = False) -> None:
+    got = compute(op, dtype, *columns, fused=fused)
+    expected = exact(op, dtype, *columns)
+    units = errors(got, expected, dtype)
+    worst = int(np.argmax(units))
+    limit = LIMITS.get((op, dtype), 2.0)
+    where = tuple(column[worst] for column in columns)
+    assert units[worst] <= limit, f"{op}{where} = {got[worst]!r}, exactly {expected[worst]!r}"
+
+
+def every(stride: int) -> Array:
+    """float32 of all signs and exponents, NaNs and infinities among them."""
+    bits = np.arange(0, 1 << 32, stride, dtype=np.int64).astype(np.uint32)
+    return np.asarray(bits.view(np.float32))
+
+
+def specials(dtype: DType) -> Array:
+    limits = np.finfo(dtype.to_numpy())
+    positive = [
+        0.0, limits.smallest_subnormal, limits.tiny, limits.max, math.inf, math.nan, 0.5, 1.0, 1.5,
+        2.0, 2.5, 3.0, 8.0, 1e10, 1 / 3, 2.0**limits.nmant + 1, 1 - limits.epsneg, 1 + limits.eps,
+        math.pi, math.pi / 2, math.log(limits.max), -math.log(limits.tiny), 89.5, 104.5, 710, 746,
+        limits.maxexp, -limits.minexp, -limits.minexp + limits.nmant, -limits.minexp + 25, 1e22,
+    ]  # fmt: skip
+    return np.array([*positive, *(-number for number in positive)], dtype.to_numpy())
+
+
+def scattered(dtype: DType, count: int, seed: int) -> Array:
+    """All exponents alike, both signs; a third near 1, where arguments usually are."""
+    random = np.random.default_rng(seed)
+    limits = np.finfo(dtype.to_numpy())
+    exponents = random.integers(limits.minexp - limits.nmant, limits.maxexp, count)
+    exponents[::3] = random.integers(-30, 12, len(exponents[::3]))
+    signs = random.choice([-1.0, 1.0], count)
+    with np.errstate(under="ignore"):
+        values = np.ldexp(random.uniform(1, 2, count) * signs, exponents)
+        return np.asarray(values.astype(dtype.to_numpy()))
+
+
+def near_multiples_of_half_pi(count: int, seed: int) -> Array:
+    """float64 that are next to a multiple, of all sizes: what a reduction loses digits with."""
+    random = np.random.default_rng(seed)
+    half_pi = np.longdouble("1.57079632679489661923132169163975144")
+    small = np.arange(1, 2000) * half_pi
+    large = np.floor(random.uniform(1, 2, count) * 2.0 ** random.integers(10, 60, count)) * half_pi
+    # two that are famous for how near they are
+    famous = [6381956970095103.0 * 2.0**797, 5.319372648326541e255]
+    return np.concatenate([small.astype(float), large.astype(float), famous])
+
+
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("fused", [False, True])
+def test_float32_of_one_argument(op: str, fused: bool) -> None:
+    if op in ("SIN", "COS", "TAN") and np.finfo(np.longdouble).nmant < 60:
+        pytest.skip("no float here is wider than float64")
+    check(op, float32, every(1021 if not fused else 16411), fused=fused)
+
+
+@WIDER
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("fused", [False, True])
+def test_float64_of_one_argument(op: str, fused: bool) -> None:
+    x = np.concatenate([scattered(float64, 60_000, 1), near_multiples_of_half_pi(9_000, 2)])
+    low = np.random.default_rng(3).uniform(-760, 760, 20_000)
+    check(op, float64, x, fused=fused)
+    check(op, float64, low, fused=fused)
+    check(op, float64, low * (1080 / 760), fused=fused)
+
+
+@WIDER
+@pytest.mark.parametrize("op", ["ATAN2", "POW"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("fused", [False, True])
+def test_of_two_arguments(op: str, dtype: DType, fused: bool) -> None:
+    random = np.random.default_rng(4)
+    a, b = scattered(dtype, 60_000, 5), scattered(dtype, 60_000, 6)
+    check(op, dtype, a, b, fused=fused)
+    with np.errstate(all="ignore"):
+        near = (a * random.uniform(0.1, 4, len(a))).astype(a.dtype)
+        bounded = (random.uniform(-760, 720, len(a)) / np.log(np.abs(a))).astype(a.dtype)
+    check(op, dtype, a, near if op == "ATAN2" else bounded, fused=fused)
+
+
+@pytest.mark.parametrize("op", EXACT)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_special_arguments(op: str, dtype: DType) -> None:
+    """Every pair, signs of zeros included, as C99's functions have it: numpy calls those."""
+    values = specials(dtype)
+    columns = [values] if op in UNARY else [part.ravel() for part in np.meshgrid(values, values)]
+    got = np.zeros_like(columns[0])
+    kernel = expand(kernel_of(op, dtype), {op})
+    interpret(kernel, got, *columns, threads=len(got), block=1)
+    with np.errstate(all="ignore"):
+        expected = EXACT[op](*(column.astype(np.float64) for column in columns))
+    units = errors(got, np.asarray(expected), dtype)
+    wrong = [(*(column[k] for column in columns), got[k]) for k in np.flatnonzero(units > 3)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_fmod_is_exact(dtype: DType) -> None:
+    x, y = scattered(dtype, 4000, 8), scattered(dtype, 4000, 9)
+    got = np.zeros_like(x)
+    interpret(expand(kernel_of("FMOD", dtype)), got, x, y, threads=len(x), block=1)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(got, np.fmod(x, y))
+
+
+@pytest.mark.parametrize("op", ["EXP", "LOG", "TANH", "SIN", "POW"])
+def test_the_fast_evaluation_is_the_interpreters(op: str) -> None:
+    """The tests above compute on columns; that is what the nodes mean."""
+    x = scattered(float64, 400, 10)
+    columns = [x] if op in UNARY else [np.abs(x), scattered(float64, 400, 11)]
+    got = np.zeros_like(x)
+    interpret(expand(kernel_of(op, float64)), got, *columns, threads=len(x), block=1)
+    np.testing.assert_array_equal(got, compute(op, float64, *columns))
+
+
+@pytest.mark.parametrize("op", EXACT)
+def test_what_is_not_named_stays(op: str) -> None:
+    kernel = kernel_of(op, float32)
+    assert expand(kernel, ()) is kernel
+    assert expand(kernel, set(EXACT) - {op}) is kernel
+    assert expand(kernel, dtypes=[float64]) is kernel
+
+
+@pytest.mark.parametrize("op", EXACT)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_kernel_around_is_the_same(op: str, dtype: DType) -> None:
+    kernel = kernel_of(op, dtype)
+    position = next(k for k, node in enumerate(kernel.uops) if node.op == op)
+    done = expand(kernel)
+    verify(done)
+    assert (done.name, done.signature) == (kernel.name, kernel.signature)
+    assert done.uops[:position] == kernel.uops[:position]
+    *written, store, end = done.uops[position:]
+    assert end is kernel.uops[-1]
+    assert (store.op, store.src[:2]) == ("STORE", kernel.uops[-2].src[:2])
+    assert {node.line for node in written} == {7}
+    assert not {node.op for node in written} & set(FORMULAS)
+
+
+def test_every_function_that_has_a_formula_is_tested() -> None:
+    assert set(FORMULAS) == set(EXACT)
