@@ -19,7 +19,7 @@ from hal_core.ir.expand import expand
 from hal_core.ir.math import FORMULAS
 from hal_core.ir.verify import verify
 from hal_core.testing import interpret
-from hal_core.testing.operations import operation
+from hal_core.testing.operations import OPERATIONS, operation
 
 Array = npt.NDArray[Any]
 
@@ -107,9 +107,7 @@ def _run(kernel: Kernel, columns: tuple[Array, ...], fused: bool) -> Array:
 
 
 def _computed(node: UOp, source: list[Any], values: dict[UOp, Any], fused: bool) -> Any:
-    fma: Callable[..., Array] | None
-    fma = fma64 if node.dtype is float64 else operation(UOp("FMA"))
-    assert fma is not None
+    fma: Callable[..., Array] = fma64 if node.dtype is float64 else OPERATIONS["FMA"]
     if node.op == "FMA":
         return fma(*source)
     product = node.src[0]
