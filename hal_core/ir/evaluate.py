@@ -1,0 +1,149 @@
+"""The value of an operation on constants, where every device must give the same bits.
+
+What may differ from device to device is left to it: the sign and payload of a NaN, numbers that
+some flush to zero, functions that are only close to exact.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+from collections.abc import Callable
+
+from hal_core.dtypes import STORAGE_DTYPES, DType, float32
+from hal_core.ir.uop import COMPARISON, UOp
+
+Number = int | float | bool
+
+_EXACT = 2**53  # up to here a double holds every integer
+_LEAST_NORMAL = {4: 2.0**-126, 8: 2.0**-1022}
+
+
+def evaluate(node: UOp, values: list[Number]) -> Number | None:
+    """The node's value, given those of its sources; None where it is better left alone."""
+    dtype = node.dtype
+    if dtype is None or dtype in STORAGE_DTYPES or not all(map(_plain, values)):
+        return None
+    if node.op == "CAST":
+        return _cast(values[0], dtype)
+    if node.op == "BITCAST":
+        return _bitcast(values[0], node.src[0].dtype, dtype)
+    if node.op in COMPARISON:
+        return _COMPARISONS[node.op](*values)
+    compute = (_FLOATS if dtype.is_float else _INTEGERS).get(node.op)
+    if compute is None:
+        return None
+    try:
+        return held(compute(*values, *_width(node)), dtype)
+    except (ZeroDivisionError, OverflowError, ValueError):  # infinities and NaN, of floats
+        return None
+
+
+def constant(node: UOp) -> Number | None:
+    """What a CONST holds: floats are rounded to their dtype."""
+    dtype = node.dtype
+    if dtype is None or not isinstance(node.arg, (int, float)):
+        return None
+    try:
+        return _rounded(float(node.arg), dtype) if dtype.is_float else held(node.arg, dtype)
+    except OverflowError:
+        return None
+
+
+def held(value: Number, dtype: DType) -> Number | None:
+    """`value` as `dtype` holds it: integers wrap, floats round; None for what may differ."""
+    if dtype.is_float:
+        number = _rounded(float(value), dtype)
+        small = 0 < abs(number) <= _LEAST_NORMAL[dtype.itemsize]
+        return None if small or number != number else number
+    if dtype.kind == "b":
+        return bool(value)
+    bits = 8 * dtype.itemsize
+    wrapped = int(value) & ((1 << bits) - 1)
+    return wrapped - (1 << bits) if dtype.kind == "i" and wrapped >> (bits - 1) else wrapped
+
+
+def _plain(value: Number) -> bool:
+    """No float that a device may take for zero."""
+    return not isinstance(value, float) or not 0 < abs(value) < _LEAST_NORMAL[4]
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    if dtype is not float32:
+        return value
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _cast(value: Number, dtype: DType) -> Number | None:
+    if dtype.kind == "b":
+        return value != 0
+    if dtype.is_float:
+        rounds_once = isinstance(value, float) or abs(value) <= _EXACT or dtype is not float32
+        return held(value, dtype) if rounds_once else None
+    if isinstance(value, float):
+        if value != value:
+            return 0
+        inside = max(dtype.min, min(dtype.max, value))  # compares exactly
+        return int(inside)
+    return held(value, dtype)
+
+
+def _bitcast(value: Number, source: DType | None, target: DType) -> Number | None:
+    if source is None or value != value:
+        return None
+    data = struct.pack(source.format, value)
+    found: Number = struct.unpack(target.format, data)[0]
+    return held(found, target)
+
+
+def _width(node: UOp) -> tuple[int, ...]:
+    """What a shift's function takes besides its operands."""
+    return (8 * node.dtype.itemsize,) if node.dtype and node.op in ("SHL", "SHR") else ()
+
+
+def _divided(a: float, b: float) -> float:
+    if b == 0 and a == a and a != 0:
+        return math.copysign(math.inf, a) * math.copysign(1.0, b)
+    return a / b
+
+
+def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
+    """The sign of a zero is the operand's."""
+    return lambda a: math.copysign(function(a), a) if math.isfinite(a) else a
+
+
+_COMPARISONS: dict[str, Callable[..., bool]] = {
+    "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
+    "EQ": operator.eq, "NE": operator.ne,
+}  # fmt: skip
+
+_BOTH: dict[str, Callable[..., Number]] = {
+    "ADD": operator.add, "SUB": operator.sub, "MUL": operator.mul, "NEG": operator.neg,
+    "ABS": abs,
+    "MIN": lambda a, b: b if b < a else a,
+    "MAX": lambda a, b: b if b > a else a,
+}  # fmt: skip
+
+_INTEGERS: dict[str, Callable[..., Number]] = {
+    **_BOTH,
+    "FLOORDIV": lambda a, b: a // b if b else 0,
+    "MOD": lambda a, b: a % b if b else 0,
+    "SHL": lambda a, b, bits: a << b % bits,
+    "SHR": lambda a, b, bits: a >> b % bits,
+    "AND": operator.and_, "OR": operator.or_, "XOR": operator.xor,
+    "NOT": lambda a: not a if isinstance(a, bool) else ~a,
+    "ISNAN": math.isnan,
+}  # fmt: skip
+
+_FLOATS: dict[str, Callable[..., float]] = {
+    **_BOTH,
+    "DIV": _divided,
+    "FLOOR": _whole(math.floor),
+    "CEIL": _whole(math.ceil),
+    "TRUNC": _whole(math.trunc),
+    "ROUND": _whole(round),
+}

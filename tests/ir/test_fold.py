@@ -1,0 +1,403 @@
+"""Folding changes no meaning, leaves nothing half done, and takes what it should."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from builder import Builder
+from constant_kernels import DTYPES, PLACES, THREADS, Author
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.dtypes import DType, bool_, float32, float64, int8, int32, int64, uint8, uint32
+from hal_core.ir import Kernel, UOp, evaluate, identities, live
+from hal_core.ir import fold as module
+from hal_core.ir.fold import fold
+from hal_core.ir.verify import verify
+from hal_core.testing import interpret
+
+
+def outcome(kernel: Kernel) -> list[bytes]:
+    memory = [np.arange(1, PLACES * THREADS + 1).astype(dtype.to_numpy()) for dtype in DTYPES]
+    with np.errstate(all="ignore"):
+        interpret(kernel, *memory, vals=(1,), grid=1, block=(THREADS, 1, 1), turns=1000)
+    return [array.tobytes() for array in memory]
+
+
+def ops(kernel: Kernel) -> list[str]:
+    return [node.op for node in kernel.uops]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_folded_kernel_does_the_same(seed: int) -> None:
+    kernel = Author(random.Random(seed)).kernel()
+    verify(kernel)
+    folded = fold(kernel)
+    verify(folded)
+    assert outcome(folded) == outcome(kernel)
+    again = fold(folded)
+    assert all(a is b for a, b in zip(again.uops, folded.uops, strict=True)), "nothing is left"
+    twin = fold(Author(random.Random(seed)).kernel())
+    assert list(map(repr, twin.uops)) == list(map(repr, folded.uops)), "the same text each time"
+
+
+def test_it_takes_the_time_of_one_look_at_each_node() -> None:
+    visits = 0
+
+    class Counting(module._Walk):
+        def step(self, node: UOp) -> None:
+            nonlocal visits
+            visits += 1
+            super().step(node)
+
+    b = Builder("chain", "y: int32*, n: int32")
+    chain = [b.var(f"v{k}", b.const(0)) for k in range(60)]
+    with_turns = b.range(b.const(0), b.params["n"], b.const(1))
+    for earlier, later in itertools.pairwise(chain):  # each round could know one more
+        branch = b.if_(b.op("NE", b.get(earlier), b.const(0)))
+        b.set(later, b.const(1))
+        b.end(branch)
+    b.end(with_turns)
+    b.store("y", b.const(0), b.get(chain[-1]))
+    kernel = b.kernel()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_Walk", Counting)
+        fold(kernel)
+    assert visits <= 4 * len(kernel.uops)
+
+
+# -- what goes and what stays
+
+
+def folded_value(make: Callable[[Builder], UOp], dtype: DType) -> UOp:
+    """What is stored by a kernel that stores this value."""
+    b = Builder("k", f"y: {dtype.name}*, a: {dtype.name}, n: int32")
+    b.store("y", b.const(0), make(b))
+    kernel = b.kernel()
+    verify(kernel)
+    folded = fold(kernel)
+    verify(folded)
+    assert ops(folded)[-1:] == ["STORE"]
+    return folded.uops[-1].src[2]
+
+
+def of_constants(op: str, *values: float, dtype: DType = int32) -> Callable[[Builder], UOp]:
+    return lambda b: b.op(op, *(b.const(value, dtype) for value in values))
+
+
+LEAST = -(2**31)
+NAN = float("nan")
+
+
+CONSTANTS: list[tuple[str, tuple[float, ...], DType, float]] = [
+    ("FLOORDIV", (-7, 2), int32, -4),
+    ("MOD", (-7, 2), int32, 1),
+    ("FLOORDIV", (7, 0), int32, 0),
+    ("MOD", (7, 0), int32, 0),
+    ("FLOORDIV", (LEAST, -1), int32, LEAST),
+    ("MOD", (LEAST, -1), int32, 0),
+    ("SHL", (1, 33), int32, 2),
+    ("SHR", (-8, 33), int32, -4),
+    ("SHL", (1, 9), uint8, 2),
+    ("ADD", (2**31 - 1, 1), int32, LEAST),
+    ("SUB", (0, 1), uint32, 2**32 - 1),
+    ("MUL", (2**62, 4), int64, 0),
+    ("NEG", (LEAST,), int32, LEAST),
+    ("ABS", (-128,), int8, -128),
+    ("NOT", (5,), uint8, 250),
+    ("NOT", (True,), bool_, False),
+    ("XOR", (True, True), bool_, False),
+    ("MIN", (3, -2), int32, -2),
+    ("MAX", (3, -2), int32, 3),
+    ("MAX", (1.0, NAN), float32, 1.0),
+    ("MIN", (0.0, -0.0), float32, 0.0),
+    ("ADD", (0.1, 0.2), float32, float(np.float32(0.1) + np.float32(0.2))),
+    ("ADD", (0.1, 0.2), float64, 0.1 + 0.2),
+    ("MUL", (1e38, 10.0), float32, float("inf")),
+    ("DIV", (1.0, 3.0), float32, float(np.float32(1) / np.float32(3))),
+    ("DIV", (-1.0, 0.0), float32, -float("inf")),
+    ("DIV", (1.0, -0.0), float64, -float("inf")),
+    ("ROUND", (2.5,), float32, 2.0),
+    ("CEIL", (-0.5,), float32, -0.0),
+    ("NEG", (0.0,), float32, -0.0),
+]
+
+
+@pytest.mark.parametrize(("op", "values", "dtype", "expected"), CONSTANTS)
+def test_constants_are_worked_out(
+    op: str, values: tuple[float, ...], dtype: DType, expected: float
+) -> None:
+    found = folded_value(of_constants(op, *values, dtype=dtype), dtype)
+    assert (found.op, repr(found.arg)) == ("CONST", repr(expected))
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "target", "expected"),
+    [
+        (NAN, float32, int32, 0),
+        (3e9, float32, int32, 2**31 - 1),
+        (-1.5, float64, uint8, 0),
+        (-1.5, float64, int8, -1),
+        (300, int32, uint8, 44),
+        (-1, int32, uint32, 2**32 - 1),
+        (NAN, float32, bool_, True),
+        (0, int32, bool_, False),
+        (2**24 + 1, int32, float32, float(2**24)),
+        (1e300, float64, float32, float("inf")),
+    ],
+)
+def test_casts_are_worked_out(value: float, source: DType, target: DType, expected: float) -> None:
+    found = folded_value(lambda b: b.cast(b.const(value, source), target), target)
+    assert (found.op, repr(found.arg)) == ("CONST", repr(expected))
+
+
+@pytest.mark.parametrize(
+    ("op", "values", "dtype"),
+    [
+        ("DIV", (0.0, 0.0), float32),  # whose NaN has the sign of the device
+        ("SUB", (float("inf"), float("inf")), float64),
+        ("NEG", (NAN,), float32),
+        ("MUL", (1e-30, 1e-10), float32),  # which some devices flush to zero
+        ("ADD", (1e-45, 0.0), float32),
+        ("SQRT", (2.0,), float32),
+        ("EXP", (1.0,), float64),
+        ("FMA", (1.0, 2.0, 3.0), float32),
+    ],
+)
+def test_what_devices_may_give_otherwise_is_left_to_them(
+    op: str, values: tuple[float, ...], dtype: DType
+) -> None:
+    assert folded_value(of_constants(op, *values, dtype=dtype), dtype).op == op
+
+
+def test_an_integer_beyond_a_doubles_is_rounded_once_by_the_device() -> None:
+    found = folded_value(lambda b: b.cast(b.const(2**62 + 2**38 + 1, int64), float32), float32)
+    assert found.op == "CAST"
+
+
+A = "the parameter"
+
+
+OPERANDS: list[tuple[str, tuple[Any, Any], Any]] = [
+    ("ADD", (A, 0), A), ("ADD", (0, A), A), ("SUB", (A, 0), A), ("SUB", (0, A), None),
+    ("MUL", (A, 1), A), ("MUL", (1, A), A), ("MUL", (0, A), 0), ("MUL", (A, 2), None),
+    ("FLOORDIV", (A, 1), A), ("FLOORDIV", (A, 0), 0), ("FLOORDIV", (1, A), None),
+    ("MOD", (A, 1), 0), ("MOD", (A, -1), 0), ("MOD", (A, 0), 0), ("MOD", (A, 2), None),
+    ("SHL", (A, 0), A), ("SHL", (A, 32), A), ("SHR", (A, 64), A), ("SHR", (0, A), None),
+    ("AND", (A, 0), 0), ("AND", (-1, A), A), ("AND", (A, 1), None),
+    ("OR", (A, 0), A), ("OR", (A, -1), -1), ("OR", (A, 1), None),
+    ("XOR", (0, A), A), ("XOR", (A, -1), None), ("XOR", (A, A), 0), ("SUB", (A, A), 0),
+    ("MIN", (A, A), A), ("AND", (A, A), A), ("ADD", (A, A), None),
+    ("LT", (A, A), 0), ("GT", (A, A), 0), ("NE", (A, A), 0),
+    ("LE", (A, A), 1), ("GE", (A, A), 1), ("EQ", (A, A), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "operands", "expected"), OPERANDS)
+def test_one_operand_may_be_enough(op: str, operands: tuple[Any, ...], expected: Any) -> None:
+    def make(b: Builder) -> UOp:
+        made = b.op(op, *(b.params["a"] if x is A else b.const(x) for x in operands))
+        return made if made.dtype is int32 else b.cast(made, int32)
+
+    found = folded_value(make, int32)
+    if expected is A:
+        assert found.op == "PARAM"
+    else:
+        assert (found.op, found.arg) == ((op, None) if expected is None else ("CONST", expected))
+
+
+def test_floats_have_no_identities() -> None:
+    for op, value in (("ADD", 0.0), ("MUL", 1.0), ("MUL", 0.0), ("SUB", 0.0)):
+        found = folded_value(lambda b: b.op(op, b.params["a"], b.const(value, float32)), float32)  # noqa: B023
+        assert found.op == op
+    assert folded_value(lambda b: b.op("SUB", b.params["a"], b.params["a"]), float32).op == "SUB"
+    turned = folded_value(lambda b: b.op("NEG", b.op("NEG", b.params["a"])), float32)
+    assert turned.op == "NEG"
+
+
+def test_what_is_undone_is_not_done() -> None:
+    for op in ("NOT", "NEG"):
+        assert folded_value(lambda b: b.op(op, b.op(op, b.params["a"])), int32).op == "PARAM"  # noqa: B023
+
+
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("other", [True, False])
+def test_a_known_condition_takes_its_side(taken: bool, other: bool) -> None:
+    b = Builder("k", "y: int32*")
+    branch = b.if_(b.const(taken, bool_))
+    b.store("y", b.const(0), b.const(1))
+    if other:
+        b.else_(branch)
+        b.store("y", b.const(0), b.const(2))
+    b.end(branch)
+    folded = fold(b.kernel())
+    stored = [node.src[2].arg for node in folded.uops if node.op == "STORE"]
+    assert stored == ([1] if taken else [2] if other else [])
+    assert not {"IF", "ELSE", "ENDIF"} & set(ops(folded))
+
+
+def test_what_both_sides_agree_on_is_known_behind_them() -> None:
+    def stored(first: int, second: int) -> UOp:
+        b = Builder("k", "y: int32*, n: int32")
+        v = b.var("v", b.const(0))
+        branch = b.if_(b.op("LT", b.params["n"], b.const(5)))
+        b.set(v, b.const(first))
+        b.else_(branch)
+        b.set(v, b.const(second))
+        b.end(branch)
+        b.store("y", b.const(0), b.get(v))
+        folded = fold(b.kernel())
+        verify(folded)
+        return folded.uops[-1].src[2]
+
+    assert (stored(3, 3).op, stored(3, 4).op) == ("CONST", "GET")
+
+
+def test_a_loop_without_turns_goes_and_one_with_turns_stays() -> None:
+    for stop, step, stays in ((0, 1, False), (1, 1, True), (1, -1, False), (-1, -1, True)):
+        b = Builder("k", "y: int32*")
+        loop = b.range(b.const(0), b.const(stop), b.const(step))
+        b.store("y", b.const(0), loop)
+        b.end(loop)
+        assert ("RANGE" in ops(fold(b.kernel()))) is stays
+
+
+def test_a_loop_that_is_left_at_once_is_none() -> None:
+    b = Builder("k", "y: int32*")
+    loop = b.add("LOOP")
+    branch = b.if_(b.const(True, bool_))  # while False
+    b.add("BREAK", None, loop)
+    b.end(branch)
+    b.store("y", b.const(0), b.const(1))
+    b.add("ENDLOOP", None, loop)
+    b.store("y", b.const(1), b.const(2))
+    folded = fold(b.kernel())
+    assert [op for op in ops(folded) if op not in ("PARAM", "CONST")] == ["STORE"]
+
+
+def test_nothing_stays_behind_a_return() -> None:
+    b = Builder("k", "y: int32*")
+    branch = b.if_(b.const(True, bool_))
+    b.add("RETURN")
+    b.end(branch)
+    b.store("y", b.const(0), b.const(1))
+    folded = fold(b.kernel())
+    verify(folded)
+    assert ops(folded) == ["RETURN"]
+
+
+def test_what_a_launch_can_see_stays() -> None:
+    b = Builder("k", "y: int32*, n: int32")
+    b.add("SHARED", float32, arg=("tile", 4))
+    b.load("y", b.const(0))
+    b.add("ASSERT", None, b.op("LT", b.params["n"], b.const(3)), arg="small")
+    b.add("ASSERT", None, b.const(False, bool_), arg="never")
+    b.add("ASSERT", None, b.const(True, bool_), arg="goes")
+    b.add("BARRIER")
+    b.add("ATOMIC", int32, b.params["y"], b.const(0), b.const(0), arg="ADD")
+    loop = b.add("LOOP")
+    b.add("ENDLOOP", None, loop)
+    kept = [op for op in ops(fold(b.kernel())) if op not in ("PARAM", "CONST", "LT")]
+    assert kept == ["SHARED", "LOAD", "ASSERT", "ASSERT", "BARRIER", "ATOMIC", "LOOP", "ENDLOOP"]
+
+
+def test_what_nothing_depends_on_goes_with_its_loops_and_branches() -> None:
+    b = Builder("k", "y: int32*, n: int32")
+    total = b.var("total", b.const(0))
+    loop = b.range(b.const(0), b.params["n"], b.const(1))
+    branch = b.if_(b.op("LT", loop, b.const(3)))
+    b.set(total, b.op("ADD", b.get(total), loop))
+    b.else_(branch)
+    b.add("BREAK", None, loop)
+    b.end(branch)
+    b.end(loop)
+    assert fold(b.kernel()).uops == ()
+
+
+def test_a_fixed_block_is_a_constant() -> None:
+    def stored(kind: str, axis: int, block: tuple[int, int, int] | None) -> UOp:
+        b = Builder("k", "y: int32*")
+        b.store("y", b.const(0), b.special(kind, axis))
+        return fold(b.kernel(block=block)).uops[-1].src[2]
+
+    assert stored("block_dim", 1, (4, 8, 1)).arg == 8
+    assert stored("thread_idx", 2, (4, 8, 1)).arg == 0
+    for kind, axis, block in [
+        ("thread_idx", 1, (4, 8, 1)), ("block_dim", 1, None), ("block_dim", 0, (2**31, 1, 1)),
+        ("grid_dim", 2, (4, 8, 1)), ("global_idx", 2, (4, 8, 1)),
+    ]:  # fmt: skip
+        assert stored(kind, axis, block).op == "SPECIAL"
+
+
+# -- wrong folders, which the property must notice
+
+
+MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "C's division": lambda p: p.setitem(
+        evaluate._INTEGERS, "FLOORDIV", lambda a, b: int(a / b) if b else 0
+    ),
+    "C's remainder": lambda p: p.setitem(
+        evaluate._INTEGERS, "MOD", lambda a, b: a - b * int(a / b) if b else 0
+    ),
+    "minimum of NaN": lambda p: p.setitem(evaluate._FLOATS, "MAX", lambda a, b: a if a > b else b),
+    "half away from zero": lambda p: p.setitem(
+        evaluate._FLOATS, "ROUND", lambda a: a if abs(a) > 1e9 else float(int(a + 0.5))
+    ),
+    "ceil to a plain zero": lambda p: p.setitem(
+        evaluate._FLOATS, "CEIL", lambda a: a + 0.0 if abs(a) > 1e9 else -float(-a // 1) + 0.0
+    ),
+    "no rounding to float32": lambda p: p.setattr(evaluate, "_rounded", lambda v, dtype: v),
+    "a logical shift": lambda p: p.setitem(
+        evaluate._INTEGERS, "SHR", lambda a, b, bits: (a & (2**bits - 1)) >> b % bits
+    ),
+    "x * 0 is x": lambda p: p.setitem(
+        identities._RULES, "MUL", lambda x, v, dtype: x if v in (0, 1) else None
+    ),
+    "x | 1 is 1": lambda p: p.setitem(identities._RULES, "OR", lambda x, v, dtype: v or x),
+    "0 - x is x": lambda p: p.setattr(
+        identities, "_TURNED", identities._TURNED | {"SUB", "SHL", "FLOORDIV"}
+    ),
+    "x < x": lambda p: p.setitem(identities._SAME, "LT", True),
+    "the other operand of WHERE": lambda p: p.setattr(
+        identities, "_where", lambda s, v: None if v[0] is None else s[2] if v[0] else s[1]
+    ),
+    "variables keep their value in loops": lambda p: p.setattr(
+        module._Walk, "_forget", lambda self, loop: None
+    ),
+    "one side of an IF decides": lambda p: p.setattr(
+        module._Walk, "_join", lambda self, block: setattr(self, "left", False)
+    ),
+    "the wrong side": lambda p: p.setattr(module._Walk, "_way", _swapped(module._Walk._way)),
+    "every loop has one turn": lambda p: p.setattr(
+        module._Walk, "_ends_in_its_only_break", lambda self, block: self.out[-1].op == "BREAK"
+    ),
+    "stores are dead": lambda p: p.setattr(live, "_SEEN", live._SEEN - {"STORE"}),
+    "returns are dead": lambda p: p.setattr(live, "_SEEN", live._SEEN - {"RETURN"}),
+}
+
+
+def _swapped(way: Callable[..., str]) -> Callable[..., str]:
+    other = {"its own side is taken": module._ELSE, module._ELSE: module._THEN}
+    return lambda self, node: other.get(found := way(self, node), found)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_folder_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name](monkeypatch)
+    with pytest.raises((AssertionError, hal.HalError)):
+        for constants in CONSTANTS:
+            test_constants_are_worked_out(*constants)
+        for operands in OPERANDS:
+            test_one_operand_may_be_enough(*operands)
+        for seed in range(300):
+            kernel = Author(random.Random(seed)).kernel()
+            folded = fold(kernel)
+            verify(folded)
+            assert outcome(folded) == outcome(kernel)
