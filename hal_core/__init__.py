@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hal_core.hookspecs import hookimpl
     from hal_core.ir import Kernel, Param, Signature, Source, UOp
     from hal_core.lang import (
+        InlineFunction,
         KernelFunction,
         atan,
         atan2,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
         floor,
         fma,
         fmod,
+        func,
         global_idx,
         grid_dim,
         isnan,
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
         tanh,
         thread_idx,
         trunc,
+        unroll,
     )
     from hal_core.program import Program
     from hal_core.registry import Device, DeviceRegistry
@@ -98,16 +101,16 @@ __all__ = [
     "API_VERSION", "Allocator", "Binary", "Buffer", "BufferSpec", "CompileError", "CompileOptions",
     "Compiled", "Compiler", "CompilerPair", "CompilerUnavailable", "ConstPtr", "DType", "Device",
     "DeviceFault", "DeviceInfo", "DeviceRegistry", "DeviceUnavailable", "FailedAssert", "ForkError",
-    "HalError", "IncompatiblePlugin", "InvalidArgument", "InvalidKernel", "InvalidState", "Kernel",
-    "KernelFault", "KernelFunction", "KernelSyntaxError", "LRUAllocator", "Limits", "OutOfBounds",
-    "OutOfMemory", "Param", "PluginConflict", "PluginError", "Program", "Ptr", "Renderer",
-    "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__", "atan", "atan2",
-    "atomic_add", "atomic_compare_exchange", "atomic_exchange", "atomic_max", "atomic_min",
-    "barrier", "bfloat16", "block_dim", "block_idx", "bool_", "ceil", "config", "cos", "discovery",
-    "empty", "errors", "exp", "exp2", "float16", "float32", "float64", "floor", "fma", "fmod",
-    "global_idx", "grid_dim", "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel",
-    "log", "log2", "pow", "rsqrt", "shared", "sin", "sqrt", "tan", "tanh", "thread_idx", "trunc",
-    "uint8", "uint16", "uint32", "uint64", "zeros",
+    "HalError", "IncompatiblePlugin", "InlineFunction", "InvalidArgument", "InvalidKernel",
+    "InvalidState", "Kernel", "KernelFault", "KernelFunction", "KernelSyntaxError", "LRUAllocator",
+    "Limits", "OutOfBounds", "OutOfMemory", "Param", "PluginConflict", "PluginError", "Program",
+    "Ptr", "Renderer", "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__",
+    "atan", "atan2", "atomic_add", "atomic_compare_exchange", "atomic_exchange", "atomic_max",
+    "atomic_min", "barrier", "bfloat16", "block_dim", "block_idx", "bool_", "ceil", "config", "cos",
+    "discovery", "empty", "errors", "exp", "exp2", "float16", "float32", "float64", "floor", "fma",
+    "fmod", "func", "global_idx", "grid_dim", "hookimpl", "int8", "int16", "int32", "int64",
+    "isnan", "kernel", "log", "log2", "pow", "rsqrt", "shared", "sin", "sqrt", "tan", "tanh",
+    "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64", "unroll", "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
@@ -121,9 +124,10 @@ _HOMES = {
     "uint8 uint16 uint32 uint64",
     "hookspecs": "hookimpl",
     "ir": "Kernel Param Signature Source UOp",
-    "lang": "KernelFunction atan atan2 atomic_add atomic_compare_exchange atomic_exchange "
-    "atomic_max atomic_min barrier block_dim block_idx ceil cos exp exp2 floor fma fmod "
-    "global_idx grid_dim isnan kernel log log2 pow rsqrt shared sin sqrt tan tanh thread_idx trunc",
+    "lang": "InlineFunction KernelFunction atan atan2 atomic_add atomic_compare_exchange "
+    "atomic_exchange atomic_max atomic_min barrier block_dim block_idx ceil cos exp exp2 floor "
+    "fma fmod func global_idx grid_dim isnan kernel log log2 pow rsqrt shared sin sqrt tan tanh "
+    "thread_idx trunc unroll",
     "program": "Program",
     "registry": "Device DeviceRegistry",
     "render": "Renderer",

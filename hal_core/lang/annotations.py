@@ -1,12 +1,12 @@
-"""From a function's annotations to the kernel's signature."""
+"""What annotations say: a kernel's signature, and the parameters of a function it calls."""
 
 from __future__ import annotations
 
 import linecache
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
-from hal_core.dtypes import REFUSED_DTYPES, WIDTHS, DType, PointerType
+from hal_core.dtypes import REFUSED_DTYPES, STORAGE_DTYPES, WIDTHS, DType, PointerType
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
 from hal_core.ir.signature import LONGEST_NAME
@@ -14,6 +14,9 @@ from hal_core.ir.signature import LONGEST_NAME
 # Flags of code objects.
 _VARARGS = 0x04 | 0x08
 _ASYNC = 0x80 | 0x200
+
+# A parameter of a function: its name, and a dtype, a pointer or None for anything.
+Parameter = tuple[str, DType | PointerType | None]
 
 
 def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
@@ -24,31 +27,125 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
 
     Raises: KernelSyntaxError pointing at the parameter.
     """
-    code = function.__code__
-    _check_form(function, code)
-    textual = any(isinstance(text, str) for text in function.__annotations__.values())
-    scope = {**function.__globals__, **caller, **closure_of(function)} if textual else {}
-    if "return" in function.__annotations__ and _evaluate(function, "return", scope) is not None:
+    definition = _Definition(function, caller, "kernel")
+    if definition.annotation("return") is not None:
         fix = "Store into a hal.Ptr parameter, and write -> None."
-        raise _error(function, "return", "a kernel gives nothing back", fix)
+        raise definition.error("return", "a kernel gives nothing back", fix)
     params = []
-    for position, name in enumerate(code.co_varnames[: code.co_argcount]):
+    for position, name in enumerate(definition.names):
         if name not in function.__annotations__:
-            raise _error(function, name, *_unannotated(name, position))
-        annotation = _evaluate(function, name, scope)
+            raise definition.error(name, *_unannotated(name, position))
+        annotation = definition.annotation(name)
         if isinstance(annotation, PointerType):
             kind, dtype = CONST_POINTER if annotation.const else POINTER, annotation.dtype
-        elif isinstance(annotation, DType) and annotation.itemsize:
-            kind, dtype = VALUE, annotation
         else:
-            shown = getattr(annotation, "__name__", annotation)
-            fix = _annotated(name, annotation)
-            raise _error(function, name, f"{shown} is not a parameter's type", fix)
+            kind, dtype = VALUE, definition.value(name, annotation)
         if dtype.name in REFUSED_DTYPES:
             problem = f"kernels do not compute with {dtype.name}"
-            raise _error(function, name, problem, "Take hal.float32 and convert on the host.")
+            raise definition.error(name, problem, "Take hal.float32 and convert on the host.")
         params.append(Param(name, dtype, kind, position))
     return Signature(function.__name__, tuple(params))
+
+
+def parameters_of(
+    function: FunctionType, caller: dict[str, Any]
+) -> tuple[tuple[Parameter, ...], type | None]:
+    """The parameters of a function that kernels call, and what it says it gives.
+
+    That is a dtype, NoneType for `-> None`, and None where nothing is said.
+
+    Raises: KernelSyntaxError pointing at the parameter.
+    """
+    definition = _Definition(function, caller, "function")
+    annotated: dict[str, Any] = {}
+    for name in function.__annotations__:
+        annotation = definition.annotation(name)
+        if name == "return" and annotation in (None, type(None)):
+            annotation = type(None)
+        elif name == "return" or not isinstance(annotation, PointerType):
+            definition.value(name, annotation)
+        annotated[name] = annotation
+    parameters = tuple((name, annotated.get(name)) for name in definition.names)
+    return parameters, annotated.get("return")
+
+
+class _Definition:
+    """The head of a function; `what` it is called in errors."""
+
+    def __init__(self, function: FunctionType, caller: dict[str, Any], what: str) -> None:
+        code = function.__code__
+        self.function, self.what = function, what
+        self.names = code.co_varnames[: code.co_argcount]
+        textual = any(isinstance(text, str) for text in function.__annotations__.values())
+        self._scope = {**function.__globals__, **caller, **closure_of(function)} if textual else {}
+        self._check_form()
+
+    def _check_form(self) -> None:
+        code, what = self.function.__code__, self.what
+        if code.co_name == "<lambda>" or code.co_flags & _ASYNC:
+            raise self.error("", f"a {what} is a plain function", "Write it with def.")
+        for name in (self.function.__name__, *self.names):
+            if not name.isascii():
+                raise self.error(name, f"the name {name!r} is not ASCII", "Rename it.")
+            if len(name) > LONGEST_NAME:
+                problem = f"a name has {LONGEST_NAME} letters at most, not {len(name)}"
+                raise self.error(name, problem, "Rename it.")
+        if code.co_flags & _VARARGS or code.co_kwonlyargcount:
+            fix = "Write each one, without * or **."
+            raise self.error("", f"a {what} has plain parameters only", fix)
+        if self.function.__defaults__:
+            where = "at the launch" if what == "kernel" else "in the call"
+            fix = f"Give the value {where}."
+            raise self.error("", f"a {what}'s parameter has no default", fix)
+
+    def annotation(self, name: str) -> Any:
+        annotation = self.function.__annotations__.get(name)
+        while isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, self._scope)  # as Python does with an annotation
+            except Exception as error:
+                said, fix = str(error), _annotated(name, None)
+                if isinstance(error, InvalidArgument):  # of Ptr[...]
+                    said, fix = f"{error.problem} (got {error.got!r})", error.fix or fix
+                reason = f"the annotation of {name!r} cannot be read: {said}"
+                raise self.error(name, reason, fix) from error
+        return annotation
+
+    def value(self, name: str, annotation: object) -> DType:
+        """The annotation as the dtype of a value."""
+        if not isinstance(annotation, DType) or not annotation.itemsize:
+            shown = getattr(annotation, "__name__", annotation)
+            if name == "return":
+                problem, fix = f"{shown} is not what a function gives", "Write -> hal.float32."
+            else:
+                problem, fix = f"{shown} is not a parameter's type", _annotated(name, annotation)
+            raise self.error(name, problem, fix)
+        if annotation in STORAGE_DTYPES and self.what == "function":
+            problem = f"{annotation} is for memory; a value is a float32"
+            raise self.error(name, problem, "Write hal.float32.")
+        return annotation
+
+    def error(self, name: str, problem: str, fix: str) -> KernelSyntaxError:
+        """At the parameter `name`."""
+        # Only a failure pays for reading the source.
+        from hal_core.lang.text import SourceText
+
+        function = self.function
+        own = self.what == "kernel"
+        kernel, within = (function.__name__, "") if own else (None, f"in {function.__name__}")
+        try:
+            lines = linecache.getlines(function.__code__.co_filename, function.__globals__)
+            text = SourceText(function, lines).within_call(kernel, within, 0)
+        except HalError:
+            return KernelSyntaxError(
+                f"{within}: {problem}" if within else problem,
+                fix=fix,
+                filename=function.__code__.co_filename,
+                lineno=function.__code__.co_firstlineno,
+                kernel=kernel,
+            )
+        place = text.tree.returns if name == "return" else text.parameter(name)
+        return text.error(place or text.tree, problem, fix)
 
 
 def _unannotated(name: str, position: int) -> tuple[str, str]:
@@ -66,25 +163,6 @@ def _annotated(name: str, annotation: object) -> str:
     return f"Write {name}: hal.Ptr[hal.float32], hal.ConstPtr[hal.float32] or hal.int32."
 
 
-def _check_form(function: FunctionType, code: CodeType) -> None:
-    if code.co_name == "<lambda>" or code.co_flags & _ASYNC:
-        raise _error(function, "", "a kernel is a plain function", "Write it with def.")
-    for name in (function.__name__, *code.co_varnames[: code.co_argcount]):
-        if not name.isascii():
-            raise _error(function, name, f"the name {name!r} is not ASCII", "Rename it.")
-        if len(name) > LONGEST_NAME:
-            problem = f"a name has {LONGEST_NAME} letters at most, not {len(name)}"
-            raise _error(function, name, problem, "Rename it.")
-    if code.co_flags & _VARARGS or code.co_kwonlyargcount:
-        raise _error(
-            function, "", "a kernel has plain parameters only", "Write each one, without * or **."
-        )
-    if function.__defaults__:
-        raise _error(
-            function, "", "a kernel's parameter has no default", "Give the value at the launch."
-        )
-
-
 def closure_of(function: FunctionType) -> dict[str, Any]:
     """The captured names that have a value by now."""
     names = {}
@@ -94,34 +172,3 @@ def closure_of(function: FunctionType) -> dict[str, Any]:
         except ValueError:
             continue  # assigned after the kernel's definition
     return names
-
-
-def _evaluate(function: FunctionType, name: str, scope: dict[str, Any]) -> Any:
-    annotation = function.__annotations__[name]
-    while isinstance(annotation, str):
-        try:
-            annotation = eval(annotation, scope)  # what Python itself does with an annotation
-        except Exception as error:
-            said, fix = str(error), _annotated(name, None)
-            if isinstance(error, InvalidArgument):  # of Ptr[...]
-                said, fix = f"{error.problem} (got {error.got!r})", error.fix or fix
-            reason = f"the annotation of {name!r} cannot be read: {said}"
-            raise _error(function, name, reason, fix) from error
-    return annotation
-
-
-def _error(function: FunctionType, name: str, problem: str, fix: str) -> KernelSyntaxError:
-    # Only a failure pays for reading the source.
-    from hal_core.lang.text import SourceText
-
-    try:
-        lines = linecache.getlines(function.__code__.co_filename, function.__globals__)
-        text = SourceText(function, lines)
-    except HalError:
-        code = function.__code__
-        return KernelSyntaxError(
-            problem, fix=fix, filename=code.co_filename, lineno=code.co_firstlineno,
-            kernel=function.__name__,
-        )  # fmt: skip
-    place = text.tree.returns if name == "return" else text.parameter(name)
-    return text.error(place or text.tree, problem, fix)

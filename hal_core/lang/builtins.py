@@ -8,7 +8,7 @@ node each function becomes, and what Python computes when all arguments are Pyth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hal_core.dtypes import DTYPES, REFUSED_DTYPES, Scalar, int32
@@ -93,6 +93,14 @@ def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T |
     Integers only.
     """
     raise _outside("atomic_compare_exchange")
+
+
+def unroll(start: int, stop: int = 0, step: int = 1, /) -> Iterable[int32]:
+    """`for k in hal.unroll(4)`: as range, but the body is repeated, with k a Python number.
+
+    The arguments are known at compile time, and there are 256 turns at most.
+    """
+    raise _outside("unroll")
 
 
 def exp(x: T) -> T:
@@ -242,5 +250,6 @@ LANGUAGE = [
     *(name for name, _ in ATOMICS.values()),
     "barrier",
     "shared",
+    "unroll",
     *(dtype.__name__ for dtype in DTYPES.values() if dtype.name not in REFUSED_DTYPES),
 ]

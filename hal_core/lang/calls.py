@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hal_core.dtypes import DTYPES, REFUSED_DTYPES, DType, bool_, float32, int32
@@ -19,9 +20,11 @@ from hal_core.lang.builtins import (
     MathFunction,
     barrier,
     shared,
+    unroll,
 )
 from hal_core.lang.constants import convert
 from hal_core.lang.emit import Nothing
+from hal_core.lang.func import InlineFunction
 from hal_core.lang.function import KernelFunction
 
 if TYPE_CHECKING:
@@ -41,6 +44,10 @@ def call(x: Expressions, node: ast.Call) -> Any:
         return _cast(x, node, function)
     if not callable(function) or type(function).__hash__ is None:
         raise x.error(node, "what is called is not a function", "Correct the name.")
+    if isinstance(function, InlineFunction):
+        from hal_core.lang.inline import inline  # which lowers statements, and so expressions
+
+        return inline(x, node, function)
     handler = _EFFECTS.get(function)
     if handler is not None:
         return handler(x, node)
@@ -177,7 +184,15 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
     if name in MATH_NAMES:
         raise x.error(node, f"this {name} is not the kernel language's", f"Write hal.{name}(...).")
     if isinstance(function, KernelFunction):
-        raise x.error(node, f"the kernel {name} is not a function", "Write its expressions here.")
+        fix = "Put what both do into a function with @hal.func."
+        raise x.error(node, f"the kernel {name} cannot be called", fix)
+    if function is unroll:
+        raise x.error(node, "hal.unroll is for loops", "Write for k in hal.unroll(4):.")
+    if isinstance(function, FunctionType):
+        fix = f"Put @hal.func above def {name}."
+        if name == "<lambda>":
+            fix = "Write it as a def, with @hal.func above it."
+        raise x.error(node, f"the function {name} is not part of the kernel language", fix)
     raise x.error(
         node,
         f"the function {name} is not part of the kernel language",

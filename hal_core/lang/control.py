@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hal_core.dtypes import bool_, int32, int64
 from hal_core.ir import UOp
 from hal_core.lang import refusals
+from hal_core.lang.builtins import unroll
 from hal_core.lang.constants import fit
 from hal_core.lang.names import Path
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class Loop(NamedTuple):
     """A loop around the current place."""
 
-    node: UOp
+    node: UOp | None  # None: it is unrolled
     breaks: list[Path]
 
 
@@ -52,12 +53,13 @@ def while_(s: Statements, node: ast.While) -> None:
     if condition is False:
         emit.uops += nodes
         return
-    loop = Loop(emit.open("LOOP"), [])
+    block = emit.open("LOOP")
+    loop = Loop(block, [])
     start = len(emit.uops)
     emit.uops += nodes
     if isinstance(condition, UOp):
         out = emit.open("IF", None, (emit.node("NOT", bool_, (condition,)),))
-        loop.breaks.append((before, emit.node("BREAK", None, (loop.node,))))
+        loop.breaks.append((before, emit.node("BREAK", None, (block,))))
         emit.close(out)
     names.branch(before)
     s.loops.append(loop)
@@ -66,21 +68,27 @@ def while_(s: Statements, node: ast.While) -> None:
     if not loop.breaks and not any(made.op == "RETURN" for made in emit.uops[start:]):
         raise s.error(node, "this loop never ends", "Put if ...: break into it.")
     emit.line = s.text.line(node)
-    emit.close(loop.node)
+    emit.close(block)
     names.meet(before, loop.breaks, emit)
 
 
 def for_(s: Statements, node: ast.For) -> None:
-    name = _counter(s, node)
-    bounds = _range(s, node)
+    name, call = _counter(s, node), node.iter
+    function = s.expressions.expression(call.func) if isinstance(call, ast.Call) else None
+    if isinstance(call, ast.Call) and function is unroll:
+        _unroll(s, node, name, call)
+        return
+    if not isinstance(call, ast.Call) or function is not builtins.range:
+        raise s.error(call, "a loop runs over range(...)", refusals.loop(call))
+    bounds = _range(s, call)
     before = s.names.visible
-    loop = Loop(s.emit.open("RANGE", bounds[0].dtype, bounds, name), [])
+    block = s.emit.open("RANGE", bounds[0].dtype, bounds, name)
     s.names.branch(before)
-    s.names.visible[name] = loop.node
-    s.loops.append(loop)
+    s.names.visible[name] = block
+    s.loops.append(Loop(block, []))
     s.block(node.body)
     s.loops.pop()
-    s.emit.close(loop.node)
+    s.emit.close(block)
     s.names.branch(before)  # a loop may run no time
 
 
@@ -96,11 +104,41 @@ def _counter(s: Statements, node: ast.For) -> str:
     return name
 
 
-def _range(s: Statements, node: ast.For) -> tuple[UOp, UOp, UOp]:
-    call, x = node.iter, s.expressions
-    fix = refusals.loop(call)
-    if not isinstance(call, ast.Call) or x.expression(call.func) is not builtins.range:
-        raise s.error(call, "a loop runs over range(...)", fix)
+def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:
+    """The body once for each turn, with a number as counter."""
+    s.loops.append(Loop(None, []))
+    for counter in _turns(s, call):
+        s.expressions.check_size(call)
+        s.names.visible[name] = counter
+        s.block(node.body)
+        if not s.names.reached:
+            break
+    s.loops.pop()
+    s.names.visible.pop(name, None)
+
+
+def _turns(s: Statements, call: ast.Call) -> range:
+    fix = "Write for k in hal.unroll(4):."
+    if call.keywords or not 1 <= len(call.args) <= 3:
+        raise s.error(call, "unroll takes one to three arguments", fix)
+    values = []
+    for part in call.args:
+        value = s.expressions.expression(part)
+        if type(value) is not int:
+            fix = "Write range(...) for bounds that the launch decides."
+            raise s.error(part, "unroll takes ints that are known at compile time", fix)
+        values.append(value)
+    if len(values) == 3 and not values[2]:
+        raise s.error(call.args[2], "the step is an int other than 0", fix)
+    turns = range(*values)
+    if turns[_MOST_TURNS:]:
+        problem = f"unroll takes {_MOST_TURNS} turns at most"
+        raise s.error(call, problem, "Write range(...), with an unrolled loop inside it.")
+    return turns
+
+
+def _range(s: Statements, call: ast.Call) -> tuple[UOp, UOp, UOp]:
+    x, fix = s.expressions, refusals.loop(call)
     if call.keywords or not 1 <= len(call.args) <= 3:
         raise s.error(call, "range takes one to three arguments", fix)
     values = [x.operand(part, x.expression(part)) for part in call.args]
@@ -126,16 +164,27 @@ def _range(s: Statements, node: ast.For) -> tuple[UOp, UOp, UOp]:
 
 def break_(s: Statements, node: ast.Break) -> None:
     loop = s.loops[-1]
-    loop.breaks.append((s.names.visible, s.emit.node("BREAK", None, (loop.node,))))
+    end = s.emit.node("BREAK", None, (_left(s, node, loop),))
+    loop.breaks.append((s.names.visible, end))
     s.names.reached = False
 
 
 def continue_(s: Statements, node: ast.Continue) -> None:
-    s.emit.node("CONTINUE", None, (s.loops[-1].node,))
+    s.emit.node("CONTINUE", None, (_left(s, node, s.loops[-1]),))
     s.names.reached = False
 
 
+def _left(s: Statements, node: ast.stmt, loop: Loop) -> UOp:
+    if loop.node is None:
+        fix = "Put the rest of its body under if, or loop with range(...)."
+        raise s.error(node, "an unrolled loop is not left", fix)
+    return loop.node
+
+
 def return_(s: Statements, node: ast.Return) -> None:
+    if s.inlined is not None:
+        fix = "Set a variable and break; return the variable behind the loop."
+        raise s.error(node, "a function does not return from inside a loop", fix)
     if node.value is not None and getattr(node.value, "value", node) is not None:
         fix = "Store into a hal.Ptr parameter, and write return."
         raise s.error(node.value, "a kernel gives nothing back", fix)
@@ -161,4 +210,5 @@ def _breaks(node: ast.stmt) -> bool:
     return isinstance(node, ast.Break)
 
 
+_MOST_TURNS = 256  # of an unrolled loop
 _ELSE = "Set a variable before the break, and test it behind the loop."

@@ -66,6 +66,8 @@ class Emitter:
         self.uops: list[UOp] = []
         self.line = 0  # of the user's file, for the nodes that come next
         self.barriers: dict[int, tuple[SourceText, ast.AST]] = {}  # id of the node -> its place
+        self.calls: list[object] = []  # functions whose bodies are around the current place
+        self.made = 0  # nodes
         self.depth = 0  # how many blocks are open that a thread may not enter
 
     def node(
@@ -73,6 +75,7 @@ class Emitter:
     ) -> UOp:
         made = UOp(op, dtype, src, arg, self.line)
         self.uops.append(made)
+        self.made += 1
         return made
 
     def constant(self, value: Number, dtype: DType) -> UOp:
@@ -136,12 +139,18 @@ class Emitter:
             self.uops += first[1] + second[1]
             return self.node("WHERE", dtype, (condition, first[0], second[0]))
         result = self.node("VAR", dtype, (), "choice")
-        block = self.node("IF", None, (condition,))
-        for (value, nodes), end in ((first, "ELSE"), (second, "ENDIF")):
-            self.uops += nodes
-            self.set(result, value)
-            self.node(end, None, (block,))
+        sets = [UOp("SET", None, (result, value), None, self.line) for value, _ in (first, second)]
+        self.branch(condition, [*first[1], sets[0]], [*second[1], sets[1]])
         return self.get(result)
+
+    def branch(self, condition: UOp, first: list[UOp], second: list[UOp]) -> None:
+        """One of two lists of captured nodes."""
+        block = self.node("IF", None, (condition,))
+        self.uops += first
+        if second:
+            self.node("ELSE", None, (block,))
+            self.uops += second
+        self.node("ENDIF", None, (block,))
 
 
 def _cheap(nodes: list[UOp]) -> bool:

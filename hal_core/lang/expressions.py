@@ -20,6 +20,8 @@ from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.names import Names
 from hal_core.lang.text import SourceText
 
+_MOST_NODES = 50_000
+
 
 class Expressions:
     """Lowers expressions; every refusal points at the place in the user's file."""
@@ -30,11 +32,17 @@ class Expressions:
     def error(self, at: ast.AST, problem: str, fix: str) -> KernelSyntaxError:
         return self.text.error(at, problem, fix)
 
+    def check_size(self, at: ast.AST) -> None:
+        """Raises: KernelSyntaxError where calls and turns have repeated too much."""
+        if self.emit.made > _MOST_NODES:
+            problem = f"the kernel has more than {_MOST_NODES} operations"
+            raise self.error(at, problem, "Unroll less: loop with range(...).")
+
     # -- the three things a caller can want
 
     def expression(self, node: ast.expr, want: DType | None = None) -> Any:
         """A node or a compile-time constant. `want` is what numbers become if nothing else says."""
-        self.emit.line = self.text.line(node)
+        self.emit.line = self.text.mark(node)
         if isinstance(node, ast.IfExp):
             return operators.choice(self, node, want)
         lower = _LOWERINGS.get(type(node))

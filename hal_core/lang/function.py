@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn, overload
 
 from hal_core.errors import InvalidArgument, KernelSyntaxError, Unsupported
 from hal_core.ir import Kernel, block_shape
 from hal_core.lang.annotations import signature_of
+from hal_core.lang.func import current_lines
 
 _lock = threading.Lock()
 
@@ -50,7 +50,7 @@ class KernelFunction:
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.name = function.__name__
-        self._lines = _lines(function)
+        self._lines = current_lines(function)
         self.signature = signature_of(function, caller)
         self.block = block
         self.contract = contract
@@ -138,13 +138,6 @@ def kernel(
     if function is None:
         return decorate
     return _make(function, sys._getframe(1).f_locals, shape, contract)
-
-
-def _lines(function: FunctionType) -> Sequence[str]:
-    """The file's lines as they are now; of a file that was edited the cache is dropped."""
-    filename = function.__code__.co_filename
-    linecache.checkcache(filename)
-    return linecache.getlines(filename, function.__globals__)
 
 
 def _make(

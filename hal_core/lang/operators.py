@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -185,11 +185,25 @@ def choice(x: Expressions, node: ast.IfExp, want: DType | None) -> Any:
         return x.operand(part, x.expression(part, want))
 
     sides = (node.body, node.orelse)
-    captured = [x.emit.capture(partial(side, part)) for part in sides]
-    dtype = _choice_dtype(captured[0][0], captured[1][0], want)
+    captured = [(part, *x.emit.capture(partial(side, part))) for part in sides]
+    return join(x, condition, captured, want)
+
+
+def join(
+    x: Expressions,
+    condition: UOp,
+    sides: Sequence[tuple[ast.AST, Any, list[UOp]]],
+    want: DType | None,
+) -> UOp:
+    """The value of the first side where the condition holds, else that of the second.
+
+    A side is its place in the text, its value, and the captured nodes that compute it.
+    """
+    values = [x.operand(at, value) for at, value, _ in sides]
+    dtype = _choice_dtype(values[0], values[1], want)
     results = []
-    for part, (value, nodes) in zip(sides, captured, strict=True):
-        typed, constant = x.emit.capture(partial(x.typed, part, value, dtype))
+    for (at, _, nodes), value in zip(sides, values, strict=True):
+        typed, constant = x.emit.capture(partial(x.typed, at, value, dtype))
         results.append((typed, nodes + constant))
     return x.emit.choose(condition, results[0], results[1])
 

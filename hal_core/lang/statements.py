@@ -14,6 +14,7 @@ from hal_core.lang.builtins import shared
 from hal_core.lang.constants import computed
 from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.expressions import Expressions
+from hal_core.lang.func import InlineFunction
 from hal_core.lang.names import Names
 from hal_core.lang.operators import binary
 from hal_core.lang.text import SourceText
@@ -49,15 +50,22 @@ def lower(
 class Statements:
     """Lowers statements in the order of the text."""
 
-    def __init__(self, text: SourceText, names: Names, emit: Emitter) -> None:
+    def __init__(
+        self,
+        text: SourceText,
+        names: Names,
+        emit: Emitter,
+        inlined: InlineFunction | None = None,
+    ) -> None:
         self.text, self.names, self.emit = text, names, emit
+        self.inlined = inlined  # the function whose body this is; None: the kernel's
         self.expressions = Expressions(text, names, emit)
         self.error = self.expressions.error
         self.loops: list[control.Loop] = []  # around the current place
 
     def function(self, signature: Signature) -> tuple[UOp, ...]:
         tree = self.text.tree
-        self.emit.line = self.text.line(tree)
+        self.emit.line = self.text.mark(tree)
         for param in signature.params:
             node = self.emit.node("PARAM", param.dtype, (), param.position)
             pointer = Memory(param.name, node, param.kind == CONST_POINTER)
@@ -65,11 +73,15 @@ class Statements:
         params, self.emit.uops = self.emit.uops, []
         for param in signature.values:
             if self.names.assignments.get(param.name):
-                self._set_variable(tree, param.name, params[param.position])
-        first, *_ = tree.body
-        has_doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-        self.block(tree.body[1:] if has_doc else tree.body)
+                self.set_variable(tree, param.name, params[param.position])
+        self.block(self.statements())
         return (*params, *self.emit.variables, *self.emit.uops)
+
+    def statements(self) -> list[ast.stmt]:
+        """The body without its docstring."""
+        first, *rest = body = self.text.tree.body
+        has_doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        return rest if has_doc else body
 
     def block(self, body: list[ast.stmt]) -> None:
         for position, node in enumerate(body):
@@ -77,7 +89,7 @@ class Statements:
                 if control.leaves(body[position - 1]):
                     raise self.error(node, "this never runs", _NEVER)
                 return  # known now, as the other side of a known if
-            self.emit.line = self.text.line(node)
+            self.emit.line = self.text.mark(node)
             lower = _LOWERINGS.get(type(node))
             if lower is None:
                 problem, fix = refusals.STATEMENTS.get(
@@ -114,7 +126,7 @@ class Statements:
         if self.names.assigned_once(target.id):
             self.names.visible[target.id] = value
         else:
-            self._set_variable(node.value, target.id, value)
+            self.set_variable(node.value, target.id, value)
 
     def _augmented(self, node: ast.AugAssign) -> None:
         target = node.target
@@ -125,7 +137,7 @@ class Statements:
         elif isinstance(target, ast.Name):
             self._check_assignable(target)
             old = self.expressions.value(ast.copy_location(ast.Name(target.id, ast.Load()), target))
-            self._set_variable(node, target.id, self._combined(node, old))
+            self.set_variable(node, target.id, self._combined(node, old))
         else:
             raise self.error(node, "only names and elements are assigned", "Write x[i] += 1.")
 
@@ -135,6 +147,9 @@ class Statements:
         return memory.place(x, node, owner, node.value, node.slice, stored=True)
 
     def _declare(self, target: ast.Name, call: ast.Call) -> None:
+        if self.inlined is not None:
+            fix = "Declare it in the kernel, and pass it to the function."
+            raise self.error(call, "an array is declared in the kernel itself", fix)
         if self.emit.depth or self.loops:
             fix = f"Move {target.id} = hal.shared(...) up, out of the if or the loop."
             raise self.error(call, "an array is declared at the top level of the kernel", fix)
@@ -146,11 +161,11 @@ class Statements:
     def _combined(self, node: ast.AugAssign, old: UOp) -> UOp:
         x = self.expressions
         value = x.operand(node.value, x.expression(node.value, old.dtype))
-        self.emit.line = self.text.line(node)
+        self.emit.line = self.text.mark(node)
         result: UOp = binary(x, node, node.op, old, value)
         return result
 
-    def _set_variable(self, at: ast.AST, name: str, value: UOp) -> None:
+    def set_variable(self, at: ast.AST, name: str, value: UOp) -> None:
         variable, dtype = self.names.variables.get(name), dtype_of(value)
         if variable is None:
             variable = self.names.variables[name] = self.emit.variable(name, dtype)

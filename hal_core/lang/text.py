@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from copy import copy
 from types import FunctionType
 
 from hal_core.errors import KernelSyntaxError
@@ -18,7 +19,9 @@ class SourceText:
 
     def __init__(self, function: FunctionType, lines: Sequence[str]) -> None:
         code = function.__code__
-        self.name = function.__name__
+        self.kernel: str | None = function.__name__
+        self.within = ""  # of a function: how the kernel comes here
+        self.at = 0  # of a function in another file: the line of the kernel's file
         self.filename = code.co_filename
         self.lines = lines
         self.shift = 0  # added to a tree's line it gives the file's
@@ -29,7 +32,7 @@ class SourceText:
                 fix="Put the function into a file, or build its IR with hal.Kernel.",
                 filename=self.filename,
                 lineno=code.co_firstlineno,
-                kernel=self.name,
+                kernel=self.kernel,
             )
         self.tree = tree
         names = [arg.arg for arg in ast.walk(tree.args) if isinstance(arg, ast.arg)]
@@ -47,13 +50,23 @@ class SourceText:
         for block in _blocks(self.lines[first - 1 :]):
             try:
                 body = ast.parse("if 1:\n" + block if indented else block).body
-            except SyntaxError:
+            except (SyntaxError, MemoryError):
                 continue  # cut too short: inside the decorator, the signature, a long string
             found = body[0].body if indented and isinstance(body[0], ast.If) else body
             if len(found) == 1 and isinstance(found[0], ast.FunctionDef):
                 return found[0]
             return None
         return None
+
+    def within_call(self, kernel: str | None, within: str, at: int) -> SourceText:
+        """The same text of a function, for one call."""
+        text = copy(self)
+        text.kernel, text.within, text.at = kernel, within, at
+        return text
+
+    def mark(self, node: ast.stmt | ast.expr) -> int:
+        """The line that IR nodes carry: one of the kernel's file."""
+        return self.at or node.lineno + self.shift
 
     def line(self, node: ast.AST) -> int:
         """The line of the file."""
@@ -65,8 +78,10 @@ class SourceText:
 
     def error(self, node: ast.AST | None, problem: str, fix: str) -> KernelSyntaxError:
         """Says what is wrong at `node` and what to write instead."""
+        if self.within:
+            problem = f"{self.within}: {problem}"
         if node is None or not hasattr(node, "lineno"):
-            return KernelSyntaxError(problem, fix=fix, filename=self.filename, kernel=self.name)
+            return KernelSyntaxError(problem, fix=fix, filename=self.filename, kernel=self.kernel)
         number = self.line(node)
         text = self.lines[number - 1] if number <= len(self.lines) else ""
         start, end = _columns(node, text)
@@ -78,7 +93,7 @@ class SourceText:
             offset=start + 1,
             end_offset=end + 1,
             text=text,
-            kernel=self.name,
+            kernel=self.kernel,
         )
 
 

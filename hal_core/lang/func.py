@@ -1,0 +1,74 @@
+"""`@hal.func`: a function that kernels call."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any, NoReturn, TypeVar
+
+from hal_core.errors import InvalidArgument, Unsupported
+from hal_core.lang.annotations import parameters_of
+from hal_core.lang.text import SourceText
+
+F = TypeVar("F")
+
+
+class InlineFunction:
+    """A function in the kernel language; each call puts its body where the call is.
+
+    The signature and the text are taken at the definition, the body is read at each call.
+    """
+
+    def __init__(self, function: FunctionType, caller: dict[str, Any]) -> None:
+        self.__wrapped__ = function
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
+        self._lines = current_lines(function)
+        self.parameters, self.returns = parameters_of(function, caller)
+        self._text: SourceText | None = None
+
+    def text(self) -> SourceText:
+        """Raises: KernelSyntaxError when the text cannot be had."""
+        if self._text is None:
+            self._text = SourceText(self.__wrapped__, self._lines)
+        return self._text
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise Unsupported(
+            f"{self.__name__}(...)",
+            "a function with @hal.func is called inside @hal.kernel functions only",
+            fix="Outside a kernel write it as plain Python.",
+        )
+
+    def __repr__(self) -> str:
+        return f"<func {self.__name__}({', '.join(name for name, _ in self.parameters)})>"
+
+
+def func(function: F, /) -> F:
+    """Makes a function that kernels and other such functions can call: `@hal.func`.
+
+    It is written in the language of kernels, is read where it is called, and has names of its own.
+    A parameter annotated with a dtype takes a value of it, one with `hal.Ptr` or `hal.ConstPtr`
+    a pointer or a shared array of that dtype, and one without annotation whatever it is given.
+    `return value` stands at the end, or at the end of all sides of an `if`; a function without is
+    called on a line of its own.
+
+    Raises: KernelSyntaxError for a signature that cannot be called; the body is read at the first
+    call.
+    """
+    if not isinstance(function, FunctionType):
+        fix = "Put @hal.func directly above a def."
+        raise InvalidArgument("func", "not a Python function", got=function, fix=fix)
+    made: Any = InlineFunction(function, sys._getframe(1).f_locals)
+    return made  # type: ignore[no-any-return]  # to type checkers it stays the function
+
+
+def current_lines(function: FunctionType) -> Sequence[str]:
+    """The file's lines as they are now; of a file that was edited the cache is dropped."""
+    filename = function.__code__.co_filename
+    linecache.checkcache(filename)
+    return linecache.getlines(filename, function.__globals__)

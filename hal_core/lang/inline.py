@@ -1,0 +1,195 @@
+"""A call of a function with `@hal.func`: its body, where the call is."""
+
+from __future__ import annotations
+
+import ast
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hal_core.dtypes import DType, PointerType
+from hal_core.ir import UOp
+from hal_core.lang.control import leaves
+from hal_core.lang.emit import Memory, Nothing, dtype_of
+from hal_core.lang.func import InlineFunction
+from hal_core.lang.names import Names
+from hal_core.lang.operators import join
+from hal_core.lang.statements import Statements
+from hal_core.lang.text import SourceText
+
+if TYPE_CHECKING:
+    from hal_core.lang.expressions import Expressions
+
+
+class _Result(NamedTuple):
+    """What one path through the body gives, and the place that says so."""
+
+    value: Any
+    at: ast.AST
+
+
+def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
+    """What the call gives: a node, a compile-time constant, or Nothing."""
+    emit, name = x.emit, function.__name__
+    if function in emit.calls:
+        raise x.error(node, f"{name} calls itself", "Write it as a loop.")
+    x.check_size(node)
+    if len(node.args) != len(function.parameters):
+        names = ", ".join(parameter for parameter, _ in function.parameters)
+        problem = f"{name} takes {len(function.parameters)} argument(s), not {len(node.args)}"
+        raise x.error(node, problem, f"Write {name}({names}).")
+    given = [
+        _bound(x, argument, name, parameter, annotation)
+        for argument, (parameter, annotation) in zip(node.args, function.parameters, strict=True)
+    ]
+    text = _called(x.text, function, x.text.line(node))
+    body = Statements(text, Names(function.__wrapped__, text.tree), emit, function)
+    emit.calls.append(function)
+    for argument, (parameter, _), value in zip(node.args, function.parameters, given, strict=True):
+        body.names.visible[parameter] = value
+        if parameter in body.names.assignments:
+            body.set_variable(argument, parameter, x.settled(argument, value, None))
+    result = _tail(body, body.statements(), text.tree)
+    emit.calls.pop()
+    emit.line = x.text.mark(node)
+    return result.value
+
+
+def _called(caller: SourceText, function: InlineFunction, line: int) -> SourceText:
+    """The function's text, with errors that name the call."""
+    text = function.text()
+    where, mark = "", 0
+    if text.filename != caller.filename:
+        where, mark = f" of {os.path.basename(caller.filename)}", caller.at or line
+    elif caller.at:
+        mark = caller.at
+    called = f"in {function.__name__}, called in line {line}{where}"
+    within = f"{called}, {caller.within}" if caller.within else called
+    return text.within_call(caller.kernel, within, mark)
+
+
+def _bound(
+    x: Expressions,
+    argument: ast.expr,
+    function: str,
+    name: str,
+    annotation: DType | PointerType | None,
+) -> Any:
+    """What a parameter is for one call."""
+    want = annotation if isinstance(annotation, DType) else None
+    value = x.expression(argument, want)
+    if want is not None:
+        return x.typed(argument, x.operand(argument, value), want)
+    if isinstance(value, Nothing):
+        x.operand(argument, value)  # raises
+    if isinstance(annotation, PointerType):
+        _check_pointer(x, argument, function, name, annotation, value)
+        return Memory(name, value.node, annotation.const or value.const, value.shape)
+    if isinstance(value, Memory):
+        return Memory(name, value.node, value.const, value.shape)
+    return value
+
+
+def _check_pointer(
+    x: Expressions, at: ast.expr, function: str, name: str, wanted: PointerType, value: Any
+) -> None:
+    dtype = wanted.dtype.__name__
+    declared = f"{name}: hal.{'ConstPtr' if wanted.const else 'Ptr'}[hal.{dtype}]"
+    if not isinstance(value, Memory):
+        problem = f"{function} takes a pointer, {declared}, not {ast.unparse(at)}"
+        raise x.error(at, problem, "Pass a hal.Ptr parameter or a shared array, without an index.")
+    found = dtype_of(value.node)
+    if found is not wanted.dtype:
+        fix = f"Leave out the annotation of {name}: it then takes every dtype."
+        raise x.error(at, f"{function} takes {declared}, not one of {found}", fix)
+    if value.const and not wanted.const:
+        fix = f"Declare {name}: hal.ConstPtr[hal.{dtype}], or {value.name}: hal.Ptr[hal.{dtype}]."
+        raise x.error(at, f"{function} writes {name}, and {value.name!r} is only read", fix)
+
+
+# -- returns: a path ends with one, so what follows an if is its other side
+
+
+def _tail(s: Statements, body: list[ast.stmt], at: ast.AST) -> _Result:
+    """Lowers statements of which the last give the value."""
+    for position, node in enumerate(body):
+        rest = body[position + 1 :]
+        if isinstance(node, ast.Return):
+            _check_rest(s, rest)
+            return _value(s, node)
+        if isinstance(node, ast.If) and _returns(node):
+            return _branch(s, node, rest)
+        s.block([node])
+    return _ended(s, at)
+
+
+def _branch(s: Statements, node: ast.If, rest: list[ast.stmt]) -> _Result:
+    condition = s.expressions.condition(node.test)
+    if not isinstance(condition, UOp):
+        side = node.body if condition else node.orelse
+        return _tail(s, side if any(map(leaves, side)) else side + rest, node)
+    ends = [any(map(leaves, side)) for side in (node.body, node.orelse)]
+    if all(ends):
+        _check_rest(s, rest)
+    elif not any(ends) and rest:
+        fix = "Let one side return on every path, or set a variable and return it at the end."
+        raise s.error(node, "both sides of this if go on, and one returns too", fix)
+    sides = [
+        side if end else side + rest
+        for side, end in zip((node.body, node.orelse), ends, strict=True)
+    ]
+    before, results, nodes = s.names.visible, [], []
+    for side in sides:
+        s.names.branch(before)
+        result, made = s.emit.capture(partial(_tail, s, side, node))
+        results.append(result)
+        nodes.append(made)
+    s.emit.line = s.text.mark(node)
+    if all(isinstance(result.value, Nothing) for result in results):
+        s.emit.branch(condition, *nodes)
+        return results[0]
+    for result in results:
+        if isinstance(result.value, Nothing):
+            raise s.error(result.at, *_PARTLY)
+    sources = [(result.at, result.value, made) for result, made in zip(results, nodes, strict=True)]
+    return _Result(join(s.expressions, condition, sources, None), node)
+
+
+def _value(s: Statements, node: ast.Return) -> _Result:
+    function = s.inlined
+    if function is None or node.value is None or getattr(node.value, "value", node) is None:
+        return _ended(s, node)
+    if isinstance(node.value, ast.Tuple):
+        fix = "Write a function for each, or store them through a hal.Ptr parameter."
+        raise s.error(node.value, "a function gives one value", fix)
+    if function.returns is type(None):
+        problem = f"{function.__name__} gives nothing back, it says -> None"
+        raise s.error(node.value, problem, "Write -> hal.float32, or leave it out.")
+    want = function.returns if isinstance(function.returns, DType) else None
+    s.emit.line = s.text.mark(node)
+    value = s.expressions.expression(node.value, want)
+    if want is not None:
+        value = s.expressions.typed(node.value, s.expressions.operand(node.value, value), want)
+    return _Result(value, node.value)
+
+
+def _ended(s: Statements, at: ast.AST) -> _Result:
+    """A path that ends without a value."""
+    if s.inlined is not None and isinstance(s.inlined.returns, DType):
+        raise s.error(at, *_PARTLY)
+    return _Result(Nothing(getattr(s.inlined, "__name__", "")), at)
+
+
+def _returns(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If):
+        return any(map(_returns, node.body)) or any(map(_returns, node.orelse))
+    return isinstance(node, ast.Return)
+
+
+def _check_rest(s: Statements, rest: list[ast.stmt]) -> None:
+    if rest:
+        fix = "Leave it out, or put the return before it under if."
+        raise s.error(rest[0], "this never runs", fix)
+
+
+_PARTLY = "the function gives a value on some paths only", "End each of them with return value."
