@@ -1,0 +1,334 @@
+"""A kernel cut at its barriers does what its threads do from barrier to barrier."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from barrier_kernels import BLOCKS, SIZE, drawn
+from builder import Builder
+from stepping import Block, Memory, listing
+
+import hal_core as hal
+from hal_core.dtypes import float16, float32, int32
+from hal_core.ir import Kernel, UOp, fission
+from hal_core.ir.assigned import Assigned
+from hal_core.ir.fission import SPILL_LIMIT, _Open, spill_nbytes, split
+from hal_core.ir.outside import Outside
+from hal_core.ir.region import Region
+from hal_core.ir.verify import verify
+
+ORDERS = ("forward", "reversed", "shuffled", "interleaved")
+
+
+def _memory() -> Memory:
+    return {0: [3 * k for k in range(BLOCKS * SIZE)], 1: [(5 * k) % 7 - 2 for k in range(SIZE)]}
+
+
+def _threads(kernel: Kernel) -> int:
+    return kernel.block[0] if kernel.block else 1
+
+
+def stepped(kernel: Kernel, n: int) -> list[int]:
+    memory = _memory()
+    for block in range(BLOCKS):
+        Block(kernel.uops, memory, {2: n}, block, _threads(kernel)).run()
+    return memory[0]
+
+
+def looped(kernel: Kernel, uops: Sequence[UOp], n: int, order: str) -> list[int]:
+    memory = _memory()
+    for block in range(BLOCKS):
+        Block(uops, memory, {2: n}, block, _threads(kernel)).run_split(order)
+    return memory[0]
+
+
+def test_a_split_kernel_does_what_the_kernel_does() -> None:
+    for seed in range(300):
+        kernel, n = drawn(seed), seed % 5 - 1
+        verify(kernel)
+        expected, made = stepped(kernel, n), split(kernel)
+        for order in ORDERS:
+            got = looped(kernel, made, n, order)
+            assert got == expected, f"{seed}, {order}\n{listing(kernel.uops)}"
+
+
+# -- its form
+
+
+def _ops(uops: Sequence[UOp]) -> str:
+    return " ".join(node.op for node in uops)
+
+
+def test_without_barriers_all_is_one_region() -> None:
+    b = Builder("k", "y: int32*, n: int32")
+    array = b.add("SHARED", int32, arg=("s", 4))
+    i = b.index()
+    block = b.if_(b.op("LT", i, b.params["n"]))
+    b.add("ATOMIC", int32, array, i, i, arg="ADD")
+    b.end(block)
+    uops = b.uops
+    made = split(b.kernel())
+    assert _ops(made) == ("PARAM PARAM SHARED THREADS SPECIAL LT IF ATOMIC ENDIF ENDTHREADS")
+    assert set(uops) < set(made), "nothing is written anew"
+    assert made[3].arg is False, "an atomic may not be reordered"
+
+
+def tiled(width: int = 16) -> Kernel:
+    """c = a @ b through tiles in shared memory; `base` goes on with the tiles."""
+    b = Builder("tiled", "c: float32*, a: const float32*, b: const float32*, n: int32")
+    tiles = [b.add("SHARED", float32, arg=(name, width * width)) for name in ("left", "right")]
+    x, y, n, one = b.special("thread_idx"), b.special("thread_idx", 1), b.params["n"], b.const(1)
+    row, column, wide = b.special("global_idx", 1), b.special("global_idx"), b.const(width)
+    here = b.op("ADD", b.op("MUL", y, wide), x)
+    total, base = b.var("total", b.const(0, float32)), b.var("base", b.const(0))
+    start = b.op("MUL", row, n)
+    outer = b.range(b.const(0), b.op("FLOORDIV", n, wide), one, "tile")
+    left = b.load("a", b.op("ADD", start, b.op("ADD", b.get(base), x)))
+    b.add("STORE", None, tiles[0], here, left)
+    place = b.op("ADD", b.op("MUL", b.op("ADD", b.get(base), y), n), column)
+    b.add("STORE", None, tiles[1], here, b.load("b", place))
+    b.add("BARRIER")
+    k = b.range(b.const(0), wide, one)
+    row_of = b.add("LOAD", float32, tiles[0], b.op("ADD", b.op("MUL", y, wide), k))
+    column_of = b.add("LOAD", float32, tiles[1], b.op("ADD", b.op("MUL", k, wide), x))
+    b.set(total, b.op("ADD", b.get(total), b.op("MUL", row_of, column_of)))
+    b.end(k)
+    b.set(base, b.op("ADD", b.get(base), wide))
+    b.add("BARRIER")
+    b.end(outer)
+    b.store("c", b.op("ADD", start, column), b.get(total))
+    return b.kernel(block=(width, width, 1))
+
+
+def test_what_a_tiled_product_keeps() -> None:
+    """The sum lives across barriers; the place in the row is the block's, not a thread's."""
+    made = split(tiled())
+    assert [(node.arg, node.dtype) for node in made if node.op == "SPILL"] == [("total", float32)]
+    assert spill_nbytes(made, 256) == 1024
+    assert spill_nbytes(made, 1) == 64
+    regions = [node for node in made if node.op == "THREADS"]
+    assert len(regions) == 4, "before, load, multiply, after"
+    assert all(node.arg for node in regions), "each may be interleaved"
+    outside = _outside(made)
+    assert _ops(outside).count("SET") == 2, "base is set once a block"
+    assert _ops(outside).count("GET") == 3
+    inner = made.index(next(node for node in made if node.op == "RANGE" and node.arg == "k"))
+    between = made[inner : made.index(next(n for n in made if n.op == "ENDRANGE"))]
+    assert all(node.src[0].op == "VAR" for node in between if node.op in ("GET", "SET"))
+
+
+def _outside(uops: Sequence[UOp]) -> list[UOp]:
+    found, inside = [], False
+    for node in uops:
+        inside |= node.op == "THREADS"
+        if not inside:
+            found.append(node)
+        inside &= node.op != "ENDTHREADS"
+    return found
+
+
+def test_a_bound_that_is_loaded_splits_only_behind_a_store() -> None:
+    def regions(store_first: bool) -> int:
+        b = Builder("k", "y: int32*, x: const int32*")
+        i = b.index()
+        if store_first:
+            b.store("y", i, i)
+        else:
+            b.load("y", i)
+        stop = b.load("x", b.const(0))
+        b.store("y", b.op("ADD", i, b.const(100)), i)
+        loop = b.range(b.const(0), stop, b.const(1))
+        b.add("BARRIER")
+        b.end(loop)
+        return _ops(split(b.kernel())).split().count("THREADS")
+
+    assert regions(store_first=True) == 2
+    assert regions(store_first=False) == 1
+
+
+def test_what_is_cheap_is_computed_again_and_what_is_not_is_kept() -> None:
+    def kept(op: str, count: int) -> list[object]:
+        b = Builder("k", "y: float32*, a: float32")
+        i = b.index()
+        value = b.cast(i, float32)
+        for _ in range(count):
+            value = b.op(op, value, b.params["a"])
+        b.add("BARRIER")
+        b.store("y", i, value)
+        return [node.arg for node in split(b.kernel()) if node.op == "SPILL"]
+
+    assert kept("MUL", 3) == []
+    assert kept("MUL", 30) == ["mul"]
+    assert kept("POW", 1) == ["pow"]
+
+
+def test_storage_dtypes_cross_barriers_too() -> None:
+    b = Builder("k", "y: float32*, x: const float16*")
+    i = b.index()
+    value = b.load("x", i)
+    b.add("BARRIER")
+    b.store("y", i, b.cast(value, float32))
+    assert [(n.arg, n.dtype) for n in split(b.kernel()) if n.op == "SPILL"] == [("load", float16)]
+
+
+def _greedy(values: int, block: tuple[int, int, int] | None) -> Kernel:
+    b = Builder("greedy", "y: float64*, x: const float64*")
+    i = b.index()
+    kept = [b.var(f"kept{number}", b.load("x", i)) for number in range(values)]
+    b.add("BARRIER")
+    for variable in kept:
+        b.store("y", i, b.get(variable))
+    return b.kernel(block=block)
+
+
+def test_what_lives_across_barriers_is_bounded() -> None:
+    assert spill_nbytes(split(_greedy(32, None)), 1024) == SPILL_LIMIT
+    assert split(_greedy(512, (64, 1, 1)))
+    with pytest.raises(hal.Unsupported, match="limit 262144") as caught:
+        split(_greedy(33, None))
+    text = str(caught.value)
+    assert "kept0, kept1" in text and "in a block of 1024 threads" in text
+    assert "block=" in text and "'greedy'" in text
+    with pytest.raises(hal.Unsupported, match="block of 64 threads"):
+        split(_greedy(513, (64, 1, 1)))
+
+
+def test_the_same_kernel_gives_the_same_list() -> None:
+    assert listing(split(tiled())) == listing(split(tiled()))
+
+
+def _long(regions: int) -> Kernel:
+    """Every region reads the one before, and all share an index."""
+    b = Builder("long", "y: int32*, n: int32")
+    array = b.add("SHARED", int32, arg=("s", 64))
+    t = b.special("thread_idx")
+    last, count = b.load("y", t), b.var("count", b.const(0))
+    for _ in range(regions):
+        b.add("STORE", None, array, t, last)
+        b.add("BARRIER")
+        last = b.add("LOAD", int32, array, b.op("XOR", t, b.const(1)))
+        b.set(count, b.op("ADD", b.get(count), last))
+        b.add("BARRIER")
+    b.store("y", t, b.get(count))
+    return b.kernel(block=(64, 1, 1))
+
+
+def test_the_time_it_takes_grows_with_the_kernel_only() -> None:
+    """Counted in calls, which do not depend on the machine."""
+
+    def calls(kernel: Kernel) -> int:
+        counted = 0
+
+        def count(frame: Any, event: str, arg: Any) -> None:
+            nonlocal counted
+            counted += 1
+
+        sys.setprofile(count)
+        try:
+            split(kernel)
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    assert calls(_long(400)) < 4.5 * calls(_long(100))
+
+
+def test_deep_nesting_is_no_recursion() -> None:
+    b = Builder("deep", "y: int32*, n: int32")
+    i = b.index()
+    levels = [b.if_(b.op("LT", b.params["n"], b.const(level))) for level in range(2000)]
+    b.store("y", i, i)
+    b.add("BARRIER")
+    b.store("y", i, i)
+    for block in reversed(levels):
+        b.end(block)
+    assert _ops(split(b.kernel())).count("THREADS SPECIAL STORE ENDTHREADS") == 2
+
+
+# -- the test of the test: each of these mistakes is noticed
+
+
+@pytest.fixture(scope="module")
+def samples() -> list[tuple[Kernel, int, list[int]]]:
+    made = [(drawn(seed), seed % 5 - 1) for seed in range(600)]
+    return [(kernel, n, stepped(kernel, n)) for kernel, n in made]
+
+
+def _none(*_: Any) -> list[Any]:
+    return []
+
+
+def _forgets(name: str) -> Callable[[Assigned, Sequence[UOp]], None]:
+    original = Assigned.__init__
+
+    def init(self: Assigned, uops: Sequence[UOp]) -> None:
+        original(self, uops)
+        setattr(self, name, {})
+
+    return init
+
+
+def _never_before(*ops: str) -> Callable[[_Open, UOp], bool]:
+    original = _Open.must_end_before
+
+    def must_end_before(self: _Open, node: UOp) -> bool:
+        return node.op not in ops and original(self, node)
+
+    return must_end_before
+
+
+def _reads_are_common(self: Outside) -> set[int]:
+    return {id(node) for node in self.uops if node.op == "ATOMIC" or not self.is_top(node)}
+
+
+def _reads_for_nothing() -> Callable[[fission._Fission], dict[UOp, int]]:
+    original = fission._Fission._prices
+
+    def prices(self: fission._Fission) -> dict[UOp, int]:
+        reads = [node for node in self.plan.uops if node.op == "GET"]
+        return original(self) | dict.fromkeys(reads, 1)
+
+    return prices
+
+
+def _blind_to(field: str) -> Callable[[Outside, Any], None]:
+    original = Outside.add
+
+    def add(self: Outside, nodes: Any) -> None:
+        setattr(self, field, {})
+        original(self, nodes)
+
+    return add
+
+
+MUTANTS: dict[str, tuple[Any, str, Any]] = {
+    "does not keep what it sets": (Region, "_after", _none),
+    "does not fetch what it reads": (Assigned, "__init__", _forgets("exposed")),
+    "does not fetch what it may not set": (Assigned, "__init__", _forgets("uncertain")),
+    "loads again": (fission, "_CHEAP", fission._CHEAP | {"LOAD"}),
+    "reads a variable again": (fission._Fission, "_prices", _reads_for_nothing()),
+    "ignores barriers": (_Open, "must_end_before", _never_before("BARRIER")),
+    "loads before a store": (_Open, "must_end_before", _never_before("LOAD")),
+    "sets before a get": (_Open, "must_end_before", _never_before("SET")),
+    "branches before the work": (_Open, "must_end_before", _never_before("IF", "ELSE", "ENDIF")),
+    "leaves before the work": (_Open, "must_end_before", _never_before("BREAK", "CONTINUE")),
+    "works on after a return": (fission._Fission, "_early_returns", _none),
+    "takes own values for common ones": (Outside, "own", _reads_are_common),
+    "leaves the rest of a block inside": (Outside, "add", _blind_to("_closers")),
+    "sets common variables inside": (Outside, "add", _blind_to("_sets")),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_is_noticed(name: str, samples: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*MUTANTS[name])
+    for kernel, n, expected in samples:
+        try:
+            if any(looped(kernel, split(kernel), n, order) != expected for order in ORDERS):
+                return
+        except (LookupError, RuntimeError, AssertionError):  # the executor's, or a missing key
+            return
+    pytest.fail(f"a split that {name} does the same")
