@@ -1,0 +1,391 @@
+"""A small network learns to read handwritten digits, and every number is computed in HAL kernels.
+
+scikit-learn's digits: 1797 pictures of 8 x 8 pixels. Three quarters train a network of one hidden
+layer by gradient descent with momentum; the rest test it. The host shuffles and launches; first
+weights, mini-batches, both passes, the steps and the count of right answers are kernels. Writes a
+picture of the loss and one of test digits with what the network reads.
+
+    python examples/digits.py --device CPU --out pictures
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+import hal_core as hal
+
+PIXELS, HIDDEN, CLASSES = 64, 128, 10
+BATCH, ROUNDS = 64, 30
+RATE, MOMENTUM = 0.1, 0.9
+WANTED = 0.95  # of the test digits
+TOLERANCE = 1e-3  # of scores of up to about 30, against numpy in float64
+
+Array = NDArray[Any]
+Numbers = hal.Ptr[hal.float32]  # written
+Input = hal.ConstPtr[hal.float32]
+
+
+# -- the kernels. Weights have one row more than inputs: the bias, whose input is 1.
+
+
+@hal.func
+def scrambled(x: hal.uint32) -> hal.uint32:
+    """A random-looking number for each x: PCG-RXS-M-XS with one step (O'Neill, 2014)."""
+    state = x * 747796405 + 2891336453
+    word = ((state >> ((state >> 28) + 4)) ^ state) * 277803737
+    return (word >> 22) ^ word
+
+
+@hal.kernel
+def initialise(weights: Numbers, count: hal.int32, seed: hal.uint32, scale: hal.float32) -> None:
+    """Uniform from -scale to scale."""
+    i = hal.global_idx(0)
+    if i < count:
+        number = scrambled(hal.uint32(i) ^ scrambled(seed)) >> 8  # 24 bits, exact in float32
+        weights[i] = scale * (hal.float32(number) / 8388608.0 - 1.0)
+
+
+@hal.kernel
+def gather(
+    x: Numbers,
+    labels: hal.Ptr[hal.int32],
+    pictures: hal.ConstPtr[hal.uint8],
+    digits: hal.ConstPtr[hal.uint8],
+    order: hal.ConstPtr[hal.int32],
+    first: hal.int32,
+    rows: hal.int32,
+) -> None:
+    """A mini-batch: pixels of 0 to 16 as numbers of 0 to 1, and what they show."""
+    pixel = hal.global_idx(0)
+    row = hal.global_idx(1)
+    if pixel < PIXELS and row < rows:
+        source = order[first + row]
+        x[row * PIXELS + pixel] = hal.float32(pictures[source * PIXELS + pixel]) / 16.0
+        if pixel == 0:
+            labels[row] = hal.int32(digits[source])
+
+
+def make_layer(inputs: int, outputs: int, rectified: bool) -> hal.KernelFunction:
+    @hal.kernel
+    def layer(y: Numbers, x: Input, weights: Input, rows: hal.int32) -> None:
+        """y = x @ weights + bias; negative numbers become 0 if `rectified`."""
+        column = hal.global_idx(0)
+        row = hal.global_idx(1)
+        if column < outputs and row < rows:
+            total = weights[inputs * outputs + column]
+            for k in range(inputs):
+                total += x[row * inputs + k] * weights[k * outputs + column]
+            y[row * outputs + column] = max(total, hal.float32(0)) if rectified else total
+
+    return layer
+
+
+@hal.kernel
+def loss_gradient(
+    gradient: Numbers,
+    loss: Numbers,
+    scores: Input,
+    labels: hal.ConstPtr[hal.int32],
+    rows: hal.int32,
+) -> None:
+    """Cross entropy of softmax: adds the batch's mean to `loss`, and writes its slope."""
+    row = hal.global_idx(0)
+    if row >= rows:
+        return
+    largest = scores[row * CLASSES]
+    for k in range(1, CLASSES):
+        largest = max(largest, scores[row * CLASSES + k])
+    total = hal.float32(0)
+    for k in range(CLASSES):
+        total += hal.exp(scores[row * CLASSES + k] - largest)
+    label = labels[row]
+    for k in range(CLASSES):
+        share = hal.exp(scores[row * CLASSES + k] - largest) / total
+        gradient[row * CLASSES + k] = (share - (1.0 if k == label else 0.0)) / hal.float32(rows)
+    surprise = hal.log(total) + largest - scores[row * CLASSES + label]
+    hal.atomic_add(loss, 0, surprise / hal.float32(rows))
+
+
+def make_backward(inputs: int, outputs: int) -> hal.KernelFunction:
+    @hal.kernel
+    def backward(out: Numbers, x: Input, weights: Input, gradient: Input, rows: hal.int32) -> None:
+        """The slope of a rectified layer's numbers x, from the slope behind the next layer."""
+        column = hal.global_idx(0)
+        row = hal.global_idx(1)
+        if column < inputs and row < rows:
+            total = hal.float32(0)
+            if x[row * inputs + column] > 0:
+                for k in range(outputs):
+                    total += gradient[row * outputs + k] * weights[column * outputs + k]
+            out[row * inputs + column] = total
+
+    return backward
+
+
+def make_step(inputs: int, outputs: int) -> hal.KernelFunction:
+    @hal.kernel
+    def step(
+        weights: Numbers,
+        speed: Numbers,
+        x: Input,
+        gradient: Input,
+        rows: hal.int32,
+        rate: hal.float32,
+    ) -> None:
+        """Moves each weight against its slope, x^T @ gradient, with momentum."""
+        column = hal.global_idx(0)
+        row = hal.global_idx(1)
+        if column < outputs and row <= inputs:
+            slope = hal.float32(0)
+            for k in range(rows):
+                value = x[k * inputs + row] if row < inputs else 1.0
+                slope += value * gradient[k * outputs + column]
+            i = row * outputs + column
+            speed[i] = MOMENTUM * speed[i] - rate * slope
+            weights[i] += speed[i]
+
+    return step
+
+
+@hal.kernel
+def read(
+    answers: hal.Ptr[hal.int32],
+    right: hal.Ptr[hal.int32],
+    scores: Input,
+    labels: hal.ConstPtr[hal.int32],
+    rows: hal.int32,
+) -> None:
+    """The class with the highest score of each row; adds to `right` how many are the labels."""
+    row = hal.global_idx(0)
+    if row < rows:
+        best = hal.int32(0)
+        for k in range(1, CLASSES):
+            if scores[row * CLASSES + k] > scores[row * CLASSES + best]:
+                best = hal.int32(k)
+        answers[row] = best
+        if best == labels[row]:
+            hal.atomic_add(right, 0, 1)
+
+
+first_layer = make_layer(PIXELS, HIDDEN, rectified=True)
+last_layer = make_layer(HIDDEN, CLASSES, rectified=False)
+hidden_backward = make_backward(HIDDEN, CLASSES)
+first_step = make_step(PIXELS, HIDDEN)
+last_step = make_step(HIDDEN, CLASSES)
+
+
+# -- the network
+
+
+class Digits:
+    """Pictures and labels on a device, in an order that can be changed."""
+
+    def __init__(self, device: hal.Compiled, pictures: Array, labels: Array) -> None:
+        self.size = len(labels)
+        self.pictures = hal.Buffer.from_numpy(pictures.reshape(-1), device)
+        self.labels = hal.Buffer.from_numpy(labels, device)
+        self.order = hal.Buffer.from_numpy(np.arange(self.size, dtype="i4"), device)
+
+    def shuffle(self, random: np.random.Generator) -> None:
+        self.order.copyin(memoryview(random.permutation(self.size).astype("i4")))
+
+
+class Network:
+    """Weights on one device, and the order of the launches."""
+
+    def __init__(self, device: hal.Compiled, rows: int) -> None:
+        """`rows` is the most that one pass takes."""
+        self.device = device
+        sizes = {
+            "x": rows * PIXELS, "hidden": rows * HIDDEN, "hidden_slope": rows * HIDDEN,
+            "scores": rows * CLASSES, "slope": rows * CLASSES, "loss": 1,
+            "first": (PIXELS + 1) * HIDDEN, "first_speed": (PIXELS + 1) * HIDDEN,
+            "last": (HIDDEN + 1) * CLASSES, "last_speed": (HIDDEN + 1) * CLASSES,
+        }  # fmt: skip
+        self.buffers = {name: hal.zeros(size, hal.float32, device) for name, size in sizes.items()}
+        self.buffers |= {
+            name: hal.zeros(size, hal.int32, device)
+            for name, size in {"labels": rows, "answers": rows, "right": 1}.items()
+        }
+        ends = (("first", PIXELS + HIDDEN), ("last", HIDDEN + CLASSES))
+        for seed, (name, count) in enumerate(ends):
+            scale = (6 / count) ** 0.5  # Glorot and Bengio, 2010
+            self.run(initialise, name, (sizes[name], seed, scale), sizes[name])
+
+    def run(
+        self,
+        kernel: hal.KernelFunction,
+        names: str,
+        vals: tuple[float, ...],
+        threads: int | tuple[int, int],
+        *others: hal.Buffer,
+    ) -> None:
+        buffers = [self.buffers[name] for name in names.split()]
+        self.device.compile(kernel)(*buffers, *others, vals=vals, threads=threads)
+
+    def forward(self, digits: Digits, first: int, rows: int) -> None:
+        """The scores of `rows` digits, from position `first` of their order."""
+        stored = (digits.pictures, digits.labels, digits.order)
+        self.run(gather, "x labels", (first, rows), (PIXELS, rows), *stored)
+        self.run(first_layer, "hidden x first", (rows,), (HIDDEN, rows))
+        self.run(last_layer, "scores hidden last", (rows,), (CLASSES, rows))
+
+    def learn(self, digits: Digits, first: int, rows: int, rate: float) -> None:
+        """One step, on one mini-batch."""
+        self.forward(digits, first, rows)
+        self.run(loss_gradient, "slope loss scores labels", (rows,), rows)
+        self.run(hidden_backward, "hidden_slope hidden last slope", (rows,), (HIDDEN, rows))
+        both = (rows, rate)
+        self.run(last_step, "last last_speed hidden slope", both, (CLASSES, HIDDEN + 1))
+        self.run(first_step, "first first_speed x hidden_slope", both, (HIDDEN, PIXELS + 1))
+
+    def read(self, digits: Digits) -> float:
+        """The share of the digits that are read right; what is read is in `answers`."""
+        rows = digits.size
+        self.forward(digits, 0, rows)
+        self.buffers["right"].fill(0)
+        self.run(read, "answers right scores labels", (rows,), rows)
+        return int(self.buffers["right"].numpy()[0]) / rows
+
+
+# -- learning
+
+
+class Learnt(NamedTuple):
+    losses: list[float]  # the mean of each round through the training digits
+    accuracy: float  # of the test digits, 0 to 1
+    answers: Array  # to the test digits
+    difference: float  # of the scores from numpy's with the same weights, the largest
+    seconds: float  # of learning
+
+
+def learn(device: hal.Compiled, split: list[Array], progress: Progress) -> Learnt:
+    """Trains a network on one device, and tests it."""
+    pictures, test_pictures, labels, test_labels = split
+    digits = Digits(device, pictures, labels)
+    test = Digits(device, test_pictures, test_labels)
+    network = Network(device, max(BATCH, test.size))
+    random, losses, start = np.random.default_rng(0), [], time.perf_counter()
+    steps = range(0, digits.size - BATCH + 1, BATCH)
+    task = progress.add_task(device.name, total=ROUNDS)
+    for done in range(ROUNDS):
+        digits.shuffle(random)
+        rate = RATE * (1 - done / ROUNDS)
+        for first in steps:
+            network.learn(digits, first, BATCH, rate)
+        losses.append(float(network.buffers["loss"].numpy()[0]) / len(steps))
+        network.buffers["loss"].fill(0)
+        progress.update(task, advance=1, description=f"{device.name}: loss {losses[-1]:.4f}")
+    seconds = time.perf_counter() - start
+    accuracy = network.read(test)
+    read, scores, *weights = (
+        network.buffers[name].numpy() for name in ("answers", "scores", "first", "last")
+    )
+    exact = reference(test_pictures, *weights)
+    difference = float(np.abs(scores[: exact.size].reshape(exact.shape) - exact).max())
+    return Learnt(losses, accuracy, read[: test.size], difference, seconds)
+
+
+def reference(pictures: Array, first: Array, last: Array) -> Array:
+    """The network's scores by numpy, in float64."""
+    first, last = (
+        part.astype("f8").reshape(-1, width) for part, width in ((first, HIDDEN), (last, CLASSES))
+    )
+    hidden = np.maximum(pictures / 16 @ first[:-1] + first[-1], 0)
+    scores: Array = hidden @ last[:-1] + last[-1]
+    return scores
+
+
+# -- data, pictures and the table. Only these need scikit-learn and Pillow.
+
+
+def load() -> list[Array]:
+    """Pictures to learn from, pictures to be tested with, and the digits both show."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    pictures, labels = load_digits(return_X_y=True)
+    arrays = (pictures.astype("u1"), labels.astype("u1"))
+    return [np.asarray(part) for part in train_test_split(*arrays, stratify=labels, random_state=0)]
+
+
+def draw_losses(losses: list[float], path: Path) -> None:
+    """The loss of each round, on a logarithmic scale."""
+    from PIL import Image, ImageDraw
+
+    width, height, left, top = 480, 280, 60, 30
+    sheet = Image.new("RGB", (left + width + 20, top + height + 40), "white")
+    pen = ImageDraw.Draw(sheet)
+    logs = np.log10(np.maximum(losses, 1e-9))
+    low, high = int(np.floor(logs.min())), int(np.floor(logs.max())) + 1
+    scale = height / (high - low)
+    for power in range(low, high + 1):
+        y = top + (high - power) * scale
+        pen.line([(left, y), (left + width, y)], fill="#d0d7de")
+        pen.text((8, y - 6), f"{10.0**power:g}", fill="black")
+    across = left + np.linspace(0, width, len(losses))
+    points = zip(across.tolist(), (top + (high - logs) * scale).tolist(), strict=True)
+    pen.line(list(points), fill="#0969da", width=3)
+    pen.text((left, 8), f"loss of the training digits, rounds 1 to {len(losses)}", fill="black")
+    sheet.save(path)
+
+
+def draw_digits(pictures: Array, labels: Array, answers: Array, path: Path) -> None:
+    """Sixty test digits and what was read; those read wrong come first, in red."""
+    from PIL import Image, ImageDraw
+
+    sheet = Image.new("RGB", (12 * 70, 5 * 88), "white")
+    pen = ImageDraw.Draw(sheet)
+    for place, i in enumerate(np.argsort(answers == labels, kind="stable")[:60]):
+        x, y = place % 12 * 70 + 3, place // 12 * 88 + 3
+        ink = (255 - pictures[i].reshape(8, 8) * 15).astype(np.uint8)
+        sheet.paste(Image.fromarray(ink).resize((64, 64), Image.Resampling.NEAREST), (x, y))
+        right = answers[i] == labels[i]
+        said = f"{answers[i]}" if right else f"{answers[i]}, is {labels[i]}"
+        pen.text((x + 4, y + 66), said, fill="black" if right else "#d1242f")
+    sheet.save(path)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--device", help="its name; left out: every device of this machine")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
+    chosen = parser.parse_args()
+    console = Console(width=max(Console().width, 100))
+    names = [chosen.device] if chosen.device else hal.Device.get_available_devices()
+    if not names:
+        console.print("No device found. `hal doctor` says why.")
+        return 1
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    split = load()
+    heads = ("device", "hardware", "seconds", "loss", "right", "off by")
+    table = Table(*heads, title=f"{len(split[3])} test digits after {ROUNDS} rounds")
+    bad = []
+    with Progress(TextColumn("{task.description}"), BarColumn(), console=console) as progress:
+        for name in names:
+            device = hal.Device[name]
+            learnt = learn(device, split, progress)
+            stem = f"{chosen.out}/{name.lower().replace(':', '-')}"
+            draw_losses(learnt.losses, Path(f"{stem}-loss.png"))
+            draw_digits(split[1], split[3], learnt.answers, Path(f"{stem}-digits.png"))
+            good = learnt.accuracy > WANTED and learnt.difference <= TOLERANCE
+            bad += [] if good else [name]
+            numbers = (f"{learnt.seconds:.2f}", f"{learnt.losses[-1]:.4f}")
+            right = f"[{'green' if good else 'red'}]{learnt.accuracy:.1%}[/]"
+            table.add_row(name, device.info.title, *numbers, right, f"{learnt.difference:.0e}")
+    console.print(table)
+    console.print("off by: the scores, from numpy's with the same weights.")
+    console.print(f"Pictures: {chosen.out}.")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
