@@ -5,6 +5,7 @@ from __future__ import annotations
 from hal_core.dtypes import DTYPES, DType
 from hal_core.errors import InvalidKernel, Unsupported
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.fold import fold
 from hal_core.ir.verify import verify
 from hal_core.render.names import is_taken
 
@@ -31,7 +32,7 @@ class Renderer:
         """
         verify(kernel)
         self._check(kernel)
-        return self._render(kernel)
+        return self._render(fold(kernel))
 
     def options(self, kernel: Kernel) -> tuple[str, ...]:
         """What a compiler must be told so that the text means what the kernel says."""

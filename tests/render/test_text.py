@@ -120,7 +120,7 @@ def test_opencl_asks_for_double_only_where_it_is_used() -> None:
     b = Builder("k", "r: float32*")
     assert "cl_khr_fp64" not in OpenCLRenderer().render(b.kernel())
     b.cast(b.const(0), DTYPES["float64"])
-    inside = b.cast(b.cast(b.const(0), DTYPES["float64"]), float32)
+    inside = b.cast(b.cast(b.index(), DTYPES["float64"]), float32)
     b.store("r", b.const(0), inside)
     assert "cl_khr_fp64" in OpenCLRenderer().render(b.kernel())
 
