@@ -5,7 +5,7 @@ exp(x) = 2**n * exp(r) with x = n ln 2 + r and |r| <= ln(2) / 2; 2**n is put tog
 
 from __future__ import annotations
 
-from hal_core.dtypes import float32, float64
+from hal_core.dtypes import DType, float32, float64
 from hal_core.ir.math.value import Table, Value
 
 LOG2E = 1.4426950408889634
@@ -35,16 +35,17 @@ _RANGE: Table = {float32: (-152.0, 129.0), float64: (-1078.0, 1025.0)}
 def exp(x: Value) -> Value:
     low, high = (power / LOG2E for power in _RANGE[x.dtype])
     n, r = _reduced(x.between(low, high))
-    return scaled(expm1_near_zero(r) + 1.0, n)
+    return scaled(_expm1_near_zero(r, x.dtype) + 1.0, n)
 
 
-def exp2(x: Value, tail: Value | None = None) -> Value:
-    """2**(x + tail); `tail` is small beside a unit of x."""
+def exp2(x: Value, tail: Value | None = None, accuracy: DType | None = None) -> Value:
+    """2**(x + tail); `tail` is small beside a unit of x. As accurate as x's dtype, or another."""
     x = x.between(*_RANGE[x.dtype])
     shifter = x.format.shifter
     n = (x + shifter) - shifter
     fraction = x - n if tail is None else (x - n) + tail
-    return scaled(expm1_near_zero(fraction.times(LN2[x.dtype][0])) + 1.0, n)
+    r = fraction.times(LN2[x.dtype][0])
+    return scaled(_expm1_near_zero(r, accuracy or x.dtype) + 1.0, n)
 
 
 def tanh(x: Value) -> Value:
@@ -53,7 +54,7 @@ def tanh(x: Value) -> Value:
     The second form is for large x; the first, as w = h + h w, keeps small ones accurate.
     """
     n, r = _reduced(-abs(x + x).apply("MIN", 44.0))
-    power, grown = power_of_two(n), expm1_near_zero(r)
+    power, grown = power_of_two(n), _expm1_near_zero(r, x.dtype)
     h = grown.fma(power, power - 1.0) * -0.5
     decayed = (grown + 1.0) * power
     large = decayed < 0.25
@@ -69,8 +70,8 @@ def _reduced(x: Value) -> tuple[Value, Value]:
     return n, n.fma(-low, n.fma(-high, x))
 
 
-def expm1_near_zero(r: Value) -> Value:
-    return r.times(r).fma(r.polynomial(_EXP[r.dtype]), r)
+def _expm1_near_zero(r: Value, accuracy: DType) -> Value:
+    return r.times(r).fma(r.polynomial(_EXP[accuracy]), r)
 
 
 def power_of_two(n: Value) -> Value:

@@ -6,7 +6,7 @@ log(m) = log((1 + s) / (1 - s)) = 2 s + 2/3 s**3 + 2/5 s**5 + ...
 
 from __future__ import annotations
 
-from hal_core.dtypes import float32, float64
+from hal_core.dtypes import DType, float32, float64
 from hal_core.ir.math.exponential import LN2
 from hal_core.ir.math.value import Table, Value, bits_of
 
@@ -19,7 +19,7 @@ INFINITY, NAN = float("inf"), float("nan")
 
 # (log((1 + s) / (1 - s)) - 2 s) / s**3 as a polynomial in s**2, |s| <= 0.1717: minimax fits (Remez)
 # of degree 3 and 7, computed with 60 digits; their error is 2**-37 and 2**-66 of the logarithm.
-SERIES: Table = {
+_SERIES: Table = {
     float32: (0.6666666564337308, 0.4000033570603747, 0.2853727336400297, 0.23582861484378162),
     float64: (
         0.6666666666666666, 0.40000000000006264, 0.28571428569080143, 0.222222226476636,
@@ -31,7 +31,7 @@ SERIES: Table = {
 def log(x: Value) -> Value:
     e, f = parts(x)
     high, low = LN2[x.dtype]
-    half, rest = _near_one(f)
+    half, rest = near_one(f, x.dtype)
     total = e.fma(high, f - (half - e.fma(low, rest)))
     return of_special(x, total)
 
@@ -39,17 +39,17 @@ def log(x: Value) -> Value:
 def log2(x: Value) -> Value:
     e, f = parts(x)
     high, low = LOG2E[x.dtype]
-    half, rest = _near_one(f)
+    half, rest = near_one(f, x.dtype)
     natural = f - (half - rest)
     return of_special(x, natural.fma(high, natural.fma(low, e)))
 
 
-def _near_one(f: Value) -> tuple[Value, Value]:
+def near_one(f: Value, accuracy: DType) -> tuple[Value, Value]:
     """h and r with log(1 + f) = f - (h - r): the largest term keeps all its digits."""
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
-    return half, s * (z.polynomial(SERIES[f.dtype]).fma(z, half))
+    return half, s * (z.polynomial(_SERIES[accuracy]).fma(z, half))
 
 
 def parts(x: Value) -> tuple[Value, Value]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hal_core.dtypes import float64
+from hal_core.dtypes import float32, float64
 from hal_core.ir.math.exponential import exp2
-from hal_core.ir.math.logarithm import INFINITY, LOG2E, NAN, log2, of_special, parts
+from hal_core.ir.math.logarithm import INFINITY, LOG2E, NAN, near_one, of_special, parts
 from hal_core.ir.math.value import Value
 
 _TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
@@ -20,7 +20,7 @@ def power(x: Value, y: Value) -> Value:
     """C's pow, with its results for zeros, infinities, NaNs and negative bases."""
     base, exponent = x.cast(float64), y.cast(float64)
     positive = abs(base)
-    size = _accurate if x.dtype is float64 else _plain
+    size = _accurate if x.dtype is float64 else _for_float32
     one = exponent.equals(0.0) | positive.equals(1.0)
     value = one.where(1.0, size(positive, exponent))
     whole, half = exponent.apply("TRUNC"), exponent * 0.5
@@ -30,8 +30,11 @@ def power(x: Value, y: Value) -> Value:
     return undefined.where(NAN, value).cast(x.dtype)
 
 
-def _plain(x: Value, y: Value) -> Value:
-    return exp2(y * log2(x))
+def _for_float32(x: Value, y: Value) -> Value:
+    e, f = parts(x)
+    half, rest = near_one(f, float32)
+    logarithm = of_special(x, (f - (half - rest)).fma(LOG2E[float64][0], e))
+    return exp2(y * logarithm, accuracy=float32)
 
 
 def _accurate(x: Value, y: Value) -> Value:
