@@ -186,7 +186,6 @@ DTYPES: dict[str, DType] = {
 
 # How numbers are stored: kernels compute with them as float32.
 STORAGE_DTYPES = frozenset({float16, bfloat16})
-REFUSED_DTYPES = ("float16", "bfloat16")
 
 
 def as_dtype(value: object, operation: str = "dtype") -> DType:
@@ -216,8 +215,8 @@ def _pointed(item: object, operation: str) -> DType:
     try:
         return as_dtype(item, operation)
     except InvalidArgument as error:
-        known = ", ".join(name for name in DTYPES if name not in REFUSED_DTYPES)
-        fix = next((text for kind, text in WIDTHS if item is kind), f"Use one of {known}.")
+        known = f"Use one of {', '.join(DTYPES)}."
+        fix = next((text for kind, text in WIDTHS if item is kind), known)
         raise InvalidArgument(operation, error.problem, got=item, fix=fix) from None
 
 

@@ -6,7 +6,7 @@ import linecache
 from types import FunctionType
 from typing import Any
 
-from hal_core.dtypes import REFUSED_DTYPES, STORAGE_DTYPES, WIDTHS, DType, PointerType
+from hal_core.dtypes import STORAGE_DTYPES, WIDTHS, DType, PointerType
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
 from hal_core.ir.signature import LONGEST_NAME
@@ -40,9 +40,6 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
             kind, dtype = CONST_POINTER if annotation.const else POINTER, annotation.dtype
         else:
             kind, dtype = VALUE, definition.value(name, annotation)
-        if dtype.name in REFUSED_DTYPES:
-            problem = f"kernels do not compute with {dtype.name}"
-            raise definition.error(name, problem, "Take hal.float32 and convert on the host.")
         params.append(Param(name, dtype, kind, position))
     return Signature(function.__name__, tuple(params))
 
@@ -120,9 +117,9 @@ class _Definition:
             else:
                 problem, fix = f"{shown} is not a parameter's type", _annotated(name, annotation)
             raise self.error(name, problem, fix)
-        if annotation in STORAGE_DTYPES and self.what == "function":
-            problem = f"{annotation} is for memory; a value is a float32"
-            raise self.error(name, problem, "Write hal.float32.")
+        if annotation in STORAGE_DTYPES:
+            fix = "Write -> hal.float32." if name == "return" else f"Write {name}: hal.float32."
+            raise self.error(name, f"{annotation} is for memory; a value is a float32", fix)
         return annotation
 
     def error(self, name: str, problem: str, fix: str) -> KernelSyntaxError:

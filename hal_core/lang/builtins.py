@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from hal_core.dtypes import DTYPES, REFUSED_DTYPES, Scalar, int32
+from hal_core.dtypes import DTYPES, Scalar, int32
 from hal_core.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -93,6 +93,11 @@ def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T |
     Integers only.
     """
     raise _outside("atomic_compare_exchange")
+
+
+def bitcast(dtype: type[T], x: Scalar | float) -> T:
+    """The bits of x as a number of another dtype, which is as wide."""
+    raise _outside("bitcast")
 
 
 def unroll(start: int, stop: int = 0, step: int = 1, /) -> Iterable[int32]:
@@ -249,7 +254,8 @@ LANGUAGE = [
     *SPECIALS.values(),
     *(name for name, _ in ATOMICS.values()),
     "barrier",
+    "bitcast",
     "shared",
     "unroll",
-    *(dtype.__name__ for dtype in DTYPES.values() if dtype.name not in REFUSED_DTYPES),
+    *(dtype.__name__ for dtype in DTYPES.values()),
 ]

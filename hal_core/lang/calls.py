@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hal_core.dtypes import DTYPES, REFUSED_DTYPES, DType, bool_, float32, int32
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, int32
 from hal_core.ir import UOp
 from hal_core.lang import refusals
 from hal_core.lang.atomics import atomic
@@ -19,11 +19,12 @@ from hal_core.lang.builtins import (
     SPECIALS,
     MathFunction,
     barrier,
+    bitcast,
     shared,
     unroll,
 )
-from hal_core.lang.constants import convert
-from hal_core.lang.emit import Nothing
+from hal_core.lang.constants import computed, convert
+from hal_core.lang.emit import Nothing, dtype_of
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.function import KernelFunction
 
@@ -48,7 +49,7 @@ def call(x: Expressions, node: ast.Call) -> Any:
         from hal_core.lang.inline import inline  # which lowers statements, and so expressions
 
         return inline(x, node, function)
-    handler = _EFFECTS.get(function)
+    handler = _OWN.get(function)
     if handler is not None:
         return handler(x, node)
     if function in ATOMICS:
@@ -72,8 +73,8 @@ def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:
 
 
 def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
-    if dtype.name in REFUSED_DTYPES or not dtype.itemsize:
-        raise x.error(node, f"kernels do not compute with {dtype}", "Use hal.float32.")
+    if not dtype.itemsize:
+        raise x.error(node, f"{dtype} is not the dtype of a value", "Write hal.float32(x).")
     if len(node.args) != 1:
         raise x.error(
             node,
@@ -81,14 +82,40 @@ def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
             f"Write hal.{dtype.__name__}(x).",
         )
     (argument,) = node.args
-    value = x.operand(argument, x.expression(argument, dtype))
-    if isinstance(value, UOp):
-        return value if value.dtype is dtype else x.emit.node("CAST", dtype, (value,))
-    constant = convert(value, dtype)
-    if constant is None:
-        limits = f"it holds {dtype.min} to {dtype.max}"
-        raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", "Use a wider dtype.")
-    return x.emit.constant(constant, dtype)
+    result = computed(dtype)
+    value = x.operand(argument, x.expression(argument, result))
+    if not isinstance(value, UOp):
+        constant = convert(value, dtype)
+        if constant is None:
+            limits = f"it holds {dtype.min} to {dtype.max}"
+            raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", "Use a wider dtype.")
+        value = x.emit.constant(constant, result)
+    if value.dtype is not result:
+        value = x.emit.node("CAST", result, (value,))
+    if dtype is result:
+        return value
+    return x.emit.node("CAST", result, (x.emit.node("CAST", dtype, (value,)),))  # rounds
+
+
+def _bitcast(x: Expressions, node: ast.Call) -> UOp:
+    fix = "Write hal.bitcast(hal.int32, x), with an x of 32 bits."
+    if len(node.args) != 2:
+        raise x.error(node, f"bitcast takes 2 arguments, not {len(node.args)}", fix)
+    dtype, value = x.expression(node.args[0]), x.value(node.args[1])
+    if not isinstance(dtype, DType) or not dtype.itemsize:
+        raise x.error(node.args[0], f"{ast.unparse(node.args[0])} is not a dtype", fix)
+    source = dtype_of(value)
+    for end in (dtype, source):
+        if end in STORAGE_DTYPES:
+            fix = "Take the memory as hal.Ptr[hal.uint16]: its elements are the bits."
+            raise x.error(node, f"bitcast does not take {end}, which is for memory", fix)
+        if end is bool_:
+            raise x.error(node, "bitcast does not take bool", "Write hal.int32(x), or x != 0.")
+    if source.itemsize != dtype.itemsize:
+        wide = f"{dtype} has {8 * dtype.itemsize} bits, {source} {8 * source.itemsize}"
+        problem = f"bitcast gives as many bits as it takes: {wide}"
+        raise x.error(node, problem, "Cast to a dtype of that width first.")
+    return value if source is dtype else x.emit.node("BITCAST", dtype, (value,))
 
 
 def _special(x: Expressions, node: ast.Call, kind: str) -> UOp:
@@ -215,15 +242,15 @@ def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
     dtype = DTYPES.get(name.rstrip("_"))
     fix = refusals.foreign(name)
     if dtype is not None:
-        dtype = float32 if dtype.name in REFUSED_DTYPES else dtype
         fix = f"Write hal.{dtype.__name__}({', '.join(map(ast.unparse, node.args))})."
     if fix is not None:
         problem = f"{ast.unparse(node.func)} is not part of the kernel language"
         raise x.error(node, problem, fix)
 
 
-_EFFECTS: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
+_OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     barrier: _barrier,
+    bitcast: _bitcast,
     shared: _shared,
 }
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {

@@ -7,11 +7,12 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
+from hal_core.dtypes import STORAGE_DTYPES, DType, bfloat16, bool_, float32, int32, int64
 
 Number = int | float  # bool included
 
 _MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+_BFLOAT16_OVERFLOW = (2 - 2**-8) * 2.0**127  # rounds to infinity
 _LONGEST_INT = 256  # bits; more is a mistake that would fill memory
 
 FOLDS: dict[str, Callable[..., Any]] = {
@@ -61,6 +62,8 @@ def _fit_float(value: Number, dtype: DType) -> float | None:
             struct.pack(f"<{dtype.format}", value)  # refuses what would round to infinity
     except OverflowError:
         return None
+    if dtype is bfloat16 and _BFLOAT16_OVERFLOW <= abs(value) < float("inf"):
+        return None  # struct has no bfloat16
     return value
 
 

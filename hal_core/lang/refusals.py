@@ -11,7 +11,6 @@ _LOOP = "Write for k in range(...) and guard what it does with if."
 _ONE = "Write one assignment on a line, each to one name or element."
 
 STATEMENTS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Assert: ("assert", "Check the values on the host before the launch."),
     ast.Raise: ("raise", "Store a code into a buffer and raise on the host."),
     ast.Try: ("try", "Nothing in a kernel raises; test with if."),
     ast.With: ("with", "Write the statements without it."),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
+from hal_core.dtypes import bool_
 from hal_core.ir import CONST_POINTER, Kernel, Signature, UOp
 from hal_core.ir.uniform import divergent_barrier
 from hal_core.lang import control, memory, refusals
@@ -198,6 +199,23 @@ class Statements:
             return
         raise self.error(node, "the value is not used", "Assign it, or leave the line out.")
 
+    def _assert(self, node: ast.Assert) -> None:
+        """What is known now is checked now; the rest in checked mode only."""
+        x, message = self.expressions, ast.unparse(node.test)
+        if node.msg is not None:
+            if not isinstance(node.msg, ast.Constant) or not isinstance(node.msg.value, str):
+                raise self.error(node.msg, "the message is plain text", 'Write assert c, "text".')
+            message = node.msg.value
+        condition = x.condition(node.test)
+        if condition is True:
+            return
+        if condition is False and not self.emit.depth:
+            fix = "Correct what the kernel captures."
+            raise self.error(node.test, f"this does not hold: {message}", fix)
+        if not isinstance(condition, UOp):
+            condition = self.emit.constant(False, bool_)
+        self.emit.node("ASSERT", None, (condition,), message)
+
     def _pass(self, node: ast.Pass) -> None:
         pass
 
@@ -212,5 +230,6 @@ _LOWERINGS: dict[type[ast.stmt], Callable[[Statements, Any], None]] = {
     ast.Continue: control.continue_,
     ast.Return: control.return_,
     ast.Expr: Statements._expression,
+    ast.Assert: Statements._assert,
     ast.Pass: Statements._pass,
 }

@@ -1,0 +1,139 @@
+"""16-bit floats in memory, bits as numbers, and asserts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_files import IMPORTS, load
+
+import hal_core as hal
+from hal_core.dtypes import DType
+from hal_core.ir import Kernel
+from hal_core.ir.verify import verify
+from hal_core.lang import KernelFunction
+from hal_core.testing import interpret
+
+HEAD = (
+    IMPORTS
+    + """
+@hal.kernel
+def f(
+    h: hal.Ptr[hal.float16], b: hal.ConstPtr[hal.bfloat16], y: hal.Ptr[hal.float32],
+    k: hal.Ptr[hal.int32], a: hal.float32, n: hal.int32,
+):
+    i = hal.global_idx(0)
+"""
+)
+
+
+def lowered(body: str, tmp_path: Path) -> Kernel:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    kernel: Kernel = load(tmp_path, HEAD + lines).f.lower()
+    verify(kernel)
+    return kernel
+
+
+def shown(kernel: Kernel) -> list[str]:
+    """The nodes behind the parameters and the index."""
+    return [f"{node.op} {node.dtype}" if node.dtype else node.op for node in kernel.uops[7:]]
+
+
+def test_an_element_is_read_and_stored_through_float32(tmp_path: Path) -> None:
+    assert shown(lowered("h[i] = b[i] * a", tmp_path)) == [
+        "LOAD bfloat16", "CAST float32", "MUL float32", "CAST float16", "STORE",
+    ]  # fmt: skip
+
+
+def test_an_augmented_element_is_rounded_once(tmp_path: Path) -> None:
+    assert shown(lowered("h[i] += 1", tmp_path)) == [
+        "LOAD float16", "CAST float32", "CONST float32", "ADD float32", "CAST float16", "STORE",
+    ]  # fmt: skip
+
+
+def test_numbers_are_float32_beside_and_inside_of_it(tmp_path: Path) -> None:
+    kernel = lowered("h[i] = 1\nif h[i] > 0.1:\n    h[i] = 2 if n > 1 else 0.5", tmp_path)
+    assert {node.dtype for node in kernel.uops if node.op == "CONST" and node.arg != 1} <= {
+        hal.float32, hal.int32,
+    }  # fmt: skip
+
+
+def test_a_cast_rounds_and_gives_a_float32(tmp_path: Path) -> None:
+    assert shown(lowered("y[i] = hal.float16(a)", tmp_path)) == [
+        "CAST float16", "CAST float32", "STORE",
+    ]  # fmt: skip
+    assert shown(lowered("y[i] = hal.bfloat16(n)", tmp_path)) == [
+        "CAST float32", "CAST bfloat16", "CAST float32", "STORE",
+    ]  # fmt: skip
+    assert shown(lowered("v = hal.float16(0)\ny[i] = v", tmp_path)) == [
+        "CONST float32", "CAST float16", "CAST float32", "STORE",
+    ]  # fmt: skip
+
+
+def make_total(dtype: DType) -> KernelFunction:
+    @hal.kernel
+    def total(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:  # type: ignore[valid-type]
+        tile = hal.shared(dtype, 4)
+        acc = dtype(0)
+        for k in range(n):
+            acc += x[k]
+        tile[0] = acc  # type: ignore[assignment]
+        y[0] = min(tile[0], dtype.max)  # type: ignore[type-var]
+
+    return total
+
+
+@pytest.mark.parametrize(
+    ("dtype", "element"), [(hal.float16, np.float16), (hal.bfloat16, ml_dtypes.bfloat16)]
+)
+@given(values=st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=8))
+def test_one_definition_makes_kernels_of_every_dtype(
+    dtype: DType, element: npt.DTypeLike, values: list[float]
+) -> None:
+    x = np.array(values, dtype="f4").astype(element)
+    y = np.zeros(1, dtype=element)
+    interpret(make_total(dtype), y, x, vals=(len(x),), threads=1)
+    expected = np.float32(0)
+    for value in x:
+        expected += np.float32(value)
+    assert y[0] == expected.astype(element)
+
+
+def test_bits_are_numbers(tmp_path: Path) -> None:
+    body = "k[i] = hal.bitcast(hal.int32, a)\ny[i] = hal.bitcast(hal.float32, k[i] + 1)\n"
+    body += "k[i] = hal.bitcast(hal.int32, n) + hal.bitcast(hal.int32, 1.0)"
+    kernel = lowered(body, tmp_path)
+    assert [node.op for node in kernel.uops].count("BITCAST") == 3
+    y, k = np.zeros(1, dtype="f4"), np.zeros(1, dtype="i4")
+    empty = np.zeros(0, dtype="f2")
+    interpret(kernel, empty, empty.astype(ml_dtypes.bfloat16), y, k, vals=(1.5, 7), threads=1)
+    assert y[0] == np.nextafter(np.float32(1.5), np.float32(2))
+    assert k[0] == 0x3F800000 + 7
+
+
+# -- assert
+
+
+def messages(kernel: Kernel) -> list[object]:
+    return [node.arg for node in kernel.uops if node.op == "ASSERT"]
+
+
+def test_an_assert_is_a_node_with_its_text(tmp_path: Path) -> None:
+    kernel = lowered("assert 0 <= i  and i < n\nassert n > 0, 'some'", tmp_path)
+    assert messages(kernel) == ["0 <= i and i < n", "some"]
+
+
+def test_an_assert_of_constants_is_checked_at_once(tmp_path: Path) -> None:
+    assert messages(lowered("assert 1 < 2\nassert True, 'never'", tmp_path)) == []
+    with pytest.raises(hal.KernelSyntaxError, match="this does not hold: odd"):
+        lowered("assert 3 % 2 == 0, 'odd'", tmp_path)
+
+
+def test_an_assert_where_no_thread_should_come(tmp_path: Path) -> None:
+    kernel = lowered("if n > 0:\n    y[i] = 1\nelse:\n    assert False, 'n is positive'", tmp_path)
+    assert messages(kernel) == ["n is positive"]
