@@ -1,0 +1,81 @@
+"""A generated kernel and all that running it needs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hal_core.dtypes import DTYPES, DType
+
+Array = Any
+
+GUARD = 5  # elements on each side of a view that must stay as they are
+
+# How a buffer is compared with the interpreter's.
+EXACT = "exact"  # NaN is NaN
+CLOSE = "close"  # results of exp, sin, ...
+EITHER = "either"  # pairs: a * b + c, and the same fused; the first may be both
+
+
+class Place(NamedTuple):
+    """A buffer of the kernel."""
+
+    name: str
+    dtype: DType
+    size: int
+    compare: str = EXACT
+
+
+class Case(NamedTuple):
+    seed: int
+    source: str  # a module that defines the kernel `fuzzed`
+    places: tuple[Place, ...]
+    vals: tuple[Any, ...]
+    launch: dict[str, Any]
+
+    def arrays(self) -> list[Array]:
+        """The buffers' contents before the launch, with guard elements on both sides."""
+        random = np.random.default_rng(self.seed)
+        return [values(place.dtype, place.size + 2 * GUARD, random) for place in self.places]
+
+    def __str__(self) -> str:
+        places = ", ".join(f"{p.name}: {p.size} x {p.dtype}" for p in self.places)
+        return f"# seed {self.seed}: {places}\n# vals={self.vals} {self.launch}\n{self.source}"
+
+
+def values(dtype: DType, size: int, random: np.random.Generator) -> Array:
+    """Numbers of every sort: small, at the limits, any bits, and for floats what is no number."""
+    kind = dtype.to_numpy()
+    if dtype.kind == "b":
+        return random.integers(0, 2, size).astype(bool)
+    small = random.integers(-9 if dtype.kind != "u" else 0, 10, size)
+    choice = random.integers(0, 4, size)
+    if dtype.is_integer:
+        low, high = int(dtype.min), int(dtype.max)
+        limits = np.array([low, low + 1, high - 1, high, high // 2, 1], kind)
+        any_ = np.frombuffer(random.bytes(size * dtype.itemsize), kind)
+        parts = [small.astype(kind), small.astype(kind), random.choice(limits, size), any_]
+        return np.choose(choice, parts)
+    tiny = 2.0**-149 if dtype.name == "float32" else 2.0**-20
+    odd = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**63), 0.5, 2.5, tiny])
+    wide = np.ldexp(random.standard_normal(size), random.integers(-40, 60, size))
+    parts = [small * 0.5, random.standard_normal(size), wide, random.choice(odd, size)]
+    with np.errstate(over="ignore"):
+        return np.choose(choice, parts).astype(kind)
+
+
+def number(dtype: DType, random: Any) -> Any:
+    """A value parameter."""
+    if dtype.kind == "b":
+        return random.random() < 0.5
+    if dtype.is_float:
+        some = [0.0, -0.0, 1.5, -3.25, 1e10, -1e-10, float("inf"), float("nan"), 0.1]
+        return float(np.float32(random.choice(some)))
+    some = [0, 1, 2, 3, 5, int(dtype.max), int(dtype.min), int(dtype.max) - 1]
+    return random.choice(some)
+
+
+COMPUTED = [dtype for name, dtype in DTYPES.items() if name not in ("float16", "bfloat16")]
+INTEGERS = [dtype for dtype in COMPUTED if dtype.is_integer]
+FLOATS = [dtype for dtype in COMPUTED if dtype.is_float]

@@ -1,0 +1,199 @@
+"""Random expressions of the kernel language, as text of a known dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from case import COMPUTED, FLOATS, INTEGERS, Place
+
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, int32, int64
+
+MATH = ["exp", "exp2", "log", "log2", "rsqrt", "sin", "cos", "tan", "tanh", "atan"]
+
+
+def spell(dtype: DType) -> str:
+    return f"hal.{dtype.__name__}"
+
+
+class Function:
+    """A `hal.func` that gives a value. Without parameters' dtypes: two of one dtype, as given."""
+
+    def __init__(self, name: str, result: DType | None, params: list[DType]) -> None:
+        self.name, self.result, self.params = name, result, params
+
+
+class Expressions:
+    """Draws from what is visible: `names` by dtype, and the buffers that may be read."""
+
+    def __init__(self, random: Random, products: bool = True) -> None:
+        self.random = random
+        self.products = products  # whether floats are multiplied, and so may be contracted
+        self.frames: list[dict[str, DType]] = [{}]
+        self.inputs: list[Place] = []
+        self.own: dict[str, DType] = {}  # elements of the thread's own: text -> dtype
+        self.functions: list[Function] = []
+
+    def names(self, dtype: DType) -> list[str]:
+        return [name for frame in self.frames for name, kind in frame.items() if kind is dtype]
+
+    def pick(self, dtype: DType, depth: int) -> str:
+        """An expression of this dtype."""
+        if depth <= 0 or self.random.random() < 0.12:
+            return self.leaf(dtype)
+        return self.random.choice(WAYS[dtype.kind])(self, dtype, depth - 1)
+
+    def condition(self, depth: int = 2) -> str:
+        return self.pick(bool_, depth)
+
+    def index(self, size: int, depth: int = 2, wide: float = 0.1) -> str:
+        """Of an array with this many elements: floor modulo is never negative."""
+        kind = int64 if self.random.random() < wide else int32
+        return f"{self.pick(kind, depth)} % {size}"
+
+    # -- leaves
+
+    def leaf(self, dtype: DType) -> str:
+        names, chance = self.names(dtype), self.random.random()
+        if names and chance < 0.6:
+            return self.random.choice(names)
+        if chance < 0.8 and (self.inputs or self.own):
+            return self.load(dtype)
+        other = self.random.choice(COMPUTED)
+        if chance < 0.9 and self.names(other):
+            return f"{spell(dtype)}({self.random.choice(self.names(other))})"
+        return self.constant(dtype)
+
+    def constant(self, dtype: DType) -> str:
+        if dtype is bool_:
+            return f"hal.bool_({self.random.random() < 0.5})"
+        if dtype.is_float:
+            texts = ["0.0", "-0.0", "1.0", "-1.5", "0.1", "3.0e9", "1e-40", "math.inf", "math.nan"]
+            return f"{spell(dtype)}({self.random.choice(texts)})"
+        return f"{spell(dtype)}({self.literal(dtype)})"
+
+    def literal(self, dtype: DType) -> int:
+        limits = [int(dtype.min), int(dtype.max), int(dtype.max) // 3]
+        some = [0, 1, 2, 3, 7, *(limits if self.random.random() < 0.3 else [])]
+        return self.random.choice(some if dtype.kind == "u" else [*some, -1, -2, -5])
+
+    def load(self, dtype: DType) -> str:
+        if self.own and (not self.inputs or self.random.random() < 0.3):
+            text, stored = self.random.choice(list(self.own.items()))
+        else:
+            place = self.random.choice(self.inputs)
+            text, stored = f"{place.name}[{self.index(place.size, 0)}]", place.dtype
+        held = float32 if stored in STORAGE_DTYPES else stored
+        return text if held is dtype else f"{spell(dtype)}({text})"
+
+    # -- operations on all dtypes
+
+    def _choice(self, dtype: DType, depth: int) -> str:
+        first, second = self.pick(dtype, depth), self.pick(dtype, depth)
+        return f"({first} if {self.pick(bool_, depth)} else {second})"
+
+    def _cast(self, dtype: DType, depth: int) -> str:
+        return f"{spell(dtype)}({self.pick(self.random.choice(COMPUTED), depth)})"
+
+    def _call(self, dtype: DType, depth: int) -> str:
+        able = [f for f in self.functions if f.result in (dtype, None)]
+        if not able or dtype is bool_:
+            return self._cast(dtype, depth)
+        function = self.random.choice(able)
+        kinds = function.params if function.result else [dtype, dtype]
+        return f"{function.name}({', '.join(self.pick(kind, depth) for kind in kinds)})"
+
+    def _extreme(self, dtype: DType, depth: int) -> str:
+        values = [self.pick(dtype, depth) for _ in range(self.random.choice([2, 2, 3]))]
+        return f"{self.random.choice(['min', 'max'])}({', '.join(values)})"
+
+    def _one_of(self, dtype: DType, depth: int, forms: list[str]) -> str:
+        form = self.random.choice(forms)
+        return form.format(*(self.pick(dtype, depth) for _ in range(form.count("{}"))))
+
+    # -- by kind
+
+    def _integers(self, dtype: DType, depth: int) -> str:
+        operators = ["+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>"]
+        return self._one_of(dtype, depth, [f"({{}} {operator} {{}})" for operator in operators])
+
+    def _with_number(self, dtype: DType, depth: int) -> str:
+        operator = self.random.choice(["+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>"])
+        number = self.literal(dtype)
+        number = abs(number) % 64 if operator in ("<<", ">>") else number
+        return f"({self.pick(dtype, depth)} {operator} {number})"
+
+    def _integer_unary(self, dtype: DType, depth: int) -> str:
+        return self._one_of(dtype, depth, ["(-{})", "(~{})", "abs({})"])
+
+    def _bits(self, dtype: DType, depth: int) -> str:
+        """A NaN has many bit patterns, so none becomes an integer."""
+        widths = [kind for kind in COMPUTED if kind.itemsize == dtype.itemsize]
+        source = self.random.choice([kind for kind in widths if kind is not bool_])
+        value = self.leaf(source) if source.is_float else self.pick(source, depth)
+        if source.is_float and dtype.is_integer:
+            value = f"{spell(source)}(1.5) if hal.isnan({value}) else {value}"
+        return f"hal.bitcast({spell(dtype)}, {value})"
+
+    def _floats(self, dtype: DType, depth: int) -> str:
+        products = ["({} * {})", "({} ** 2)"] if self.products else []
+        forms = ["({} + {})", "({} - {})", "({} / {})", "hal.fmod({}, {})", "hal.fma({}, {}, {})"]
+        return self._one_of(dtype, depth, [*forms, *products])
+
+    def _float_unary(self, dtype: DType, depth: int) -> str:
+        names = ["-", "abs", "round", "hal.floor", "hal.ceil", "hal.trunc", "hal.sqrt"]
+        halves = ["hal.float16", "hal.bfloat16"] if dtype is float32 else []
+        return self._one_of(dtype, depth, [f"{name}({{}})" for name in [*names, *halves]])
+
+    def _comparison(self, dtype: DType, depth: int) -> str:
+        signs = ["<", "<=", ">", ">=", "==", "!="]
+        kind = self.random.choice(COMPUTED)
+        values = [self.pick(kind, depth) for _ in range(self.random.choice([2, 2, 2, 3]))]
+        text = values[0]
+        for value in values[1:]:
+            text += f" {self.random.choice(signs)} {value}"
+        return f"({text})"
+
+    def _logic(self, dtype: DType, depth: int) -> str:
+        forms = ["({} and {})", "({} or {})", "(not {})", "({} & {})", "({} | {})", "({} ^ {})"]
+        return self._one_of(bool_, depth, forms)
+
+    def _is_nan(self, dtype: DType, depth: int) -> str:
+        return f"hal.isnan({self.pick(self.random.choice(FLOATS), depth)})"
+
+    # -- what is not exact, and so goes to memory at once
+
+    def inexact(self, dtype: DType) -> str:
+        chance, a, b = self.random.random(), self.pick(dtype, 1), self.pick(dtype, 1)
+        if chance < 0.1:
+            return f"hal.atan2({a}, {b})"
+        if chance < 0.2:
+            return f"hal.pow({a}, {b})" if chance < 0.15 else f"({a} ** {b})"
+        return f"hal.{self.random.choice(MATH)}({a})"
+
+    def any_dtype(self) -> DType:
+        return self.random.choice([*COMPUTED, int32, int32, float32])
+
+
+STORED = list(DTYPES.values())
+ATOMIC = [dtype for dtype in INTEGERS if dtype.itemsize >= 4]
+
+Way = Callable[[Expressions, DType, int], str]
+INTEGER_WAYS: list[Way] = [
+    Expressions._integers, Expressions._integers, Expressions._integers, Expressions._with_number,
+    Expressions._integer_unary, Expressions._choice, Expressions._cast, Expressions._extreme,
+    Expressions._bits, Expressions._call,
+]  # fmt: skip
+WAYS: dict[str, list[Way]] = {
+    "i": INTEGER_WAYS,
+    "u": INTEGER_WAYS,
+    "f": [
+        Expressions._floats, Expressions._floats, Expressions._float_unary, Expressions._choice,
+        Expressions._cast, Expressions._extreme, Expressions._bits, Expressions._call,
+    ],
+    "b": [
+        Expressions._comparison, Expressions._comparison, Expressions._comparison,
+        Expressions._logic, Expressions._logic, Expressions._is_nan, Expressions._choice,
+        Expressions._cast,
+    ],
+}  # fmt: skip

@@ -1,0 +1,225 @@
+"""Draws kernels: well typed, with a meaning for every value they may meet.
+
+No index leaves its array, no thread touches what another one writes without a barrier or an atomic
+between, and every loop ends: by construction, so that few kernels are thrown away.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from blocks import Blocks
+from case import CLOSE, COMPUTED, EITHER, FLOATS, Case, Place, number
+from expressions import ATOMIC, STORED, Expressions, Function, spell
+from statements import Statements
+
+from hal_core.dtypes import STORAGE_DTYPES, DType, float32, int32
+
+HEADER = "import math\n\nimport hal_core as hal\n"
+
+
+def generate(seed: int) -> Case:
+    """The kernel of this number; the same on every machine."""
+    return Generator(seed).case()
+
+
+class Generator:
+    def __init__(self, seed: int) -> None:
+        self.seed, self.random = seed, Random(seed)
+        self.contract = self.random.random() < 0.15
+        self.e = Expressions(self.random, products=not self.contract)
+        self.s = Statements(self.random, self.e)
+        self.whole = self.random.random() < 0.45  # has barriers
+        self.guarded = not self.whole and self.random.random() < 0.5
+        self.places: list[Place] = []
+        self.const: set[str] = set()
+        self.params: list[tuple[str, DType]] = [("n", int32)]
+        self.vals: list[Any] = []
+        self._geometry()
+
+    def _geometry(self) -> None:
+        pick = self.random.randint
+        flat = self.random.random() < 0.5
+        self.block = (pick(1, 16), 1, 1) if flat else (pick(1, 6), pick(1, 4), pick(1, 2))
+        self.grid = (pick(1, 4), 1, 1) if flat else (pick(1, 3), pick(1, 3), pick(1, 2))
+        if self.guarded:
+            self.block, self.grid = (*self.block[:2], 1), (*self.grid[:2], 1)
+        self.per_block = self.block[0] * self.block[1] * self.block[2]
+        self.threads = self.per_block * self.grid[0] * self.grid[1] * self.grid[2]
+        extents = [b * g for b, g in zip(self.block, self.grid, strict=True)]
+        # Some threads too few for the last blocks: they run, and the guard keeps them out.
+        self.extent = [
+            max(1, size - pick(0, self.block[axis] - 1)) for axis, size in enumerate(extents)
+        ]
+        self.size = self.extent[0] * self.extent[1] if self.guarded else self.threads
+
+    def case(self) -> Case:
+        functions = self._functions()
+        self._buffers()
+        for k in range(self.random.randint(1, 3)):
+            self.params.append((f"a{k}", self.random.choice(COMPUTED)))
+        self.vals = [number(dtype, self.random) for _, dtype in self.params]
+        self.vals[0] = self.random.randint(0, 5)
+        self.e.frames[0].update(self.params)
+        self._body()
+        launch: dict[str, Any] = {"grid": self.grid, "block": self.block}
+        if self.guarded:
+            launch = {"threads": tuple(self.extent[:2]), "block": self.block}
+        source = "\n\n".join([HEADER, *functions, self._header() + "\n".join(self.s.lines) + "\n"])
+        return Case(self.seed, source, tuple(self.places), tuple(self.vals), launch)
+
+    def _header(self) -> str:
+        options = [f"block={self.block}"] if self.whole and self.random.random() < 0.5 else []
+        options += [] if self.contract else ["contract=False"]
+        decorator = f"@hal.kernel({', '.join(options)})" if options else "@hal.kernel"
+        pointers = [
+            f"{place.name}: hal.{'ConstPtr' if place.name in self.const else 'Ptr'}"
+            f"[{spell(place.dtype)}]"
+            for place in self.places
+        ]
+        values = [f"{name}: {spell(dtype)}" for name, dtype in self.params]
+        return f"{decorator}\ndef fuzzed({', '.join([*pointers, *values])}):\n"
+
+    # -- memory
+
+    def _buffers(self) -> None:
+        random = self.random
+        for k in range(random.randint(1, 3)):
+            self._input(Place(f"x{k}", random.choice(STORED), random.randint(1, 9)))
+        for k in range(random.randint(1, 3)):
+            each = random.choice([1, 1, 2])
+            place = Place(f"y{k}", random.choice(STORED), self.size * each)
+            self.places.append(place)
+            texts = ["[q]"] if each == 1 else random.choice(
+                [["[2 * q]", "[q * 2 + 1]"], ["[q]", f"[q + {self.size}]"]]
+            )  # fmt: skip
+            self.s.own += [(place.name + text, place.dtype) for text in texts]
+        self.e.own = dict(self.s.own)
+        if random.random() < 0.4:
+            place = Place("total", random.choice([*ATOMIC, float32]), random.randint(1, 4))
+            self.places.append(place)
+            kind = "add" if place.dtype is float32 else random.choice(["add", "min", "max"])
+            self.s.tallies.append((place, kind))
+
+    def _input(self, place: Place) -> None:
+        self.places.append(place)
+        self.const.add(place.name)
+        self.e.inputs.append(place)
+
+    # -- functions
+
+    def _functions(self) -> list[str]:
+        texts = []
+        for k in range(self.random.choice([0, 0, 1, 2])):
+            way = self.random.choice([self._typed, self._typed, self._generic, self._procedure])
+            texts.append("@hal.func\n" + way(f"f{k}"))
+        return texts
+
+    def _typed(self, name: str) -> str:
+        """With early returns, in the forms that a function may have."""
+        kinds = [self.random.choice(COMPUTED) for _ in range(self.random.randint(1, 3))]
+        result = self.random.choice(COMPUTED)
+        params = {f"p{k}": kind for k, kind in enumerate(kinds)}
+        e = Expressions(self.random, self.e.products)
+        e.frames, e.functions = [dict(params)], self.e.functions[:]
+        listed = ", ".join(f"{param}: {spell(kind)}" for param, kind in params.items())
+        lines = [f"def {name}({listed}) -> {spell(result)}:"]
+        if self.random.random() < 0.5:
+            lines.append(f"    local = {e.pick(result, 2)}")
+            e.frames[0]["local"] = result
+        if self.random.random() < 0.6:
+            lines += [f"    if {e.condition()}:", f"        return {e.pick(result, 2)}"]
+        lines.append(f"    return {e.pick(result, 3)}")
+        self.e.functions.append(Function(name, result, kinds))
+        return "\n".join(lines)
+
+    def _generic(self, name: str) -> str:
+        self.e.functions.append(Function(name, None, []))
+        form = self.random.choice(["max(a, b) - a", "a if a < b else a + b", "min(b, a, b)"])
+        return f"def {name}(a, b):\n    return {form}"
+
+    def _procedure(self, name: str) -> str:
+        stored = self.random.choice(STORED)
+        held = float32 if stored in STORAGE_DTYPES else stored
+        self.s.procedures.append(Function(name, None, [stored, held]))
+        pointer = f"p: hal.Ptr[{spell(stored)}], at: hal.int32, v: {spell(held)}"
+        return f"def {name}({pointer}):\n    if v != p[at]:\n        p[at] = v"
+
+    # -- the body
+
+    def _body(self) -> None:
+        s, blocks = self.s, None
+        if self.whole:
+            blocks = Blocks(s, self.per_block, self._exchange())
+            blocks.declare()
+        if self.guarded:
+            s.write(f"q = hal.global_idx(1) * {self.extent[0]} + hal.global_idx(0)")
+            self._guard()
+        elif self.grid[1:] == self.block[1:] == (1, 1):
+            s.write("q = hal.global_idx(0)")
+            s.write("lane = hal.thread_idx(0)")
+        else:
+            self._count_threads()
+        self.e.frames[0]["q"] = int32
+        for axis in range(2):
+            self.e.frames[0][f"hal.global_idx({axis})"] = int32
+        self.e.frames[0]["hal.thread_idx(0)"] = int32
+        for k in range(self.random.randint(2, 4)):
+            dtype = self.e.any_dtype()
+            s.write(f"v{k} = {spell(dtype)}({self.e.pick(dtype, 1)})")
+            s.variables[f"v{k}"] = self.e.frames[0][f"v{k}"] = dtype
+        self._statements(blocks)
+
+    def _exchange(self) -> str | None:
+        if self.random.random() < 0.6:
+            return None
+        self.places.append(Place("passed", int32, self.threads))
+        return "passed"
+
+    def _guard(self) -> None:
+        inside = f"hal.global_idx(0) < {self.extent[0]} and hal.global_idx(1) < {self.extent[1]}"
+        if self.random.random() < 0.5:
+            self.s.write(f"if not ({inside}):")
+            self.s.write("    return")
+        else:
+            self.s.write(f"if {inside}:")
+            self.s.depth += 1
+
+    def _count_threads(self) -> None:
+        """The number of the thread in its block, and in the grid."""
+        s = self.s
+        s.write("lane = (hal.thread_idx(2) * hal.block_dim(1) + hal.thread_idx(1)) * "
+                "hal.block_dim(0) + hal.thread_idx(0)")  # fmt: skip
+        s.write("number = (hal.block_idx(2) * hal.grid_dim(1) + hal.block_idx(1)) * "
+                "hal.grid_dim(0) + hal.block_idx(0)")  # fmt: skip
+        s.write(f"q = number * {self.per_block} + lane")
+
+    def _statements(self, blocks: Blocks | None) -> None:
+        s, random = self.s, self.random
+        if blocks is not None:
+            s.returns = False
+            for _ in range(random.randint(1, 3)):
+                blocks.body(2)
+        else:
+            for _ in range(random.randint(2, 6)):
+                s.statement(3)
+        for name, dtype in s.variables.items():  # nothing that was computed goes unseen
+            self.places.append(Place(f"seen_{name}", dtype, self.size))
+            s.write(f"seen_{name}[q] = {name}")
+        self._inexact()
+
+    def _inexact(self) -> None:
+        """Last of all, into buffers that nothing reads."""
+        if self.random.random() < 0.3:
+            dtype = self.random.choice(FLOATS)
+            self.places.append(Place("close", dtype, self.size, CLOSE))
+            self.s.write(f"close[q] = {self.e.inexact(dtype)}")
+        if self.contract:
+            dtype = self.random.choice(FLOATS)
+            self.places.append(Place("either", dtype, self.size * 2, EITHER))
+            a, b, c = (self.s.new("c") for _ in range(3))
+            for name in (a, b, c):
+                self.s.write(f"{name} = {self.e.leaf(dtype)}")
+            self.s.write(f"either[2 * q] = {a} * {b} + {c}")
+            self.s.write(f"either[2 * q + 1] = hal.fma({a}, {b}, {c})")

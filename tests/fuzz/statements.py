@@ -1,0 +1,204 @@
+"""Random statements: each draws its lines from the expressions and adds to what is visible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from random import Random
+
+from case import Place
+from expressions import ATOMIC, Expressions, Function, spell
+
+from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
+
+INTEGER = ["+=", "-=", "*=", "//=", "%=", "&=", "|=", "^=", "<<=", ">>="]
+AUGMENTED = {"b": ["&=", "|=", "^="], "f": ["+=", "-="], "i": INTEGER, "u": INTEGER}
+
+
+class Statements:
+    """The body of a kernel that is being written."""
+
+    def __init__(self, random: Random, expressions: Expressions) -> None:
+        self.random, self.e = random, expressions
+        self.lines: list[str] = []
+        self.depth = 1  # of the indentation
+        self.numbers = count()
+        self.variables: dict[str, DType] = {}  # assigned at the start, and again at will
+        self.own: list[tuple[str, DType]] = []  # the thread's elements: text and memory's dtype
+        self.tallies: list[tuple[Place, str]] = []  # and the one atomic each is changed by
+        self.procedures: list[Function] = []
+        self.loops: list[str] = []  # around this place: "for", "while" or "unroll"
+        self.returns = True
+
+    def write(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def new(self, prefix: str) -> str:
+        return f"{prefix}{next(self.numbers)}"
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """What is assigned in a block for the first time is not visible behind it."""
+        self.write(header)
+        self.depth += 1
+        self.e.frames.append({})
+        yield
+        self.e.frames.pop()
+        self.depth -= 1
+
+    def body(self, nesting: int) -> None:
+        for _ in range(self.random.randint(1, 3)):
+            self.statement(nesting)
+
+    def statement(self, nesting: int) -> None:
+        ways = [*SIMPLE, *(NESTED if nesting else [])]
+        self.random.choice(ways)(self, nesting)
+
+    # -- simple statements
+
+    def temporary(self, nesting: int) -> None:
+        dtype, name = self.e.any_dtype(), self.new("t")
+        self.write(f"{name} = {self.e.pick(dtype, 3)}")
+        self.e.frames[-1][name] = dtype
+
+    def assign(self, nesting: int) -> None:
+        name, dtype = self.random.choice(list(self.variables.items()))
+        if self.random.random() < 0.4:
+            operators = AUGMENTED[dtype.kind]
+            extra = ["*="] if dtype.is_float and self.e.products else []
+            operator = self.random.choice([*operators, *extra])
+            self.write(f"{name} {operator} {self.e.pick(dtype, 2)}")
+        else:
+            self.write(f"{name} = {self.e.pick(dtype, 3)}")
+
+    def store(self, nesting: int) -> None:
+        text, dtype = self.random.choice(self.own)
+        held = float32 if dtype in STORAGE_DTYPES else dtype
+        operator = "=" if dtype is bool_ else self.random.choice(["=", "=", "+="])
+        self.write(f"{text} {operator} {self.e.pick(held, 3)}")
+
+    def tally(self, nesting: int) -> None:
+        """Atomics whose order is not seen: one kind an array, and the old value is not used."""
+        if not self.tallies:
+            return self.store(nesting)
+        place, kind = self.random.choice(self.tallies)
+        value = self.e.pick(place.dtype, 2)
+        if place.dtype.is_float:  # small whole numbers, so that no sum is rounded
+            value = f"{spell(place.dtype)}({self.e.pick(int32, 1)} % 16)"
+        return self.write(f"hal.atomic_{kind}({place.name}, {self.e.index(place.size)}, {value})")
+
+    def own_atomic(self, nesting: int) -> None:
+        """On the thread's own element, so that the old value is known."""
+        able = [(text, dtype) for text, dtype in self.own if dtype in ATOMIC]
+        if not able:
+            return self.assign(nesting)
+        text, dtype = self.random.choice(able)
+        array, index = text[:-1].split("[", 1)
+        kind = self.random.choice(["add", "min", "max", "exchange", "compare_exchange"])
+        values = [self.e.pick(dtype, 1) for _ in range(2 if kind == "compare_exchange" else 1)]
+        name = self.new("t")
+        self.write(f"{name} = hal.atomic_{kind}({array}, {index}, {', '.join(values)})")
+        self.e.frames[-1][name] = dtype
+        return None
+
+    def claim(self, nesting: int) -> None:
+        a = self.e.pick(int32, 1)
+        self.write(f"assert {a} <= 2147483647, 'an int32'")
+
+    def procedure(self, nesting: int) -> None:
+        able = [(f, text) for f in self.procedures for text, dtype in self.own
+                if dtype is f.params[0]]  # fmt: skip
+        if not able:
+            return self.assign(nesting)
+        function, text = self.random.choice(able)
+        array, index = text[:-1].split("[", 1)
+        return self.write(
+            f"{function.name}({array}, {index}, {self.e.pick(function.params[1], 2)})"
+        )
+
+    # -- blocks
+
+    def branch(self, nesting: int) -> None:
+        with self.block(f"if {self.e.condition()}:"):
+            self.body(nesting - 1)
+        while self.random.random() < 0.25:
+            with self.block(f"elif {self.e.condition()}:"):
+                self.body(nesting - 1)
+        if self.random.random() < 0.5:
+            with self.block("else:"):
+                self.body(nesting - 1)
+
+    def for_range(self, nesting: int) -> None:
+        wide = self.random.random() < 0.15
+        bound = f"{self.e.pick(int64 if wide else int32, 1)} % 5"
+        forms = ["3", "{0}", "-1, {0}", "{0}, -2, -1", "{0}, 9, 4", "2, {0}", "{0}, 1, -2"]
+        with self.loop("for", self.random.choice(forms).format(bound), int64 if wide else int32):
+            self.loop_body(nesting)
+
+    @contextmanager
+    def loop(self, kind: str, bounds: str, dtype: DType) -> Iterator[None]:
+        name = self.new("k")
+        function = "hal.unroll" if kind == "unroll" else "range"
+        if dtype is int64 and kind == "for" and "%" not in bounds:
+            dtype = int32
+        with self.block(f"for {name} in {function}({bounds}):"):
+            if kind == "for":
+                self.e.frames[-1][name] = dtype
+            self.loops.append(kind)
+            yield
+            self.loops.pop()
+
+    def unroll(self, nesting: int) -> None:
+        with self.loop("unroll", self.random.choice(["2", "1, 4", "3, 0, -2"]), int32):
+            name = self.lines[-1].split()[1]
+            self.e.frames[-1][f"hal.int32({name})"] = int32
+            self.body(nesting - 1)
+
+    def while_loop(self, nesting: int) -> None:
+        """Counts first of all, so that a `continue` cannot make it endless."""
+        name = self.new("w")
+        self.write(f"{name} = hal.int32(0)")
+        extra = f" and {self.e.condition(1)}" if self.random.random() < 0.5 else ""
+        header = f"while {name} < {self.random.randint(1, 5)}{extra}:"
+        if self.random.random() < 0.2:
+            header = "while True:"
+        with self.block(header):
+            self.loops.append("while")
+            self.e.frames[-1][name] = int32
+            self.write(f"{name} += 1")
+            if header == "while True:":
+                with self.block(f"if {name} > 3 or {self.e.condition(1)}:"):
+                    self.write("break")
+            self.loop_body(nesting)
+            self.loops.pop()
+
+    def loop_body(self, nesting: int) -> None:
+        self.body(nesting - 1)
+        if self.random.random() < 0.5:
+            self.leave(nesting)
+            self.body(nesting - 1)
+
+    def leave(self, nesting: int) -> None:
+        inner = self.loops[-1] if self.loops else ""
+        words = ["break", "continue"] if inner in ("for", "while") else []
+        words += ["return"] if self.returns else []
+        if not words:
+            return self.assign(nesting)
+        with self.block(f"if {self.e.condition()}:"):
+            if self.random.random() < 0.5:
+                self.body(0)
+            self.write(self.random.choice(words))
+        return None
+
+
+Way = Callable[[Statements, int], None]
+SIMPLE: list[Way] = [
+    Statements.temporary, Statements.temporary, Statements.assign, Statements.assign,
+    Statements.assign, Statements.store, Statements.store, Statements.store, Statements.tally,
+    Statements.own_atomic, Statements.claim, Statements.procedure,
+]  # fmt: skip
+NESTED: list[Way] = [
+    Statements.branch, Statements.branch, Statements.branch, Statements.for_range,
+    Statements.for_range, Statements.while_loop, Statements.unroll, Statements.leave,
+]  # fmt: skip

@@ -1,0 +1,51 @@
+"""Runs cases in a process of its own, which a wrong kernel may take down: a line of JSON a case.
+
+`python worker.py TARGET FIRST END` runs those numbers, `python worker.py TARGET SEED` makes a
+failing one small and prints it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from case import Case
+from generator import generate
+from harness import UNSUPPORTED, WRONG, Runner, Verdict
+from reduce import reduced
+
+from hal_core.errors import HalError, Unsupported
+
+
+def verdict(runner: Runner, case: Case) -> Verdict:
+    """What the harness says; an error it does not expect is a finding too."""
+    try:
+        return runner.run(case)
+    except Unsupported as error:
+        return Verdict(UNSUPPORTED, str(error))
+    except HalError as error:
+        return Verdict(WRONG, f"{type(error).__name__}: {error}")
+    except Exception as error:
+        return Verdict(WRONG, f"not a HalError: {type(error).__name__}: {error}")
+
+
+def main() -> None:
+    name, first, *end = sys.argv[1:]
+    runner = Runner(name)
+    if runner.device is None:
+        print(json.dumps({"missing": runner.why}), flush=True)
+    elif end:
+        for seed in range(int(first), int(end[0])):
+            kind, why = verdict(runner, generate(seed))
+            print(json.dumps({"seed": seed, "kind": kind, "why": why}), flush=True)
+    else:
+        case = generate(int(first))
+        small = reduced(case, lambda changed: verdict(runner, changed).kind == WRONG)
+        print(f"{small}\n# {verdict(runner, small).why}")
+
+
+if __name__ == "__main__":
+    main()
