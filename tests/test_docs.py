@@ -6,7 +6,10 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.testing import interpret
 
 ROOT = Path(__file__).resolve().parents[1]
 DEVICES = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]
@@ -42,6 +46,32 @@ def test_the_code_of_the_kernel_language_page_runs(tmp_path: Path) -> None:
     assert promised and done.stdout.splitlines() == promised
 
 
+def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "kernel-language.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Errors\n")[2]
+    (code,) = re.findall(r"^```python\n(.*?)\n\ntry:", section, re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^```text\n(.*?)\n```", section, re.MULTILINE | re.DOTALL)[0]
+    path = tmp_path / "half.py"
+    path.write_text(f"import hal_core as hal\n\n\n{code}\n", encoding="utf-8")
+    spec = spec_from_file_location("half", path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(hal.KernelSyntaxError) as caught:
+        module.half.lower()
+    assert str(caught.value).replace(str(path), path.name) == shown
+
+
+@pytest.mark.parametrize("page", ["docs/kernel-language.md", "docs/coming-from.md", "README.md"])
+def test_what_a_page_names_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    groups = {"devices", "extensions"}  # hal.devices is an entry-point group
+    names = set(re.findall(r"\bhal\.([A-Za-z_]\w*)", text)) - groups
+    assert names and not [name for name in sorted(names) if not hasattr(hal, name)]
+    for module, name in re.findall(r"\b(hal_core(?:\.\w+)*)\.(\w+)\b(?!/)", text):
+        assert hasattr(import_module(module), name), f"{module}.{name}"
+
+
 def test_the_source_kernels_of_the_page_run(device: Any) -> None:
     code: dict[str, Any] = {}
     exec("\n".join(blocks("source-kernels.md")[1:]), code)
@@ -56,6 +86,9 @@ def test_the_source_kernels_of_the_page_run(device: Any) -> None:
     assert np.array_equal(y.numpy(), 2 * np.arange(1000, dtype="f4"))
 
 
+# -- the table of the kernel language page
+
+
 @hal.kernel
 def integers(y: hal.Ptr[hal.int32], a: hal.int32, b: hal.int32) -> None:
     y[0] = a // b
@@ -64,6 +97,17 @@ def integers(y: hal.Ptr[hal.int32], a: hal.int32, b: hal.int32) -> None:
     y[3] = a >> b
     y[4] = a * b
     y[5] = -a
+    y[6] = abs(a)
+    y[7] = a**2
+    y[8] = a ^ ~b
+
+
+@hal.kernel
+def numbers(y: hal.Ptr[hal.int64], a: hal.int32) -> None:
+    y[0] = 1 << 33
+    y[1] = hal.int64(a << 33)
+    y[2] = -7 // 2
+    y[3] = hal.int64(2.7)
 
 
 @hal.kernel
@@ -71,69 +115,143 @@ def casts(y: hal.Ptr[hal.int32], z: hal.Ptr[hal.uint8], x: hal.float32) -> None:
     y[0] = hal.int32(x)
     z[0] = hal.uint8(x)
     y[1] = hal.int32(hal.bool_(x))
+    z[1] = hal.uint8(hal.int32(x))
 
 
-@hal.kernel
-def choices(y: hal.Ptr[hal.float32], a: hal.float32, b: hal.float32) -> None:
+@hal.kernel(contract=False)
+def floats(y: hal.Ptr[hal.float32], a: hal.float32, b: hal.float32) -> None:
     y[0] = min(a, b)
     y[1] = max(a, b)
     y[2] = round(a)
+    y[3] = a / b
+    y[4] = a**2
+    y[5] = hal.fmod(a, b)
+    y[6] = hal.floor(a)
+    y[7] = hal.ceil(a)
+    y[8] = hal.trunc(a)
 
 
-@pytest.fixture(params=DEVICES or [pytest.param("", marks=pytest.mark.skip("no backend here"))])
-def device(request: pytest.FixtureRequest) -> Any:
+@hal.kernel
+def comparisons(y: hal.Ptr[hal.bool_], a: hal.float32, b: hal.float32) -> None:
+    y[0] = a < b
+    y[1] = a >= b
+    y[2] = a == b
+    y[3] = a != b
+    y[4] = hal.isnan(a)
+
+
+@hal.kernel
+def widths(y: hal.Ptr[hal.float32], h: hal.Ptr[hal.float16], x: hal.float64) -> None:
+    y[0] = hal.float32(x)
+    h[0] = hal.float32(x)
+    y[1] = h[0]
+
+
+def _opened(name: str) -> hal.Compiled:
     try:
-        return hal.Device[request.param]
+        return hal.Device[name]
     except hal.DeviceUnavailable as error:
         pytest.skip(str(error))
 
 
+@pytest.fixture(params=DEVICES or [pytest.param("", marks=pytest.mark.skip("no backend here"))])
+def device(request: pytest.FixtureRequest) -> Any:
+    return _opened(request.param)
+
+
+@pytest.fixture(params=["interpreter", *DEVICES])
+def run(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Launches one thread on numpy arrays, which are written in place."""
+    if request.param == "interpreter":
+        return partial(interpret, threads=1)
+    device = _opened(request.param)
+
+    def launch(kernel: hal.KernelFunction, *arrays: Any, vals: tuple[float, ...]) -> None:
+        buffers = [hal.Buffer.from_numpy(array, device) for array in arrays]
+        device.compile(kernel)(*buffers, vals=vals, threads=1)
+        for array, buffer in zip(arrays, buffers, strict=True):
+            array[:] = buffer.numpy()
+
+    return launch
+
+
 LEAST = -(2**31)
+NAN, INF = float("nan"), float("inf")
 
 
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
-        (-7, 2, [-4, 1, -28, -2, -14, 7]),
-        (7, -2, [-4, -1, -1073741824, 0, -14, -7]),
-        (5, 0, [0, 0, 5, 5, 0, -5]),
-        (LEAST, -1, [LEAST, 0, 0, -1, LEAST, LEAST]),
-        (1, 33, [0, 1, 2, 0, 33, -1]),
+        (-7, 2, [-4, 1, -28, -2, -14, 7, 7, 49, 4]),
+        (7, -2, [-4, -1, -1073741824, 0, -14, -7, 7, 49, 6]),
+        (5, 0, [0, 0, 5, 5, 0, -5, 5, 25, -6]),
+        (LEAST, -1, [LEAST, 0, 0, -1, LEAST, LEAST, LEAST, 0, LEAST]),
+        (1, 33, [0, 1, 2, 0, 33, -1, 1, 1, -33]),
     ],
 )
-def test_integer_arithmetic_is_the_page_s(device: Any, a: int, b: int, expected: Any) -> None:
-    y = hal.zeros(6, hal.int32, device)
-    device.compile(integers)(y, vals=(a, b), threads=1)
-    assert y.numpy().tolist() == expected
+def test_integer_arithmetic_is_the_page_s(run: Any, a: int, b: int, expected: Any) -> None:
+    y = np.zeros(9, "i4")
+    run(integers, y, vals=(a, b))
+    assert y.tolist() == expected
+
+
+def test_python_s_own_arithmetic_is_the_page_s(run: Any) -> None:
+    y = np.zeros(4, "i8")
+    run(numbers, y, vals=(1,))
+    assert y.tolist() == [8589934592, 2, -4, 2]
 
 
 @pytest.mark.parametrize(
     ("x", "expected"),
     [
-        (float("nan"), [0, 1, 0]),
-        (300.0, [300, 1, 255]),
-        (-2.9, [-2, 1, 0]),
-        (1e20, [2**31 - 1, 1, 255]),
-        (float("-inf"), [LEAST, 1, 0]),
-        (0.0, [0, 0, 0]),
+        (NAN, [0, 1, 0, 0]),
+        (300.0, [300, 1, 255, 44]),
+        (-1.0, [-1, 1, 0, 255]),
+        (-2.9, [-2, 1, 0, 254]),
+        (1e20, [2**31 - 1, 1, 255, 255]),
+        (-INF, [LEAST, 1, 0, 0]),
+        (0.0, [0, 0, 0, 0]),
     ],
     ids=str,
 )
-def test_casts_are_the_page_s(device: Any, x: float, expected: Any) -> None:
-    y, z = hal.zeros(2, hal.int32, device), hal.zeros(1, hal.uint8, device)
-    device.compile(casts)(y, z, vals=(x,), threads=1)
-    assert [*y.numpy().tolist(), *z.numpy().tolist()] == expected
+def test_casts_are_the_page_s(run: Any, x: float, expected: Any) -> None:
+    y, z = np.zeros(2, "i4"), np.zeros(2, "u1")
+    run(casts, y, z, vals=(x,))
+    assert [*y.tolist(), *z.tolist()] == expected
 
 
-def test_min_max_and_round_are_the_page_s(device: Any) -> None:
-    program = device.compile(choices)
-    nan = float("nan")
-    for a, b, expected in [
-        (1.0, 2.0, [1, 2, 1]),
-        (2.5, nan, [2.5, 2.5, 2]),
-        (nan, 1.0, [nan, nan, nan]),
-        (-3.5, -3.5, [-3.5, -3.5, -4]),
-    ]:
-        y = hal.zeros(3, hal.float32, device)
-        program(y, vals=(a, b), threads=1)
-        assert np.array_equal(y.numpy(), np.array(expected, "f4"), equal_nan=True)
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (1, 2, [1, 2, 1, 0.5, 1, 1, 1, 1, 1]),
+        (2.5, NAN, [2.5, 2.5, 2, NAN, 6.25, NAN, 2, 3, 2]),
+        (NAN, 1, [NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN]),
+        (-3.5, 2, [-3.5, 2, -4, -1.75, 12.25, -1.5, -4, -3, -3]),
+        (1, 0, [0, 1, 1, INF, 1, NAN, 1, 1, 1]),
+        (0, 0, [0, 0, 0, NAN, 0, NAN, 0, 0, 0]),
+    ],
+)
+def test_floats_are_the_page_s(run: Any, a: float, b: float, expected: Any) -> None:
+    y = np.zeros(9, "f4")
+    run(floats, y, vals=(a, b))
+    assert np.array_equal(y, np.array(expected, "f4"), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [(1, 2, [1, 0, 0, 1, 0]), (2, 2, [0, 1, 1, 0, 0]), (NAN, NAN, [0, 0, 0, 1, 1])],
+)
+def test_comparisons_are_the_page_s(run: Any, a: float, b: float, expected: Any) -> None:
+    y = np.zeros(5, bool)
+    run(comparisons, y, vals=(a, b))
+    assert y.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [(0.1, [0.1, 0.0999755859375]), (2049.0, [2049, 2048]), (1e5, [1e5, INF]), (1e40, [INF, INF])],
+)
+def test_rounding_is_the_page_s(run: Any, x: float, expected: Any) -> None:
+    y, h = np.zeros(2, "f4"), np.zeros(1, "f2")
+    run(widths, y, h, vals=(x,))
+    assert y.tolist() == np.array(expected, "f4").tolist()
