@@ -1,31 +1,254 @@
-"""The examples run, as a user would run them: in a process of their own."""
+"""The examples run, as a user would run them: in a process of their own. And their kernels give the
+interpreter's answer on every device and every compiler."""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
+import hal_core as hal
+from hal_core.testing import interpret
+
 ROOT = Path(__file__).resolve().parents[1]
-HAVE_CPU = find_spec("hal_cpu") is not None or "CPU" in os.environ.get("HAL_REQUIRE", "")
+REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")
 
 
-@pytest.mark.skipif(not HAVE_CPU, reason="hal-cpu is not installed in this environment")
+def _have(family: str) -> bool:
+    return find_spec(f"hal_{family.lower()}") is not None or family in REQUIRED
+
+
+def _run(example: str, folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / example), *arguments],
+        env=os.environ | {"HAL_CACHE_DIR": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+needs_cpu = pytest.mark.skipif(
+    not _have("CPU"), reason="hal-cpu is not installed in this environment"
+)
+
+
+@needs_cpu
 def test_saxpy_prints_the_right_numbers(tmp_path: Path) -> None:
-    environment = os.environ | {"HAL_CACHE_DIR": str(tmp_path)}
     for _ in range(2):  # compiled, then taken from the cache
-        done = subprocess.run(
-            [sys.executable, "-W", "error", str(ROOT / "examples" / "saxpy.py")],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert re.match(r"\[1\.000e\+00 3\.000e\+00 5\.000e\+00 .* 2\.047e\+03\] ", done.stdout)
+        printed = _run("saxpy.py", tmp_path)
+        assert re.match(r"\[1\.000e\+00 3\.000e\+00 5\.000e\+00 .* 2\.047e\+03\] ", printed)
+
+
+@needs_cpu
+@pytest.mark.parametrize(
+    ("example", "size"),
+    [
+        ("matmul.py", ("--size", "50")),
+        ("reduction.py", ("--count", "70000")),
+        ("histogram.py", ("--count", "70000")),
+        ("softmax.py", ("--rows", "20", "--columns", "300")),
+        ("mandelbrot.py", ("--size", "50")),
+    ],
+)
+def test_an_example_finds_its_answer_right(
+    example: str, size: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Each compares with numpy, and ends with 1 where they differ."""
+    assert _run(example, tmp_path, "--device", "CPU", *size).startswith("CPU: ")
+
+
+@needs_cpu
+@pytest.mark.parametrize("example", ["matmul", "reduction", "histogram", "softmax", "mandelbrot"])
+def test_an_example_sees_that_its_answer_is_wrong(
+    example: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernels do nothing here."""
+
+    def idle(*buffers: hal.Buffer, **how: Any) -> float:
+        for buffer in buffers:
+            if buffer._buf is None:
+                buffer.fill(0)
+        return 1.0
+
+    module, device = _example(example), hal.Device["CPU"]
+    monkeypatch.setattr(device, "compile", lambda kernel: idle)
+    numbers = np.random.default_rng(0).standard_normal((20, 30), dtype=np.float32)
+    arguments = {
+        "matmul": (numbers, numbers.T),
+        "reduction": (numbers.reshape(-1),),
+        "histogram": (np.arange(100, dtype="u1"),),
+        "softmax": (numbers,),
+        "mandelbrot": (np.ones((5, 5), "i4"), None),
+    }
+    assert module.run(device, *arguments[example]) is False
+
+
+@needs_cpu
+def test_digits_learns(tmp_path: Path) -> None:
+    for needed in ("sklearn", "PIL"):
+        if find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed here")
+    printed = _run("digits.py", tmp_path, "--device", "CPU", "--out", "pictures")
+    assert "CPU" in printed
+    found = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert found == ["cpu-digits.png", "cpu-loss.png"]
+
+
+# -- the kernels
+
+
+@functools.cache
+def _example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        f"example_{name}", ROOT / "examples" / f"{name}.py"
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Launch(NamedTuple):
+    """Arguments of one kernel; float results may differ by `tolerance`, relative and absolute."""
+
+    kernel: hal.KernelFunction
+    arrays: tuple[np.ndarray[Any, Any], ...]
+    vals: tuple[float, ...]
+    geometry: dict[str, Any]
+    tolerance: float = 1e-5
+
+
+def _floats(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32).reshape(-1)
+
+
+def _bytes(seed: int, count: int, end: int) -> Any:
+    return np.random.default_rng(seed).integers(0, end, count, dtype=np.uint8)
+
+
+def _matmul() -> Launch:
+    rows, inner, columns = 19, 37, 33
+    arrays = (np.zeros(rows * columns, "f4"), _floats(1, rows, inner), _floats(2, inner, columns))
+    made = _example("matmul").make_matmul(8)
+    return Launch(made, arrays, (rows, inner, columns), {"threads": (columns, rows)})
+
+
+def _reduce(kernel: str) -> Launch:
+    arrays = (np.zeros(3, "f4"), _floats(3, 9000))
+    return Launch(getattr(_example("reduction"), kernel), arrays, (9000,), {"grid": 3})
+
+
+def _histogram() -> Launch:
+    module = _example("histogram")
+    arrays = (np.ones(256, "u4"), _bytes(4, 20000, 256))
+    return Launch(module.histogram, arrays, (20000,), {"grid": -(-20000 // module.SHARE)})
+
+
+def _softmax() -> Launch:
+    arrays = (np.zeros(3 * 300, "f4"), 5 * _floats(5, 3, 300))
+    return Launch(_example("softmax").softmax, arrays, (300,), {"grid": 3})
+
+
+def _mandelbrot() -> Launch:
+    kernel = _example("mandelbrot").mandelbrot
+    return Launch(kernel, (np.zeros(30 * 30, "i4"),), (30, 0.09), {"threads": (30, 30)})
+
+
+ROWS = 21  # of a mini-batch
+
+
+def _digits(kernel: str) -> Launch:
+    """Arguments as in digits.py, of random numbers."""
+    x, hidden, labels = (
+        _floats(6, ROWS, 64),
+        _floats(7, ROWS, 128),
+        np.arange(ROWS, dtype="i4") % 10,
+    )
+    scores, slope = 3 * _floats(8, ROWS, 10), _floats(9, ROWS, 10)
+    last = _floats(10, 129, 10)
+    order = np.random.default_rng(11).permutation(50).astype("i4")
+    stored = (_bytes(12, 50 * 64, 17), _bytes(13, 50, 10), order)
+    arrays, vals, threads = {
+        "initialise": ((np.zeros(500, "f4"),), (500, 7, 0.25), 500),
+        "gather": ((np.zeros_like(x), np.zeros_like(labels), *stored), (20, ROWS), (64, ROWS)),
+        "first_layer": ((hidden, x, _floats(14, 65, 128)), (ROWS,), (128, ROWS)),
+        "last_layer": ((scores, hidden, last), (ROWS,), (10, ROWS)),
+        "loss_gradient": ((slope, np.zeros(1, "f4"), scores, labels), (ROWS,), ROWS),
+        "hidden_backward": ((np.zeros_like(hidden), hidden, last, slope), (ROWS,), (128, ROWS)),
+        "last_step": ((last, _floats(15, 129, 10), hidden, slope), (ROWS, 0.1), (10, 129)),
+        "read": ((np.zeros_like(labels), np.zeros(1, "i4"), scores, labels), (ROWS,), ROWS),
+    }[kernel]
+    return Launch(getattr(_example("digits"), kernel), arrays, vals, {"threads": threads})
+
+
+LAUNCHES = {
+    "matmul": _matmul,
+    "sum_blocks": functools.partial(_reduce, "sum_blocks"),
+    "max_blocks": functools.partial(_reduce, "max_blocks"),
+    "histogram": _histogram,
+    "softmax": _softmax,
+    "mandelbrot": _mandelbrot,
+} | {
+    name: functools.partial(_digits, name)
+    for name in (
+        "initialise", "gather", "first_layer", "last_layer", "loss_gradient", "hidden_backward",
+        "last_step", "read",
+    )
+}  # fmt: skip
+PAIRS = (("CPU", "llvm"), ("CPU", "clang"), ("CPU", "gcc"), ("CPU", "zig"), ("OPENCL", "driver"))
+
+
+@functools.cache
+def _expected(name: str) -> list[Any]:
+    """What the interpreter writes; it also says that nothing is undefined."""
+    launch = LAUNCHES[name]()
+    arrays = [array.copy() for array in launch.arrays]
+    interpret(launch.kernel, *arrays, vals=launch.vals, **launch.geometry)
+    return arrays
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_an_example_kernel_does_something(name: str) -> None:
+    """Else every device would agree on it."""
+    before, after = LAUNCHES[name]().arrays, _expected(name)
+    assert not np.array_equal(before[0], after[0])
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.parametrize(("family", "pair"), PAIRS, ids=map(":".join, PAIRS))
+def test_an_example_kernel_gives_the_interpreter_s_answer(
+    family: str, pair: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not _have(family):
+        pytest.skip(f"hal-{family.lower()} is not installed here")
+    monkeypatch.setenv(f"{family}_CC", pair)
+    launch = LAUNCHES[name]()
+    try:
+        device = hal.Device[family]
+        program = device.compile(launch.kernel)
+    except (hal.DeviceUnavailable, hal.CompilerUnavailable) as error:
+        if family in REQUIRED and pair in ("llvm", "driver"):
+            raise
+        pytest.skip(str(error))
+    buffers = [hal.Buffer.from_numpy(array, device) for array in launch.arrays]
+    program(*buffers, vals=launch.vals, **launch.geometry)
+    for buffer, expected in zip(buffers, _expected(name), strict=True):
+        found, close = buffer.numpy(), {"rtol": launch.tolerance, "atol": launch.tolerance}
+        if found.dtype.kind == "f":
+            np.testing.assert_allclose(found, expected, **close)
+        else:
+            np.testing.assert_array_equal(found, expected)
