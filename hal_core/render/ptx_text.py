@@ -1,0 +1,103 @@
+"""Registers, literals and the names of types in PTX.
+
+Integers of 8 and 16 bits are computed in 32-bit registers that hold their value, sign or zeros
+included: every operation that could leave their range is followed by `narrow`. A bool is a
+predicate, and a byte in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from hal_core.dtypes import DType, bool_
+from hal_core.render.literals import rounded
+
+_PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "b64": "%rd", "f32": "%f", "f64": "%fd"}
+
+
+def kind_of(dtype: DType) -> str:
+    """The register that holds a value of `dtype`."""
+    if dtype is bool_:
+        return "pred"
+    if dtype.is_float and dtype.itemsize > 2:
+        return f"f{8 * dtype.itemsize}"
+    if dtype.is_float:
+        return "b16"
+    return "b64" if dtype.itemsize == 8 else "b32"
+
+
+def type_of(dtype: DType) -> str:
+    """The type of an instruction that computes with `dtype`."""
+    kind = kind_of(dtype)
+    return {"i": "s", "u": "u"}[dtype.kind] + kind[1:] if dtype.is_integer else kind
+
+
+def memory_type_of(dtype: DType) -> str:
+    """The type of an element of `dtype` in memory."""
+    if dtype is bool_:
+        return "u8"
+    if dtype.is_integer:
+        return f"{'s' if dtype.kind == 'i' else 'u'}{8 * dtype.itemsize}"
+    return kind_of(dtype)
+
+
+def literal(value: float, dtype: DType) -> str:
+    """An operand that is a number; floats by their bits."""
+    if dtype is bool_:
+        return "-1" if value else "0"
+    if dtype.is_float:
+        short = dtype.itemsize == 4
+        bits = struct.pack(">f" if short else ">d", rounded(value, dtype)).hex().upper()
+        return f"{'0f' if short else '0d'}{bits}"
+    return str(int(value)) if abs(value) < 2**63 else f"0x{int(value) % 2**64:016X}"
+
+
+class Registers:
+    """Writes instructions, each into a register of its own."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.counts = dict.fromkeys(_PREFIXES, 0)
+        self._names = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"    {text};")
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    def name(self, word: str) -> str:
+        """A label, or a variable of the function; no word of PTX starts with a dollar."""
+        self._names += 1
+        return f"${word}{self._names}"
+
+    def register(self, kind: str) -> str:
+        self.counts[kind] += 1
+        return f"{_PREFIXES[kind]}{self.counts[kind]}"
+
+    def let(self, instruction: str, kind: str, *operands: str) -> str:
+        """The register of `kind` that the instruction's result goes to."""
+        result = self.register(kind)
+        self.line(f"{instruction} {', '.join((result, *operands))}")
+        return result
+
+    def test(self, comparison: str, kind: str, a: str, b: str) -> str:
+        return self.let(f"setp.{comparison}.{kind}", "pred", a, b)
+
+    def select(self, condition: str, kind: str, a: str, b: str) -> str:
+        return self.let(f"selp.{kind}", kind, a, b, condition)
+
+    def narrow(self, value: str, dtype: DType) -> str:
+        """What an 8 or 16 bit integer keeps of a 32-bit result; wider ones keep all."""
+        if dtype.itemsize >= 4:
+            return value
+        if dtype.kind == "u":
+            return self.let("and.b32", "b32", value, str(dtype.max))
+        return self.let(f"cvt.s32.s{8 * dtype.itemsize}", "b32", value)
+
+    def declarations(self) -> list[str]:
+        return [
+            f"    .reg .{kind} {_PREFIXES[kind]}<{count + 1}>;"
+            for kind, count in self.counts.items()
+            if count
+        ]
