@@ -9,6 +9,9 @@ from hal_core.render.renderer import Renderer
 
 if TYPE_CHECKING:
     from hal_core.render.languages.c import CRenderer
+    from hal_core.render.languages.cuda import CUDARenderer
+    from hal_core.render.languages.hip import HIPRenderer
+    from hal_core.render.languages.metal import MetalRenderer
     from hal_core.render.languages.opencl import OpenCLRenderer
     from hal_core.render.llvm import LLVMRenderer
 
@@ -17,11 +20,17 @@ if TYPE_CHECKING:
 # Where each is, for a process loads only the one that it uses.
 _MODULES = {
     "CRenderer": "languages.c",
+    "CUDARenderer": "languages.cuda",
+    "HIPRenderer": "languages.hip",
+    "MetalRenderer": "languages.metal",
     "OpenCLRenderer": "languages.opencl",
     "LLVMRenderer": "llvm",
 }
 
-__all__ = ["RENDERERS", "CRenderer", "LLVMRenderer", "OpenCLRenderer", "Renderer"]
+__all__ = [
+    "RENDERERS", "CRenderer", "CUDARenderer", "HIPRenderer", "LLVMRenderer", "MetalRenderer",
+    "OpenCLRenderer", "Renderer",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

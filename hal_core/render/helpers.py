@@ -46,7 +46,8 @@ FLOAT_TO_INTEGER = """\
 # denormal, which has no leading one, the one that was put there is taken away again.
 FLOAT32_FROM_FLOAT16 = """\
 {static} {float} {name}({type} x) {{
-    const {uint} rest = ({uint})(x & 0x7fff) << 13, exponent = rest & 0x0f800000;
+    const {uint} rest = ({uint})(x & 0x7fff) << 13;
+    const {uint} exponent = rest & 0x0f800000;
     const {float} denormal = {of_bits}(rest + 0x38800000) - 6.103515625e-05f;
     const {uint} normal = rest + (exponent == 0x0f800000 ? 0x70000000 : 0x38000000);
     const {uint} magnitude = exponent == 0 ? {bits}(denormal) : normal;
@@ -57,7 +58,8 @@ FLOAT32_FROM_FLOAT16 = """\
 # adding just under half a place, and the last bit that stays. 65520 is where infinity begins.
 FLOAT16_FROM_FLOAT32 = """\
 {static} {type} {name}({float} x) {{
-    const {uint} sign = {bits}(x) >> 16 & 0x8000, rest = {bits}(x) & 0x7fffffff;
+    const {uint} sign = {bits}(x) >> 16 & 0x8000;
+    const {uint} rest = {bits}(x) & 0x7fffffff;
     const {uint} denormal = {bits}({of_bits}(rest) + 0.5f) - 0x3f000000;
     const {uint} normal = (rest + 0xc8000fff + (rest >> 13 & 1)) >> 13;
     const {uint} finite = rest < 0x38800000 ? denormal : normal;
@@ -97,6 +99,7 @@ ATOMIC = """\
 # What only one thread at a time can do: a block's own memory where a worker runs a whole block.
 PLAIN_ATOMICS = {
     "ADD": "const {type} old = *p;\n*p = ({type})(({uint})old + ({uint})v);\nreturn old;",
+    "ADD u": "const {type} old = *p;\n*p = old + v;\nreturn old;",
     "ADD f": "const {type} old = *p;\n*p = old + v;\nreturn old;",
     "MIN": "const {type} old = *p;\nif (v {order} old) *p = v;\nreturn old;",
     "MAX": "const {type} old = *p;\nif (v {order} old) *p = v;\nreturn old;",

@@ -64,15 +64,17 @@ class Names:
         self._reserved = reserved
         self._taken: set[str] = set()
         self._count = 0
+        self._last: dict[str, int] = {}  # how often a name was wanted that is taken
 
     def take(self, wanted: str) -> str:
-        """`wanted` itself, or with underscores behind it where the language or the text has it;
-        letters beyond ASCII by their number."""
+        """`wanted` itself, or with `_`, `_2`, ... behind it where the language or the text has
+        it; letters beyond ASCII by their number."""
         if not wanted.isascii():
             wanted = "".join(c if c.isascii() else f"u{ord(c):x}" for c in wanted)
-        name = f"{wanted}_" if _MACRO.match(wanted) else wanted
+        base = name = f"{wanted}_" if _MACRO.match(wanted) else wanted
         while name in self._taken or name in self._reserved:
-            name += "_"
+            number = self._last[base] = self._last.get(base, 0) + 1
+            name = f"{base}_{number}" if number > 1 else f"{base}_"
         self._taken.add(name)
         return name
 

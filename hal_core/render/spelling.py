@@ -47,7 +47,8 @@ def reserved(row: Language) -> frozenset[str]:
         *itertools.chain(*row.infinities.values()), *row.last_parameters,
         row.frame, row.threads, row.barrier,
     )).replace("{f}", "")  # fmt: skip
-    words = {word for axis in AXES for word in re.findall(r"[$\w]+", _fill(templates, axis))}
+    # not what stands behind a dot: a member's name hides nothing
+    words = {w for axis in AXES for w in re.findall(r"(?<![.$\w])[$\w]+", _fill(templates, axis))}
     return C_KEYWORDS | LIBRARY_NAMES | row.keywords | frozenset(row.types.values()) | words
 
 
@@ -224,7 +225,7 @@ class Spelling:
         body = atomic_body(self.row, uop)
         if body is None:
             raise Unsupported(f"render {uop!r}", "the language has no such atomic operation")
-        bits, of_bits = self.bits(dtype) if dtype.is_float else ("", "")
+        bits, of_bits = self.bits(dtype) if "bits}" in body else ("", "")
         if dtype.itemsize == 8:
             self.features.add("atomic64")
         kind = self.type(dtype)

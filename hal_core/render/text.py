@@ -239,11 +239,14 @@ class Text:
         unsigned = self.spelling.unsigned(dtype_of(uop))
         turns, turn = self.names.fresh(), self.names.fresh()
         low, high = (start, stop) if step > 0 else (stop, start)
-        count = f"(({unsigned}){high} - {low} - 1) / {abs(step)} + 1"
+        distance = f"({unsigned}){high}" + (f" - {low}" if low != "0" else "")
+        count = f"({distance} - 1) / {abs(step)} + 1"
         self._line(f"const {unsigned} {turns} = {low} < {high} ? {count} : 0;")
         self._open(f"for ({unsigned} {turn} = 0; {turn} < {turns}; ++{turn})")
-        value = f"({kind})(({unsigned}){start} {sign} {turn} * {abs(step)})"
-        self._line(f"const {kind} {name} = {value};")
+        way = f"{turn} * {abs(step)}"
+        if start != "0" or sign == "-":
+            way = f"({unsigned}){start} {sign} {way}"
+        self._line(f"const {kind} {name} = ({kind})({way});")
 
     def _loop(self, uop: UOp) -> None:
         self._write_down_readers()

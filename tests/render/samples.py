@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hal_core as hal
 
+# mypy: disable-error-code="no-untyped-def"
+
 
 @hal.kernel
-def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32):  # type: ignore[no-untyped-def]
+def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32):
     i = hal.global_idx(0)
     if i < n:
         y[i] = a * x[i] + y[i]
@@ -15,7 +17,7 @@ def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32,
 @hal.kernel
 def blur(
     out: hal.Ptr[hal.float32], image: hal.ConstPtr[hal.float32], width: hal.int32, height: hal.int32
-):  # type: ignore[no-untyped-def]
+):
     x = hal.global_idx(0)
     y = hal.global_idx(1)
     if x > 0 and y > 0 and x < width - 1 and y < height - 1:
@@ -29,7 +31,7 @@ def blur(
 @hal.kernel(block=(8, 4, 1), contract=False)
 def mixed(
     long: hal.Ptr[hal.uint8], x: hal.ConstPtr[hal.float64], first: hal.int32, half: hal.int32
-):  # type: ignore[no-untyped-def]
+):
     i = hal.global_idx(0)
     count = 0
     for k in range(first, half, 3):
@@ -40,4 +42,100 @@ def mixed(
     long[i] = hal.uint8(hal.sqrt(x[i])) + hal.uint8(count)
 
 
-SAMPLES = {kernel.name: kernel for kernel in (saxpy, blur, mixed)}
+TILE = 16
+
+
+@hal.kernel(block=(TILE, TILE, 1))
+def matmul(
+    c: hal.Ptr[hal.float32],
+    a: hal.ConstPtr[hal.float32],
+    b: hal.ConstPtr[hal.float32],
+    n: hal.int32,
+):
+    """Tiles in shared memory; a sum that lives across the barriers."""
+    left = hal.shared(hal.float32, (TILE, TILE))
+    right = hal.shared(hal.float32, (TILE, TILE))
+    x = hal.thread_idx(0)
+    y = hal.thread_idx(1)
+    column = hal.global_idx(0)
+    row = hal.global_idx(1)
+    total = hal.float32(0)
+    for tile in range(0, n, TILE):
+        left[y, x] = a[row * n + tile + x]
+        right[y, x] = b[(tile + y) * n + column]
+        hal.barrier()
+        for k in range(TILE):
+            total += left[y, k] * right[k, x]
+        hal.barrier()
+    c[row * n + column] = total
+
+
+@hal.kernel
+def histogram(bins: hal.Ptr[hal.uint32], x: hal.ConstPtr[hal.uint8], n: hal.int32):
+    """Each block counts in shared memory; then all add up what they have."""
+    counts = hal.shared(hal.uint32, 256)
+    t = hal.thread_idx(0)
+    size = hal.block_dim(0)
+    k = t
+    while k < 256:
+        counts[k] = 0
+        k += size
+    hal.barrier()
+    i = hal.global_idx(0)
+    if i < n:
+        hal.atomic_add(counts, hal.int32(x[i]), 1)
+    hal.barrier()
+    k = t
+    while k < 256:
+        if counts[k] > 0:
+            hal.atomic_add(bins, k, counts[k])
+        k += size
+
+
+@hal.kernel(contract=False)
+def search(
+    found: hal.Ptr[hal.int32],
+    best: hal.Ptr[hal.float32],
+    x: hal.ConstPtr[hal.float32],
+    limit: hal.float32,
+    n: hal.int32,
+):
+    """Loops and threads that end early."""
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    turns = 0
+    value = x[i]
+    while value > limit:
+        value = value * 0.5
+        turns += 1
+        if turns == 100:
+            break
+        if turns % 10 != 0:
+            continue
+        if hal.isnan(value):
+            return
+    found[i] = turns
+    hal.atomic_exchange(best, 0, value)
+
+
+@hal.kernel(contract=False)
+def halves(
+    y: hal.Ptr[hal.float16],
+    z: hal.Ptr[hal.bfloat16],
+    x: hal.ConstPtr[hal.float16],
+    sign: hal.Ptr[hal.uint32],
+    n: hal.int32,
+):
+    """16-bit floats in memory, computed with as float32; bits of numbers."""
+    i = hal.global_idx(0)
+    if i < n:
+        value = x[i] * 2.0 + 1.0
+        y[i] = value
+        z[i] = value if value < hal.exp(x[i]) else x[i]
+        sign[i] = hal.bitcast(hal.uint32, value) >> 31
+
+
+SAMPLES = {
+    kernel.name: kernel for kernel in (saxpy, blur, mixed, matmul, histogram, search, halves)
+}

@@ -20,8 +20,12 @@ from hal_core.render import RENDERERS, CRenderer, LLVMRenderer, OpenCLRenderer, 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.mark.parametrize("language", list(RENDERERS))
-@pytest.mark.parametrize("name", list(SAMPLES))
+# Metal has no float64.
+GOLDENS = [(name, language) for name in SAMPLES for language in RENDERERS]
+GOLDENS.remove(("mixed", "metal"))
+
+
+@pytest.mark.parametrize(("name", "language"), GOLDENS)
 def test_text_is_as_expected(name: str, language: str) -> None:
     """After a change that is meant: delete the file, run twice, read the difference."""
     text = RENDERERS[language]().render(SAMPLES[name].lower())
@@ -38,13 +42,13 @@ def test_text_is_the_same_in_another_process(language: str) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from samples import SAMPLES; "
         "from hal_core.render import RENDERERS; "
-        "print(RENDERERS[sys.argv[2]]().render(SAMPLES['mixed'].lower()), end='')"
+        "print(RENDERERS[sys.argv[2]]().render(SAMPLES['histogram'].lower()), end='')"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(Path(__file__).parent), language],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout == RENDERERS[language]().render(SAMPLES["mixed"].lower())
+    assert done.stdout == RENDERERS[language]().render(SAMPLES["histogram"].lower())
 
 
 def test_names_that_a_language_has_for_itself(toolchain: Toolchain) -> None:

@@ -44,6 +44,9 @@ class Toolchain:
         `workers` threads share the blocks; OpenCL's driver has its own."""
         raise NotImplementedError
 
+    def compile(self, kernel: Kernel) -> None:
+        raise NotImplementedError
+
 
 class NativeToolchain(Toolchain):
     """Those that make a function in the calling convention of hal-cpu."""
@@ -76,6 +79,9 @@ class NativeToolchain(Toolchain):
             ]
         for one in started:
             one.result()
+
+    def compile(self, kernel: Kernel) -> None:
+        self.function(kernel)
 
     def function(self, kernel: Kernel) -> Any:
         address = self.address(kernel, self.renderer.render(kernel))
@@ -190,6 +196,9 @@ class OpenCL(Toolchain):
             return
         self.context = cl.Context(platforms[0].get_devices()[:1])
         self.queue = cl.CommandQueue(self.context)
+
+    def compile(self, kernel: Kernel) -> None:
+        self.build(kernel, self.renderer.render(kernel))
 
     def build(self, kernel: Kernel, text: str) -> Any:
         options = list(self.renderer.options(kernel))

@@ -1,0 +1,134 @@
+"""The Metal shading language. It has no float64 and no 64-bit atomics.
+
+Source: Metal Shading Language Specification, Apple.
+"""
+
+from __future__ import annotations
+
+from hal_core.dtypes import float64
+from hal_core.render.cfamily import CFamilyRenderer
+from hal_core.render.helpers import BFLOAT16_CASTS
+from hal_core.render.languages.language import FUNCTIONS, Language, Space
+
+_FRAME = """\
+$attributeskernel void $name($parameters) {
+    $arguments
+    $shared
+    $body
+}
+"""
+
+_KEYWORDS = frozenset(
+    """
+    kernel vertex fragment device constant threadgroup threadgroup_imageblock thread half uchar
+    ushort uint ulong size_t ptrdiff_t metal array sampler texture1d texture2d texture3d buffer
+    patch_control_point mesh object ray_data visible stitchable atomic_int atomic_uint atomic_bool
+    atomic_ulong atomic_float atomic memory_order_relaxed thread_scope_device bfloat simd quad
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t raytracing packed
+    """.split()  # noqa: SIM905 - words read better so
+) | {
+    f"{packed}{element}{width}"
+    for packed in ("", "packed_")
+    for element in (
+        "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "half", "bool",
+    )
+    for width in (2, 3, 4)
+}  # fmt: skip
+
+_PLACES = {
+    "global_idx": ("global_id", "thread_position_in_grid"),
+    "block_idx": ("block_id", "threadgroup_position_in_grid"),
+    "thread_idx": ("thread_id", "thread_position_in_threadgroup"),
+    "block_dim": ("block_size", "threads_per_threadgroup"),
+    "grid_dim": ("grid_size", "threadgroups_per_grid"),
+}
+
+# A compare-exchange may fail for no reason; only another value there is one.
+_FLOAT_ADD = """\
+{space}atomic_uint *bits = ({space}atomic_uint *)p;
+uint old = atomic_load_explicit(bits, memory_order_relaxed);
+while (!atomic_compare_exchange_weak_explicit(
+    bits, &old, as_type<uint>(as_type<float>(old) + v),
+    memory_order_relaxed, memory_order_relaxed)) {{
+}}
+return as_type<float>(old);"""
+_CAS = """\
+{type} seen = expected;
+while (!atomic_compare_exchange_weak_explicit(
+           ({space}atomic_{type} *)p, &seen, desired, memory_order_relaxed, memory_order_relaxed)
+       && seen == expected) {{
+}}
+return seen;"""
+
+
+def _space(name: str, qualifier: str) -> Space:
+    bodies = {"ADD float32": _FLOAT_ADD}
+    for dtype in ("int32", "uint32"):
+        for op, call in (("ADD", "add"), ("MIN", "min"), ("MAX", "max")):
+            bodies[f"{op} {dtype}"] = (
+                f"return atomic_fetch_{call}_explicit("
+                "({space}atomic_{type} *)p, v, memory_order_relaxed);"
+            )
+        bodies[f"EXCHANGE {dtype}"] = (
+            "return atomic_exchange_explicit(({space}atomic_{type} *)p, v, memory_order_relaxed);"
+        )
+        bodies[f"CAS {dtype}"] = _CAS
+    bodies["EXCHANGE float32"] = (
+        "return as_type<float>(atomic_exchange_explicit(\n"
+        "    ({space}atomic_uint *)p, as_type<uint>(v), memory_order_relaxed));"
+    )
+    return Space(name, qualifier, bodies)
+
+
+METAL = Language(
+    types={
+        "bool": "bool",
+        "int8": "char",
+        "int16": "short",
+        "int32": "int",
+        "int64": "long",
+        "uint8": "uchar",
+        "uint16": "ushort",
+        "uint32": "uint",
+        "uint64": "ulong",
+        "float16": "half",
+        "bfloat16": "ushort",
+        "float32": "float",
+    },
+    bool_storage="uchar",
+    suffixes={"float32": "f", "int64": "L", "uint32": "u", "uint64": "UL"},
+    # The unqualified ones may be the fast ones, by a compiler option.
+    functions={
+        op: "precise::" + call.replace("{f}(", "(")
+        for op, call in {**FUNCTIONS, "RSQRT": "rsqrt({0})"}.items()
+    },
+    specials={kind: f"(int){name}.{{axis}}" for kind, (name, _) in _PLACES.items()},
+    last_parameters=tuple(f"uint3 {name} [[{place}]]" for name, place in _PLACES.values()),
+    bits={"float32": ("as_type<uint>", "as_type<float>")},
+    casts=BFLOAT16_CASTS,
+    spaces={
+        "PARAM": _space("atomic_device", "device "),
+        "SHARED": _space("atomic_threadgroup", "threadgroup "),
+    },
+    headers={
+        "always": "#include <metal_stdlib>\nusing namespace metal;",
+        "no contract": "#pragma METAL fp contract(off)",
+    },
+    helper="static inline",
+    keywords=_KEYWORDS,
+    frame=_FRAME,
+    # Offsets of views are given where a buffer is bound.
+    pointer_parameter="device {const}{type} *{name} [[buffer({position})]]",
+    value_parameter="constant {type} &{name} [[buffer({position})]]",
+    block_attribute="[[max_total_threads_per_threadgroup({threads})]]\n",
+    shared="threadgroup {type} {name}[{count}];",
+    barrier="threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
+    options=("-fno-fast-math",),
+)
+
+
+class MetalRenderer(CFamilyRenderer):
+    """The Metal shading language. Compile it with fast math off."""
+
+    name, language, row = "Metal", "metal", METAL
+    dtypes = CFamilyRenderer.dtypes - {float64}

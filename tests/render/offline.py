@@ -1,0 +1,152 @@
+"""Compilers for devices that are not on this machine: the vendors' own, without their hardware."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import rtc
+
+from hal_core.ir import Kernel
+from hal_core.render import CUDARenderer, HIPRenderer, MetalRenderer, Renderer
+
+HERE = Path(__file__).parent
+
+
+class OfflineCompiler:
+    """`missing` says why it cannot be used here; empty where it can."""
+
+    renderer: Renderer
+    missing = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.number = itertools.count()
+
+    def compile(self, kernel: Kernel) -> bytes:
+        """What is made of it, if that is a file. Any warning is a failure."""
+        raise NotImplementedError
+
+
+def shown(log: str, text: str) -> str:
+    lines = (f"{number:4} {line}" for number, line in enumerate(text.splitlines(), 1))
+    return "\n".join((log, *lines))
+
+
+class NVRTC(OfflineCompiler):
+    """Of the wheel `nvidia-cuda-nvrtc-cu12`. Needs neither a driver nor CUDA's headers."""
+
+    renderer = CUDARenderer()
+    image, architecture = "CUBIN", "sm_80"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        found = importlib.util.find_spec("nvidia")
+        for place in (found.submodule_search_locations or ()) if found else ():
+            for path in Path(place).glob("**/libnvrtc.so.*"):
+                if "alt" not in path.name:
+                    self.library = rtc.Library(str(path), "nvrtc", self.image)
+                    return
+        self.missing = "NVRTC is not installed (pip install nvidia-cuda-nvrtc-cu12)"
+
+    def compile(self, kernel: Kernel) -> bytes:
+        text = self.renderer.render(kernel)
+        # 177: a variable that is declared but never used
+        flags = (f"--gpu-architecture={self.architecture}", "--diag-suppress=177")
+        try:
+            return self.library.compile(text, [*flags, *self.renderer.options(kernel)])
+        except rtc.RefusedError as refused:
+            raise AssertionError(shown(str(refused), text)) from None
+
+
+class NVRTCHopper(NVRTC):
+    architecture = "sm_90"
+
+
+class NVRTCText(NVRTC):
+    """To PTX, for the oldest architecture that it does not call outdated."""
+
+    image, architecture = "PTX", "compute_75"
+
+
+# What kernels that spell every operation would hear of.
+QUIET = ("-Wno-unused-variable", "-Wno-unused-function", "-Wno-tautological-compare")
+
+
+class HIPRTC(OfflineCompiler):
+    """Of the Debian package `libamdhip64-5`, or of any ROCm. Needs no device."""
+
+    renderer = HIPRenderer()
+    architecture = "gfx90a"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        names = [f"libamdhip64.so.{version}" for version in (7, 6, 5)]
+        listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True)
+        found = [name for name in ("libhiprtc.so", *names) if name in listed.stdout]
+        self.library = found[0] if found else ""
+        if not found:
+            self.missing = "hiprtc is not installed (apt-get install libamdhip64-5)"
+
+    def compile(self, kernel: Kernel) -> bytes:
+        text = self.renderer.render(kernel)
+        flags = (f"--gpu-architecture={self.architecture}", "-Wall", "-Werror", *QUIET)
+        command = (sys.executable, str(HERE / "rtc.py"), self.library, "hiprtc", "Code", *flags)
+        done = subprocess.run(
+            [*command, *self.renderer.options(kernel)], input=text.encode(), capture_output=True
+        )
+        assert done.returncode == 0, shown(done.stderr.decode(), text)
+        return done.stdout
+
+
+class HIPRTCNavi(HIPRTC):
+    """A processor whose warps have 32 threads."""
+
+    architecture = "gfx1030"
+
+
+class Metal(OfflineCompiler):
+    """clang with a header of ours in place of Apple's: types, address spaces, names."""
+
+    renderer = MetalRenderer()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        paths = [shutil.which(name) for name in ("clang", "clang-16", "clang-15")]
+        found = [(path,) for path in paths if path]
+        if importlib.util.find_spec("ziglang"):
+            found.insert(0, (sys.executable, "-m", "ziglang", "clang"))
+        self.clang: tuple[str, ...] = found[0] if found else ()
+        if not found:
+            self.missing = "clang is not installed (pip install ziglang, or apt-get install clang)"
+
+    def compile(self, kernel: Kernel) -> bytes:
+        text = self.renderer.render(kernel)
+        path = self.folder / f"{next(self.number)}.metal"
+        path.write_text(text)
+        done = subprocess.run(
+            [
+                *self.clang, "-x", "cl", "-cl-std=clc++2021", "-target", "spir64",
+                "-cl-no-stdinc", "-fsyntax-only", "-Wall", "-Werror", *QUIET,
+                "-Wno-unknown-attributes", "-Wno-unknown-pragmas",  # Metal's own
+                "-Wno-char-subscripts",  # Metal's char is signed
+                "-I", str(HERE / "metal_shim"), str(path),
+            ],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0 and not done.stderr, shown(done.stderr, text)
+        return b""
+
+
+OFFLINE: dict[str, type[OfflineCompiler]] = {
+    "nvrtc": NVRTC,
+    "nvrtc-hopper": NVRTCHopper,
+    "nvrtc-ptx": NVRTCText,
+    "hiprtc": HIPRTC,
+    "hiprtc-navi": HIPRTCNavi,
+    "metal": Metal,
+}
