@@ -10,19 +10,21 @@ from hal_core.lang.builtins import LANGUAGE
 _LOOP = "Write for k in range(...) and guard what it does with if."
 _ONE = "Write one assignment on a line, each to one name or element."
 
+_OUTSIDE = "Write it outside the kernel, as a def with @hal.func above it."
+
 STATEMENTS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Raise: ("raise", "Store a code into a buffer and raise on the host."),
     ast.Try: ("try", "Nothing in a kernel raises; test with if."),
     ast.With: ("with", "Write the statements without it."),
     ast.Import: ("import", "Import at the top of the file."),
     ast.ImportFrom: ("import", "Import at the top of the file."),
-    ast.FunctionDef: ("a function inside", "Write its expressions where they are used."),
-    ast.AsyncFunctionDef: ("a function inside", "Write its expressions where they are used."),
+    ast.FunctionDef: ("a function inside", _OUTSIDE),
+    ast.AsyncFunctionDef: ("a function inside", _OUTSIDE),
     ast.ClassDef: ("a class inside", "Use local variables."),
     ast.Global: ("global", "Store into a hal.Ptr parameter."),
     ast.Nonlocal: ("nonlocal", "Store into a hal.Ptr parameter."),
     ast.Delete: ("del", "Leave it out; locals end with the kernel."),
     ast.Match: ("match", "Write if and elif."),
+    ast.Raise: ("raise", "Store a code into a buffer and raise on the host; or write assert."),
     ast.AsyncFor: ("async for", _LOOP),
     ast.AsyncWith: ("async with", "Write the statements without it."),
     ast.TryStar: ("try", "Nothing in a kernel raises; test with if."),
@@ -30,7 +32,7 @@ STATEMENTS: dict[type[ast.AST], tuple[str, str]] = {
 }
 
 EXPRESSIONS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Lambda: ("a lambda", "Write its expression where it is used."),
+    ast.Lambda: ("a lambda", _OUTSIDE),
     ast.ListComp: ("a list", _LOOP),
     ast.SetComp: ("a set", _LOOP),
     ast.DictComp: ("a dict", _LOOP),
