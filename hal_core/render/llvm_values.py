@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import STORAGE_DTYPES, DType, float16
 from hal_core.ir import UOp
 from hal_core.render.literals import llvm_float, power_of_two
-from hal_core.render.llvm_helpers import floor_division, modulo
+from hal_core.render.llvm_helpers import floor_division, modulo, narrow, widen
 from hal_core.render.renderer import dtype_of
 
-_DEPTH = 6  # of an index expression that is computed in 64 bits
-_INTEGER = {"ADD": "add", "SUB": "sub", "MUL": "mul", "AND": "and", "OR": "or", "XOR": "xor"}
+INTEGER = {"ADD": "add", "SUB": "sub", "MUL": "mul", "AND": "and", "OR": "or", "XOR": "xor"}
 _FLOAT = {"ADD": "fadd", "SUB": "fsub", "MUL": "fmul", "DIV": "fdiv", "FMOD": "frem"}
 _SIGNED_COMPARE = {"LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge", "EQ": "eq", "NE": "ne"}
 _UNSIGNED_COMPARE = {"LT": "ult", "LE": "ule", "GT": "ugt", "GE": "uge", "EQ": "eq", "NE": "ne"}
@@ -24,8 +23,8 @@ _LIBRARY = {"TAN": "tan", "TANH": "tanh", "ATAN": "atan", "ATAN2": "atan2"}
 
 
 def type_of(dtype: DType) -> str:
-    """The type of a value; in memory a bool is an i8."""
-    if dtype.kind == "f":
+    """The type of a value; in memory a bool is an i8. 16-bit floats are their bits."""
+    if dtype.kind == "f" and dtype.itemsize > 2:
         return "float" if dtype.itemsize == 4 else "double"
     return "i1" if dtype.kind == "b" else f"i{8 * dtype.itemsize}"
 
@@ -33,14 +32,14 @@ def type_of(dtype: DType) -> str:
 class Values:
     """Writes instructions; remembers what they need declared and defined."""
 
-    def __init__(self, contract: bool, independent: bool) -> None:
+    def __init__(self, contract: bool, half: bool) -> None:
         self.count = 0
         self.lines: list[str] = []
         self.values: dict[UOp, str] = {}
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, str] = {}  # name -> definition
         self.fast = "contract " if contract else ""
-        self.access = ", !llvm.access.group !0" if independent else ""  # loads and stores
+        self.half = half  # whether the processor converts float16 by itself
 
     def line(self, text: str) -> None:
         self.lines.append("  " + text)
@@ -57,27 +56,24 @@ class Values:
 
     def value(self, uop: UOp, operands: list[str]) -> str:
         op, dtype = uop.op, dtype_of(uop)
-        if op == "LOAD":
-            return self._load(uop)
-        if op == "GET":
-            return self.let(f"load {type_of(dtype)}, ptr {operands[0]}")
         if op == "CAST":
             return self._cast(dtype_of(uop.src[0]), dtype, operands[0])
+        if op == "BITCAST":
+            old, new = type_of(dtype_of(uop.src[0])), type_of(dtype)
+            return operands[0] if old == new else self.let(f"bitcast {old} {operands[0]} to {new}")
         if op == "WHERE":
             kind = type_of(dtype)
-            return self._select(operands[0], kind, operands[1], operands[2])
+            return self.select(operands[0], kind, operands[1], operands[2])
         takes = dtype_of(uop.src[0])
         kind = type_of(takes)
         if op in _SIGNED_COMPARE:
             return self._compare(op, takes, *operands)
         if op in ("MIN", "MAX"):
-            a, b = operands
-            better = self._compare("LT" if op == "MIN" else "GT", takes, b, a)
-            return self._select(better, kind, b, a)
+            return self.least_or_greatest(op, takes, *operands)
         if takes.kind == "f":
             return self._float(op, takes, operands)
-        if op in _INTEGER:
-            return self.let(f"{_INTEGER[op]} {kind} {', '.join(operands)}")
+        if op in INTEGER:
+            return self.let(f"{INTEGER[op]} {kind} {', '.join(operands)}")
         return self._integer(uop, takes, operands)
 
     def _float(self, op: str, dtype: DType, operands: list[str]) -> str:
@@ -128,13 +124,21 @@ class Values:
         table = _SIGNED_COMPARE if dtype.kind == "i" else _UNSIGNED_COMPARE
         return self.let(f"icmp {table[op]} {type_of(dtype)} {a}, {b}")
 
-    def _select(self, condition: str, kind: str, a: str, b: str) -> str:
+    def least_or_greatest(self, op: str, dtype: DType, a: str, b: str) -> str:
+        better = self._compare("LT" if op == "MIN" else "GT", dtype, b, a)
+        return self.select(better, type_of(dtype), b, a)
+
+    def select(self, condition: str, kind: str, a: str, b: str) -> str:
         return self.let(f"select i1 {condition}, {kind} {a}, {kind} {b}")
 
     def _cast(self, source: DType, target: DType, value: str) -> str:
         old, new = type_of(source), type_of(target)
         if source is target:
             return value
+        if source in STORAGE_DTYPES:
+            return self._widen(source, value)
+        if target in STORAGE_DTYPES:
+            return self._narrow(target, value)
         if target.kind == "b":
             zero = "fcmp une" if source.kind == "f" else "icmp ne"
             return self.let(f"{zero} {old} {value}, {literal(0, source)}")
@@ -159,44 +163,25 @@ class Values:
         arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, operands, strict=True))
         return self.let(f"call {result} {callee}({arguments})")
 
-    def address(self, pointer: UOp, index: UOp) -> str:
-        wide = self._wide(index, _DEPTH)
-        element = _memorytype_of(dtype_of(pointer))
-        base = self.values[pointer]
-        return self.let(f"getelementptr inbounds {element}, ptr {base}, i64 {wide}")
+    def _widen(self, source: DType, value: str) -> str:
+        if source is float16 and self.half:
+            bits = self.let(f"bitcast i16 {value} to half")
+            return self.let(f"fpext half {bits} to float")
+        return self._help(*widen(source), "float", "i16", value)
 
-    def _wide(self, index: UOp, depth: int) -> str:
-        """An index as i64. One too large for int32 is undefined, so its arithmetic need not wrap:
-        in 64 bits LLVM sees that neighbours in the index are neighbours in memory."""
-        dtype, value = dtype_of(index), self.values[index]
-        if dtype.itemsize == 8 or index.op == "CONST":
-            return value
-        if depth and dtype is DTYPES["int32"] and index.op in ("ADD", "SUB", "MUL"):
-            a, b = (self._wide(source, depth - 1) for source in index.src)
-            return self.let(f"{_INTEGER[index.op]} i64 {a}, {b}")
-        return self.let(
-            f"{'sext' if dtype.kind == 'i' else 'zext'} {type_of(dtype)} {value} to i64"
-        )
+    def _narrow(self, target: DType, value: str) -> str:
+        if target is float16 and self.half:
+            bits = self.let(f"fptrunc float {value} to half")
+            return self.let(f"bitcast half {bits} to i16")
+        return self._help(*narrow(target), "i16", "float", value)
 
-    def store(self, uop: UOp) -> None:
-        pointer, index, value = uop.src
-        address, text = self.address(pointer, index), self.values[value]
-        if dtype_of(value).kind == "b":
-            text = self.let(f"zext i1 {text} to i8")
-        self.line(f"store {_memorytype_of(dtype_of(value))} {text}, ptr {address}{self.access}")
-
-    def _load(self, uop: UOp) -> str:
-        address = self.address(*uop.src)
-        value = self.let(f"load {_memorytype_of(dtype_of(uop))}, ptr {address}{self.access}")
-        return self.let(f"icmp ne i8 {value}, 0") if dtype_of(uop).kind == "b" else value
+    def _help(self, callee: str, text: str, result: str, kind: str, value: str) -> str:
+        self.helpers[callee] = text
+        return self.let(f"call {result} {callee}({kind} {value})")
 
 
 def _shift(op: str, dtype: DType) -> str:
     return "shl" if op == "SHL" else "ashr" if dtype.kind == "i" else "lshr"
-
-
-def _memorytype_of(dtype: DType) -> str:
-    return "i8" if dtype.kind == "b" else type_of(dtype)
 
 
 def literal(value: float, dtype: DType) -> str:
