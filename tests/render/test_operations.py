@@ -332,6 +332,19 @@ def test_float_literals_are_exact(toolchain: Toolchain, dtype: DType) -> None:
     np.testing.assert_array_equal(np.signbit(got)[got == 0], np.signbit(expected)[expected == 0])
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_functions_take_infinite_constants(toolchain: Toolchain, dtype: DType) -> None:
+    """Where functions are overloaded the constant's type chooses one."""
+    b = Builder("infinite", f"r: {dtype.name}*, x: const {dtype.name}*")
+    x = b.load("x", b.const(0))
+    for number, value in enumerate((INF, -INF, NAN)):
+        b.store("r", b.const(number), b.op("FMA", x, x, b.const(value, dtype)))
+        b.store("r", b.const(3 + number), b.op("FMOD", x, b.const(value, dtype)))
+    got = np.zeros(6, dtype.to_numpy())
+    toolchain.run(b.kernel(), {"r": got, "x": np.ones(1, dtype.to_numpy())})
+    same(got, [INF, -INF, NAN, 1.0, 1.0, NAN], "infinite constants")
+
+
 @pytest.mark.parametrize("dtype", [*INTEGERS, bool_], ids=str)
 def test_integer_literals_and_values_are_exact(toolchain: Toolchain, dtype: DType) -> None:
     values = [0, 1] if dtype is bool_ else tricky_integers(dtype)

@@ -92,6 +92,8 @@ OPENCL = Language(
     },
     bool_storage="uchar",
     suffixes={"float32": "f", "int64": "L", "uint32": "u", "uint64": "UL"},
+    # INFINITY and NAN are floats, with which fma(double, float, double) is no function's call.
+    infinities={"float64": ("(double)INFINITY", "(double)NAN")},
     functions={**_FUNCTIONS, "RSQRT": "rsqrt({0})"},
     specials={
         "global_idx": "(int)get_global_id({dim})",
