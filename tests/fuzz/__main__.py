@@ -15,7 +15,7 @@ from harness import DISCARDED, OK, TARGETS, UNSUPPORTED, WRONG
 from rich.console import Console
 from rich.progress import Progress
 
-console = Console()
+console = Console(soft_wrap=True)
 
 
 def main() -> int:

@@ -39,7 +39,7 @@ class Expressions:
 
     def pick(self, dtype: DType, depth: int) -> str:
         """An expression of this dtype."""
-        if depth <= 0 or self.random.random() < 0.12:
+        if depth <= 0 or self.random.random() < 0.3:
             return self.leaf(dtype)
         return self.random.choice(WAYS[dtype.kind])(self, dtype, depth - 1)
 

@@ -202,8 +202,8 @@ class Generator:
             for _ in range(random.randint(1, 3)):
                 blocks.body(2)
         else:
-            for _ in range(random.randint(2, 6)):
-                s.statement(3)
+            for _ in range(random.randint(2, 5)):
+                s.statement(random.choice([1, 2, 3]))
         for name, dtype in s.variables.items():  # nothing that was computed goes unseen
             self.places.append(Place(f"seen_{name}", dtype, self.size))
             s.write(f"seen_{name}[q] = {name}")

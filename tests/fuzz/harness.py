@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,17 +67,15 @@ class Runner:
         return None
 
     def run(self, case: Case) -> Verdict:
-        with module(case.source) as loaded:
-            before = case.arrays()
-            expected = [array.copy() for array in before]
-            try:
-                kernel = loaded.fuzzed
-                kernel.lower()
-                inside = [array[GUARD:-GUARD] for array in expected]
-                interpret(kernel, *inside, vals=case.vals, turns=TURNS, **case.launch)
-            except (hal.KernelSyntaxError, hal.KernelFault) as error:
-                return Verdict(DISCARDED, f"{type(error).__name__}: {error}")
-            got = self._launch(kernel, case, before)
+        before = case.arrays()
+        expected = [array.copy() for array in before]
+        try:
+            kernel = load(case.source)
+            inside = [array[GUARD:-GUARD] for array in expected]
+            interpret(kernel, *inside, vals=case.vals, turns=TURNS, **case.launch)
+        except (SyntaxError, NameError, hal.KernelFault) as error:
+            return Verdict(DISCARDED, f"{type(error).__name__}: {error}")
+        got = self._launch(kernel, case, before)
         return self._reported() or compare(case.places, got, expected)
 
     def _launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
@@ -136,16 +130,12 @@ def _close(a: Array, b: Array) -> Array:
         return near | (limit & (np.sign(a) == np.sign(b)))
 
 
-@contextmanager
-def module(source: str) -> Iterator[Any]:
-    """The front end reads a function's text from its file."""
+def load(source: str) -> Any:
+    """The kernel of a module's text. The front end reads a function's text from its file."""
     with tempfile.TemporaryDirectory(prefix="hal-fuzz-") as folder:
         path = Path(folder) / "fuzzed.py"
         path.write_text(source, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location("fuzzed", path)
-        if spec is None or spec.loader is None:
-            raise ImportError(path)
-        loaded = importlib.util.module_from_spec(spec)
-        sys.modules.pop("fuzzed", None)
-        spec.loader.exec_module(loaded)
-        yield loaded
+        space: dict[str, Any] = {"__name__": "fuzzed"}
+        exec(compile(source, str(path), "exec", dont_inherit=True), space)
+        space["fuzzed"].lower()
+        return space["fuzzed"]

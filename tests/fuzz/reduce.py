@@ -15,8 +15,6 @@ Fails = Callable[[Case], bool]
 
 def reduced(case: Case, fails: Fails) -> Case:
     """A case that still fails, and none of whose next smaller ones does."""
-    if not fails(case):
-        return case
     changed = True
     while changed:
         changed = False
@@ -74,7 +72,8 @@ def _inside(node: ast.AST, fields: tuple[str, ...]) -> Iterator[Spot]:
     for field in fields:
         held = getattr(node, field, None)
         for index, part in enumerate(held) if isinstance(held, list) else [(None, held)]:
-            if isinstance(part, ast.expr | ast.stmt):
+            written = isinstance(getattr(part, "ctx", None), ast.Store)
+            if isinstance(part, ast.expr | ast.stmt) and not written:
                 yield node, field, index
                 yield from _inside(part, part._fields)
 

@@ -48,7 +48,7 @@ class Statements:
         self.depth -= 1
 
     def body(self, nesting: int) -> None:
-        for _ in range(self.random.randint(1, 3)):
+        for _ in range(self.random.choice([1, 1, 2, 3])):
             self.statement(nesting)
 
     def statement(self, nesting: int) -> None:

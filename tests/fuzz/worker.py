@@ -7,6 +7,7 @@ failing one small and prints it.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def verdict(runner: Runner, case: Case) -> Verdict:
         return Verdict(WRONG, f"not a HalError: {type(error).__name__}: {error}")
 
 
+def _sort(verdict: Verdict) -> str:
+    """Two failures of one sort are taken for the same."""
+    if verdict.kind != WRONG:
+        return ""
+    error = re.match(r"(not a HalError: )?\w+(Error|Kernel)", verdict.why)
+    return error[0] if error else WRONG
+
+
 def main() -> None:
     name, first, *end = sys.argv[1:]
     runner = Runner(name)
@@ -43,7 +52,8 @@ def main() -> None:
             print(json.dumps({"seed": seed, "kind": kind, "why": why}), flush=True)
     else:
         case = generate(int(first))
-        small = reduced(case, lambda changed: verdict(runner, changed).kind == WRONG)
+        how = _sort(verdict(runner, case))
+        small = reduced(case, lambda changed: _sort(verdict(runner, changed)) == how)
         print(f"{small}\n# {verdict(runner, small).why}")
 
 
