@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
     from hal_core.device import Compiled, DeviceInfo, Limits
     from hal_core.dtypes import (
-        ConstPtr,
         DType,
-        Ptr,
         bfloat16,
         bool_,
         float16,
@@ -93,6 +91,7 @@ if TYPE_CHECKING:
         trunc,
         unroll,
     )
+    from hal_core.pointers import ConstPtr, Ptr
     from hal_core.program import Program
     from hal_core.registry import Device, DeviceRegistry
     from hal_core.render import Renderer
@@ -121,7 +120,7 @@ _HOMES = {
     "buffer": "Buffer empty zeros",
     "compiler": "Binary CompileOptions Compiler CompilerPair",
     "device": "Compiled DeviceInfo Limits",
-    "dtypes": "ConstPtr DType Ptr bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
+    "dtypes": "DType bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
     "uint8 uint16 uint32 uint64",
     "hookspecs": "hookimpl",
     "ir": "Kernel Param Signature Source UOp",
@@ -129,6 +128,7 @@ _HOMES = {
     "atomic_exchange atomic_max atomic_min barrier bitcast block_dim block_idx ceil cos exp exp2 "
     "floor fma fmod func global_idx grid_dim isnan kernel log log2 pow rsqrt shared sin sqrt tan "
     "tanh thread_idx trunc unroll",
+    "pointers": "ConstPtr Ptr",
     "program": "Program",
     "registry": "Device DeviceRegistry",
     "render": "Renderer",

@@ -7,7 +7,7 @@ an annotation (`x: hal.ConstPtr[hal.float32]`) and as a cast inside a kernel (`h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, Unsupported
 
@@ -156,16 +156,6 @@ class uint64(Scalar):
     min, max = 0, (1 << 64) - 1
 
 
-class float16(Scalar):
-    name, itemsize, kind, format = "float16", 2, "f", "e"
-    min, max = -65504.0, 65504.0
-
-
-class bfloat16(Scalar):
-    name, itemsize, kind, format = "bfloat16", 2, "f", ""
-    min, max = -3.3895313892515355e38, 3.3895313892515355e38
-
-
 class float32(Scalar):
     name, itemsize, kind, format = "float32", 4, "f", "f"
     min, max = -3.4028234663852886e38, 3.4028234663852886e38
@@ -174,6 +164,22 @@ class float32(Scalar):
 class float64(Scalar):
     name, itemsize, kind, format = "float64", 8, "f", "d"
     min, max = -1.7976931348623157e308, 1.7976931348623157e308
+
+
+if TYPE_CHECKING:
+    _Stored = float32  # what a kernel gets when it reads one
+else:
+    _Stored = Scalar
+
+
+class float16(_Stored):
+    name, itemsize, kind, format = "float16", 2, "f", "e"
+    min, max = -65504.0, 65504.0
+
+
+class bfloat16(_Stored):
+    name, itemsize, kind, format = "bfloat16", 2, "f", ""
+    min, max = -3.3895313892515355e38, 3.3895313892515355e38
 
 
 DTYPES: dict[str, DType] = {
@@ -210,68 +216,9 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
     return found
 
 
-def _pointed(item: object, operation: str) -> DType:
-    """The dtype of a pointer's elements. Raises: InvalidArgument, with what a kernel can take."""
-    try:
-        return as_dtype(item, operation)
-    except InvalidArgument as error:
-        known = f"Use one of {', '.join(DTYPES)}."
-        fix = next((text for kind, text in WIDTHS if item is kind), known)
-        raise InvalidArgument(operation, error.problem, got=item, fix=fix) from None
-
-
 # Python's own types leave the width to a guess.
 WIDTHS: tuple[tuple[type, str], ...] = (
     (float, "Write hal.float32, or hal.float64."),
     (int, "Write hal.int32, or hal.int64."),
     (bool, "Write hal.bool_."),
 )
-
-
-T = TypeVar("T", bound=Scalar)
-
-
-class PointerType:
-    """What `Ptr[float32]` is at run time: a pointer parameter of a kernel."""
-
-    __slots__ = ("const", "dtype")
-
-    def __init__(self, dtype: DType, const: bool) -> None:
-        self.dtype, self.const = dtype, const
-
-    def __repr__(self) -> str:
-        return f"{'const ' if self.const else ''}{self.dtype.name}*"
-
-
-if TYPE_CHECKING:
-    Index = Scalar | int | tuple[Scalar | int, ...]  # several for a shared array
-
-    class ConstPtr(Generic[T]):
-        """A kernel parameter: device memory the kernel only reads."""
-
-        def __getitem__(self, index: Scalar | int) -> T: ...
-
-    class Ptr(ConstPtr[T]):
-        """A kernel parameter: device memory the kernel may read and write."""
-
-        def __setitem__(self, index: Scalar | int, value: T | float) -> None: ...
-
-    class Shared(Ptr[T]):
-        """What `hal.shared` gives: memory of a block. A function takes it as a pointer."""
-
-        def __getitem__(self, index: Index) -> T: ...
-        def __setitem__(self, index: Index, value: T | float) -> None: ...
-
-else:
-
-    class Ptr:
-        """A kernel parameter: device memory the kernel may read and write."""
-
-        def __class_getitem__(cls, item: object) -> PointerType:
-            return PointerType(_pointed(item, "Ptr[...]"), const=False)
-
-    class ConstPtr:
-        """A kernel parameter: device memory the kernel only reads."""
-
-        def __class_getitem__(cls, item: object) -> PointerType:
-            return PointerType(_pointed(item, "ConstPtr[...]"), const=True)

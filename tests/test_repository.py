@@ -20,7 +20,7 @@ BACKENDS = [name for name in PROJECTS if name != "hal_core"]
 
 # A module imports only what stands before it, lazy imports included; type-only imports are free.
 IMPORT_ORDER = """
-    errors config discovery dtypes ir lang render cache profile
+    errors config discovery dtypes pointers ir lang render cache profile
     hookspecs names singleflight backend plugins registry spec host interchange buffer allocator
     compiler selection geometry launch requirements program graph device multi __init__ testing
     doctor cli __main__

@@ -6,10 +6,11 @@ import linecache
 from types import FunctionType
 from typing import Any
 
-from hal_core.dtypes import STORAGE_DTYPES, WIDTHS, DType, PointerType
+from hal_core.dtypes import STORAGE_DTYPES, WIDTHS, DType
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
 from hal_core.ir.signature import LONGEST_NAME
+from hal_core.pointers import PointerType
 
 # Flags of code objects.
 _VARARGS = 0x04 | 0x08

@@ -53,7 +53,8 @@ def func(function: F, /) -> F:
 
     It is written in the language of kernels, is read where it is called, and has names of its own.
     A parameter annotated with a dtype takes a value of it, one with `hal.Ptr` or `hal.ConstPtr`
-    a pointer or a shared array of that dtype, and one without annotation whatever it is given.
+    a pointer or a shared array of that dtype, row after row and with one index, and one without
+    annotation whatever it is given.
     `return value` stands at the end, or at the end of all sides of an `if`; a function without is
     called on a line of its own.
 

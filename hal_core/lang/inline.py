@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal_core.dtypes import DType, PointerType
+from hal_core.dtypes import DType
 from hal_core.ir import UOp
 from hal_core.lang.control import leaves
 from hal_core.lang.emit import Memory, Nothing, dtype_of
@@ -16,6 +17,7 @@ from hal_core.lang.names import Names
 from hal_core.lang.operators import join
 from hal_core.lang.statements import Statements
 from hal_core.lang.text import SourceText
+from hal_core.pointers import PointerType
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
@@ -84,7 +86,8 @@ def _bound(
         x.operand(argument, value)  # raises
     if isinstance(annotation, PointerType):
         _check_pointer(x, argument, function, name, annotation, value)
-        return Memory(name, value.node, annotation.const or value.const, value.shape)
+        flat = None if value.shape is None else (math.prod(value.shape),)
+        return Memory(name, value.node, annotation.const or value.const, flat)
     if isinstance(value, Memory):
         return Memory(name, value.node, value.const, value.shape)
     return value

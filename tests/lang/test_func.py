@@ -115,6 +115,12 @@ RUNS: dict[str, tuple[str, str, list[float]]] = {
         "y[i] = 3\ny[i] = first(x) + y[i]",
         [4, 4, 4, 4],
     ),
+    "an array as a pointer is flat": (
+        "@hal.func\ndef put(p: hal.Ptr[hal.float32], i: hal.int32, v):\n    p[i] = v\n",
+        "t = hal.shared(hal.float32, (2, 2))\nput(t, i, x[i])\nhal.barrier()\n"
+        "y[i] = t[i % 2, i // 2]",
+        [0, 2, 1, 3],
+    ),
     "shared memory and a barrier": (
         "@hal.func\ndef left(tile: hal.Ptr[hal.float32], i, value):\n    tile[i] = value\n"
         "    hal.barrier()\n    return tile[max(i - 1, 0)]\n"
@@ -194,6 +200,8 @@ BAD = [
     ("@hal.func\ndef g(a):\n    return g(a)\n", "v = g(x[i])", "g(a)", "g calls itself", "a loop"),
     ("@hal.func\ndef g(a):\n    return h(a)\n@hal.func\ndef h(a):\n    return g(a)\n",
      "v = g(x[i])", "g(a)", "g calls itself", "a loop"),
+    ("@hal.func\ndef g(p: hal.Ptr[hal.int32]):\n    p[6] = 1\n",
+     "t = hal.shared(hal.int32, (2, 3))\ng(t)", "6]", "the index 6 is outside", "one is 5"),
     # the body
     (G.format("return b"), "v = g(1, y)", "b", "'b' is not defined", "parameter"),
     (G.format("return n"), "v = g(1, y)", "n", "'n' is not defined", "parameter"),

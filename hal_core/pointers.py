@@ -1,0 +1,91 @@
+"""Device memory as a kernel sees it: `hal.Ptr[hal.float32]`, `hal.ConstPtr[hal.float32]`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+from hal_core.dtypes import DTYPES, WIDTHS, DType, Scalar, as_dtype
+from hal_core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from hal_core.dtypes import bfloat16, float16, float32
+
+T = TypeVar("T", bound=Scalar)
+
+
+def _pointed(item: object, operation: str) -> DType:
+    """The dtype of a pointer's elements. Raises: InvalidArgument, with what a kernel can take."""
+    try:
+        return as_dtype(item, operation)
+    except InvalidArgument as error:
+        known = f"Use one of {', '.join(DTYPES)}."
+        fix = next((text for kind, text in WIDTHS if item is kind), known)
+        raise InvalidArgument(operation, error.problem, got=item, fix=fix) from None
+
+
+class PointerType:
+    """What `Ptr[float32]` is at run time: a pointer parameter of a kernel."""
+
+    __slots__ = ("const", "dtype")
+
+    def __init__(self, dtype: DType, const: bool) -> None:
+        self.dtype, self.const = dtype, const
+
+    def __repr__(self) -> str:
+        return f"{'const ' if self.const else ''}{self.dtype.name}*"
+
+
+if TYPE_CHECKING:
+    Index = Scalar | int | tuple[Scalar | int, ...]  # several for a shared array
+
+    class ConstPtr(Generic[T]):
+        """A kernel parameter: device memory the kernel only reads."""
+
+        @overload
+        def __getitem__(
+            self: ConstPtr[float16] | ConstPtr[bfloat16], index: Scalar | int
+        ) -> float32: ...
+        @overload
+        def __getitem__(self, index: Scalar | int) -> T: ...
+        def __getitem__(self, index: Scalar | int) -> Scalar: ...
+
+    class Ptr(ConstPtr[T]):
+        """A kernel parameter: device memory the kernel may read and write."""
+
+        @overload
+        def __setitem__(
+            self: Ptr[float16] | Ptr[bfloat16], index: Scalar | int, value: float32 | float
+        ) -> None: ...
+        @overload
+        def __setitem__(self, index: Scalar | int, value: T | float) -> None: ...
+        def __setitem__(self, index: Scalar | int, value: Scalar | float) -> None: ...
+
+    class Shared(Ptr[T]):
+        """What `hal.shared` gives: memory of a block. A function takes it as a pointer."""
+
+        @overload
+        def __getitem__(self: Shared[float16] | Shared[bfloat16], index: Index) -> float32: ...
+        @overload
+        def __getitem__(self, index: Index) -> T: ...
+        def __getitem__(self, index: Index) -> Scalar: ...
+        @overload
+        def __setitem__(
+            self: Shared[float16] | Shared[bfloat16], index: Index, value: float32 | float
+        ) -> None: ...
+        @overload
+        def __setitem__(self, index: Index, value: T | float) -> None: ...
+        def __setitem__(self, index: Index, value: Scalar | float) -> None: ...
+
+else:
+
+    class Ptr:
+        """A kernel parameter: device memory the kernel may read and write."""
+
+        def __class_getitem__(cls, item: object) -> PointerType:
+            return PointerType(_pointed(item, "Ptr[...]"), const=False)
+
+    class ConstPtr:
+        """A kernel parameter: device memory the kernel only reads."""
+
+        def __class_getitem__(cls, item: object) -> PointerType:
+            return PointerType(_pointed(item, "ConstPtr[...]"), const=True)

@@ -1,0 +1,68 @@
+"""Everything of the kernel language that has types: mypy and pyright accept it as it is."""
+
+from __future__ import annotations
+
+import hal_core as hal
+
+
+@hal.func
+def clamp(v: hal.float32, low: hal.float32, high: hal.float32) -> hal.float32:
+    return min(max(v, low), high)
+
+
+@hal.func
+def put(p: hal.Ptr[hal.float32], i: hal.int32, v: hal.float32) -> None:
+    p[i] = clamp(v, hal.float32(0), hal.float32(1))
+
+
+@hal.func
+def first(p: hal.ConstPtr[hal.float32]) -> hal.float32:
+    return p[0]
+
+
+@hal.kernel(block=(16, 16))
+def everything(
+    y: hal.Ptr[hal.float32],
+    h: hal.Ptr[hal.float16],
+    b: hal.ConstPtr[hal.bfloat16],
+    c: hal.Ptr[hal.int32],
+    n: hal.int32,
+    m: hal.int64,
+) -> None:
+    i = hal.thread_idx(0)
+    j = hal.thread_idx(1)
+    tile = hal.shared(hal.float32, (16, 17))
+    line = hal.shared(hal.int32, 16)
+    half = hal.shared(hal.float16, 16)
+    tile[i, j] = y[i]
+    tile[i, j] += 1
+    line[i] = n
+    half[i] = y[i]
+    hal.barrier()
+    put(tile, i, y[i])
+    put(y, i, first(y) + first(tile))
+    old = hal.atomic_add(c, i, 1)
+    hal.atomic_max(line, i, old)
+    hal.atomic_add(tile, (i, 3), 0.5)
+    hal.atomic_compare_exchange(line, m, 0, n)
+    total = hal.float32(0)
+    for k in hal.unroll(4):
+        total += y[k] * 2 + h[i] * b[k]
+        total += hal.float32(k) * h[i]
+        y[i + k] = h[i]
+        h[i] = total
+        h[i] = 2 * h[i]
+        h[i] += y[i]
+        half[k] += total
+    bits = hal.bitcast(hal.int32, total)
+    c[i] = bits | old
+    assert i < n and bits > 0, "text"
+    while i < n:
+        i += 1
+        if i > 3:
+            break
+    y[i] = hal.float16(total)
+    if 0 < i < n:
+        return
+    v = max(i, hal.int32(0))
+    c[v] = min(i, n)
