@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hal_core.render.languages.metal import MetalRenderer
     from hal_core.render.languages.opencl import OpenCLRenderer
     from hal_core.render.llvm import LLVMRenderer
+    from hal_core.render.ptx import PTXRenderer
 
     RENDERERS: dict[str, type[Renderer]]
 
@@ -25,11 +26,12 @@ _MODULES = {
     "MetalRenderer": "languages.metal",
     "OpenCLRenderer": "languages.opencl",
     "LLVMRenderer": "llvm",
+    "PTXRenderer": "ptx",
 }
 
 __all__ = [
     "RENDERERS", "CRenderer", "CUDARenderer", "HIPRenderer", "LLVMRenderer", "MetalRenderer",
-    "OpenCLRenderer", "Renderer",
+    "OpenCLRenderer", "PTXRenderer", "Renderer",
 ]  # fmt: skip
 
 

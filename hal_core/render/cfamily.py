@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel, UOp
@@ -9,7 +11,7 @@ from hal_core.ir.fission import split
 from hal_core.render.frame import whole
 from hal_core.render.languages.language import Language
 from hal_core.render.renderer import Renderer, dtype_of
-from hal_core.render.spelling import atomic_body
+from hal_core.render.spelling import atomic_body, called, reserved
 
 
 class CFamilyRenderer(Renderer):
@@ -22,9 +24,18 @@ class CFamilyRenderer(Renderer):
         contract = self.row.contract_options[kernel.contract]
         return (*self.row.options, contract) if contract else self.row.options
 
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """What a kernel may not be called, for it cannot be renamed."""
+        return self.row.keywords | frozenset(self.row.types.values()) | called(self.row)
+
+    @cached_property
+    def _reserved(self) -> frozenset[str]:
+        return reserved(self.row)
+
     def _check(self, kernel: Kernel) -> None:
         super()._check(kernel)
-        if kernel.name in self.row.keywords or kernel.name in self.row.types.values():
+        if kernel.name in self._words:
             raise Unsupported(
                 f"render kernel {kernel.name!r} as {self.name}",
                 "the name is a word of the language",
@@ -46,4 +57,5 @@ class CFamilyRenderer(Renderer):
             )
 
     def _render(self, kernel: Kernel) -> str:
-        return whole(self.row, kernel, split(kernel) if self.row.threads else kernel.uops)
+        uops = split(kernel) if self.row.threads else kernel.uops
+        return whole(self.row, kernel, uops, self._reserved)

@@ -8,9 +8,12 @@ from hal_core.render.spelling import AXES, Spelling
 from hal_core.render.text import Text
 
 
-def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...]) -> str:
-    """The text of a kernel whose nodes, as this language runs them, are `uops`."""
-    text = Text(row, kernel, uops)
+def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozenset[str]) -> str:
+    """The text of a kernel whose nodes, as this language runs them, are `uops`.
+
+    No parameter or variable gets a name that is `reserved`.
+    """
+    text = Text(row, kernel, uops, reserved)
     fields = [_fields(text, param) for param in kernel.signature.params]
     text.write()
     blocks = {

@@ -24,14 +24,32 @@ LIBRARY_NAMES = frozenset(
     "printf", "realloc", "signbit", "strlen",
 }  # fmt: skip
 
+# More of the same, which no rendered text calls: taken for kernels, free for variables.
+MORE_LIBRARY_NAMES = frozenset(
+    f"{stem}{suffix}"
+    for stem in (
+        "cospi", "cyl_bessel_i0", "cyl_bessel_i1", "erfcinv", "erfcx", "erfinv", "fdivide", "ilogb",
+        "j0", "j1", "jn", "llrint", "llround", "logb", "lrint", "lround", "nan", "nextafter",
+        "norm", "norm3d", "norm4d", "normcdf", "normcdfinv", "rcbrt", "remquo", "rhypot", "rnorm",
+        "rnorm3d", "rnorm4d", "scalbln", "scalbn", "sincospi", "sinpi", "y0", "y1", "yn",
+    )
+    for suffix in ("", "f", "l")
+) | {
+    "assert", "clock", "clock64", "llmax", "llmin", "ullmax", "ullmin", "umax", "umin", "va_arg",
+    "va_copy", "va_end", "va_list", "va_start",
+}  # fmt: skip
+
 # Words no kernel or variable may be called in some language of the C family.
 C_KEYWORDS = frozenset(
     """
-    alignas alignof and asm auto bool break case catch char class const constexpr continue default
-    delete do double else enum explicit extern false float for friend goto half if inline int long
-    mutable namespace new nullptr operator private protected public register restrict return short
-    signed sizeof static struct switch template this throw true try typedef typename typeof
-    union unsigned using virtual void volatile wchar_t while
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+    char32_t class compl concept const const_cast consteval constexpr constinit continue co_await
+    co_return co_yield decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto half if inline int long mutable namespace new noexcept not
+    not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires
+    restrict return short signed sizeof static static_assert static_cast struct switch template
+    this thread_local throw true try typedef typeid typename typeof union unsigned using virtual
+    void volatile wchar_t while xor xor_eq
     """.split()  # noqa: SIM905 - words read better so
 )
 
@@ -52,7 +70,7 @@ _NO_KERNEL = re.compile(
 
 def is_taken(kernel_name: str) -> bool:
     """Whether C, its library or its headers have another thing of this name."""
-    if kernel_name in LIBRARY_NAMES or kernel_name in C_KEYWORDS:
+    if kernel_name in LIBRARY_NAMES | MORE_LIBRARY_NAMES | C_KEYWORDS:
         return True
     return _NO_KERNEL.match(kernel_name) is not None
 

@@ -52,6 +52,17 @@ def reserved(row: Language) -> frozenset[str]:
     return C_KEYWORDS | LIBRARY_NAMES | row.keywords | frozenset(row.types.values()) | words
 
 
+def called(row: Language) -> frozenset[str]:
+    """The functions of the language that its texts call: a kernel of the name would be another."""
+    pairs = itertools.chain(*row.bits.values(), *row.infinities.values())
+    templates = itertools.chain(
+        row.functions.values(), row.specials.values(), (f"{name}(" for name in pairs),
+        row.casts.values(), *(space.atomics.values() for space in row.spaces.values()),
+        [row.barrier],
+    )  # fmt: skip
+    return frozenset(re.findall(r"(\w+)(?:<\w+>)?\(", " ".join(templates)))
+
+
 def _fill(template: str, axis: str) -> str:
     return template.replace("{axis}", axis).replace("{dim}", str(AXES.index(axis)))
 

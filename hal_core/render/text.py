@@ -17,7 +17,7 @@ from hal_core.ir.uop import LEAVES, OPENS
 from hal_core.render.languages.language import Language
 from hal_core.render.names import Names
 from hal_core.render.renderer import dtype_of
-from hal_core.render.spelling import AXES, MEMORY, Expression, Spelling, reserved
+from hal_core.render.spelling import AXES, MEMORY, Expression, Spelling
 
 _ELSE = "} else {"
 _LONGEST = 72  # characters of an expression that is still written inside another
@@ -33,10 +33,12 @@ class _Loop(NamedTuple):
 class Text:
     """The lines of one kernel's body."""
 
-    def __init__(self, row: Language, kernel: Kernel, uops: tuple[UOp, ...]) -> None:
+    def __init__(
+        self, row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozenset[str]
+    ) -> None:
         self.row, self.kernel, self.uops = row, kernel, uops
         self.spelling = Spelling(row)
-        self.names = Names(reserved(row) | {kernel.name})
+        self.names = Names(reserved | {kernel.name})
         self.params = [self.names.take(param.name) for param in kernel.signature.params]
         self.inline = _used_once(uops)
         self.ends_in = _ends_in(uops)

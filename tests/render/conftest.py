@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from offline import OFFLINE, OfflineCompiler
 from toolchains import TOOLCHAINS, Toolchain
 
 from hal_core.render.cfamily import CFamilyRenderer
@@ -34,3 +35,13 @@ C_FAMILY = [name for name, made in TOOLCHAINS.items() if isinstance(made.rendere
 @pytest.fixture(scope="session", params=C_FAMILY)
 def c_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
     return _made(request.param, tmp_path_factory)
+
+
+@pytest.fixture(scope="session", params=list(OFFLINE))
+def offline(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> OfflineCompiler:
+    made = OFFLINE[request.param](tmp_path_factory.mktemp(request.param))
+    if made.missing:
+        pytest.skip(made.missing)
+    return made

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import pytest
 from everything import everything, missing_ops
-from offline import OFFLINE, OfflineCompiler
+from offline import OfflineCompiler
 from samples import SAMPLES
 from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
-
-
-@pytest.fixture(scope="session", params=list(OFFLINE))
-def offline(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> OfflineCompiler:
-    made = OFFLINE[request.param](tmp_path_factory.mktemp(request.param))
-    if made.missing:
-        pytest.skip(made.missing)
-    return made
 
 
 @pytest.mark.parametrize("name", list(SAMPLES))

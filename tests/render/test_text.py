@@ -10,12 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builder import Builder
+from offline import OfflineCompiler
 from samples import SAMPLES
 from toolchains import GCC, LLVM, Toolchain
 
 from hal_core.dtypes import DTYPES, DType, float32
 from hal_core.errors import InvalidKernel, Unsupported
+from hal_core.ir import Kernel
 from hal_core.render import RENDERERS, CRenderer, LLVMRenderer, OpenCLRenderer, Renderer
+
+NAMES = """
+    float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
+    INFINITY M_PI linux block first last args launch thread_x global_x block_dim_y v0 v1
+    hal_mod_int32 int32_t uint uint32_t bool entry entry_ r_base r_offset rest __x template memset
+    printf _Bool _Complex _X NULL cl_khr_fp64 CLK_LOCAL_MEM_FENCE intptr_t thread xor not and_eq
+    threadIdx blockDim dim3 warpSize float1 assert min max norm y1 device threadgroup constant
+    precise metal as_type global_id block_size mem_flags grid_size atomic_int fragment size_t
+    const_cast decltype requires char8_t M_PI_2 texture2d size_ kernel_ hipThreadIdx_x
+    """.split()  # noqa: SIM905 - words read better so
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -51,32 +63,35 @@ def test_text_is_the_same_in_another_process(language: str) -> None:
     assert done.stdout == RENDERERS[language]().render(SAMPLES["histogram"].lower())
 
 
-def test_names_that_a_language_has_for_itself(toolchain: Toolchain) -> None:
+def kernel_of_many_names() -> Kernel:
     """Parameters are called what the user likes; also the words of the text around them."""
-    names = """
-    float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
-    INFINITY M_PI linux block first last args launch thread_x global_x block_dim_y v0 v1
-    hal_mod_int32 int32_t uint uint32_t bool entry entry_ r_base r_offset rest __x template memset
-    printf _Bool _Complex _X NULL cl_khr_fp64 CLK_LOCAL_MEM_FENCE intptr_t
-    """.split()  # noqa: SIM905 - words read better so
-    b = Builder("names", "r: float32*, " + ", ".join(f"{name}: float32" for name in names))
+    b = Builder("names", "r: float32*, " + ", ".join(f"{name}: float32" for name in NAMES))
     i = b.index()
-    place = b.op("MOD", i, b.op("ADD", i, b.const(len(names))))
-    for number, name in enumerate(names):
+    place = b.op("MOD", i, b.op("ADD", i, b.const(len(NAMES))))
+    for number, name in enumerate(NAMES):
         value = b.op("ADD", b.params[name], b.op("SQRT", b.const(number**2, float32)))
         b.store("r", b.op("ADD", place, b.const(number)), value)
     variable = b.var("float", b.const(1.0, float32))
-    b.store("r", b.const(len(names)), b.op("ABS", b.get(variable)))
-    got = np.zeros(len(names) + 1, np.float32)
-    values = {name: float(number) for number, name in enumerate(names)}
-    toolchain.run(b.kernel(), {"r": got, **values})
-    assert got.tolist() == [*(2.0 * number for number in range(len(names))), 1.0]
+    b.store("r", b.const(len(NAMES)), b.op("ABS", b.get(variable)))
+    return b.kernel()
+
+
+def test_names_that_a_language_has_for_itself(toolchain: Toolchain) -> None:
+    got = np.zeros(len(NAMES) + 1, np.float32)
+    values = {name: float(number) for number, name in enumerate(NAMES)}
+    toolchain.run(kernel_of_many_names(), {"r": got, **values})
+    assert got.tolist() == [*(2.0 * number for number in range(len(NAMES))), 1.0]
+
+
+def test_names_of_languages_of_other_machines(offline: OfflineCompiler) -> None:
+    offline.compile(kernel_of_many_names())
 
 
 @pytest.mark.parametrize("language", list(RENDERERS))
 @pytest.mark.parametrize("name", [
     "exp", "sqrtf", "memset", "main", "int", "while", "float", "_Bool", "NULL", "INT32_MAX", "M_PI",
-    "FLT_MAX", "INFINITY", "intptr_t", "int_fast8_t", "size_t", "__func__", "cl_khr_fp64",
+    "FLT_MAX", "INFINITY", "intptr_t", "int_fast8_t", "size_t", "__func__", "cl_khr_fp64", "y1",
+    "norm", "xor", "static_cast",
 ])  # fmt: skip
 def test_a_kernel_may_not_take_a_name_of_c(name: str, language: str) -> None:
     kernel = Builder(name, "r: float32*").kernel()
@@ -84,10 +99,15 @@ def test_a_kernel_may_not_take_a_name_of_c(name: str, language: str) -> None:
         RENDERERS[language]().render(kernel)
 
 
-@pytest.mark.parametrize("name", ["kernel", "float4", "atomic_int", "memory_order_relaxed"])
-def test_a_kernel_may_not_take_a_word_of_opencl(name: str) -> None:
+@pytest.mark.parametrize(("name", "language"), [
+    ("kernel", "opencl"), ("float4", "opencl"), ("atomic_int", "opencl"), ("barrier", "opencl"),
+    ("memory_order_relaxed", "opencl"), ("get_global_id", "opencl"), ("as_uint", "opencl"),
+    ("threadIdx", "cuda"), ("dim3", "cuda"), ("atomicAdd", "cuda"), ("warpSize", "hip"),
+    ("kernel", "metal"), ("threadgroup_barrier", "metal"), ("as_type", "metal"), ("half", "metal"),
+])  # fmt: skip
+def test_a_kernel_may_not_take_a_word_of_the_language(name: str, language: str) -> None:
     with pytest.raises(Unsupported, match=rf"'{name}'.*Rename the kernel"):
-        RENDERERS["opencl"]().render(Builder(name, "r: float32*").kernel())
+        RENDERERS[language]().render(Builder(name, "r: float32*").kernel())
 
 
 @pytest.mark.parametrize("language", list(RENDERERS))

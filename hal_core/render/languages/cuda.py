@@ -33,9 +33,8 @@ TYPES = {
 # Names of the compiler's own headers that a kernel or a parameter would hide or clash with.
 KEYWORDS = frozenset(
     """
-    threadIdx blockIdx blockDim gridDim warpSize dim3 size_t ptrdiff_t clock_t clock clock64
-    wchar_t char8_t char16_t char32_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t
-    uint64_t intptr_t uintptr_t nullptr_t half half2 asm typeof std cuda hip
+    threadIdx blockIdx blockDim gridDim warpSize dim3 size_t ptrdiff_t clock_t nullptr_t std
+    textureReference
     """.split()  # noqa: SIM905 - words read better so
 ) | {
     f"{element}{width}"
