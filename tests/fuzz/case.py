@@ -58,7 +58,7 @@ def values(dtype: DType, size: int, random: np.random.Generator) -> Array:
         parts = [small.astype(kind), small.astype(kind), random.choice(limits, size), any_]
         return np.choose(choice, parts)
     tiny = 2.0**-149 if dtype.name == "float32" else 2.0**-20
-    odd = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**63), 0.5, 2.5, tiny])
+    odd = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, np.nan, np.nan, 2.0**31, -(2.0**63), tiny])
     wide = np.ldexp(random.standard_normal(size), random.integers(-40, 60, size))
     parts = [small * 0.5, random.standard_normal(size), wide, random.choice(odd, size)]
     with np.errstate(over="ignore"):

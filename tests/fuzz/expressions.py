@@ -147,7 +147,7 @@ class Expressions:
 
     def _comparison(self, dtype: DType, depth: int) -> str:
         signs = ["<", "<=", ">", ">=", "==", "!="]
-        kind = self.random.choice(COMPUTED)
+        kind = self.random.choice([*COMPUTED, *FLOATS, *FLOATS])
         values = [self.pick(kind, depth) for _ in range(self.random.choice([2, 2, 2, 3]))]
         text = values[0]
         for value in values[1:]:

@@ -1,0 +1,26 @@
+"""A fixed set of generated kernels on every target of this machine; `nox -s fuzz` runs more."""
+
+from __future__ import annotations
+
+import pytest
+from campaign import Missing, small, verdicts
+from harness import OK, TARGETS, WRONG
+
+from hal_core import config
+
+# Two hundred everywhere would take minutes: a kernel takes PoCL a second and LLVM a twentieth.
+KERNELS = {"llvm": 200, "gcc": 50, "clang": 50, "zig": 20, "opencl": 25, "oclgrind": 10}
+
+
+@pytest.mark.parametrize("target", KERNELS)
+def test_generated_kernels(target: str) -> None:
+    try:
+        found = list(verdicts(target, 0, KERNELS[target]))
+    except Missing as missing:
+        if TARGETS[target].device in config.REQUIRE.read() and target in ("llvm", "opencl"):
+            raise
+        pytest.skip(str(missing))
+    wrong = [seed for seed, verdict in found if verdict.kind == WRONG]
+    assert not wrong, f"kernels {wrong}; the first:\n{small(target, wrong[0])}"
+    run = sum(verdict.kind == OK for _, verdict in found)
+    assert run > 0.9 * len(found), [verdict for _, verdict in found if verdict.kind != OK]

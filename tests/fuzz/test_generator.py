@@ -1,0 +1,98 @@
+"""The fuzzer itself: what it draws, that it sees what is wrong, and how it makes that small."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from case import GUARD, Case
+from generator import generate
+from harness import OK, WRONG, Runner, Verdict, load
+from reduce import reduced
+from worker import verdict
+
+from hal_core.ir.uop import ATOMICS
+from hal_core.testing import interpret
+from hal_core.testing.operations import OPERATIONS
+
+Array = Any
+
+
+class Interpreted(Runner):
+    """A device that is the interpreter, with one operation done another way."""
+
+    def __init__(self, op: str = "ADD", wrong: Callable[..., Array] | None = None) -> None:
+        self.name, self.op, self.wrong = "interpreted", op, wrong or OPERATIONS[op]
+
+    def _launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+        right, OPERATIONS[self.op] = OPERATIONS[self.op], self.wrong
+        try:
+            inside = [array[GUARD:-GUARD] for array in before]
+            interpret(kernel, *inside, vals=case.vals, races=False, **case.launch)
+        finally:
+            OPERATIONS[self.op] = right
+        return before
+
+
+def test_a_number_is_a_kernel() -> None:
+    assert generate(5) == generate(5)
+    assert generate(5).source != generate(6).source
+
+
+def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
+    """None is thrown away; the operations that few kernels have are in some of these."""
+    seen: Counter[str] = Counter()
+    for seed in range(200):
+        case = generate(seed)
+        assert verdict(Interpreted(), case) == Verdict(OK), case
+        for node in load(case.source).lower().uops:
+            seen[node.op] += 1
+            seen[f"{node.op} {node.arg}"] += node.op == "ATOMIC"
+    wanted = {*OPERATIONS, "BITCAST", "CAST", "SHARED", "BARRIER", "CAS", "RANGE", "LOOP", "ASSERT"}
+    wanted |= {"BREAK", "CONTINUE", "RETURN", *(f"ATOMIC {kind}" for kind in ATOMICS)}
+    assert not {op for op in wanted if not seen[op]}
+
+
+MUTANTS: list[tuple[str, Callable[..., Array]]] = [
+    ("FLOORDIV", lambda a, b: np.where(b == 0, 0, np.trunc(a / np.where(b == 0, 1, b)))
+     .astype(a.dtype)),
+    ("MOD", lambda a, b: np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b)))),
+    ("SHR", lambda a, b: np.right_shift(a, np.clip(b, 0, 8 * b.itemsize - 1))),
+    ("MIN", np.fmin),
+    ("MAX", lambda a, b: np.where(a > b, a, b)),
+    ("FMA", lambda a, b, c: a * b + c),
+    ("ROUND", lambda a: np.floor(a + a.dtype.type(0.5))),
+    ("NE", lambda a, b: (a < b) | (a > b)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "wrong"), MUTANTS, ids=[op for op, _ in MUTANTS])
+def test_a_wrong_operation_is_found(op: str, wrong: Callable[..., Array]) -> None:
+    runner = Interpreted(op, wrong)
+    assert any(verdict(runner, generate(seed)).kind == WRONG for seed in range(400))
+
+
+def test_a_write_beside_a_view_is_found() -> None:
+    class Careless(Interpreted):
+        def _launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+            got = super()._launch(kernel, case, before)
+            got[-1][-GUARD] = got[-1][-GUARD] == 0
+            return got
+
+    found = verdict(Careless(), generate(3))
+    assert found.kind == WRONG
+    assert re.match(r"\w+\[\d+\] is ", found.why)
+
+
+def test_a_failing_kernel_is_made_small() -> None:
+    runner = Interpreted("NE", MUTANTS[-1][1])
+    seed = next(seed for seed in range(400) if verdict(runner, generate(seed)).kind == WRONG)
+    case = reduced(generate(seed), lambda changed: verdict(runner, changed).kind == WRONG)
+    assert verdict(runner, case).kind == WRONG
+    body = case.source.split("def fuzzed")[1].splitlines()[1:]
+    assert len(body) <= 5, case.source
+    assert "!=" in case.source or "bool_" in case.source
