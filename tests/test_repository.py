@@ -243,11 +243,11 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def _declared() -> dict[str, str]:
     """Every `declare("NAME", default, "meaning", parse)` of the core and the backends."""
-    found = {}
+    found, names = {}, ("declare", "config.declare")
     for name in PROJECTS:
         for path in _files(name):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("declare"):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
                     found[ast.literal_eval(node.args[0])] = ast.literal_eval(node.args[2])
     return found
 
