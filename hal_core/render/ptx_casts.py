@@ -31,6 +31,9 @@ def cast(to: Registers, value: str, source: DType, target: DType) -> str:
 
 def bitcast(to: Registers, value: str, source: DType, target: DType) -> str:
     if kind_of(source) != kind_of(target):
+        if value.startswith(("0f", "0d")):  # a float's bits
+            bits = int(value[2:], 16)
+            return literal(bits - 2 ** (8 * target.itemsize) * (bits > target.max), target)
         return to.let(f"mov.b{8 * target.itemsize}", kind_of(target), value)
     return value if source is target else to.narrow(value, target)
 

@@ -1,0 +1,322 @@
+"""A machine for the PTX that the renderer writes: strict, in numpy, all threads side by side.
+
+Threads whose place in the text is least go on together, up to the next label or jump. What PTX
+leaves open is a Fault: an unknown instruction or a register of another type, a value that was
+never written, an access out of bounds or unaligned, a division by zero, a barrier that some
+threads of a block miss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ptx_operations import TYPES, compute, fault_of_division
+from ptx_program import Instruction, Program
+
+Array = npt.NDArray[Any]
+Triple = tuple[int, int, int]
+GENERIC = 1 << 40  # what cvta takes off an address
+MOST_TURNS = 2_000_000
+
+
+_ATOMICS: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "min": min,
+    "max": max,
+    "exch": lambda _, b: b,
+    "cas": lambda a, expected, b: b if a == expected else a,
+}
+
+
+class Fault(Exception):
+    """What no correct text does."""
+
+
+class Space:
+    """Bytes of one state space; only those that were placed may be touched."""
+
+    def __init__(self, nbytes: int) -> None:
+        nbytes = -(-nbytes // 8) * 8
+        self.bytes = np.zeros(nbytes, np.uint8)
+        self.placed = np.zeros(nbytes, bool)
+        self.written = np.zeros(nbytes, bool)
+
+    def places(self, addresses: Array, size: int) -> Array:
+        """Each access's bytes, one row an access."""
+        if (addresses % size).any():
+            raise Fault(f"unaligned access of {size} bytes")
+        rows = addresses.astype(np.int64)[:, None] + np.arange(size)
+        if (rows < 0).any() or (rows >= len(self.bytes)).any() or not self.placed[rows].all():
+            raise Fault("access out of bounds")
+        return np.asarray(rows)
+
+    def load(self, addresses: Array, dtype: np.dtype[Any]) -> Array:
+        rows = self.places(addresses, dtype.itemsize)
+        if not self.written[rows].all():
+            raise Fault("memory is read that nobody has written")
+        return np.ascontiguousarray(self.bytes[rows]).view(dtype)[:, 0]
+
+    def store(self, addresses: Array, values: Array) -> None:
+        rows = self.places(addresses, values.itemsize)
+        self.bytes[rows] = np.ascontiguousarray(values).view(np.uint8).reshape(rows.shape)
+        self.written[rows] = True
+
+
+class Machine:
+    """One launch."""
+
+    def __init__(self, text: str, arguments: dict[str, Any], grid: Triple, block: Triple) -> None:
+        self.program = Program(text)
+        self.program.check_block(block)
+        self.grid, self.block = grid, block
+        self.in_block = math.prod(block)
+        self.size = math.prod(grid) * self.in_block
+        self.threads = np.arange(self.size)
+        self.registers: dict[str, Array] = {}
+        self.known: dict[str, Array] = {}
+        for name, kind in self.program.registers.items():
+            self.registers[name] = np.zeros(self.size, TYPES[kind])
+            self.known[name] = np.zeros(self.size, bool)
+        self.pc = np.zeros(self.size, np.int64)
+        self.alive, self.waiting = np.ones(self.size, bool), np.zeros(self.size, bool)
+        self.arrays: list[tuple[Array, int]] = []
+        self.params = self._place(arguments)
+        self._place_shared()
+
+    # memory
+
+    def _place(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arrays go to the global space; views of one array stay views of one."""
+        roots: dict[int, int] = {}
+        end = 256
+        placed = {}
+        for name, value in arguments.items():
+            if not isinstance(value, np.ndarray):
+                placed[name] = value
+                continue
+            root: Any = value
+            while isinstance(root.base, np.ndarray):
+                root = root.base
+            if id(root) not in roots:
+                roots[id(root)] = end
+                self.arrays.append((root, end))
+                end += -(-root.nbytes // 256) * 256 + 256
+            placed[name] = GENERIC + roots[id(root)] + value.ctypes.data - root.ctypes.data
+        self.spaces = {"global": Space(end)}
+        for root, start in self.arrays:
+            inside = slice(start, start + root.nbytes)
+            self.spaces["global"].bytes[inside] = root.reshape(-1).view(np.uint8)
+            self.spaces["global"].placed[inside] = self.spaces["global"].written[inside] = True
+        return placed
+
+    def _place_shared(self) -> None:
+        # Behind each array a gap, to catch what goes beyond.
+        extents = {name: -(-size // 16) * 16 + 16 for name, size in self.program.shared.items()}
+        stride = sum(extents.values())
+        space = self.spaces["shared"] = Space(stride * math.prod(self.grid))
+        self.shared: dict[str, int] = {}
+        self.shared_base = self.threads // self.in_block * stride
+        start = 0
+        for name, nbytes in self.program.shared.items():
+            self.shared[name] = start
+            space.placed.reshape(-1, stride)[:, start : start + nbytes] = True
+            start += extents[name]
+
+    def _address(self, operand: str, space: str, lanes: Array) -> Array:
+        address = self.read(operand.strip("[]"), "u64", lanes).astype(np.int64)
+        return address + self.shared_base[lanes] if space == "shared" else address
+
+    # operands
+
+    def read(self, operand: str, kind: str, lanes: Array, narrower: bool = False) -> Array:
+        """The operand as `kind`; with `narrower`, of a register that may be wider."""
+        dtype = TYPES[kind]
+        if not operand.startswith("%"):
+            return np.broadcast_to(_number(operand, dtype), lanes.shape)
+        if operand not in self.registers:
+            return self._special(operand)[lanes].astype(dtype)
+        register = self.registers[operand]
+        if not self.known[operand][lanes].all():
+            raise Fault(f"{operand} is read before it is written")
+        self._check(operand, kind, narrower)
+        values = register[lanes]
+        if register.itemsize > dtype.itemsize:
+            values = values.astype(f"u{dtype.itemsize}")
+        return values.view(dtype)
+
+    def write(self, register: str, kind: str, lanes: Array, values: Array, wider: bool) -> None:
+        self._check(register, kind, wider)
+        target = self.registers[register]
+        values = np.asarray(values).astype(TYPES[kind])
+        if target.itemsize > values.itemsize:
+            values = values.astype(f"{values.dtype.kind}{target.itemsize}")
+        target[lanes] = values.view(target.dtype)
+        self.known[register][lanes] = True
+
+    def _check(self, register: str, kind: str, wider: bool) -> None:
+        declared = self.program.registers[register]
+        same = TYPES[declared].itemsize == TYPES[kind].itemsize
+        larger = wider and declared[0] == "b" and TYPES[declared].itemsize > TYPES[kind].itemsize
+        floats = {declared[0], kind[0]} & {"f"}
+        alike = declared == kind or kind[0] == "b" or not floats
+        if "pred" in (declared, kind) and declared != kind:
+            raise Fault(f"{register} is a {declared}, not a {kind}")
+        if not (larger or (same and (alike or (declared[0] == "b" and kind in ("f16", "bf16"))))):
+            raise Fault(f"{register} is a {declared}, not a {kind}")
+
+    def _special(self, name: str) -> Array:
+        kind, axis = name[1:].split(".")
+        extents = self.block if kind in ("tid", "ntid") else self.grid
+        if kind in ("ntid", "nctaid"):
+            return np.full(self.size, extents["xyz".index(axis)])
+        if kind not in ("tid", "ctaid"):
+            raise Fault(f"no such register: {name}")
+        number = self.threads % self.in_block if kind == "tid" else self.threads // self.in_block
+        before = math.prod(extents[: "xyz".index(axis)])
+        return np.asarray(number // before % extents["xyz".index(axis)])
+
+    # running
+
+    def run(self) -> None:
+        turns = 0
+        with np.errstate(all="ignore"):
+            while (ready := np.flatnonzero(self.alive & ~self.waiting)).size or self._release():
+                turns += 1
+                if turns > MOST_TURNS:
+                    raise Fault("the kernel does not end")
+                if ready.size:
+                    self._together(ready)
+        for root, start in self.arrays:
+            data = self.spaces["global"].bytes[start : start + root.nbytes]
+            root.reshape(-1).view(np.uint8)[:] = data
+
+    def _release(self) -> bool:
+        """All threads wait or have ended: those of whole blocks that wait at one place go on."""
+        if not self.waiting.any():
+            return False
+        waiting, places = (part.reshape(-1, self.in_block) for part in (self.waiting, self.pc))
+        alive = self.alive.reshape(-1, self.in_block)
+        for row, at, living in zip(waiting, places, alive, strict=True):
+            if len(set(at[row])) > 1 or (living & ~row).any():
+                raise Fault("a barrier that some threads of the block miss")
+        self.waiting[:] = False
+        return True
+
+    def _together(self, ready: Array) -> None:
+        """One stretch of text without labels and jumps."""
+        here = int(self.pc[ready].min())
+        lanes = ready[self.pc[ready] == here]
+        while True:
+            instruction = self.program.code[here]
+            here += 1
+            self.pc[lanes] = here
+            try:
+                ended = self._step(instruction, lanes)
+            except (Fault, KeyError, ValueError) as error:
+                raise Fault(f"{instruction.text}: {error!r}") from error
+            if ended or here in self.program.leaders:
+                return
+
+    def _step(self, instruction: Instruction, lanes: Array) -> bool:
+        """Whether the stretch ends."""
+        name, operands = instruction.name, instruction.operands
+        if name == "bra":
+            taken = lanes
+            if instruction.guard:
+                condition = self.read(instruction.guard.lstrip("!"), "pred", lanes)
+                taken = lanes[condition != instruction.guard.startswith("!")]
+            self.pc[taken] = self.program.labels[operands[0]]
+            return True
+        if instruction.guard:
+            raise Fault("only a bra is guarded")
+        if name in ("ret", "bar.sync"):
+            (self.waiting if name == "bar.sync" else self.alive)[lanes] = name == "bar.sync"
+            return True
+        words = name.split(".")
+        if words[0] in ("ld", "st", "atom", "cvta"):
+            getattr(self, f"_{words[0]}")(words, operands, lanes)
+        elif operands[-1] in self.shared and name == "mov.u64":
+            start = np.full(lanes.shape, self.shared[operands[-1]])
+            self.write(operands[0], "u64", lanes, start, False)
+        else:
+            self._compute(name, operands, lanes)
+        return False
+
+    def _compute(self, name: str, operands: tuple[str, ...], lanes: Array) -> None:
+        takes, gives, function = compute(name)
+        if len(takes) != len(operands) - 1:
+            raise Fault(f"{len(takes)} operands expected")
+        relaxed = name.startswith("cvt")
+        values = [
+            self.read(operand, kind, lanes, relaxed)
+            for operand, kind in zip(operands[1:], takes, strict=True)
+        ]
+        problem = fault_of_division(name, values)
+        if problem:
+            raise Fault(problem)
+        self.write(operands[0], gives, lanes, function(*values), relaxed)
+
+    # memory instructions
+
+    def _cvta(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
+        if words != ["cvta", "to", "global", "u64"]:
+            raise Fault("unknown")
+        address = self.read(operands[1], "u64", lanes)
+        if (address < GENERIC).any():
+            raise Fault("no generic address")
+        self.write(operands[0], "u64", lanes, address - np.uint64(GENERIC), False)
+
+    def _ld(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
+        _, space, kind = words
+        if space == "param":
+            name = operands[1].strip("[]")
+            if self.program.params[name] != kind:
+                raise Fault(f"{name} is a {self.program.params[name]}")
+            value = np.array([self.params[name.removeprefix(f"{self.program.name}_")]])
+            values = np.broadcast_to(value.astype(TYPES[kind]), lanes.shape)
+        else:
+            place = self._address(operands[1], space, lanes)
+            values = self.spaces[space].load(place, TYPES[kind])
+        self.write(operands[0], kind, lanes, values, True)
+
+    def _st(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
+        _, space, kind = words
+        values = self.read(operands[1], kind, lanes, True)
+        self.spaces[space].store(self._address(operands[0], space, lanes), values)
+
+    def _atom(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
+        """One thread after the other."""
+        _, order, scope, space, action, kind = words
+        allowed = {"add": "u32 u64 f32 f64", "cas": "b32 b64", "exch": "b32 b64"}
+        if (order, scope) != ("relaxed", "gpu") or kind not in allowed.get(
+            action, "s32 u32 s64 u64"
+        ).split():
+            raise Fault("unknown")
+        addresses = self._address(operands[1], space, lanes)
+        values = [self.read(operand, kind, lanes) for operand in operands[2:]]
+        old = self.spaces[space].load(addresses, TYPES[kind])  # checks all of them
+        cells = self.spaces[space].bytes.view(TYPES[kind])
+        function = _ATOMICS[action]
+        for k, (place, *now) in enumerate(zip(addresses // old.itemsize, *values, strict=True)):
+            old[k] = cells[place]
+            cells[place] = function(old[k], *now)
+        self.write(operands[0], kind, lanes, old, False)
+
+
+def _number(text: str, dtype: np.dtype[Any]) -> Array:
+    """An operand that is a number; floats are written by their bits."""
+    if text[:2] in ("0f", "0d"):
+        bits = np.array([int(text[2:], 16)], "u4" if text[1] == "f" else "u8")
+        if dtype.kind != "f" or dtype.itemsize != bits.itemsize:
+            raise Fault(f"{text} is no {dtype}")
+        return bits.view(dtype)
+    if dtype.kind == "f":
+        raise Fault(f"{text} is no float")
+    if dtype.kind == "b":
+        return np.array([int(text) != 0])
+    value = int(text, 0) % (1 << 8 * dtype.itemsize)
+    return np.array([value], f"u{dtype.itemsize}").view(dtype)
