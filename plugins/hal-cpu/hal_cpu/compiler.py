@@ -256,7 +256,7 @@ def _run(command: list[str]) -> Any:
 def _llvm_renderer() -> Renderer:
     from hal_core.render import LLVMRenderer
 
-    return LLVMRenderer()
+    return LLVMRenderer(half=driver.has_half())
 
 
 def _c_renderer() -> Renderer:

@@ -29,7 +29,11 @@ THREADS = config.declare(
 )
 
 _SMALL_NBYTES = 64 << 10  # below, a mapping of its own costs more than it gives
-_MAX_BLOCK_THREADS = 1024
+MAX_BLOCK_THREADS = 1024
+_SHARED_NBYTES = 64 << 10  # on a worker's stack; more would leave the core's nearest caches
+_CAPABILITIES = frozenset(
+    {"fp64", "int64_atomics", "float_atomics", "timing", "pinned", "disassemble", "subprocess_fork"}
+)
 
 
 def describe() -> DeviceInfo:
@@ -42,10 +46,10 @@ def describe() -> DeviceInfo:
         )
     memory = driver.usable_memory()
     limits = Limits(
-        max_block=(_MAX_BLOCK_THREADS,) * 3,
-        max_block_threads=_MAX_BLOCK_THREADS,
+        max_block=(MAX_BLOCK_THREADS,) * 3,
+        max_block_threads=MAX_BLOCK_THREADS,
         max_grid=(2**31 - 1,) * 3,
-        shared_nbytes=0,
+        shared_nbytes=_SHARED_NBYTES,
         view_alignment=1,
         max_alloc_nbytes=memory,
     )
@@ -58,7 +62,7 @@ def describe() -> DeviceInfo:
         compute_units=driver.usable_cores(),
         host_visible=True,
         limits=limits,
-        capabilities=frozenset({"fp64", "timing", "pinned", "disassemble", "subprocess_fork"}),
+        capabilities=_CAPABILITIES,
         vendor={"flags": driver.cpu_flags()},
     )
 

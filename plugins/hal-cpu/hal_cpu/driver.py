@@ -249,6 +249,11 @@ def cpu_flags() -> tuple[str, ...]:
     return tuple(sorted(set((facts.get("flags") or facts.get("features") or "").split())))
 
 
+def has_half() -> bool:
+    """Whether it converts between float16 and float32 by itself."""
+    return machine() == "aarch64" or "f16c" in cpu_flags()
+
+
 def cpu_identity() -> str:
     """All that decides what `native` means to a compiler."""
     facts = _cpuinfo()

@@ -13,6 +13,8 @@ from queue import SimpleQueue
 from typing import Any
 from weakref import WeakSet
 
+from hal_cpu.stacks import start_thread
+
 Run = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
 Chunks = list[tuple[c_int64, c_int64]]
 
@@ -116,11 +118,8 @@ class Pool:
             if self._workers:
                 return
             for number in range(1, self.threads):
-                worker = threading.Thread(
-                    target=_serve, args=(self._queue,), name=f"hal-cpu-{number}", daemon=True
-                )
                 try:
-                    worker.start()
+                    worker = start_thread(f"hal-cpu-{number}", _serve, self._queue)
                 except RuntimeError:  # can't start new thread
                     return
                 self._workers.append(worker)
@@ -134,6 +133,24 @@ class Pool:
             queue.put(None)
         for worker in workers:
             worker.join(_JOIN_SECONDS)
+
+
+class Roomy:
+    """Runs each launch in a thread of its own, for callers whose stacks may be too small."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __call__(self, args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        job = Job(self._run, args, launch, [(first, last)])
+        start_thread("hal-cpu-roomy", job.help)
+        try:
+            job.done.get()
+        except BaseException:
+            job.abandon()
+            raise
+        if job.error is not None:
+            raise job.error
 
 
 def split(blocks: int, threads: int) -> Chunks:

@@ -17,12 +17,14 @@ from ctypes import CFUNCTYPE, PYFUNCTYPE, byref, c_int32, c_int64
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import CompileError
+from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program
 from hal_cpu import loader
-from hal_cpu.pool import Chunks, Pool, split
+from hal_cpu.device import MAX_BLOCK_THREADS
+from hal_cpu.pool import Chunks, Pool, Roomy, split
 from hal_cpu.source import PREFIX as SOURCE_PREFIX
+from hal_cpu.stacks import needs_room
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
@@ -80,15 +82,27 @@ class CPUProgram(Program):
         code = loader.load(binary.image, binary.entry, *entries)
         self._keeping = _function(_KEEPING, code)
         self._releasing = _function(_RELEASING, code)
+        self.info = self.info._replace(max_block_threads=MAX_BLOCK_THREADS)
         self._pack = struct.Struct("@" + "".join(map(_slot, self.signature.params))).pack
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
+        if shared:
+            raise Unsupported(
+                f"launch {self.name}",
+                "kernels on the CPU have the shared memory they declare, and no more",
+                got=shared,
+                limit="shared=0",
+                device=self.device.name,
+                fix="Declare it in the kernel: hal.shared(dtype, shape).",
+            )
         blocks = grid[0] * grid[1] * grid[2]
         threads = blocks * block[0] * block[1] * block[2]
         launch = byref((c_int32 * 6)(*grid, *block))  # keeps the array
         return self._way(blocks, threads), launch, c_int64.from_param(blocks)
 
     def _way(self, blocks: int, threads: int) -> Any:
+        if needs_room():
+            return Roomy(self._releasing)
         work = self.binary.work
         if work is not None and work * threads < KEEP_GIL_BELOW:
             return self._keeping

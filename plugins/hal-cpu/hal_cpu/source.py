@@ -14,7 +14,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from hal_core.errors import InvalidArgument, Unsupported
+from hal_core.errors import InvalidArgument
 from hal_core.ir import CONST_POINTER, Param, Signature
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _TYPES = {
     "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
     "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
     "float32": "float", "float64": "double",
+    "float16": "uint16_t", "bfloat16": "uint16_t",  # the bits: not every compiler has a type
 }  # fmt: skip
 
 _BEFORE = """\
@@ -95,7 +96,7 @@ def text_of(text: str, options: CompileOptions) -> str:
 
 
 def complete(text: str, signature: Signature) -> str:
-    """The whole translation unit. Raises: Unsupported for a dtype C has no type for."""
+    """The whole translation unit."""
     types = ["const hal_thread *"] + [_type(param) for param in signature.params]
     loads = [
         f"    {_type(param)} const a{param.position} = "
@@ -134,11 +135,7 @@ def _place(signature: Signature) -> str:
 
 
 def _type(param: Param) -> str:
-    name = _TYPES.get(param.dtype.name)
-    if name is None:
-        raise Unsupported(
-            "compile", f"parameter {param.name!r}: C has no {param.dtype.name}", device="CPU"
-        )
+    name = _TYPES[param.dtype.name]
     if not param.is_pointer:
         return name
     return f"const {name} *" if param.kind == CONST_POINTER else f"{name} *"

@@ -1,0 +1,237 @@
+"""Blocks whose threads wait for each other: shared memory, stacks, 16-bit floats, facts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from ctypes import c_int64
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.dtypes import DTYPES, DType
+from hal_cpu import driver, pool, stacks
+
+COMPILERS = ["llvm", "gcc", "clang"]
+
+
+@pytest.fixture(params=COMPILERS)
+def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param != "llvm" and driver.find_tool(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    monkeypatch.setenv("CPU_CC", request.param)
+    name: str = request.param
+    return name
+
+
+def greedy(kept: int, threads: int) -> hal.Kernel:
+    """As much shared memory as there is, and `kept` numbers of each thread across a barrier."""
+
+    @hal.kernel(block=(threads, 1, 1))
+    def turned(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
+        tile = hal.shared(hal.float32, 16384)
+        t = hal.thread_idx(0)
+        first = hal.global_idx(0) * kept
+        k0 = x[first]
+        k1 = x[first + 1]
+        for i in range(t, 16384, threads):
+            tile[i] = hal.float32(i)
+        hal.barrier()
+        for i in range(t, 16384, threads):
+            k0 += tile[16383 - i]
+        y[first] = k0
+        y[first + 1] = k1
+
+    return turned.lower()
+
+
+def test_a_block_may_use_all_its_shared_memory(device: hal.Compiled, cc: str) -> None:
+    threads, blocks = 128, 64
+    kernel = greedy(2, threads)
+    assert kernel.shared_nbytes == device.info.limits.shared_nbytes == 65536
+    program = device.compile(kernel)
+    count = 2 * threads * blocks
+    x = hal.Buffer.from_numpy(np.arange(count, dtype="f4"), device)
+    y = hal.zeros(count, hal.float32, device)
+    expected = np.arange(count, dtype="f4")
+    for t in range(threads):
+        expected[2 * t :: 2 * threads] += np.float32(
+            sum(16383 - i for i in range(t, 16384, threads))
+        )
+    for _ in range(3):  # also when the cores share it
+        program(y, x, grid=blocks, block=threads)
+        assert np.allclose(y.numpy(), expected, rtol=1e-5)
+
+
+def test_more_is_refused_with_the_numbers(device: hal.Compiled) -> None:
+    @hal.kernel
+    def large(y: hal.Ptr[hal.float32]) -> None:
+        tile = hal.shared(hal.float32, 16385)
+        tile[hal.thread_idx(0)] = 1.0
+        y[0] = tile[0]
+
+    with pytest.raises(hal.Unsupported, match=r"large.*got 65552; limit 65536.* on CPU"):
+        device.compile(large)
+
+
+def test_memory_that_a_launch_adds_is_refused(device: hal.Compiled) -> None:
+    program = device.compile(greedy(2, 128))
+    y = hal.zeros(256, hal.float32, device)
+    with pytest.raises(hal.HalError, match=r"turned: .*shared memory.*got 64"):
+        program(y, y, grid=1, block=128, shared=64)
+
+    @hal.kernel
+    def plain(y: hal.Ptr[hal.float32]) -> None:
+        y[0] = 1.0
+
+    with pytest.raises(hal.Unsupported, match=r"plain: .*got 64; shared=0.* on CPU\. Declare it"):
+        device.compile(plain)(y, grid=1, block=1, shared=64)
+
+
+# -- stacks
+
+
+def many_values() -> hal.Kernel:
+    """Every thread of 1024 keeps 64 numbers across a barrier: 256 KiB, and the shared memory."""
+    from hal_core.ir import Signature, UOp
+    from hal_core.ir.fission import SPILL_LIMIT, spill_nbytes, split
+
+    signature = Signature.parse("many", "y: int32*")
+    nodes = [UOp("PARAM", hal.int32, (), 0), UOp("SHARED", hal.int32, (), ("s", 16384))]
+    y, tile = nodes
+
+    def add(op: str, dtype: DType | None, *src: UOp, arg: object = None) -> UOp:
+        nodes.append(UOp(op, dtype, src, arg))
+        return nodes[-1]
+
+    t = add("SPECIAL", hal.int32, arg=("thread_idx", 0))
+    place = add("MUL", hal.int32, t, add("CONST", hal.int32, arg=64))
+    places = [
+        add("ADD", hal.int32, place, add("CONST", hal.int32, arg=number)) for number in range(64)
+    ]
+    values = [add("LOAD", hal.int32, y, place) for place in places]
+    add("STORE", None, tile, t, t)
+    add("BARRIER", None)
+    other = add("XOR", hal.int32, t, add("CONST", hal.int32, arg=1))
+    heard = add("LOAD", hal.int32, tile, other)
+    for place, value in zip(places, values, strict=True):
+        add("STORE", None, y, place, add("ADD", hal.int32, value, heard))
+    kernel = hal.Kernel("many", signature, tuple(nodes), (1024, 1, 1))
+    assert spill_nbytes(split(kernel), 1024) == SPILL_LIMIT
+    return kernel
+
+
+@pytest.fixture
+def stack_size() -> Iterator[Callable[[int], int]]:
+    usual = threading.stack_size(0)
+    threading.stack_size(usual)
+    yield threading.stack_size
+    threading.stack_size(usual)
+
+
+@pytest.mark.parametrize("blocks", [1, 8])
+def test_a_thread_with_a_small_stack_may_launch(
+    own_device: hal.Compiled,
+    cc: str,
+    blocks: int,
+    stack_size: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """320 KiB of stack are used; the thread has 64, and so have those it would start."""
+    monkeypatch.setenv("HAL_CPU_THREADS", "3")
+    program = own_device.compile(many_values())
+    start = np.arange(65536 * blocks, dtype="i4")[:65536]
+    y = hal.Buffer.from_numpy(start, own_device)
+    rounds = 3 if blocks == 1 else 0
+    seen: list[object] = []
+
+    def launch() -> None:
+        seen.append(stacks.stack_nbytes())
+        for _ in range(rounds):
+            program(y, grid=1, block=1024)
+        if not rounds:
+            seen.append(program(y, grid=1, block=1024, wait=True))
+
+    stack_size(65536)
+    thread = threading.Thread(target=launch)
+    thread.start()
+    thread.join()
+    assert seen[0] == 65536 and len(seen) == (1 if rounds else 2)
+    heard = np.repeat(np.arange(1024) ^ 1, 64)
+    assert np.array_equal(y.numpy(), start + (rounds or 1) * heard)
+    assert threading.stack_size(0) == 65536, "the program's own choice stands again"
+
+
+def test_workers_have_room_whatever_threads_are_given(stack_size: Callable[[int], int]) -> None:
+    def seen_by_a_worker() -> int:
+        found: list[int] = []
+        thread = stacks.start_thread("room", lambda: found.append(stacks.stack_nbytes()))
+        thread.join()
+        return found[0]
+
+    assert seen_by_a_worker() >= stacks.STACK_NBYTES
+    stack_size(65536)
+    assert seen_by_a_worker() >= stacks.STACK_NBYTES
+    stack_size(4 << 20)
+    assert seen_by_a_worker() >= 4 << 20  # or a larger one, used again
+    assert not stacks.needs_room()
+    assert threading.stack_size(0) == 4 << 20
+
+
+def test_an_error_in_a_roomy_launch_reaches_the_caller() -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("as it is")
+
+    with pytest.raises(ZeroDivisionError, match="as it is"):
+        pool.Roomy(fails)(b"", None, c_int64(0), c_int64(1))
+
+
+# -- 16-bit floats and facts
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_C9_sixteen_bit_floats(device: hal.Compiled, cc: str, name: str) -> None:
+    dtype = DTYPES[name]
+    assert device.supports(dtype)
+    if name == "bfloat16":
+        pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16 of its own")
+
+    @hal.kernel
+    def halve(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = x[i] * 0.5
+
+    every = np.arange(65536, dtype="u2").view(dtype.to_numpy())
+    x = hal.Buffer.from_numpy(every, device)
+    y = hal.Buffer.from_numpy(np.zeros_like(every), device)
+    device.compile(halve)(y, x, vals=(len(every),), threads=len(every))
+    with np.errstate(all="ignore"):
+        expected = (every.astype("f4") * np.float32(0.5)).astype(dtype.to_numpy())
+    got = y.numpy()
+    assert np.array_equal(np.isnan(got), np.isnan(expected))
+    number = ~np.isnan(expected)
+    assert np.array_equal(got[number].view("u2"), expected[number].view("u2"))
+
+
+def test_C9_source_kernels_see_the_bits_of_sixteen_bit_floats(device: hal.Compiled) -> None:
+    source = hal.Source(
+        "negate",
+        "void negate(const hal_thread *t, uint16_t *y) { y[hal_global_idx(t, 0)] ^= 0x8000; }",
+        "y: float16*",
+        language="c",
+    )
+    try:
+        program = device.compile(source)
+    except hal.CompilerUnavailable as error:
+        pytest.skip(str(error))
+    y = hal.Buffer.from_numpy(np.array([1, -2, 0.5], "f2"), device)
+    program(y, threads=3, block=1)
+    assert y.numpy().tolist() == [-1, 2, -0.5]
+
+
+def test_P11_facts_of_a_program(device: hal.Compiled) -> None:
+    info = device.compile(greedy(2, 128)).info
+    assert info.shared_nbytes == 65536 and info.max_block_threads == 1024
+    assert info.registers is None and info.spill_nbytes is None
