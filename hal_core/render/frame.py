@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from hal_core.ir import Kernel, Param, UOp
+from hal_core.dtypes import DType
+from hal_core.ir import CONST_POINTER, Kernel, Param, UOp
 from hal_core.render.languages.language import Language
-from hal_core.render.spelling import AXES, Spelling
+from hal_core.render.spelling import Spelling
 from hal_core.render.text import Text
+from hal_core.render.words import AXES
 
 
 def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozenset[str]) -> str:
@@ -14,7 +16,8 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
     No parameter or variable gets a name that is `reserved`.
     """
     text = Text(row, kernel, uops, reserved)
-    fields = [_fields(text, param) for param in kernel.signature.params]
+    meeting = _meeting(kernel) if row.alias else frozenset[DType]()
+    fields = [_fields(text, param, param.dtype in meeting) for param in kernel.signature.params]
     text.write()
     blocks = {
         "$arguments": [line for _, line in fields if line],
@@ -26,7 +29,9 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
         bare = line.lstrip()
         indent = line[: len(line) - len(bare)]
         frame += [indent + part for part in blocks.get(bare, [bare])]
-    parts = ["\n".join(_headers(text.spelling, kernel)), *text.spelling.helpers.values()]
+    headers = _headers(text.spelling, kernel)
+    headers += dict.fromkeys(_alias(text, dtype) for dtype in sorted(meeting, key=str))
+    parts = ["\n".join(headers), *text.spelling.helpers.values()]
     return "\n\n".join(part for part in (*parts, "\n".join(frame)) if part) + "\n"
 
 
@@ -56,12 +61,30 @@ def _headers(spelling: Spelling, kernel: Kernel) -> list[str]:
     return [line for feature, line in spelling.row.headers.items() if feature in features]
 
 
-def _fields(text: Text, param: Param) -> tuple[str, str]:
+def _meeting(kernel: Kernel) -> frozenset[DType]:
+    """The dtypes of pointers that may be views of one buffer although C, by their types, takes it
+    that they never meet. A char may be part of anything."""
+    pointers = kernel.signature.pointers
+    kinds = {(param.dtype.is_float and param.dtype.itemsize > 2, param.dtype.itemsize)
+             for param in pointers if param.dtype.itemsize > 1}  # fmt: skip
+    if len(kinds) < 2 or all(param.kind == CONST_POINTER for param in pointers):
+        return frozenset()
+    return frozenset(param.dtype for param in pointers if param.dtype.itemsize > 1)
+
+
+def _alias(text: Text, dtype: DType) -> str:
+    kind = text.spelling.storage(dtype)
+    return text.row.alias.format(type=kind, alias=f"hal_any_{kind}")
+
+
+def _fields(text: Text, param: Param, meets: bool) -> tuple[str, str]:
     """A parameter in the kernel's head, and the line that makes a variable of it."""
     row, name = text.row, text.params[param.position]
+    kind = text.spelling.storage(param.dtype)
     fields = {
         "const": "const " if param.kind == "const pointer" else "",
-        "type": text.spelling.storage(param.dtype),
+        "type": kind,
+        "element": f"hal_any_{kind}" if meets else kind,
         "name": name,
         "slot": 8 * param.position,
         "position": param.position,

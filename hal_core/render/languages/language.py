@@ -43,6 +43,7 @@ class Language(NamedTuple):
     last_parameters: tuple[str, ...] = ()  # behind the kernel's own
     pointer_line: str = ""  # makes the element pointer, at the top of the kernel; "" for none
     value_line: str = ""
+    alias: str = ""  # declares {alias}, a {type} that may lie where others do; "": all may
     block_attribute: str = ""  # for a kernel that fixes its block; {x}, {y}, {z}, {threads}
     block_dims: tuple[str, str, str] = ("", "", "")  # else; what $block_x and so on stand for
     wide_indices: bool = False  # computes `x[i * w + j]` in 64 bits; free on a CPU only

@@ -123,9 +123,10 @@ OPENCL = Language(
     pointer_parameter="__global {const}{type} *{base}, long {offset}",
     value_parameter="{type} {name}",
     pointer_line=(
-        "__global {const}{type} *{name} = "
-        "(__global {const}{type} *)((__global {const}char *){base} + {offset});"
+        "__global {const}{element} *{name} = "
+        "(__global {const}{element} *)((__global {const}char *){base} + {offset});"
     ),
+    alias="typedef {type} {alias} __attribute__((may_alias));",
     block_attribute="__attribute__((reqd_work_group_size({x}, {y}, {z})))\n",
     shared="__local {type} {name}[{count}];",
     barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",

@@ -1,0 +1,45 @@
+"""What optimisers of OpenCL platforms do to correct kernels, and what the rendered text does about
+it. Each kernel here came out wrong on PoCL 3.1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import hal_core as hal
+
+
+@hal.kernel
+def three_views(
+    f: hal.Ptr[hal.float32], k: hal.Ptr[hal.int32], h: hal.Ptr[hal.int16], n: hal.int32
+):
+    i = hal.global_idx(0)
+    if i < n:
+        f[i] = 1.5
+        k[i] = k[i] + 1
+        h[2 * i] = h[2 * i] + hal.int16(3)
+        f[i] = f[i] * 2.0
+
+
+def test_views_of_one_buffer_may_have_several_dtypes(device: hal.Compiled) -> None:
+    n = 64
+    buffer = hal.zeros(n, hal.float32, device)
+    views = buffer.view(n, hal.int32), buffer.view(2 * n, hal.int16)
+    device.compile(three_views)(buffer, *views, vals=(n,), threads=n)
+    expected = np.full(n, 1.5, "f4")
+    expected.view("i4")[:] += 1
+    expected.view("i2")[::2] += 3
+    assert (buffer.numpy() == expected * 2).all()
+
+
+def test_only_pointers_that_may_meet_are_declared_so(device: hal.Compiled) -> None:
+    def text(signature: str) -> str:
+        kernel = hal.Kernel("k", hal.Signature.parse("k", signature), ())
+        return device.compile(kernel).source
+
+    assert "may_alias" not in text("y: float32*, x: const float32*, n: int32, f: float64")
+    assert "may_alias" not in text("y: const float32*, x: const int32*")
+    assert "may_alias" not in text("y: uint8*, x: const int32*, z: int8*, w: uint32*")
+    both = text("y: uint8*, x: const int32*, z: const float32*")
+    assert both.count("may_alias") == 2
+    for name in ("int", "float"):
+        assert f"typedef {name} hal_any_{name} __attribute__((may_alias));" in both
