@@ -11,7 +11,8 @@ from hal_core.ir.fission import split
 from hal_core.render.frame import whole
 from hal_core.render.languages.language import Language
 from hal_core.render.renderer import Renderer, dtype_of
-from hal_core.render.spelling import atomic_body, called, reserved
+from hal_core.render.spelling import atomic_body
+from hal_core.render.words import called, reserved
 
 
 class CFamilyRenderer(Renderer):

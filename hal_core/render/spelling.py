@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from typing import NamedTuple
 
 from hal_core.dtypes import DTYPES, DType
@@ -12,10 +10,9 @@ from hal_core.ir import UOp
 from hal_core.render import helpers
 from hal_core.render.languages.language import Language
 from hal_core.render.literals import c_float, c_integer, power_of_two
-from hal_core.render.names import C_KEYWORDS, LIBRARY_NAMES
 from hal_core.render.renderer import dtype_of
+from hal_core.render.words import AXES, filled
 
-AXES = "xyz"
 MEMORY = 0  # what a LOAD reads; a GET reads the id of its variable
 _NOTHING: frozenset[int] = frozenset()
 
@@ -40,33 +37,6 @@ class Expression(NamedTuple):
         return self.text if self.atom else f"({self.text})"
 
 
-def reserved(row: Language) -> frozenset[str]:
-    """The identifiers that no parameter or variable of a text may have."""
-    templates = " ".join((
-        *row.functions.values(), *row.specials.values(), *itertools.chain(*row.bits.values()),
-        *itertools.chain(*row.infinities.values()), *row.last_parameters,
-        row.frame, row.threads, row.barrier,
-    )).replace("{f}", "")  # fmt: skip
-    # not what stands behind a dot: a member's name hides nothing
-    words = {w for axis in AXES for w in re.findall(r"(?<![.$\w])[$\w]+", _fill(templates, axis))}
-    return C_KEYWORDS | LIBRARY_NAMES | row.keywords | frozenset(row.types.values()) | words
-
-
-def called(row: Language) -> frozenset[str]:
-    """The functions of the language that its texts call: a kernel of the name would be another."""
-    pairs = itertools.chain(*row.bits.values(), *row.infinities.values())
-    templates = itertools.chain(
-        row.functions.values(), row.specials.values(), (f"{name}(" for name in pairs),
-        row.casts.values(), *(space.atomics.values() for space in row.spaces.values()),
-        [row.barrier],
-    )  # fmt: skip
-    return frozenset(re.findall(r"(\w+)(?:<\w+>)?\(", " ".join(templates)))
-
-
-def _fill(template: str, axis: str) -> str:
-    return template.replace("{axis}", axis).replace("{dim}", str(AXES.index(axis)))
-
-
 class Spelling:
     """Spells expressions, and collects what the text needs around them."""
 
@@ -88,7 +58,7 @@ class Spelling:
         return self.row.types["uint64" if dtype.itemsize == 8 else "uint32"]
 
     def special(self, kind: str, axis: int) -> str:
-        return _fill(self.row.specials[kind], AXES[axis])
+        return filled(self.row.specials[kind], AXES[axis])
 
     def literal(self, value: float, dtype: DType) -> Expression:
         if dtype.kind == "b":

@@ -12,7 +12,7 @@ from pathlib import Path
 import rtc
 
 from hal_core.ir import Kernel
-from hal_core.render import CUDARenderer, HIPRenderer, MetalRenderer, Renderer
+from hal_core.render import CRenderer, CUDARenderer, HIPRenderer, MetalRenderer, Renderer
 
 HERE = Path(__file__).parent
 
@@ -109,6 +109,33 @@ class HIPRTCNavi(HIPRTC):
     architecture = "gfx1030"
 
 
+class Zig(OfflineCompiler):
+    """A C compiler from pip. It is slow to link, so what it makes is not run here."""
+
+    renderer = CRenderer()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        if importlib.util.find_spec("ziglang") is None:
+            self.missing = "zig is not installed (pip install ziglang)"
+
+    def compile(self, kernel: Kernel) -> bytes:
+        text = self.renderer.render(kernel)
+        path = self.folder / f"{next(self.number)}.c"
+        path.write_text(text)
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "ziglang", "cc", "-c", "-std=gnu11", "-O1", "-Wall",
+                "-Werror", *QUIET, "-Wno-unknown-pragmas",
+                *self.renderer.options(kernel), str(path),
+                "-o", str(path.with_suffix(".o")),
+            ],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, shown(done.stderr, text)
+        return path.with_suffix(".o").read_bytes()
+
+
 class Metal(OfflineCompiler):
     """clang with a header of ours in place of Apple's: types, address spaces, names."""
 
@@ -149,4 +176,5 @@ OFFLINE: dict[str, type[OfflineCompiler]] = {
     "hiprtc": HIPRTC,
     "hiprtc-navi": HIPRTCNavi,
     "metal": Metal,
+    "zig": Zig,
 }

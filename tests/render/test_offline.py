@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from builder import Builder
 from everything import everything, missing_ops
-from offline import OfflineCompiler
+from offline import NVRTC, OfflineCompiler
 from samples import SAMPLES
 from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
+from hal_core.render import MetalRenderer
 
 
 @pytest.mark.parametrize("name", list(SAMPLES))
@@ -33,6 +35,32 @@ def test_every_operation_on_every_dtype(offline: OfflineCompiler) -> None:
 def test_every_operation_on_every_dtype_here(c_family: Toolchain) -> None:
     for kernel in everything():
         c_family.compile(kernel)
+
+
+def test_contraction_only_where_the_kernel_allows_it(offline: OfflineCompiler) -> None:
+    def made(contract: bool) -> bytes:
+        b = Builder("contract", "r: float32*, x: const float32*")
+        x = [b.load("x", b.const(number)) for number in range(3)]
+        b.store("r", b.index(), b.op("ADD", b.op("MUL", x[0], x[1]), x[2]))
+        return offline.compile(b.kernel(contract=contract))
+
+    fused, apart = made(True), made(False)
+    if isinstance(offline, NVRTC) and offline.image == "PTX":
+        assert b"fma.rn.f32" in fused and b"fma" not in apart
+        assert b"mul.f32" in apart.replace(b".rn", b"") and b"add" in apart
+    elif offline.renderer.language != "metal":  # nothing is made of Metal here
+        assert fused != apart
+
+
+@pytest.mark.parametrize("op", ["ADD", "MIN", "CAS"])
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_metal_has_no_64_bit_atomics(op: str, dtype: str) -> None:
+    b = Builder("wide", f"r: {dtype}*")
+    values = [b.const(1, DTYPES[dtype])] * (2 if op == "CAS" else 1)
+    b.atomic(op, "r", b.const(0), *values)
+    named = "compare-exchange" if op == "CAS" else op
+    with pytest.raises(Unsupported, match=rf"'wide' as Metal.*{named} of {dtype}.*Use int32"):
+        MetalRenderer().render(b.kernel())
 
 
 def test_everything_is_everything() -> None:

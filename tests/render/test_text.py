@@ -17,7 +17,16 @@ from toolchains import GCC, LLVM, Toolchain
 from hal_core.dtypes import DTYPES, DType, float32
 from hal_core.errors import InvalidKernel, Unsupported
 from hal_core.ir import Kernel
-from hal_core.render import RENDERERS, CRenderer, LLVMRenderer, OpenCLRenderer, Renderer
+from hal_core.render import (
+    RENDERERS,
+    CRenderer,
+    CUDARenderer,
+    HIPRenderer,
+    LLVMRenderer,
+    MetalRenderer,
+    OpenCLRenderer,
+    Renderer,
+)
 
 NAMES = """
     float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
@@ -136,6 +145,11 @@ def test_what_the_compiler_is_told() -> None:
     assert "-ffp-contract=off" in CRenderer().options(b.kernel(contract=False))
     assert "-ffp-contract=fast" in CRenderer().options(b.kernel(contract=True))
     assert OpenCLRenderer().options(b.kernel()) == LLVMRenderer().options(b.kernel()) == ()
+    assert CUDARenderer().options(b.kernel(contract=False)) == ("--fmad=false",)
+    assert HIPRenderer().options(b.kernel(contract=False)) == ("-ffp-contract=off",)
+    assert MetalRenderer().options(b.kernel()) == ("-fno-fast-math",)
+    assert "fp contract(off)" in MetalRenderer().render(b.kernel(contract=False))
+    assert "fp contract" not in MetalRenderer().render(b.kernel(contract=True))
     assert "FP_CONTRACT OFF" in OpenCLRenderer().render(b.kernel(contract=False))
     assert "FP_CONTRACT" not in OpenCLRenderer().render(b.kernel(contract=True))
 

@@ -1,0 +1,54 @@
+"""What can be told of a list of nodes before it is written as text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hal_core.ir import UOp
+from hal_core.ir.uop import LEAVES, OPENS
+from hal_core.render.renderer import dtype_of
+
+
+def stays_in_range(uop: UOp) -> bool:
+    """Whether a RANGE's counter, one step past its last turn, is still in its dtype."""
+    start, stop, step = uop.src
+    if abs(step.arg) == 1:
+        return True
+    if start.op != "CONST" or stop.op != "CONST":
+        return False
+    turns, dtype = range(start.arg, stop.arg, step.arg), dtype_of(uop)
+    return not turns or dtype.min <= turns[-1] + step.arg <= dtype.max
+
+
+def ends_in(uops: Sequence[UOp]) -> dict[UOp, UOp]:
+    """Of every IF whose ENDIF is the last node in another IF's block: that other."""
+    pairs = itertools.pairwise(uops)
+    return {a.src[0]: b.src[0] for a, b in pairs if a.op == b.op == "ENDIF"}
+
+
+def used_once(uops: Sequence[UOp]) -> dict[UOp, bool]:
+    """Of every value that is used: whether once, in the block that computes it."""
+    uses: dict[UOp, int] = {}
+    home: dict[UOp, int] = {}
+    blocks, count = [0], 0
+    for uop in uops:
+        closes = uop.op == "ELSE" or uop.op.startswith("END")
+        if closes:
+            blocks.pop()
+        elif uop.op not in LEAVES and uop.op != "ASSERT":
+            for source in uop.src:
+                many = uop.op == "RANGE" or home[source] != blocks[-1] or _repeats(uop)
+                uses[source] = uses.get(source, 0) + (2 if many else 1)
+        home[uop] = blocks[-1]
+        if uop.op in OPENS or uop.op == "THREADS":
+            count += 1
+            blocks.append(count)
+    return {uop: number == 1 for uop, number in uses.items()}
+
+
+def _repeats(uop: UOp) -> bool:
+    """Whether the text of `uop` has an operand twice."""
+    if uop.op == "ABS":
+        return dtype_of(uop).is_integer
+    return uop.op in ("MIN", "MAX", "ISNAN")
