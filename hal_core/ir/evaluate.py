@@ -1,7 +1,7 @@
 """The value of an operation on constants, where every device must give the same bits.
 
-What may differ from device to device is left to it: the sign and payload of a NaN, numbers that
-some flush to zero, functions that are only close to exact.
+All NaNs are one. What may differ from device to device is left to it: numbers that some flush to
+zero, functions that are only close to exact, the bits of a NaN.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import struct
 from collections.abc import Callable
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, float32
-from hal_core.ir.uop import COMPARISON, UOp
+from hal_core.ir.uop import COMPARISON, FLOAT_UNARY, UOp
 
 Number = int | float | bool
+
+_NAN_OF_NAN = (FLOAT_UNARY | {"ATAN2", "FMOD", "FMA"}) - {"ISNAN"}
 
 _EXACT = 2**53  # up to here a double holds every integer
 _LEAST_NORMAL = {4: 2.0**-126, 8: 2.0**-1022}
@@ -31,13 +33,10 @@ def evaluate(node: UOp, values: list[Number]) -> Number | None:
         return _bitcast(values[0], node.src[0].dtype, dtype)
     if node.op in COMPARISON:
         return _COMPARISONS[node.op](*values)
+    if node.op in _NAN_OF_NAN and any(value != value for value in values):
+        return math.nan
     compute = (_FLOATS if dtype.is_float else _INTEGERS).get(node.op)
-    if compute is None:
-        return None
-    try:
-        return held(compute(*values, *_width(node)), dtype)
-    except (ZeroDivisionError, OverflowError, ValueError):  # infinities and NaN, of floats
-        return None
+    return None if compute is None else held(compute(*values, *_width(node)), dtype)
 
 
 def constant(node: UOp) -> Number | None:
@@ -56,7 +55,7 @@ def held(value: Number, dtype: DType) -> Number | None:
     if dtype.is_float:
         number = _rounded(float(value), dtype)
         small = 0 < abs(number) <= _LEAST_NORMAL[dtype.itemsize]
-        return None if small or number != number else number
+        return None if small else number
     if dtype.kind == "b":
         return bool(value)
     bits = 8 * dtype.itemsize
@@ -97,7 +96,7 @@ def _bitcast(value: Number, source: DType | None, target: DType) -> Number | Non
         return None
     data = struct.pack(source.format, value)
     found: Number = struct.unpack(target.format, data)[0]
-    return held(found, target)
+    return None if found != found else held(found, target)
 
 
 def _width(node: UOp) -> tuple[int, ...]:
@@ -106,9 +105,9 @@ def _width(node: UOp) -> tuple[int, ...]:
 
 
 def _divided(a: float, b: float) -> float:
-    if b == 0 and a == a and a != 0:
-        return math.copysign(math.inf, a) * math.copysign(1.0, b)
-    return a / b
+    if b:
+        return a / b
+    return math.nan if not a or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
 def _whole(function: Callable[[float], int]) -> Callable[[float], float]:

@@ -127,9 +127,16 @@ class Author:
         b = self.b
         pairs = {float32: int32, float64: int64, int64: float64, uint64: float64, int32: float32}
         if dtype in pairs and self.rng.random() < 0.4:
-            return b.add("BITCAST", dtype, self.value(pairs[dtype], 1))
+            return b.add("BITCAST", dtype, self.number(pairs[dtype]))
         special = b.special(self.rng.choice(["thread_idx", "block_dim"]), self.rng.randint(0, 2))
         return b.cast(self.rng.choice([special, b.params["a"]]), dtype)
+
+    def number(self, dtype: DType) -> UOp:
+        """No NaN: its bits are nobody's business."""
+        found = self.value(dtype, 1)
+        if not dtype.is_float:
+            return found
+        return self.b.add("WHERE", dtype, self.b.op("ISNAN", found), self.b.const(1, dtype), found)
 
     def place(self) -> UOp:
         offset = self.b.const(THREADS * self.rng.randrange(PLACES))
