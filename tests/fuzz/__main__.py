@@ -11,7 +11,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from campaign import Missing, small, verdicts
-from harness import DISCARDED, OK, TARGETS, UNSUPPORTED, WRONG
+from device import TARGETS
+from harness import DISCARDED, OK, UNSUPPORTED, WRONG
 from rich.console import Console
 from rich.progress import Progress
 

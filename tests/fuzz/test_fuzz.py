@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from campaign import Missing, small, verdicts
-from harness import OK, TARGETS, WRONG
+from device import TARGETS
+from harness import OK, UNSUPPORTED, WRONG
 
 from hal_core import config
 
@@ -23,4 +24,7 @@ def test_generated_kernels(target: str) -> None:
     wrong = [seed for seed, verdict in found if verdict.kind == WRONG]
     assert not wrong, f"kernels {wrong}; the first:\n{small(target, wrong[0])}"
     run = sum(verdict.kind == OK for _, verdict in found)
-    assert run > 0.9 * len(found), [verdict for _, verdict in found if verdict.kind != OK]
+    unsupported = sum(verdict.kind == UNSUPPORTED for _, verdict in found)
+    allowed = 0.3 if target == "oclgrind" else 0  # it lacks some functions of its own compiler
+    assert unsupported <= allowed * len(found), found
+    assert run + unsupported > 0.9 * len(found), found

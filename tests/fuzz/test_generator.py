@@ -26,9 +26,9 @@ class Interpreted(Runner):
     """A device that is the interpreter, with one operation done another way."""
 
     def __init__(self, op: str = "ADD", wrong: Callable[..., Array] | None = None) -> None:
-        self.name, self.op, self.wrong = "interpreted", op, wrong or OPERATIONS[op]
+        self.op, self.wrong = op, wrong or OPERATIONS[op]
 
-    def _launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+    def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
         right, OPERATIONS[self.op] = OPERATIONS[self.op], self.wrong
         try:
             inside = [array[GUARD:-GUARD] for array in before]
@@ -78,8 +78,8 @@ def test_a_wrong_operation_is_found(op: str, wrong: Callable[..., Array]) -> Non
 
 def test_a_write_beside_a_view_is_found() -> None:
     class Careless(Interpreted):
-        def _launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
-            got = super()._launch(kernel, case, before)
+        def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+            got = super().launch(kernel, case, before)
             got[-1][-GUARD] = got[-1][-GUARD] == 0
             return got
 

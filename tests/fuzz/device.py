@@ -1,0 +1,94 @@
+"""Devices that cases run on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from case import GUARD, Array, Case
+from harness import UNSUPPORTED, WRONG, Runner, Verdict
+
+import hal_core as hal
+
+
+class Target(NamedTuple):
+    """A device and, by the environment, how it is driven."""
+
+    device: str
+    environment: dict[str, str]
+
+
+TARGETS = {
+    "llvm": Target("CPU", {"CPU_CC": "llvm"}),
+    "gcc": Target("CPU", {"CPU_CC": "gcc"}),
+    "clang": Target("CPU", {"CPU_CC": "clang"}),
+    "zig": Target("CPU", {"CPU_CC": "zig"}),
+    "opencl": Target("OPENCL", {}),
+    # Its optimiser makes functions that it does not have itself: llvm.abs, llvm.smin, ...
+    "oclgrind": Target(
+        "OPENCL",
+        {
+            "OCLGRIND_DATA_RACES": "1",
+            "OCLGRIND_UNIFORM_WRITES": "1",
+            "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
+        },
+    ),
+}
+
+
+class Opened(Runner):
+    """One target, opened. `why` says why it is not there."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.why = name, ""
+        target = TARGETS[name]
+        self.folder = tempfile.TemporaryDirectory(prefix="hal-fuzz-")
+        self.log = Path(self.folder.name) / "oclgrind.log"
+        os.environ.update(target.environment, HAL_CCACHE="0", POCL_CACHE_DIR=self.folder.name)
+        if name == "oclgrind":
+            os.environ["OCLGRIND_LOG"] = str(self.log)
+        self.device = self._open(target.device)
+
+    def _open(self, family: str) -> Any:
+        try:
+            for name in hal.Device.get_available_devices():
+                if name.split(":")[0] == family:
+                    opened = hal.Device[name]
+                    title = str(opened.info.vendor.get("platform", "")).lower()
+                    if ("oclgrind" in title) == (self.name == "oclgrind"):
+                        _ = opened.compiler  # raises where it is missing
+                        return opened
+            self.why = f"no {family} device"
+        except (hal.DeviceUnavailable, hal.CompilerUnavailable) as error:
+            self.why = str(error)
+        return None
+
+    def run(self, case: Case) -> Verdict:
+        try:
+            verdict = super().run(case)
+        except hal.Unsupported as error:
+            verdict = Verdict(UNSUPPORTED, str(error))
+        except hal.HalError as error:
+            verdict = Verdict(WRONG, f"{type(error).__name__}: {error}")
+        return self._reported() or verdict
+
+    def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+        buffers = [hal.Buffer.from_numpy(array, self.device) for array in before]
+        views = [
+            buffer.view(place.size, place.dtype, GUARD * place.dtype.itemsize)
+            for buffer, place in zip(buffers, case.places, strict=True)
+        ]
+        self.device.compile(kernel)(*views, vals=case.vals, wait=True, **case.launch)
+        return [buffer.numpy() for buffer in buffers]
+
+    def _reported(self) -> Verdict | None:
+        """What Oclgrind has seen: races, accesses out of bounds, divergent barriers."""
+        text = self.log.read_text(errors="replace").strip() if self.log.exists() else ""
+        if not text:
+            return None
+        self.log.write_text("")
+        if "Undefined external function" in text:
+            return Verdict(UNSUPPORTED, text[text.index("Undefined") :].splitlines()[0])
+        return Verdict(WRONG, f"Oclgrind: {text[:2000]}")
