@@ -19,21 +19,27 @@ def expand(
     kernel: Kernel,
     functions: Collection[str] = FORMULAS.keys(),
     dtypes: Collection[DType] = (float32, float64),
+    in_loops: bool = True,
 ) -> Kernel:
     """The kernel with the `functions` of `dtypes` written out; the kernel itself if it has none.
+
+    `in_loops=False` leaves those that stand in a RANGE or LOOP.
 
     For every argument results are within 2 units in the last place of the exact value (2.5 for
     ATAN2 and the float64 TAN; FMOD is exact), and what C99 says of zeros, infinities, NaNs and
     subnormals holds.
     """
-    wanted = {name for name in functions if name in FORMULAS}
-    if not any(node.op in wanted and node.dtype in dtypes for node in kernel.uops):
+    names = {name for name in functions if name in FORMULAS}
+    wanted = {node for node in kernel.uops if node.op in names and node.dtype in dtypes}
+    if not in_loops:
+        wanted -= _in_loops(kernel)
+    if not wanted:
         return kernel
     uops: list[UOp] = []
     replaced: dict[UOp, UOp] = {}
     for node in kernel.uops:
         source = tuple(replaced.get(part, part) for part in node.src)
-        if node.op in wanted and node.dtype in dtypes:
+        if node in wanted:
             page = Page(uops, node.line)
             result = FORMULAS[node.op](*(Value(part, page) for part in source))
             replaced[node] = result.node
@@ -42,3 +48,12 @@ def expand(
             replaced[node] = UOp(node.op, node.dtype, source, node.arg, node.line)
         uops.append(replaced.get(node, node))
     return kernel._replace(uops=tuple(uops))
+
+
+def _in_loops(kernel: Kernel) -> set[UOp]:
+    depth, inside = 0, set()
+    for node in kernel.uops:
+        depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
+        if depth:
+            inside.add(node)
+    return inside

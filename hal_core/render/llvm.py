@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DTYPES, DType, float32
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.expand import expand
 from hal_core.ir.fission import block_threads, split
 from hal_core.render.llvm_blocks import Blocks
 from hal_core.render.llvm_values import literal, type_of
@@ -21,20 +22,31 @@ _BLOCKS = "each.block"  # the loop over the blocks of this call
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
 
 
+# Formulas that LLVM vectorises to more speed than its library has, within its time to compile.
+_FORMULAS = {"EXP", "EXP2", "LOG", "LOG2", "TANH", "ATAN", "ATAN2"}
+_FLOAT32_FORMULAS = {"SIN", "COS", "TAN"}
+
+
 class LLVMRenderer(Renderer):
     """LLVM IR; one exported function, everything else internal.
 
     `half`: whether the processor converts float16 itself. Where it does not, LLVM would call a
     library, and the text brings its own conversion.
+    `fma`: whether it multiplies and adds in one instruction; what the formulas of math functions
+    are made of. Without them the C library's functions are called.
     """
 
     name, language = "LLVM IR", "llvm"
     dtypes = frozenset(DTYPES.values())
 
-    def __init__(self, half: bool = False) -> None:
-        self.half = half
+    def __init__(self, half: bool = False, fma: bool = True) -> None:
+        self.half, self.fma = half, fma
 
     def _render(self, kernel: Kernel) -> str:
+        if self.fma:
+            # Vectors of them are quick. One at a time, as in most loops, a call is quicker.
+            kernel = expand(kernel, _FORMULAS, in_loops=False)
+            kernel = expand(kernel, _FLOAT32_FORMULAS, [float32], in_loops=False)
         return _Module(kernel, self.half).whole()
 
 
