@@ -9,7 +9,7 @@ from offline import NVRTC, OfflineCompiler
 from samples import SAMPLES
 from toolchains import Toolchain
 
-from hal_core.dtypes import DTYPES
+from hal_core.dtypes import DTYPES, float32
 from hal_core.errors import Unsupported
 from hal_core.render import MetalRenderer
 
@@ -50,6 +50,23 @@ def test_contraction_only_where_the_kernel_allows_it(offline: OfflineCompiler) -
         assert b"mul.f32" in apart.replace(b".rn", b"") and b"add" in apart
     elif offline.renderer.language != "metal":  # nothing is made of Metal here
         assert fused != apart
+
+
+def test_two_views_of_one_buffer_under_two_dtypes(offline: OfflineCompiler) -> None:
+    """What is read behind a store to the other is read again: C's rules would let it stay."""
+    b = Builder("views", "r: int32*, a: int32*, b: float32*")
+    zero = b.const(0)
+    b.store("a", zero, b.const(1))
+    b.store("b", zero, b.const(2.0, float32))
+    b.store("r", zero, b.load("a", zero))
+    kernel = b.kernel()
+    made, options = offline.compile(kernel), offline.renderer.options(kernel)
+    if offline.renderer.language == "metal":
+        assert "may_alias" in offline.renderer.render(kernel)
+    elif isinstance(offline, NVRTC):  # has no such rule
+        assert offline.image != "PTX" or b"ld.global" in made
+    else:
+        assert "-fno-strict-aliasing" in options
 
 
 @pytest.mark.parametrize("op", ["ADD", "MIN", "CAS"])

@@ -146,7 +146,7 @@ def test_what_the_compiler_is_told() -> None:
     assert "-ffp-contract=fast" in CRenderer().options(b.kernel(contract=True))
     assert OpenCLRenderer().options(b.kernel()) == LLVMRenderer().options(b.kernel()) == ()
     assert CUDARenderer().options(b.kernel(contract=False)) == ("--fmad=false",)
-    assert HIPRenderer().options(b.kernel(contract=False)) == ("-ffp-contract=off",)
+    assert "-ffp-contract=off" in HIPRenderer().options(b.kernel(contract=False))
     assert MetalRenderer().options(b.kernel()) == ("-fno-fast-math",)
     assert "fp contract(off)" in MetalRenderer().render(b.kernel(contract=False))
     assert "fp contract" not in MetalRenderer().render(b.kernel(contract=True))

@@ -23,6 +23,7 @@ HIP = CUDA._replace(
     types={**TYPES, "float16": "_Float16"},  # with casts of its own
     casts=BFLOAT16_CASTS,
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", _ATOMICS)),
+    options=("-fno-strict-aliasing",),  # two parameters may be views of one buffer
     contract_options=("-ffp-contract=off", "-ffp-contract=fast"),
 )
 

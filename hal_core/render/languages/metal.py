@@ -118,8 +118,9 @@ METAL = Language(
     keywords=_KEYWORDS,
     frame=_FRAME,
     # Offsets of views are given where a buffer is bound.
-    pointer_parameter="device {const}{type} *{name} [[buffer({position})]]",
+    pointer_parameter="device {const}{element} *{name} [[buffer({position})]]",
     value_parameter="constant {type} &{name} [[buffer({position})]]",
+    alias="typedef {type} {alias} __attribute__((may_alias));",
     block_attribute="[[max_total_threads_per_threadgroup({threads})]]\n",
     shared="threadgroup {type} {name}[{count}];",
     barrier="threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
