@@ -30,13 +30,20 @@ _FAULT = re.compile(
 
 def pairs(device: OpenCLDevice) -> list[CompilerPair]:
     """`OPENCL_CC=driver`: the compiler that comes with the platform, the only one."""
-    return [CompilerPair("driver", "opencl", _renderer, lambda: OpenCLCompiler(device))]
+    renderer = _pocl if driver.is_pocl(device.hardware) else _standard
+    return [CompilerPair("driver", "opencl", renderer, lambda: OpenCLCompiler(device))]
 
 
-def _renderer() -> Renderer:
+def _standard() -> Renderer:
     from hal_core.render import OpenCLRenderer
 
     return OpenCLRenderer()
+
+
+def _pocl() -> Renderer:
+    from hal_opencl.pocl import PoCLRenderer
+
+    return PoCLRenderer()
 
 
 class OpenCLCompiler(Compiler):

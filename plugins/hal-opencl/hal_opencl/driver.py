@@ -23,7 +23,8 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArg
 __all__ = [
     "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
     "build", "check", "cl", "enqueue_read", "enqueue_write", "explain", "failure", "find_devices",
-    "identity_of", "kernel_facts", "kernel_names", "kind_of", "open_queue", "status_name",
+    "identity_of", "is_pocl", "kernel_facts", "kernel_names", "kind_of", "open_queue",
+    "status_name",
 ]  # fmt: skip
 
 INSTALL = (
@@ -166,6 +167,10 @@ def kind_of(device: cl.Device) -> str:
     return "gpu" if device.type & cl.device_type.GPU else "accelerator"
 
 
+def is_pocl(device: cl.Device) -> bool:
+    return bool(device.platform.name.startswith("Portable Computing"))
+
+
 def identity_of(device: cl.Device) -> str:
     """What decides the machine code besides text and options."""
     platform = device.platform
@@ -176,7 +181,7 @@ def identity_of(device: cl.Device) -> str:
         device.version,
         device.driver_version,
     )
-    if platform.name.startswith("Portable Computing"):  # PoCL
+    if is_pocl(device):
         facts += (os.environ.get("POCL_EXTRA_BUILD_FLAGS", ""),)
     return ", ".join(fact.strip() for fact in facts if fact)
 

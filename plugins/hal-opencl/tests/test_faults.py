@@ -43,3 +43,20 @@ def test_only_pointers_that_may_meet_are_declared_so(device: hal.Compiled) -> No
     assert both.count("may_alias") == 2
     for name in ("int", "float"):
         assert f"typedef {name} hal_any_{name} __attribute__((may_alias));" in both
+
+
+@hal.kernel
+def whole(y: hal.Ptr[hal.int32], n: hal.int32):
+    i = hal.global_idx(0)
+    large = 1e30 if (n | 1) != 0 else 0.0  # it is, and an optimiser may know
+    y[4 * i] = 1 if large == round(large) else 2
+    y[4 * i + 1] = 1 if large == hal.floor(large) else 2
+    y[4 * i + 2] = 1 if large == hal.ceil(large) else 2
+    wide = hal.float64(large)
+    y[4 * i + 3] = 1 if wide == round(wide) and wide == hal.trunc(wide) else 2
+
+
+def test_numbers_that_no_int_holds_are_rounded_while_compiling(device: hal.Compiled) -> None:
+    y = hal.zeros(16, hal.int32, device)
+    device.compile(whole)(y, vals=(4,), threads=4)
+    assert y.numpy().tolist() == [1] * 16
