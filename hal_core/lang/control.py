@@ -138,7 +138,7 @@ def _turns(s: Statements, call: ast.Call) -> range:
 
 
 def _range(s: Statements, call: ast.Call) -> tuple[UOp, UOp, UOp]:
-    x, fix = s.expressions, refusals.loop(call)
+    x, fix = s.expressions, "Write for k in range(n):."
     if call.keywords or not 1 <= len(call.args) <= 3:
         raise s.error(call, "range takes one to three arguments", fix)
     values = [x.operand(part, x.expression(part)) for part in call.args]

@@ -100,6 +100,11 @@ class Expressions:
                 fix = self._start(at, [dtype]) or f"Cast it: hal.{dtype.__name__}(...)."
                 raise self.error(at, f"{value.dtype} where {dtype} is needed", fix)
             return value
+        return self._constant(at, value, dtype)
+
+    def _constant(self, at: ast.AST, value: Number, dtype: DType | None) -> UOp:
+        if dtype is None:
+            raise TypeError("an operand is not a value")
         constant = fit(value, dtype)
         if constant is not None:
             return self.emit.constant(constant, dtype)
@@ -118,8 +123,9 @@ class Expressions:
 
     def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]:
         """Operands of one dtype; at least one of them is typed already."""
-        dtypes = list(dict.fromkeys(dtype_of(part) for part in values if isinstance(part, UOp)))
-        if len(dtypes) > 1:
+        found = {part.dtype for part in values if isinstance(part, UOp)}
+        if len(found) > 1:
+            dtypes = list(dict.fromkeys(dtype_of(part) for part in values if isinstance(part, UOp)))
             first, second = dtypes[:2]
             wide = max(dtypes, key=_width)
             raise self.error(
@@ -127,7 +133,10 @@ class Expressions:
                 f"{what} has operands of different dtypes, {first} and {second}",
                 self._start(at, dtypes) or f"Cast one: hal.{wide.__name__}(...).",
             )
-        return tuple(self.typed(at, value, dtypes[0]) for value in values)
+        (dtype,) = found
+        return tuple(
+            [part if isinstance(part, UOp) else self._constant(at, part, dtype) for part in values]
+        )
 
     def _start(self, at: ast.AST, dtypes: list[DType]) -> str | None:
         """How to start a local that a bare number has made too narrow for one of `dtypes`."""

@@ -47,6 +47,10 @@ def _no_elements(x: Expressions, node: ast.expr, owner: object, stored: bool) ->
 
 def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
     """Row after row, whatever the shape."""
+    if memory.shape is None and not isinstance(index, ast.Tuple):
+        value = _one_index(x, index)
+        _check_bounds(x, at, memory, 0, value)
+        return x.typed(at, value, default_dtype(value)) if isinstance(value, int) else value
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     _check_count(x, at, memory, len(parts))
     values = [_one_index(x, part) for part in parts]

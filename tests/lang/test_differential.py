@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -21,6 +22,27 @@ HEADER = (
 TILE = 3
 FLAG = False
 WEIGHTS = (0.5, -2.0, 4.0)
+
+
+@hal.func
+def pick(a, b):
+    if a < b:
+        return a
+    elif a == b:
+        c = a + b
+        return c
+    d = a - b
+    return d
+
+
+@hal.func
+def halve(a, p, at):
+    while a > 5:
+        a = a // 2
+        if a % 3 == 1:
+            break
+    p[at] = (p[at] + a) % 1009
+    return a
 
 
 @hal.kernel
@@ -73,6 +95,8 @@ def _ints(depth: int) -> st.SearchStrategy[str]:
         st.builds("({} if ({}) else p)".format, inner, booleans),
         st.builds("min({}, {}, p)".format, inner, inner),
         st.builds("max(q, {}, abs({}))".format, inner, inner),
+        st.builds("pick({}, {}) % 97".format, inner, inner),
+        st.builds("halve({}, k, i % n) % 97".format, inner),
     )
 
 
@@ -117,7 +141,10 @@ def _indent(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def _blocks(depth: int, counters: str = "stuz") -> st.SearchStrategy[list[str]]:
+def _blocks(
+    depth: int, counters: str = "stuz", *, loop: bool = False
+) -> st.SearchStrategy[list[str]]:
+    """Statements; in a `loop` such that leave it."""
     simple = st.one_of(
         st.builds("p = ({} + p) % 1009".format, _ints(2)),
         st.builds("q += {} % 11".format, _ints(2)),
@@ -128,9 +155,17 @@ def _blocks(depth: int, counters: str = "stuz") -> st.SearchStrategy[list[str]]:
         st.builds("y[abs(p) % n] += {}".format, _floats(1)),
         st.builds("k[i % n] = ({}) % 100".format, _ints(2)),
     ).map(lambda line: [line])
+    if loop:
+        left = (["break"], ["continue"], ["return"], ["p = (p + 1) % 1009", "continue"])
+        leaving = st.builds(
+            lambda test, out: [f"if {test}:", *_indent(out)], _bools(1), st.sampled_from(left)
+        )
+        simple = st.one_of(simple, leaving)
     if not depth:
         return st.lists(simple, min_size=1, max_size=3).map(_joined)
-    inner = _blocks(depth - 1, counters[1:])
+    inner = _blocks(depth - 1, counters[1:], loop=loop)
+    body = _blocks(depth - 1, counters[1:], loop=True)
+    repeated = _blocks(depth - 1, counters[1:])
     counter = counters[0]
     return st.lists(
         st.one_of(
@@ -151,7 +186,35 @@ def _blocks(depth: int, counters: str = "stuz") -> st.SearchStrategy[list[str]]:
                     *_indent([*body, f"q = (q + {counter}) % 89"]),
                 ],
                 st.sampled_from(("3", "n", "-1, 2", "n, 0, -2", "p % 4", "2, q % 5, 2", "3, 3")),
-                inner,
+                body,
+            ),
+            st.builds(
+                lambda test, body: [
+                    f"m{counter} = 0",
+                    f"while m{counter} < 4 and ({test}):",
+                    *_indent([f"m{counter} += 1", *body]),
+                ],
+                _bools(1), body,
+            ),
+            st.builds(
+                lambda test, body: [
+                    f"m{counter} = 0",
+                    "while True:",
+                    *_indent([
+                        f"m{counter} += 1", f"l{counter} = m{counter} * 3",
+                        f"if m{counter} > 3 or {test}:", "    break", *body,
+                    ]),
+                    f"q += l{counter}",
+                ],
+                _bools(1), body,
+            ),
+            st.builds(
+                lambda bounds, body: [
+                    f"for {counter} in hal.unroll({bounds}):",
+                    *_indent([*body, f"q = (q + {counter}) % 89"]),
+                ],
+                st.sampled_from(("3", "2, -1, -2", "TILE", "3, 3")),
+                repeated,
             ),
         ),
         min_size=1,
@@ -170,8 +233,10 @@ def _as_python(module: ModuleType, arguments: list[Any], thread: int) -> None:
         float64=float,
         fmod=math.fmod,
         floor=lambda x: float(math.floor(x)),
+        unroll=range,
     )
     module.round = lambda x: float(round(x))
+    module.pick, module.halve = inspect.unwrap(module.pick), inspect.unwrap(module.halve)
     module.generated.__wrapped__(*arguments)
 
 
