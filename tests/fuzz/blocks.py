@@ -74,7 +74,7 @@ class Blocks:
         """Each thread writes its element, then reads any."""
         tile, s = self.s.random.choice(self.tiles), self.s
         held = float32 if tile.dtype in STORAGE_DTYPES else tile.dtype
-        s.write(f"{tile.name}[{tile.own}] = {s.e.pick(held, 3)}")
+        s.write(f"{tile.name}[{tile.own}] = {s.e.some(held)}")
         if tile.dtype is not bool_ and s.random.random() < 0.3:
             s.write(f"{tile.name}[{tile.own}] += {s.e.pick(held, 1)}")
         s.write("hal.barrier()")

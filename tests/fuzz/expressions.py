@@ -43,6 +43,10 @@ class Expressions:
             return self.leaf(dtype)
         return self.random.choice(WAYS[dtype.kind])(self, dtype, depth - 1)
 
+    def some(self, dtype: DType) -> str:
+        """Small, mostly: a compiler's time is the fuzzer's."""
+        return self.pick(dtype, self.random.choice([1, 2, 2, 3]))
+
     def condition(self, depth: int = 2) -> str:
         return self.pick(bool_, depth)
 

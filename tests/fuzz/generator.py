@@ -130,7 +130,7 @@ class Generator:
             e.frames[0]["local"] = result
         if self.random.random() < 0.6:
             lines += [f"    if {e.condition()}:", f"        return {e.pick(result, 2)}"]
-        lines.append(f"    return {e.pick(result, 3)}")
+        lines.append(f"    return {e.some(result)}")
         self.e.functions.append(Function(name, result, kinds))
         return "\n".join(lines)
 
@@ -211,7 +211,7 @@ class Generator:
 
     def _inexact(self) -> None:
         """Last of all, into buffers that nothing reads."""
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.5:
             dtype = self.random.choice(FLOATS)
             self.places.append(Place("close", dtype, self.size, CLOSE))
             self.s.write(f"close[q] = {self.e.inexact(dtype)}")

@@ -59,7 +59,7 @@ class Statements:
 
     def temporary(self, nesting: int) -> None:
         dtype, name = self.e.any_dtype(), self.new("t")
-        self.write(f"{name} = {self.e.pick(dtype, 3)}")
+        self.write(f"{name} = {self.e.some(dtype)}")
         self.e.frames[-1][name] = dtype
 
     def assign(self, nesting: int) -> None:
@@ -70,13 +70,13 @@ class Statements:
             operator = self.random.choice([*operators, *extra])
             self.write(f"{name} {operator} {self.e.pick(dtype, 2)}")
         else:
-            self.write(f"{name} = {self.e.pick(dtype, 3)}")
+            self.write(f"{name} = {self.e.some(dtype)}")
 
     def store(self, nesting: int) -> None:
         text, dtype = self.random.choice(self.own)
         held = float32 if dtype in STORAGE_DTYPES else dtype
         operator = "=" if dtype is bool_ else self.random.choice(["=", "=", "+="])
-        self.write(f"{text} {operator} {self.e.pick(held, 3)}")
+        self.write(f"{text} {operator} {self.e.some(held)}")
 
     def tally(self, nesting: int) -> None:
         """Atomics whose order is not seen: one kind an array, and the old value is not used."""
