@@ -29,8 +29,8 @@ class Memory(Values):
         return [f"{line}," for line in lines[:-1]] + lines[-1:]
 
     def _name(self, param: Param) -> str:
-        """With the kernel's name in front: words of PTX hold no underscore."""
-        return f"{self.kernel.name}_{param.name}"
+        """No word of PTX is made like this."""
+        return f"{self.kernel.name}_param_{param.name}"
 
     def access(self, uop: UOp) -> str:
         if uop.op == "PARAM":

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from ptx_operations import TYPES, compute, fault_of_division
 from ptx_program import Instruction, Program
+from ptx_space import Fault, Space, number
 
 Array = npt.NDArray[Any]
 Triple = tuple[int, int, int]
@@ -30,40 +31,6 @@ _ATOMICS: dict[str, Callable[..., Any]] = {
     "exch": lambda _, b: b,
     "cas": lambda a, expected, b: b if a == expected else a,
 }
-
-
-class Fault(Exception):
-    """What no correct text does."""
-
-
-class Space:
-    """Bytes of one state space; only those that were placed may be touched."""
-
-    def __init__(self, nbytes: int) -> None:
-        nbytes = -(-nbytes // 8) * 8
-        self.bytes = np.zeros(nbytes, np.uint8)
-        self.placed = np.zeros(nbytes, bool)
-        self.written = np.zeros(nbytes, bool)
-
-    def places(self, addresses: Array, size: int) -> Array:
-        """Each access's bytes, one row an access."""
-        if (addresses % size).any():
-            raise Fault(f"unaligned access of {size} bytes")
-        rows = addresses.astype(np.int64)[:, None] + np.arange(size)
-        if (rows < 0).any() or (rows >= len(self.bytes)).any() or not self.placed[rows].all():
-            raise Fault("access out of bounds")
-        return np.asarray(rows)
-
-    def load(self, addresses: Array, dtype: np.dtype[Any]) -> Array:
-        rows = self.places(addresses, dtype.itemsize)
-        if not self.written[rows].all():
-            raise Fault("memory is read that nobody has written")
-        return np.ascontiguousarray(self.bytes[rows]).view(dtype)[:, 0]
-
-    def store(self, addresses: Array, values: Array) -> None:
-        rows = self.places(addresses, values.itemsize)
-        self.bytes[rows] = np.ascontiguousarray(values).view(np.uint8).reshape(rows.shape)
-        self.written[rows] = True
 
 
 class Machine:
@@ -136,7 +103,7 @@ class Machine:
         """The operand as `kind`; with `narrower`, of a register that may be wider."""
         dtype = TYPES[kind]
         if not operand.startswith("%"):
-            return np.broadcast_to(_number(operand, dtype), lanes.shape)
+            return np.broadcast_to(number(operand, dtype), lanes.shape)
         if operand not in self.registers:
             return self._special(operand)[lanes].astype(dtype)
         register = self.registers[operand]
@@ -276,7 +243,7 @@ class Machine:
             name = operands[1].strip("[]")
             if self.program.params[name] != kind:
                 raise Fault(f"{name} is a {self.program.params[name]}")
-            value = np.array([self.params[name.removeprefix(f"{self.program.name}_")]])
+            value = np.array([self.params[name.removeprefix(f"{self.program.name}_param_")]])
             values = np.broadcast_to(value.astype(TYPES[kind]), lanes.shape)
         else:
             place = self._address(operands[1], space, lanes)
@@ -305,18 +272,3 @@ class Machine:
             old[k] = cells[place]
             cells[place] = function(old[k], *now)
         self.write(operands[0], kind, lanes, old, False)
-
-
-def _number(text: str, dtype: np.dtype[Any]) -> Array:
-    """An operand that is a number; floats are written by their bits."""
-    if text[:2] in ("0f", "0d"):
-        bits = np.array([int(text[2:], 16)], "u4" if text[1] == "f" else "u8")
-        if dtype.kind != "f" or dtype.itemsize != bits.itemsize:
-            raise Fault(f"{text} is no {dtype}")
-        return bits.view(dtype)
-    if dtype.kind == "f":
-        raise Fault(f"{text} is no float")
-    if dtype.kind == "b":
-        return np.array([int(text) != 0])
-    value = int(text, 0) % (1 << 8 * dtype.itemsize)
-    return np.array([value], f"u{dtype.itemsize}").view(dtype)

@@ -64,15 +64,28 @@ _FIXTURES = {"toolchain", "c_family"}
 _MODULES = (
     test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared, test_text,
 )  # fmt: skip
+
+
+def _takes_a_toolchain(test: Any) -> bool:
+    return bool(_FIXTURES & set(inspect.signature(test).parameters))
+
+
 # What every language must do: all tests that take a toolchain, here with the one above.
-globals().update(
-    {
+_TAKEN = {
+    module: {
         name: test
-        for module in _MODULES
         for name, test in vars(module).items()
-        if name.startswith("test_") and _FIXTURES & set(inspect.signature(test).parameters)
+        if name.startswith("test_") and _takes_a_toolchain(test)
     }
-)
+    for module in _MODULES
+}
+for tests in _TAKEN.values():
+    globals().update(tests)
+
+
+@pytest.mark.parametrize("module", _MODULES, ids=lambda module: str(module.__name__))
+def test_what_every_language_must_do_is_tested_here(module: Any) -> None:
+    assert _TAKEN[module]
 
 
 # -- NVIDIA's assembler
@@ -132,6 +145,13 @@ def test_constants_may_stand_everywhere(dtype: DType, tmp_path: Path) -> None:
 def test_a_kernel_may_take_a_word_of_ptx(name: str, tmp_path: Path) -> None:
     b = Builder(name, "add: float32*, u32: int32")
     b.store("add", b.params["u32"], b.const(1, float32))
+    assemble(b.kernel(), "sm_80", tmp_path)
+
+
+@needs_ptxas
+def test_names_together_are_no_word_of_ptx(tmp_path: Path) -> None:
+    b = Builder("WARP", "SZ: float32*, x: float32")
+    b.store("SZ", b.index(), b.params["x"])
     assemble(b.kernel(), "sm_80", tmp_path)
 
 

@@ -54,7 +54,7 @@ SPOILT = [
     ("saxpy", "mul.f32", "mul.f64", "not a f64"),
     ("saxpy", "add.s64", "add.s32", "not a s32"),
     ("saxpy", "ld.param.s32", "ld.param.f32", "is a s32"),
-    ("saxpy", "[saxpy_n]", "[saxpy_m]", "saxpy_m"),
+    ("saxpy", "[saxpy_param_n]", "[saxpy_param_m]", "saxpy_param_m"),
     ("saxpy", "%ctaid.x", "%laneid.x", "no such register"),
     ("saxpy", "bra $else1", "bra $else2", "no label"),
     ("saxpy", ".maxntid 1024, 1, 1", ".reqntid 4, 1, 1", "a block of"),
