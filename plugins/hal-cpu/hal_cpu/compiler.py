@@ -256,7 +256,7 @@ def _run(command: list[str]) -> Any:
 def _llvm_renderer() -> Renderer:
     from hal_core.render import LLVMRenderer
 
-    return LLVMRenderer(half=driver.has_half())
+    return LLVMRenderer(half=driver.has_half(), fma=driver.has_fma())
 
 
 def _c_renderer() -> Renderer:

@@ -254,6 +254,11 @@ def has_half() -> bool:
     return machine() == "aarch64" or "f16c" in cpu_flags()
 
 
+def has_fma() -> bool:
+    """Whether it multiplies and adds in one instruction."""
+    return machine() == "aarch64" or "fma" in cpu_flags()
+
+
 def cpu_identity() -> str:
     """All that decides what `native` means to a compiler."""
     facts = _cpuinfo()

@@ -1,0 +1,54 @@
+"""Math functions on processors with and without fused multiply-add."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_cpu import driver
+from hal_cpu.compiler import pairs
+
+
+@hal.kernel
+def softplus(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = hal.log(1.0 + hal.exp(x[i])) + hal.sin(x[i]) + hal.tanh(x[i])
+
+
+def text() -> str:
+    (renderer,) = (pair.renderer() for pair in pairs() if pair.name.lower() == "llvm")
+    return renderer.render(softplus.lower())
+
+
+@pytest.mark.parametrize("fma", [False, True])
+def test_formulas_need_fused_multiply_add(monkeypatch: pytest.MonkeyPatch, fma: bool) -> None:
+    monkeypatch.setattr(driver, "machine", lambda: "x86-64")
+    monkeypatch.setattr(driver, "cpu_flags", lambda: ("avx", "fma") if fma else ("avx", "fma4"))
+    assert ("@llvm.fma.f32" in text()) is fma
+    assert ("@llvm.exp.f32" in text()) is not fma
+
+
+def test_arm_always_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "machine", lambda: "aarch64")
+    monkeypatch.setattr(driver, "cpu_flags", tuple)
+    assert "@llvm.fma.f32" in text()
+
+
+@pytest.mark.parametrize("compiler", ["llvm", "gcc", "clang"])
+def test_results_are_numpys(
+    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, compiler: str
+) -> None:
+    monkeypatch.setenv("CPU_CC", compiler)
+    try:
+        program = own_device.compile(softplus)
+    except hal.CompilerUnavailable as error:
+        pytest.skip(str(error))
+    given = np.linspace(-30, 30, 1001, dtype=np.float32)
+    x = hal.Buffer.from_numpy(given, device=own_device)
+    y = hal.empty(1001, hal.float32, device=own_device)
+    program(y, x, vals=(1001,), threads=1001, wait=True)
+    wide = given.astype(np.float64)
+    expected = np.log(1 + np.exp(wide)) + np.sin(wide) + np.tanh(wide)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6, atol=1e-6)
