@@ -12,29 +12,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from offline import OFFLINE, OfflineCompiler
 from toolchains import TOOLCHAINS, Toolchain
 
-from hal_core.render.cfamily import CFamilyRenderer
-
-
-def _made(name: str, factory: pytest.TempPathFactory) -> Toolchain:
-    made = TOOLCHAINS[name](factory.mktemp(name))
-    if made.missing:
-        pytest.skip(made.missing)
-    return made
-
 
 @pytest.fixture(scope="session", params=list(TOOLCHAINS))
 def toolchain(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Toolchain:
-    return _made(request.param, tmp_path_factory)
-
-
-C_FAMILY = [name for name, made in TOOLCHAINS.items() if isinstance(made.renderer, CFamilyRenderer)]
-
-
-@pytest.fixture(scope="session", params=C_FAMILY)
-def c_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
-    return _made(request.param, tmp_path_factory)
+    made = TOOLCHAINS[request.param](tmp_path_factory.mktemp(request.param))
+    if made.missing:
+        pytest.skip(made.missing)
+    return made
 
 
 @pytest.fixture(scope="session", params=list(OFFLINE))

@@ -73,7 +73,7 @@ def float_or_int(value: np.generic) -> float:
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS], ids=str)
-def test_every_atomic_operation(c_family: Toolchain, dtype: DType, shared: bool) -> None:
+def test_every_atomic_operation(toolchain: Toolchain, dtype: DType, shared: bool) -> None:
     kind = dtype.to_numpy().type
     blocks = 1 if shared else BLOCKS
     threads = blocks * BLOCK
@@ -85,7 +85,7 @@ def test_every_atomic_operation(c_family: Toolchain, dtype: DType, shared: bool)
     places = {op: np.array(start) for op in ops_of(dtype)}
     old = {f"old_{op}": np.zeros(threads, kind) for op in ops_of(dtype)}
     arrays = {**places, **old, "x": x}
-    c_family.run(kernel_of(dtype, shared), arrays, (blocks, 1, 1), (BLOCK, 1, 1), workers=4)
+    toolchain.run(kernel_of(dtype, shared), arrays, (blocks, 1, 1), (BLOCK, 1, 1), workers=4)
     for op, got in places.items():
         for slot in range(SLOTS):
             given, seen = x[slot::SLOTS].tolist(), old[f"old_{op}"][slot::SLOTS].tolist()
@@ -94,7 +94,7 @@ def test_every_atomic_operation(c_family: Toolchain, dtype: DType, shared: bool)
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("shared", [False, True])
-def test_compare_exchange(c_family: Toolchain, dtype: DType, shared: bool) -> None:
+def test_compare_exchange(toolchain: Toolchain, dtype: DType, shared: bool) -> None:
     """Counts by a loop of attempts; one that fails changes nothing and says what is there."""
     b = Builder("cas", f"r: {dtype.name}*, old: {dtype.name}*, first: {dtype.name}")
     i, t = b.index(), b.special("thread_idx")
@@ -121,13 +121,13 @@ def test_compare_exchange(c_family: Toolchain, dtype: DType, shared: bool) -> No
     blocks = 1 if shared else BLOCKS
     r, old = np.array([start], dtype.to_numpy()), np.zeros(blocks * BLOCK, dtype.to_numpy())
     arrays = {"r": r, "old": old, "first": 3}
-    c_family.run(b.kernel(), arrays, (blocks, 1, 1), (BLOCK, 1, 1), workers=4)
+    toolchain.run(b.kernel(), arrays, (blocks, 1, 1), (BLOCK, 1, 1), workers=4)
     counted = np.arange(blocks * BLOCK + 1).astype(r.dtype) + r.dtype.type(start)
     assert r[0] == counted[-1]
     assert sorted(old.tolist()) == sorted(counted[:-1].tolist())
 
 
-def test_a_histogram_whose_counts_nobody_reads_back(c_family: Toolchain) -> None:
+def test_a_histogram_whose_counts_nobody_reads_back(toolchain: Toolchain) -> None:
     b = Builder("histogram", "bins: uint32*, x: const uint8*, n: int32")
     i = b.index()
     with b.when(b.op("LT", i, b.params["n"])):
@@ -135,11 +135,11 @@ def test_a_histogram_whose_counts_nobody_reads_back(c_family: Toolchain) -> None
     x = np.random.default_rng(3).integers(0, 256, THREADS - 7).astype(np.uint8)
     bins = np.zeros(256, np.uint32)
     arrays = {"bins": bins, "x": x, "n": len(x)}
-    c_family.run(b.kernel(), arrays, (BLOCKS, 1, 1), (BLOCK, 1, 1), workers=4)
+    toolchain.run(b.kernel(), arrays, (BLOCKS, 1, 1), (BLOCK, 1, 1), workers=4)
     np.testing.assert_array_equal(bins, np.bincount(x, minlength=256))
 
 
-def test_reads_around_an_atomic_stay_where_they_are(c_family: Toolchain) -> None:
+def test_reads_around_an_atomic_stay_where_they_are(toolchain: Toolchain) -> None:
     """A load in front of it sees the old value, one behind it the new one; its own result too."""
     b = Builder("order", "r: int32*, p: int32*")
     zero = b.const(0)
@@ -153,11 +153,11 @@ def test_reads_around_an_atomic_stay_where_they_are(c_family: Toolchain) -> None
     for place, value in enumerate((before, old, after, last)):
         b.store("r", b.const(place), value)
     r, p = np.zeros(4, np.int32), np.array([10], np.int32)
-    c_family.run(b.kernel(), {"r": r, "p": p})
+    toolchain.run(b.kernel(), {"r": r, "p": p})
     assert r.tolist() == [10, 10, 15, -1] and p[0] == 77
 
 
-def test_atomics_in_a_condition_that_some_threads_meet(c_family: Toolchain) -> None:
+def test_atomics_in_a_condition_that_some_threads_meet(toolchain: Toolchain) -> None:
     b = Builder("some", "r: int32*, x: const int32*")
     i = b.index()
     value = b.load("x", i)
@@ -166,5 +166,5 @@ def test_atomics_in_a_condition_that_some_threads_meet(c_family: Toolchain) -> N
         b.store("r", b.op("ADD", place, b.const(1)), value)
     x = np.random.default_rng(4).permutation(100).astype(np.int32)
     r = np.zeros(101, np.int32)
-    c_family.run(b.kernel(), {"r": r, "x": x}, (5, 1, 1), (20, 1, 1), workers=4)
+    toolchain.run(b.kernel(), {"r": r, "x": x}, (5, 1, 1), (20, 1, 1), workers=4)
     assert r[0] == 49 and sorted(r[1:50].tolist()) == list(range(51, 100))

@@ -77,12 +77,12 @@ def near_ties(dtype: DType) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_every_16_bit_float_is_read_exactly(c_family: Toolchain, dtype: DType) -> None:
+def test_every_16_bit_float_is_read_exactly(toolchain: Toolchain, dtype: DType) -> None:
     b = Builder("widen", f"r: float32*, x: const {dtype.name}*")
     i = b.index()
     b.store("r", i, b.cast(b.load("x", i), float32))
     every, got = np.arange(65536, dtype=np.uint16), np.zeros(65536, np.float32)
-    c_family.run(b.kernel(), {"r": got, "x": every}, (256, 1, 1), (256, 1, 1))
+    toolchain.run(b.kernel(), {"r": got, "x": every}, (256, 1, 1), (256, 1, 1))
     expected = value_of(every, dtype)
     np.testing.assert_array_equal(got, expected.astype(np.float32))
     number = ~np.isnan(expected)
@@ -90,7 +90,7 @@ def test_every_16_bit_float_is_read_exactly(c_family: Toolchain, dtype: DType) -
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_a_float32_is_rounded_once_half_to_even(c_family: Toolchain, dtype: DType) -> None:
+def test_a_float32_is_rounded_once_half_to_even(toolchain: Toolchain, dtype: DType) -> None:
     b = Builder("narrow", f"r: {dtype.name}*, x: const float32*, n: int32")
     i = b.index()
     with b.when(b.op("LT", i, b.params["n"])):
@@ -99,14 +99,14 @@ def test_a_float32_is_rounded_once_half_to_even(c_family: Toolchain, dtype: DTyp
     x = np.concatenate([near_ties(dtype), random.view(np.float32)])
     got = np.zeros(len(x), np.uint16)
     blocks = -(-len(x) // 256)
-    c_family.run(b.kernel(), {"r": got, "x": x, "n": len(x)}, (blocks, 1, 1), (256, 1, 1))
+    toolchain.run(b.kernel(), {"r": got, "x": x, "n": len(x)}, (blocks, 1, 1), (256, 1, 1))
     number = ~np.isnan(x)
     np.testing.assert_array_equal(got[number], nearest(x[number], dtype))
     assert is_nan16(got[~number], dtype).all()
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_arithmetic_on_16_bit_memory(c_family: Toolchain, dtype: DType) -> None:
+def test_arithmetic_on_16_bit_memory(toolchain: Toolchain, dtype: DType) -> None:
     """Computed in float32, rounded at the store; a copy keeps the bits; shared memory too."""
     b = Builder("doubles", f"y: {dtype.name}*, z: {dtype.name}*, x: const {dtype.name}*")
     i, t = b.index(), b.special("thread_idx")
@@ -120,7 +120,7 @@ def test_arithmetic_on_16_bit_memory(c_family: Toolchain, dtype: DType) -> None:
     b.store("z", i, b.load(tile, b.op("XOR", t, b.const(1))))
     every = np.arange(65536, dtype=np.uint16)
     y, z = np.zeros_like(every), np.zeros_like(every)
-    c_family.run(b.kernel(), {"y": y, "z": z, "x": every}, (256, 1, 1), (256, 1, 1))
+    toolchain.run(b.kernel(), {"y": y, "z": z, "x": every}, (256, 1, 1), (256, 1, 1))
     values = value_of(every, dtype).astype(np.float32)
     number = ~np.isnan(values)
     with np.errstate(over="ignore"):
@@ -135,7 +135,7 @@ def pairs() -> list[tuple[DType, DType]]:
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
-def test_bitcast_keeps_the_bits(c_family: Toolchain, itemsize: int) -> None:
+def test_bitcast_keeps_the_bits(toolchain: Toolchain, itemsize: int) -> None:
     both = [(a, b) for a, b in pairs() if a.itemsize == itemsize]
     names = {dtype.name for pair in both for dtype in pair}
     outputs = ", ".join(f"r{number}: {target.name}*" for number, (_, target) in enumerate(both))
@@ -147,13 +147,13 @@ def test_bitcast_keeps_the_bits(c_family: Toolchain, itemsize: int) -> None:
     raw = np.random.default_rng(5).integers(0, 256, 64 * itemsize).astype(np.uint8)
     got = {f"r{number}": np.zeros(64, target.to_numpy()) for number, (_, target) in enumerate(both)}
     given = {f"x_{name}": raw.view(DTYPES[name].to_numpy()) for name in names}
-    c_family.run(b.kernel(), {**got, **given}, (64, 1, 1))
+    toolchain.run(b.kernel(), {**got, **given}, (64, 1, 1))
     for number, pair in enumerate(both):
         np.testing.assert_array_equal(got[f"r{number}"].view(np.uint8), raw, err_msg=str(pair))
 
 
 @pytest.mark.parametrize("dtype", [float32, float64], ids=str)
-def test_bitcast_of_an_expression(c_family: Toolchain, dtype: DType) -> None:
+def test_bitcast_of_an_expression(toolchain: Toolchain, dtype: DType) -> None:
     """The bits of a sum, with one flipped, as a float again."""
     whole = DTYPES[f"int{8 * dtype.itemsize}"]
     b = Builder("flips", f"r: {dtype.name}*, s: {whole.name}*, x: const {dtype.name}*")
@@ -164,7 +164,7 @@ def test_bitcast_of_an_expression(c_family: Toolchain, dtype: DType) -> None:
     b.store("s", i, b.op("SHR", total, b.const(1, whole)))
     x = np.array([0.0, -0.0, 1.5, -2.25, np.inf, 1e-40], dtype.to_numpy())
     r, s = np.zeros_like(x), np.zeros(len(x), whole.to_numpy())
-    c_family.run(b.kernel(), {"r": r, "s": s, "x": x}, (len(x), 1, 1))
+    toolchain.run(b.kernel(), {"r": r, "s": s, "x": x}, (len(x), 1, 1))
     np.testing.assert_array_equal(r, -2 * x)
     np.testing.assert_array_equal(np.signbit(r), ~np.signbit(x))
     np.testing.assert_array_equal(s, (2 * x).view(s.dtype) >> 1)

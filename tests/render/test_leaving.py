@@ -26,7 +26,7 @@ def run(toolchain: Toolchain, b: Builder, **arguments: object) -> np.ndarray:
     return got
 
 
-def test_while(c_family: Toolchain) -> None:
+def test_while(toolchain: Toolchain) -> None:
     """Turns of `while n != 1`, which differ from thread to thread."""
     b = Builder("collatz", "r: int32*")
     i = linear(b)
@@ -48,12 +48,12 @@ def test_while(c_family: Toolchain) -> None:
         while value != 1:
             value, count = value // 2 if value % 2 == 0 else 3 * value + 1, count + 1
         expected.append(count)
-    assert run(c_family, b).tolist() == expected
+    assert run(toolchain, b).tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", [int32, DTYPES["uint8"], DTYPES["int64"]], ids=str)
 @pytest.mark.parametrize("step", [1, 3])
-def test_break_and_continue_in_a_range(c_family: Toolchain, dtype: DType, step: int) -> None:
+def test_break_and_continue_in_a_range(toolchain: Toolchain, dtype: DType, step: int) -> None:
     """A step of 3 with a stop known late is written as a count of turns."""
     b = Builder("leaves", f"r: int32*, stop: {dtype.name}")
     i = linear(b)
@@ -67,10 +67,10 @@ def test_break_and_continue_in_a_range(c_family: Toolchain, dtype: DType, step: 
     b.end(k)
     b.store("r", i, b.get(total))
     expected = [sum(k for k in range(0, 30, step) if k <= i and not k & 1) for i in range(THREADS)]
-    assert run(c_family, b, stop=30).tolist() == expected
+    assert run(toolchain, b, stop=30).tolist() == expected
 
 
-def test_continue_in_a_loop_without_a_count(c_family: Toolchain) -> None:
+def test_continue_in_a_loop_without_a_count(toolchain: Toolchain) -> None:
     b = Builder("skips", "r: int32*")
     i = linear(b)
     k, total = b.var("k", b.const(0)), b.var("total", b.const(0))
@@ -84,10 +84,10 @@ def test_continue_in_a_loop_without_a_count(c_family: Toolchain) -> None:
     b.end(loop)
     b.store("r", i, b.get(total))
     expected = [sum(k for k in range(1, i + 1) if k % 3) for i in range(THREADS)]
-    assert run(c_family, b).tolist() == expected
+    assert run(toolchain, b).tolist() == expected
 
 
-def test_only_the_innermost_loop_is_left(c_family: Toolchain) -> None:
+def test_only_the_innermost_loop_is_left(toolchain: Toolchain) -> None:
     b = Builder("nested", "r: int32*")
     i = linear(b)
     total = b.var("total", b.const(0))
@@ -110,10 +110,10 @@ def test_only_the_innermost_loop_is_left(c_family: Toolchain) -> None:
                     break
             count += i_
         expected.append(count)
-    assert run(c_family, b).tolist() == expected
+    assert run(toolchain, b).tolist() == expected
 
 
-def test_return_ends_one_thread(c_family: Toolchain) -> None:
+def test_return_ends_one_thread(toolchain: Toolchain) -> None:
     """At the top, in an if, in a loop and in a loop's if; the others go on."""
     b = Builder("returns", "r: int32*")
     i = linear(b)
@@ -134,10 +134,10 @@ def test_return_ends_one_thread(c_family: Toolchain) -> None:
     b.return_()
     roots = {k * k: k for k in range(20)}
     expected = [-1 if i % 4 == 0 else roots[i] + 100 if i in roots else 2 for i in range(THREADS)]
-    assert run(c_family, b).tolist() == expected
+    assert run(toolchain, b).tolist() == expected
 
 
-def test_a_value_read_before_a_loop_stays_what_it_was(c_family: Toolchain) -> None:
+def test_a_value_read_before_a_loop_stays_what_it_was(toolchain: Toolchain) -> None:
     b = Builder("order", "r: int32*, m: int32*")
     i = linear(b)
     v = b.var("v", i)
@@ -152,14 +152,14 @@ def test_a_value_read_before_a_loop_stays_what_it_was(c_family: Toolchain) -> No
     b.store("r", i, b.op("ADD", b.op("MUL", before, b.const(100)), loaded))
     m = np.arange(THREADS, dtype=np.int32) % 7
     expected = np.arange(THREADS) * 100 + m
-    assert run(c_family, b, m=m).tolist() == expected.tolist()
+    assert run(toolchain, b, m=m).tolist() == expected.tolist()
     assert m.tolist() == [61] * THREADS
 
 
-def test_an_assert_is_not_tested_outside_of_checked_mode(c_family: Toolchain) -> None:
+def test_an_assert_is_not_tested_outside_of_checked_mode(toolchain: Toolchain) -> None:
     b = Builder("asserts", "r: int32*")
     i = linear(b)
     small = b.op("LT", i, b.const(3))
     b.add("ASSERT", None, small, arg="i < 3")
     b.store("r", i, b.cast(small, int32))
-    assert run(c_family, b).tolist() == [1, 1, 1] + [0] * 45
+    assert run(toolchain, b).tolist() == [1, 1, 1] + [0] * 45

@@ -32,9 +32,9 @@ def test_every_operation_on_every_dtype(offline: OfflineCompiler) -> None:
         offline.compile(kernel)
 
 
-def test_every_operation_on_every_dtype_here(c_family: Toolchain) -> None:
+def test_every_operation_on_every_dtype_here(toolchain: Toolchain) -> None:
     for kernel in everything():
-        c_family.compile(kernel)
+        toolchain.compile(kernel)
 
 
 def test_contraction_only_where_the_kernel_allows_it(offline: OfflineCompiler) -> None:

@@ -24,24 +24,24 @@ def reversal(dtype: DType, block: tuple[int, int, int] | None, size: int) -> Ker
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
-def test_every_dtype_in_shared_memory(c_family: Toolchain, dtype: DType) -> None:
+def test_every_dtype_in_shared_memory(toolchain: Toolchain, dtype: DType) -> None:
     stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind != "b" else np.dtype(bool)
     x = np.arange(24).astype(stored) if dtype.kind != "b" else np.arange(24) % 3 == 0
     got = np.zeros_like(x)
     kernel = reversal(dtype, None, 8)
-    c_family.run(kernel, {"r": got, "x": x}, (3, 1, 1), (8, 1, 1))
+    toolchain.run(kernel, {"r": got, "x": x}, (3, 1, 1), (8, 1, 1))
     assert got.tolist() == x.reshape(3, 8)[:, ::-1].reshape(-1).tolist()
 
 
 @pytest.mark.parametrize("block", [(1, 1, 1), (7, 1, 1), (64, 1, 1)])
-def test_a_fixed_block(c_family: Toolchain, block: tuple[int, int, int]) -> None:
+def test_a_fixed_block(toolchain: Toolchain, block: tuple[int, int, int]) -> None:
     x = np.arange(3 * block[0], dtype=np.int32)
     got = np.zeros_like(x)
-    c_family.run(reversal(int32, block, 64), {"r": got, "x": x}, (3, 1, 1), block)
+    toolchain.run(reversal(int32, block, 64), {"r": got, "x": x}, (3, 1, 1), block)
     assert got.tolist() == x.reshape(3, -1)[:, ::-1].reshape(-1).tolist()
 
 
-def test_a_value_that_lives_across_a_barrier(c_family: Toolchain) -> None:
+def test_a_value_that_lives_across_a_barrier(toolchain: Toolchain) -> None:
     """Of a variable and of an expression, in a block of three dimensions."""
     block = (3, 2, 2)
     b = Builder("across", "r: int32*, x: const int32*")
@@ -59,7 +59,7 @@ def test_a_value_that_lives_across_a_barrier(c_family: Toolchain) -> None:
     b.store("r", i, b.op("ADD", b.op("MUL", b.get(kept), b.const(2)), loaded))
     values = np.arange(24, dtype=np.int32) ** 2
     got = np.zeros(24, np.int32)
-    c_family.run(b.kernel(block), {"r": got, "x": values}, (2, 1, 1), block)
+    toolchain.run(b.kernel(block), {"r": got, "x": values}, (2, 1, 1), block)
     rows = values.reshape(2, 12)
     expected = 2 * (10 * rows + np.roll(rows, -5, axis=1)) + rows
     np.testing.assert_array_equal(got.reshape(2, 12), expected)
@@ -87,10 +87,10 @@ def reduction(size: int) -> Kernel:
 
 
 @pytest.mark.parametrize("size", [1, 2, 32, 256])
-def test_a_tree_of_sums(c_family: Toolchain, size: int) -> None:
+def test_a_tree_of_sums(toolchain: Toolchain, size: int) -> None:
     x = np.arange(4 * size, dtype=np.float32)
     got = np.zeros(4, np.float32)
-    c_family.run(reduction(size), {"r": got, "x": x}, (4, 1, 1), (size, 1, 1))
+    toolchain.run(reduction(size), {"r": got, "x": x}, (4, 1, 1), (size, 1, 1))
     assert got.tolist() == x.reshape(4, size).sum(axis=1).tolist()
 
 
@@ -123,16 +123,16 @@ def matmul() -> Kernel:
     return b.kernel((TILE, TILE, 1), contract=True)
 
 
-def test_a_tiled_matrix_product(c_family: Toolchain) -> None:
+def test_a_tiled_matrix_product(toolchain: Toolchain) -> None:
     n = 4 * TILE
     a = np.arange(n * n, dtype=np.float32).reshape(n, n) % 13
     c, b = np.zeros((n, n), np.float32), a.T.copy() + 1
     arrays = {"c": c.reshape(-1), "a": a.reshape(-1), "b": b.reshape(-1), "n": n}
-    c_family.run(matmul(), arrays, (4, 4, 1), (TILE, TILE, 1))
+    toolchain.run(matmul(), arrays, (4, 4, 1), (TILE, TILE, 1))
     np.testing.assert_array_equal(c, a @ b)
 
 
-def test_whole_blocks_return_before_a_barrier(c_family: Toolchain) -> None:
+def test_whole_blocks_return_before_a_barrier(toolchain: Toolchain) -> None:
     b = Builder("leaves", "r: int32*, n: int32")
     block, t = b.special("block_idx"), b.special("thread_idx")
     tile = b.shared("tile", 4)
@@ -148,7 +148,7 @@ def test_whole_blocks_return_before_a_barrier(c_family: Toolchain) -> None:
     b.barrier()
     b.end(k)
     got = np.full(20, -1, np.int32)
-    c_family.run(b.kernel((4, 1, 1)), {"r": got, "n": 4}, (5, 1, 1), (4, 1, 1))
+    toolchain.run(b.kernel((4, 1, 1)), {"r": got, "n": 4}, (5, 1, 1), (4, 1, 1))
     expected = []
     for number in range(5):
         last = -1 if number > 3 else min(2, 2 - number if number > 0 else 2)
@@ -156,7 +156,7 @@ def test_whole_blocks_return_before_a_barrier(c_family: Toolchain) -> None:
     assert got.tolist() == expected
 
 
-def test_a_value_read_before_a_barrier_stays_what_it_was(c_family: Toolchain) -> None:
+def test_a_value_read_before_a_barrier_stays_what_it_was(toolchain: Toolchain) -> None:
     """What was loaded before is not read again behind."""
     b = Builder("order", "r: int32*")
     t = b.special("thread_idx")
@@ -169,11 +169,11 @@ def test_a_value_read_before_a_barrier_stays_what_it_was(c_family: Toolchain) ->
     b.barrier()
     b.store("r", t, b.op("ADD", neighbour, b.load(tile, t)))
     got = np.zeros(8, np.int32)
-    c_family.run(b.kernel((8, 1, 1)), {"r": got}, (1, 1, 1), (8, 1, 1))
+    toolchain.run(b.kernel((8, 1, 1)), {"r": got}, (1, 1, 1), (8, 1, 1))
     assert got.tolist() == [(t ^ 1) - 7 for t in range(8)]
 
 
-def test_shared_memory_is_each_blocks_own(c_family: Toolchain) -> None:
+def test_shared_memory_is_each_blocks_own(toolchain: Toolchain) -> None:
     """Blocks that run at the same time do not see each other's."""
     b = Builder("own", "r: int32*, turns: int32")
     t, block = b.special("thread_idx"), b.special("block_idx")
@@ -188,5 +188,5 @@ def test_shared_memory_is_each_blocks_own(c_family: Toolchain) -> None:
     b.store("r", b.index(), b.load(tile, t))
     blocks = 40
     got = np.zeros(16 * blocks, np.int32)
-    c_family.run(b.kernel((16, 1, 1)), {"r": got, "turns": 50}, (blocks, 1, 1), (16, 1, 1))
+    toolchain.run(b.kernel((16, 1, 1)), {"r": got, "turns": 50}, (blocks, 1, 1), (16, 1, 1))
     assert got.reshape(blocks, 16).tolist() == [[100 * n + 50] * 16 for n in range(blocks)]
