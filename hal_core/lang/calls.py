@@ -43,7 +43,7 @@ def call(x: Expressions, node: ast.Call) -> Any:
     function = x.expression(node.func)
     if isinstance(function, DType):
         return _cast(x, node, function)
-    if not callable(function) or type(function).__hash__ is None:
+    if not callable(function) or not _is_hashable(function):
         raise x.error(node, "what is called is not a function", "Correct the name.")
     if isinstance(function, InlineFunction):
         from hal_core.lang.inline import inline  # which lowers statements, and so expressions
@@ -61,6 +61,14 @@ def call(x: Expressions, node: ast.Call) -> Any:
     if function in _PYTHON:
         return _PYTHON[function](x, node)
     return _constant_call(x, node, function)
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:

@@ -14,6 +14,7 @@ Number = int | float  # bool included
 _MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _BFLOAT16_OVERFLOW = (2 - 2**-8) * 2.0**127  # rounds to infinity
 _LONGEST_INT = 256  # bits; more is a mistake that would fill memory
+_TOO_LONG = f"the number would have more than {_LONGEST_INT} bits"
 
 FOLDS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
@@ -86,5 +87,8 @@ def fold(symbol: str, left: Any, right: Any) -> Any:
     if symbol in ("<<", "**") and isinstance(left, int) and isinstance(right, int):
         bits = right if symbol == "<<" else right * left.bit_length()
         if bits > _LONGEST_INT:
-            raise OverflowError(f"the number would have more than {_LONGEST_INT} bits")
-    return FOLDS[symbol](left, right)
+            raise OverflowError(_TOO_LONG)
+    result = FOLDS[symbol](left, right)
+    if isinstance(result, int) and result.bit_length() > _LONGEST_INT:
+        raise OverflowError(_TOO_LONG)
+    return result

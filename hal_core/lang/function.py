@@ -114,9 +114,10 @@ def kernel(
     """Makes a kernel of a function: `@hal.kernel` or `@hal.kernel(block=(16, 16, 1))`.
 
     The function is read, not run. It is written in a small typed subset of Python: assignments,
-    `if`, `for k in range(...)`, elements `x[i]`, operators, casts, min, max, abs, round and the
-    functions of `hal_core.lang`. Numbers, bools, dtypes and tuples of them from outside the
-    function are constants.
+    `if`, `for k in range(...)`, `while`, `break`, `continue`, `return`, `assert`, elements `x[i]`,
+    operators, casts, min, max, abs, round, the functions of `hal_core.lang` and the user's own
+    with `@hal.func`. Numbers, bools, dtypes and tuples of them from outside the function are
+    constants.
 
     A new local variable that is given a bare Python number is int32 (int64 when the number needs
     it), float32 or bool, and keeps its dtype; `hal.float64(0)` says another. An index is int32 or

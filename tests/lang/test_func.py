@@ -222,6 +222,8 @@ BAD = [
      "int32 where float32", "hal.float32"),
     (G.format("if a > 0:\n        if a > 1:\n            return a\n    a += 1\n    return a"),
      "v = g(1, y)", "if a > 0", "both sides of this if go on", "return on every path"),
+    (G.format("if a > 0:\n        b = a\n        return b\n    return b"), "v = g(1, y)", "b",
+     "'b' is not assigned on every path", "Assign b"),
     (G.format("t = hal.shared(hal.int32, 3)\n    return a"), "v = g(1, y)", "hal.shared",
      "declared in the kernel itself", "pass it to the function"),
     ("@hal.func\ndef g(a) -> hal.int32:\n    return a\n", "v = g(x[i])", "a", "float32 where int32",
@@ -298,6 +300,13 @@ def test_calls_that_multiply_are_stopped(tmp_path: Path) -> None:
         functions += f"@hal.func\ndef g{k + 1}(a):\n    return g{k}(a) + g{k}(a)\n"
     with pytest.raises(hal.KernelSyntaxError, match="more than 50000 operations"):
         lowered(functions, "y[i] = g20(x[i])", tmp_path)
+
+
+def test_numbers_do_not_grow_without_end(tmp_path: Path) -> None:
+    functions = "@hal.func\ndef square(a):\n    return a * a\n"
+    body = "v = " + "square(" * 40 + "3" + ")" * 40
+    with pytest.raises(hal.KernelSyntaxError, match="more than 256 bits"):
+        lowered(functions, body, tmp_path)
 
 
 HEADS = [

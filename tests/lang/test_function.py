@@ -193,6 +193,27 @@ def test_factory_over_dtype_and_size() -> None:
         assert y == [6]
 
 
+class Unhashable:
+    """Callable, and its hash fails."""
+
+    def __hash__(self) -> int:
+        raise TypeError("unhashable")
+
+    def __call__(self) -> int:
+        return 1
+
+
+def test_what_is_called_may_have_no_hash() -> None:
+    strange = Unhashable()
+
+    @hal.kernel
+    def f(y: hal.Ptr[hal.int32]) -> None:
+        y[0] = strange()
+
+    with pytest.raises(hal.KernelSyntaxError, match="what is called is not a function"):
+        f.lower()
+
+
 def test_dtypes_can_be_compared_when_compiling() -> None:
     def make(dtype: DType) -> Kernel:
         @hal.kernel
