@@ -9,6 +9,10 @@ from __future__ import annotations
 from hal_core.ir.uop import Kernel, UOp
 
 _OWN = frozenset({"thread_idx", "global_idx"})
+_APART = {
+    "BREAK": "some threads break out of its loop before others",
+    "CONTINUE": "some threads skip to the next turn of its loop",
+}
 Fault = tuple[UOp, UOp, str]  # barrier, the node that divides the threads, how it does
 
 
@@ -57,7 +61,7 @@ class Uniformity:
             elif op == "BARRIER" and cause and self.fault is None:
                 self.fault = (node, *cause)
             elif cause and op in ("BREAK", "CONTINUE"):
-                self._split_loops[id(node.src[0])] = (node, f"threads {op} its loop apart")
+                self._split_loops[id(node.src[0])] = (node, _APART[op])
             elif cause and op == "RETURN":
                 self._returned = (node, "some threads have returned before")
                 for block, _ in open_:  # the next turn finds them gone

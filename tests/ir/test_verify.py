@@ -390,7 +390,7 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (set_before_one_break_only, "not assigned on every path"),
     (barrier_under_if, "the condition differs between them (<UOp IF>, line 4)"),
     (barrier_after_return, "some threads have returned before"),
-    (barrier_in_a_loop_left_apart, "threads BREAK its loop apart"),
+    (barrier_in_a_loop_left_apart, "some threads break out of its loop before others"),
     (with_params("ASSERT", None, 2), "the condition is a bool"),
 ]
 

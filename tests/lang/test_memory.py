@@ -106,7 +106,12 @@ def test_a_barrier_is_a_statement(tmp_path: Path) -> None:
         ("if i < n:\n    hal.barrier()", 2, "the condition differs between them", 1),
         ("for k in range(i):\n    y[i] = k\n    hal.barrier()", 3, "the range differs", 1),
         ("if i > 3:\n    return\nhal.barrier()", 3, "some threads have returned before", 2),
-        ("while True:\n    hal.barrier()\n    if y[i] > 3:\n        break", 2, "BREAK", 4),
+        (
+            "while True:\n    hal.barrier()\n    if y[i] > 3:\n        break",
+            2,
+            "some threads break out",
+            4,
+        ),
     ],
 )
 def test_a_barrier_that_some_threads_pass_by(
