@@ -10,13 +10,36 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from interpreter import BINARY, held
-
+from hal_core.dtypes import DType, bool_
 from hal_core.ir import UOp
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "ADD": lambda a, b: a + b,
+    "SUB": lambda a, b: a - b,
+    "MUL": lambda a, b: a * b,
+    "FLOORDIV": lambda a, b: a // b if b else 0,
+    "MOD": lambda a, b: a % b if b else 0,
+    "MIN": min,
+    "MAX": max,
+    "AND": lambda a, b: a & b,
+    "OR": lambda a, b: a | b,
+    "XOR": lambda a, b: a ^ b,
+    "LT": lambda a, b: a < b,
+    "LE": lambda a, b: a <= b,
+    "GT": lambda a, b: a > b,
+    "GE": lambda a, b: a >= b,
+    "EQ": lambda a, b: a == b,
+    "NE": lambda a, b: a != b,
+}
 
 Memory = dict[Any, list[int]]  # by position of a PARAM, or by SHARED node
 Values = dict[UOp, Any]
 Steps = Iterator[str]
+
+
+def held(value: Any, dtype: DType) -> Any:
+    """`value` as a bool or an int32."""
+    return bool(value) if dtype is bool_ else (int(value) + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def listing(uops: Sequence[UOp]) -> str:
