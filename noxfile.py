@@ -29,6 +29,8 @@ DISTRIBUTIONS = ("hal-core", *PLUGINS)
 SUPPORTED = ("3.11", "3.12", "3.13")
 
 TEST_TOOLS = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")
+# Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++.
+TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12")
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11")
 TYPE_TOOLS = ("mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang")
@@ -136,10 +138,11 @@ def _pytest(
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """A photograph, blurred and its edges found, on every device of this machine."""
+    """A photograph blurred and its edges found, digits learnt and read; on every device here."""
     _install(session, *DISTRIBUTIONS, tools=DEMO_TOOLS)
     session.run("python", str(ROOT / "examples" / "saxpy.py"))
     session.run("python", str(ROOT / "examples" / "edges.py"), "--out", str(OUT))
+    session.run("python", str(ROOT / "examples" / "digits.py"), "--out", str(OUT))
 
 
 @nox.session
@@ -163,8 +166,8 @@ def tests(session: nox.Session, backend: str) -> None:
 
 @nox.session
 def together(session: nox.Session) -> None:
-    """The core, every backend and a C compiler from pip in one environment; `python -O`."""
-    _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, "ziglang"))
+    """The core, every backend and compilers from PyPI in one environment; `python -O`."""
+    _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
     _opencl_platform(session)
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS)
     _pytest(session, "tests", *plugins, flags=("-O",), require=("CPU", "OPENCL"))
