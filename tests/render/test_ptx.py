@@ -59,15 +59,13 @@ def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
     return PTX(tmp_path_factory.mktemp("ptx"))
 
 
-c_family = toolchain
-_FIXTURES = {"toolchain", "c_family"}
 _MODULES = (
     test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared, test_text,
 )  # fmt: skip
 
 
 def _takes_a_toolchain(test: Any) -> bool:
-    return bool(_FIXTURES & set(inspect.signature(test).parameters))
+    return "toolchain" in inspect.signature(test).parameters
 
 
 # What every language must do: all tests that take a toolchain, here with the one above.
