@@ -49,9 +49,10 @@ _HALF_CASTS = {
 }}""",
 }
 
+# A plain load would race: the first exchange is a guess, and tells what is there.
 _FLOAT_ADD = """\
 volatile {space}{uint} *bits = (volatile {space}{uint} *)p;
-{uint} old, seen = *bits;
+{uint} old, seen = 0;
 do {{
     old = seen;
     seen = %s_cmpxchg(bits, old, {bits}({of_bits}(old) + v));
