@@ -27,6 +27,7 @@ from hal_opencl.driver import cl
 Opaque = tuple[cl.Buffer, int]  # memory, byte offset: a view at any offset needs no sub-buffer
 
 _MAX_BLOCKS = 2**31 - 1
+_INT64_ATOMICS = {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
 _LONGEST_NAP = 1e-3  # seconds between two looks at a queue
 
 
@@ -46,7 +47,7 @@ def describe(name: str, hardware: cl.Device) -> DeviceInfo:
         capabilities.add("fp64")
     if "cl_khr_fp16" in extensions:
         capabilities.add("fp16")
-    if "cl_khr_int64_base_atomics" in extensions:
+    if extensions >= _INT64_ATOMICS:
         capabilities.add("int64_atomics")
     if "NVIDIA" in platform.name:  # whose binaries are PTX text
         capabilities.add("disassemble")

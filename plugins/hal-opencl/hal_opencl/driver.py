@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import platformdirs
 
@@ -278,14 +278,22 @@ def _argument_facts(kernel: cl.Kernel, fact: cl.kernel_arg_info) -> list[Any]:
         return []
 
 
-def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> tuple[int, int, int]:
-    """Most threads of a block, bytes of local memory a block, bytes of private memory a thread."""
+class KernelFacts(NamedTuple):
+    """What a platform says of a built kernel."""
+
+    max_block_threads: int
+    shared_nbytes: int  # a block
+    private_nbytes: int  # a thread
+    block_multiple: int
+
+
+def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> KernelFacts:
     info = cl.kernel_work_group_info
-    threads, local, private = (
-        int(kernel.get_work_group_info(fact, device))
-        for fact in (info.WORK_GROUP_SIZE, info.LOCAL_MEM_SIZE, info.PRIVATE_MEM_SIZE)
-    )
-    return threads, local, private
+    facts: tuple[Any, ...] = (
+        info.WORK_GROUP_SIZE, info.LOCAL_MEM_SIZE, info.PRIVATE_MEM_SIZE,
+        info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+    )  # fmt: skip
+    return KernelFacts(*(kernel.get_work_group_info(fact, device) for fact in facts))
 
 
 def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[..., None]]:

@@ -32,9 +32,12 @@ class OpenCLProgram(Program):
         with driver.check(operation, device.name):
             kernel = find_kernel(self._built(operation), binary.entry, operation, device.name)
             check_arguments(kernel, binary.signature, binary.rendered, operation, device.name)
-            threads, local, private = driver.kernel_facts(kernel, device.hardware)
+            facts = driver.kernel_facts(kernel, device.hardware)
         self.info = ProgramInfo(
-            shared_nbytes=local, local_nbytes=private, max_block_threads=threads
+            shared_nbytes=max(facts.shared_nbytes, binary.shared_nbytes),
+            local_nbytes=facts.private_nbytes,
+            max_block_threads=facts.max_block_threads,
+            block_multiple=facts.block_multiple,
         )
         self._enqueue = self._make_launch(kernel)
 
