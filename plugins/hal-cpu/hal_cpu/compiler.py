@@ -19,6 +19,7 @@ from hal_core.discovery import distribution_version
 from hal_core.errors import CompileError, CompilerUnavailable, Unsupported
 from hal_cpu import driver
 from hal_cpu.source import arguments_of, how_to_write, text_of
+from hal_cpu.stacks import with_room
 
 if TYPE_CHECKING:
     from hal_core.render import Renderer
@@ -57,6 +58,11 @@ class ObjectCompiler(Compiler):
 # -- LLVM
 
 
+# Longer texts are not optimised: some passes take the square of the length, minutes from here on.
+MOST_LINES = 6_000
+_STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for texts of that length
+
+
 class LLVMCompiler(ObjectCompiler):
     """llvmlite, imported at the first kernel that the compile cache does not have.
 
@@ -77,9 +83,10 @@ class LLVMCompiler(ObjectCompiler):
                 device="CPU",
                 fix="pip install llvmlite",
             )
-        self.identity = f"llvmlite {version or 'unknown'} O3 pic {driver.cpu_identity()}"
+        how = f"O3 to {MOST_LINES} lines pic"
+        self.identity = f"llvmlite {version or 'unknown'} {how} {driver.cpu_identity()}"
         self._lock = threading.Lock()
-        self._machine: Any = None  # LLVM's target machine
+        self._machines: dict[int, Any] = {}  # LLVM's target machines, by how much they optimise
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         if options.options or options.defines or options.includes:
@@ -90,22 +97,27 @@ class LLVMCompiler(ObjectCompiler):
                 device="CPU",
                 fix="Leave them out.",
             )
+        return with_room(_STACK_NBYTES, lambda: self._optimised(source, options))
+
+    def _optimised(self, source: str, options: CompileOptions) -> bytes:
+        level = 3 if source.count("\n") <= MOST_LINES else 0
         with self._lock:
             llvm = self._llvm()
+            machine = self._machine(llvm, level)
             try:
                 module = llvm.parse_assembly(source)
-                module.triple = self._machine.triple
-                module.data_layout = str(self._machine.target_data)
+                module.triple = machine.triple
+                module.data_layout = str(machine.target_data)
                 module.verify()
             except (RuntimeError, ValueError) as error:
                 log = str(error)
                 raise _failed("llvm", options, log, source, _line_in(log, "<string>:")) from None
-            tuning = llvm.create_pipeline_tuning_options(speed_level=3)
-            tuning.loop_vectorization = tuning.slp_vectorization = True
-            builder = llvm.create_pass_builder(self._machine, tuning)
+            tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+            tuning.loop_vectorization = tuning.slp_vectorization = level > 0
+            builder = llvm.create_pass_builder(machine, tuning)
             builder.getModulePassManager().run(module, builder)
             try:
-                image: bytes = self._machine.emit_object(module)
+                image: bytes = machine.emit_object(module)
             except RuntimeError as error:
                 raise _failed("llvm", options, str(error), source, None) from None
         return image
@@ -120,17 +132,24 @@ class LLVMCompiler(ObjectCompiler):
                 device="CPU",
                 fix="pip install --force-reinstall llvmlite",
             ) from error
-        if self._machine is None:
+        if not self._machines:
             llvm.initialize_native_target()
             llvm.initialize_native_asmprinter()
-            self._machine = llvm.Target.from_default_triple().create_target_machine(
-                cpu=llvm.get_host_cpu_name(),
-                features=llvm.get_host_cpu_features().flatten(),
-                opt=3,
-                reloc="pic",
-                codemodel="small",
-            )
         return llvm
+
+    def _machine(self, llvm: Any, level: int) -> Any:
+        machine = self._machines.get(level)
+        if machine is None:
+            machine = self._machines[level] = (
+                llvm.Target.from_default_triple().create_target_machine(
+                    cpu=llvm.get_host_cpu_name(),
+                    features=llvm.get_host_cpu_features().flatten(),
+                    opt=level,
+                    reloc="pic",
+                    codemodel="small",
+                )
+            )
+        return machine
 
 
 # -- C

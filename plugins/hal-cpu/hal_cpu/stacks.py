@@ -11,7 +11,10 @@ import os
 import resource
 import threading
 from collections.abc import Callable
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 STACK_NBYTES = 1 << 20  # enough, with all that is called on the way
 
@@ -33,8 +36,29 @@ def stack_nbytes() -> int:
     return nbytes.value
 
 
-def start_thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
-    """A running daemon thread whose stack has room for a kernel.
+def with_room(nbytes: int, function: Callable[[], T]) -> T:
+    """What `function` gives, called on a stack of at least `nbytes`."""
+    if stack_nbytes() >= nbytes:
+        return function()
+    done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def call() -> None:
+        try:
+            done.put((function(), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    start_thread("hal-cpu-roomy", call, nbytes=nbytes)
+    result, error = done.get()
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def start_thread(
+    name: str, target: Callable[..., None], *args: Any, nbytes: int = STACK_NBYTES
+) -> threading.Thread:
+    """A running daemon thread whose stack has at least `nbytes`: room for a kernel.
 
     Raises: RuntimeError when the system grants no more threads.
     """
@@ -42,7 +66,7 @@ def start_thread(name: str, target: Callable[..., None], *args: Any) -> threadin
     with _stack_lock:  # one size for all threads that start: others get more meanwhile, not less
         usual = threading.stack_size(0)
         try:
-            threading.stack_size(STACK_NBYTES if _is_small(usual) else usual)
+            threading.stack_size(nbytes if _is_small(usual, nbytes) else usual)
             worker.start()
         finally:
             threading.stack_size(usual)
@@ -52,12 +76,12 @@ def start_thread(name: str, target: Callable[..., None], *args: Any) -> threadin
 _stack_lock = threading.Lock()
 
 
-def _is_small(chosen: int) -> bool:
-    """Whether a stack of that size is too small for a kernel; 0 is the system's own size."""
+def _is_small(chosen: int, nbytes: int = STACK_NBYTES) -> bool:
+    """Whether a stack of the size chosen is smaller than that; 0 is the system's own size."""
     if chosen:
-        return chosen < STACK_NBYTES
+        return chosen < nbytes
     limit, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    return limit != resource.RLIM_INFINITY and limit < STACK_NBYTES
+    return limit != resource.RLIM_INFINITY and limit < nbytes
 
 
 def needs_room() -> bool:

@@ -1,0 +1,143 @@
+"""Kernels of a size nobody writes by hand: they compile, and mean what they say.
+
+LLVM recurses, and some of its passes take the square of a text's length.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.dtypes import DType, bool_, int32
+from hal_core.ir import Signature, UOp
+from hal_cpu import compiler
+
+
+class Nodes(list[UOp]):
+    """Of a kernel with the parameters y and x; `nodes(op, dtype, *sources)` appends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.y, self.x = (self("PARAM", int32, arg=position) for position in (0, 1))
+        self.i = self("SPECIAL", int32, arg=("global_idx", 0))
+
+    def __call__(self, op: str, dtype: DType | None, *src: UOp, arg: object = None) -> UOp:
+        self.append(UOp(op, dtype, src, arg))
+        return self[-1]
+
+    def const(self, value: int) -> UOp:
+        return self("CONST", int32, arg=value)
+
+    def kernel(self, block: tuple[int, int, int] | None = None) -> hal.Kernel:
+        signature = Signature.parse("large", "y: int32*, x: const int32*")
+        return hal.Kernel("large", signature, tuple(self), block)
+
+
+def run(device: hal.Compiled, kernel: hal.Kernel, x: np.ndarray, threads: int) -> np.ndarray:
+    program = device.compile(kernel)
+    y = hal.zeros(threads, hal.int32, device)
+    program(y, hal.Buffer.from_numpy(x, device), threads=threads, block=threads)
+    return y.numpy()
+
+
+def selections(count: int) -> hal.Kernel:
+    add = Nodes()
+    value = add("LOAD", int32, add.x, add.i)
+    for number in range(count):
+        less = add("LT", bool_, value, add.const(number))
+        up, down = (add(op, int32, value, add.i) for op in ("ADD", "SUB"))
+        value = add("WHERE", int32, less, up, down)
+    add("STORE", None, add.y, add.i, value)
+    return add.kernel()
+
+
+def selected(x: np.ndarray, count: int) -> list[int]:
+    found = []
+    for i, value in enumerate(x.tolist()):
+        for number in range(count):
+            value = value + i if value < number else value - i
+        found.append(value)
+    return found
+
+
+@pytest.mark.parametrize("levels", [300, 5000])
+def test_deep_branches(own_device: hal.Compiled, levels: int) -> None:
+    add = Nodes()
+    blocks = []
+    for level in range(levels):
+        above = add("GT", bool_, add("LOAD", int32, add.x, add.i), add.const(level))
+        blocks.append(add("IF", None, above))
+    add("STORE", None, add.y, add.i, add.const(7))
+    for block in reversed(blocks):
+        add("ENDIF", None, block)
+    x = np.array([levels, levels - 1, 0, levels + 1], "i4")
+    assert run(own_device, add.kernel(), x, 4).tolist() == [7, 0, 0, 7]
+
+
+@pytest.mark.parametrize("count", [300, 20_000])
+def test_long_chains(own_device: hal.Compiled, count: int) -> None:
+    x = np.array([5, -3, 400, 10**6], "i4")
+    assert run(own_device, selections(count), x, 4).tolist() == selected(x, count)
+
+
+@pytest.mark.parametrize("barriers", [60, 600])
+def test_many_barriers(own_device: hal.Compiled, barriers: int) -> None:
+    """Numbers go round in a block, one place at each barrier."""
+    add = Nodes()
+    tiles = [add("SHARED", int32, arg=(name, 8)) for name in "ab"]
+    value = add("LOAD", int32, add.x, add.i)
+    for number in range(barriers):
+        add("STORE", None, tiles[number % 2], add.i, value)
+        add("BARRIER", None)
+        next_ = add("AND", int32, add("ADD", int32, add.i, add.const(1)), add.const(7))
+        value = add("LOAD", int32, tiles[number % 2], next_)
+    add("STORE", None, add.y, add.i, value)
+    x = np.arange(10, 18, dtype="i4")
+    assert run(own_device, add.kernel((8, 1, 1)), x, 8).tolist() == np.roll(x, -barriers).tolist()
+
+
+def test_beyond_the_limit_texts_are_not_optimised(
+    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, x = selections(100), np.arange(64, dtype="i4")
+    assert run(own_device, short, x, 64).tolist() == selected(x, 100)
+    quick = own_device.compile(short).binary.image
+    monkeypatch.setattr(compiler, "MOST_LINES", 10)
+    again = selections(100)
+    assert run(own_device, again, x, 64).tolist() == selected(x, 100)
+    assert own_device.compile(again).binary.image != quick
+
+
+_SMALL_STACK = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+import hal_core as hal
+from test_limits import selections
+
+threading.stack_size(65536)
+thread = threading.Thread(target=lambda: print(hal.Device["CPU"].compile(selections(400)).name))
+thread.start()
+thread.join()
+"""
+
+
+def test_a_thread_with_a_small_stack_may_compile(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM takes more than 64 KiB of stack for this one: the process ended."""
+    monkeypatch.setenv("HAL_CCACHE", "0")
+    command = [sys.executable, "-c", _SMALL_STACK, str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "large"), done.stderr
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HAL_CCACHE", "0")
+    yield
