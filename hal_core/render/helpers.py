@@ -33,11 +33,18 @@ MODULO = {
 }}""",
 }
 
-# C leaves a float outside the integer's range, and NaN, undefined.
-FLOAT_TO_INTEGER = """\
+# C leaves a float outside the integer's range, and NaN, undefined. The two signs keep gcc 12 from
+# taking a signed integer's float for trunc(x), which is -0.0 for -0.2.
+FLOAT_TO_INTEGER = {
+    "i": """\
+{static} {type} {name}({source} x) {{
+    return x != x ? 0 : x >= {above} ? {max} : x <= {below} ? {min} : ({type})-({type})-x;
+}}""",
+    "u": """\
 {static} {type} {name}({source} x) {{
     return x != x ? 0 : x >= {above} ? {max} : x <= {below} ? {min} : ({type})x;
-}}"""
+}}""",
+}
 
 # 16-bit floats without a unit or a library for them, and without branches, so that a loop over
 # them becomes vectors. {bits} and {of_bits} are functions between a float32 and its bits.

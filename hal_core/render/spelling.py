@@ -244,7 +244,7 @@ class Spelling:
         name = f"hal_{target.name}_from_{source.name}"
         self._helper(
             name,
-            helpers.FLOAT_TO_INTEGER,
+            helpers.FLOAT_TO_INTEGER[target.kind],
             type=self.type(target),
             source=self.type(source),
             # powers of two or 0, which every float dtype holds

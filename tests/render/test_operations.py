@@ -301,6 +301,24 @@ def test_casts(toolchain: Toolchain, source: DType) -> None:
         same(got[f"to_{target.name}"], expected, f"{source.name} to {target.name}")
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_an_integer_keeps_no_sign_of_a_zero(toolchain: Toolchain, dtype: DType) -> None:
+    """gcc takes float(int(x)) for trunc(x), which is -0.0 for -0.2."""
+    signed = [integer for integer in INTEGERS if integer.kind == "i"]
+    results = ", ".join(f"r_{integer.name}: {dtype.name}*" for integer in signed)
+    b = Builder("zeros", f"{results}, x: const {dtype.name}*")
+    i = b.index()
+    x = b.load("x", i)
+    for integer in signed:
+        b.store(f"r_{integer.name}", i, b.cast(b.cast(x, integer), dtype))
+    values = np.array([-0.0, -0.2, 0.2, -1.7] * 4, dtype.to_numpy())
+    got = {f"r_{integer.name}": np.ones(16, dtype.to_numpy()) for integer in signed}
+    toolchain.run(b.kernel(), {**got, "x": values}, grid=(2, 1, 1), block=(8, 1, 1))
+    for name, result in got.items():
+        assert result.tolist() == [0.0, 0.0, 0.0, -1.0] * 4, name
+        assert not np.signbit(result[result == 0]).any(), name
+
+
 def cast(value: float, target: DType) -> float:
     if target is bool_:
         return value != 0
