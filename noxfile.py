@@ -201,7 +201,7 @@ def lint(session: nox.Session) -> None:
     for name in PLUGINS:
         package = ROOT / "plugins" / name / name.replace("-", "_")
         session.run("mypy", str(package))
-    for shown in (str(readme), "examples"):
+    for shown in (str(readme), "examples", "tests/lang/typed_kernels.py"):
         session.run("mypy", shown)
         session.run("pyright", "--pythonpath", session.bin + "/python", shown)
 
