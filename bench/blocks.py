@@ -30,7 +30,7 @@ def matmul(c: Array, a: Input, b: Input, n: hal.int32):
     y = hal.thread_idx(1)
     column = hal.global_idx(0)
     row = hal.global_idx(1)
-    total = 0.0
+    total = hal.float32(0)
     for tile in range(n // TILE):
         left[y, x] = a[row * n + tile * TILE + x]
         right[y, x] = b[(tile * TILE + y) * n + column]
@@ -59,7 +59,7 @@ def softmax(y: Array, x: Input, columns: hal.int32):
         half = half // 2
     most = part[0]
     hal.barrier()
-    total = 0.0
+    total = hal.float32(0)
     for k in range(t, columns, BLOCK):
         value = hal.exp(x[row + k] - most)
         y[row + k] = value

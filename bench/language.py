@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import hal_core as hal
 from bench.measure import OURS, Effort, call, compare
@@ -13,7 +13,7 @@ from hal_core.render import LLVMRenderer
 LIMIT = 0.005  # seconds, of the front end for fifty lines
 
 
-def make_saxpy():
+def make_saxpy() -> hal.KernelFunction:
     @hal.kernel
     def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32):
         i = hal.global_idx(0)
@@ -23,7 +23,7 @@ def make_saxpy():
     return saxpy
 
 
-def make_fifty_lines():
+def make_fifty_lines() -> hal.KernelFunction:
     """Escape times of a fractal, twice over: loops, branches, casts and calls."""
 
     @hal.kernel
@@ -42,13 +42,13 @@ def make_fifty_lines():
         place = row * width + column
         left = zoom * (hal.float32(column) / hal.float32(width) - 0.5)
         top = zoom * (hal.float32(row) / hal.float32(height) - 0.5)
-        total = 0.0
+        total = hal.float32(0)
         steps = 0
         for sample in range(4):
             across = left + 0.25 * hal.float32(sample % 2)
             down = top + 0.25 * hal.float32(sample // 2)
-            real = 0.0
-            imaginary = 0.0
+            real = hal.float32(0)
+            imaginary = hal.float32(0)
             turns = 0
             while turns < 200:
                 squared = real * real
@@ -62,7 +62,7 @@ def make_fifty_lines():
             if turns == 200:
                 continue
             size = hal.sqrt(real * real + imaginary * imaginary)
-            smooth = hal.float32(turns) + 1.0 - hal.log2(hal.log2(max(size, 1.5)))
+            smooth = hal.float32(turns) + 1.0 - hal.log2(hal.log2(max(size, hal.float32(1.5))))
             total += smooth
         out[place] = steps
         entry = hal.int32(total) % 16
@@ -71,13 +71,13 @@ def make_fifty_lines():
         part = total - hal.floor(total)
         colour = low + part * (high - low)
         if colour < 0.0:
-            colour = 0.0
+            colour = hal.float32(0)
         elif colour > 1.0:
-            colour = 1.0
+            colour = hal.float32(1)
         angle = hal.atan2(top, left)
         ring = 0.5 + 0.5 * hal.sin(4.0 * angle)
         dark = steps == 800
-        light = 0.0 if dark else colour * ring
+        light = hal.float32(0) if dark else colour * ring
         if row % 64 == 0 or column % 64 == 0:
             light = 0.5 * light
         parity = (row >> 6 ^ column >> 6) & 1
@@ -117,7 +117,7 @@ def first_compile(effort: Effort) -> Row:
     )
 
 
-def _llvmlite():
+def _llvmlite() -> Callable[[], None]:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

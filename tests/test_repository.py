@@ -120,15 +120,6 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from _imports(node)
 
 
-def _noun(dotted: str) -> str | None:
-    """The module or folder of the core that an import reaches; None: it is not the core's."""
-    parts = dotted.split(".")
-    if parts[0] != "hal_core":
-        return None
-    own = len(parts) == 1 or parts[1] in ("__version__", "API_VERSION")
-    return "__init__" if own else parts[1]
-
-
 def _noun(dotted: str, package: str = "hal_core") -> str | None:
     """The module or folder of the core that an import reaches."""
     parts = dotted.split(".")
