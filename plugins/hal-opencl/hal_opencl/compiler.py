@@ -55,10 +55,14 @@ class OpenCLCompiler(Compiler):
     def __init__(self, device: OpenCLDevice) -> None:
         self.device = device
         self.target = device.info.title
-        self._exact: tuple[str, ...] = ()
+        self._rendered: tuple[str, ...] = ()  # options of texts that we have rendered
         if device.hardware.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
-            self._exact = (_CORRECT_DIVISION,)
-        self.identity = " ".join((driver.identity_of(device.hardware), *_FIXED, *self._exact))
+            self._rendered += (_CORRECT_DIVISION,)
+        if driver.is_simulator(device.hardware):
+            # Oclgrind optimises, and then cannot interpret the integers of 33 bits that loops
+            # become.
+            self._rendered += ("-cl-opt-disable",)
+        self.identity = " ".join((driver.identity_of(device.hardware), *_FIXED, *self._rendered))
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         operation = f"compile {options.entry}"
@@ -103,7 +107,7 @@ class OpenCLCompiler(Compiler):
                     device=self.device.name,
                     fix="Give folders of headers with includes=.",
                 )
-        exact = self._exact if options.rendered else ()
+        exact = self._rendered if options.rendered else ()
         includes = tuple(f"-I{folder}" for folder in options.includes)
         return (*_FIXED, *exact, *options.options, *includes)
 

@@ -23,8 +23,8 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArg
 __all__ = [
     "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
     "build", "check", "cl", "enqueue_read", "enqueue_write", "explain", "failure", "find_devices",
-    "identity_of", "is_pocl", "kernel_facts", "kernel_names", "kind_of", "open_queue",
-    "status_name",
+    "identity_of", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
+    "open_queue", "status_name",
 ]  # fmt: skip
 
 INSTALL = (
@@ -147,8 +147,7 @@ def find_devices() -> list[cl.Device]:
             continue
         for position, device in enumerate(devices):
             place = ["gpu", "accelerator", "cpu"].index(kind_of(device))
-            simulated = platform.name.strip().lower() in _SIMULATORS
-            found.append((simulated, place, platform.name, version, position, device))
+            found.append((is_simulator(device), place, platform.name, version, position, device))
     if not found:
         names = ", ".join(platform.name for platform in platforms)
         raise DeviceUnavailable(
@@ -165,6 +164,10 @@ def kind_of(device: cl.Device) -> str:
     if device.type & cl.device_type.CPU:
         return "cpu"
     return "gpu" if device.type & cl.device_type.GPU else "accelerator"
+
+
+def is_simulator(device: cl.Device) -> bool:
+    return device.platform.name.strip().lower() in _SIMULATORS
 
 
 def is_pocl(device: cl.Device) -> bool:
