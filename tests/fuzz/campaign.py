@@ -7,10 +7,14 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from case import Case
+from generator import generate
 from harness import WRONG, Verdict
+from reduce import reduced
 
 WORKER = Path(__file__).with_name("worker.py")
 BATCH = 500  # kernels a process: a loaded program keeps some memory
@@ -79,14 +83,20 @@ def _read(stream: object, put: object) -> None:
 
 
 def small(target: str, seed: int) -> str:
-    """The failing case as Python, made small where that does not take the process down."""
+    """The failing case as Python, made small."""
     command = [sys.executable, str(WORKER), target, str(seed)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    except subprocess.TimeoutExpired:
-        done = None
-    if done is None or done.returncode:
-        from generator import generate
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    if not done.returncode:
+        return done.stdout
+    end = time.monotonic() + PATIENCE * 3
+    case = reduced(
+        generate(seed), lambda changed: time.monotonic() < end and _ends(target, changed)
+    )
+    return f"{case}\n# the process ends"
 
-        return str(generate(seed))
-    return done.stdout
+
+def _ends(target: str, case: Case) -> bool:
+    """Whether the case takes its process down."""
+    command = [sys.executable, str(WORKER), target, str(case.seed), "-"]
+    done = subprocess.run(command, input=case.source, capture_output=True, text=True)
+    return done.returncode != 0

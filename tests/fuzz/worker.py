@@ -1,7 +1,7 @@
 """Runs cases in a process of its own, which a wrong kernel may take down: a line of JSON a case.
 
 `python worker.py TARGET FIRST END` runs those numbers, `python worker.py TARGET SEED` makes a
-failing one small and prints it.
+failing one small and prints it, `python worker.py TARGET SEED -` runs it with another text.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def main() -> None:
     runner = Opened(name)
     if runner.device is None:
         print(json.dumps({"missing": runner.why}), flush=True)
+    elif end == ["-"]:
+        verdict(runner, generate(int(first))._replace(source=sys.stdin.read()))
     elif end:
         for seed in range(int(first), int(end[0])):
             kind, why = verdict(runner, generate(seed))
