@@ -15,6 +15,7 @@ GUARD = 5  # elements on each side of a view that must stay as they are
 # How a buffer is compared with the interpreter's.
 EXACT = "exact"  # NaN is NaN
 CLOSE = "close"  # results of exp, sin, ...
+SUM = "sum"  # exact, in whole numbers: the order of the atomics must not be seen
 EITHER = "either"  # pairs: a * b + c, and the same fused; the first may be both
 
 
@@ -37,7 +38,11 @@ class Case(NamedTuple):
     def arrays(self) -> list[Array]:
         """The buffers' contents before the launch, with guard elements on both sides."""
         random = np.random.default_rng(self.seed)
-        return [values(place.dtype, place.size + 2 * GUARD, random) for place in self.places]
+        arrays = [values(place.dtype, place.size + 2 * GUARD, random) for place in self.places]
+        for place, array in zip(self.places, arrays, strict=True):
+            if place.compare == SUM:
+                array[:] = random.integers(-9, 10, len(array))
+        return arrays
 
     def __str__(self) -> str:
         places = ", ".join(f"{p.name}: {p.size} x {p.dtype}" for p in self.places)

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from blocks import Blocks
-from case import CLOSE, COMPUTED, EITHER, FLOATS, Case, Place, number
+from case import CLOSE, COMPUTED, EITHER, EXACT, FLOATS, SUM, Case, Place, number
 from expressions import ATOMIC, STORED, Expressions, Function, spell
 from statements import Statements
 
@@ -97,7 +97,8 @@ class Generator:
             self.s.own += [(place.name + text, place.dtype) for text in texts]
         self.e.own = dict(self.s.own)
         if random.random() < 0.4:
-            place = Place("total", random.choice([*ATOMIC, float32]), random.randint(1, 4))
+            dtype, size = random.choice([*ATOMIC, float32]), random.randint(1, 4)
+            place = Place("total", dtype, size, SUM if dtype is float32 else EXACT)
             self.places.append(place)
             kind = "add" if place.dtype is float32 else random.choice(["add", "min", "max"])
             self.s.tallies.append((place, kind))
