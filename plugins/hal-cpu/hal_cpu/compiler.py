@@ -162,6 +162,7 @@ class CCompiler(NamedTuple):
     command: Callable[[], tuple[str, ...] | None]
     native: dict[str, str]  # machine -> the option for this very processor
     install: str
+    flags: tuple[str, ...] = ()  # of this compiler only
 
 
 def _on_path(name: str) -> Callable[[], tuple[str, ...] | None]:
@@ -186,7 +187,8 @@ C_COMPILERS = {
     row.name: row
     for row in (
         CCompiler("clang", _on_path("clang"), _MARCH, "apt-get install clang"),
-        CCompiler("gcc", _on_path("gcc"), _MARCH, "apt-get install gcc"),
+        # gcc 12 makes -x of 0 - x, which has another zero, unless it respects other roundings.
+        CCompiler("gcc", _on_path("gcc"), _MARCH, "apt-get install gcc", ("-frounding-math",)),
         CCompiler("zig", _zig, dict.fromkeys(_MARCH, "-mcpu=native"), "pip install ziglang"),
     )
 }
@@ -218,7 +220,7 @@ class CCompilerProgram(ObjectCompiler):
                 f"compiler {row.name}", "not installed", device="CPU", fix=row.install
             )
         self.name = row.name
-        self._command = (*command, *_FLAGS, row.native[self.target])
+        self._command = (*command, *_FLAGS, *row.flags, row.native[self.target])
         version = _run([*command, "--version"])
         if version.returncode:
             raise CompilerUnavailable(

@@ -235,6 +235,18 @@ def test_every_dtype_and_parameter_names_of_any_kind(device: hal.Compiled, cc: s
     assert out.numpy().tolist() == [float(value) for value in values]
 
 
+def test_zero_minus_zero_has_no_sign(device: hal.Compiled, cc: str) -> None:
+    """gcc 12 takes 0 - x for -x where it knows that x is no negative zero."""
+
+    @hal.kernel
+    def fall(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
+        y[hal.global_idx(0)] = hal.float32(0) - hal.float32(n)
+
+    y = hal.zeros(1, hal.float32, device)
+    device.compile(fall)(y, vals=(0,), threads=1)
+    assert bytes(y.numpy()) == bytes(4)
+
+
 def test_C6_a_missing_compiler_is_named(
     own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
