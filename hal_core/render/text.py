@@ -77,7 +77,8 @@ class Text(Lines):
         """A variable of which every thread of the block has one."""
         name = self.named(uop, str(uop.arg))
         kind, count = self.spelling.type(dtype_of(uop)), block_threads(self.kernel)
-        self.line(self.row.shared.format(type=kind, name=name, count=count))
+        template = self.row.spill or self.row.shared
+        self.line(template.format(type=kind, name=name, count=count))
 
     def _get(self, uop: UOp) -> None:
         self.place(uop, self.spelling.get(uop, self._variable(uop.src[0])))

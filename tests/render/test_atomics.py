@@ -139,6 +139,20 @@ def test_a_histogram_whose_counts_nobody_reads_back(toolchain: Toolchain) -> Non
     np.testing.assert_array_equal(bins, np.bincount(x, minlength=256))
 
 
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS], ids=str)
+def test_workers_that_add_to_one_place_at_the_same_time(toolchain: Toolchain, dtype: DType) -> None:
+    """Long enough for them to meet; a sum that is not atomic loses most of it."""
+    turns = 20_000
+    b = Builder("contended", f"r: {dtype.name}*, turns: int32, one: {dtype.name}")
+    k = b.range(b.const(0), b.params["turns"], b.const(1))
+    b.atomic("ADD", "r", b.const(0), b.params["one"])
+    b.end(k)
+    r = np.zeros(1, dtype.to_numpy())
+    arrays = {"r": r, "turns": turns, "one": 1}
+    toolchain.run(b.kernel(), arrays, (8, 1, 1), (4, 1, 1), workers=4)
+    assert r[0] == 32 * turns
+
+
 def test_reads_around_an_atomic_stay_where_they_are(toolchain: Toolchain) -> None:
     """A load in front of it sees the old value, one behind it the new one; its own result too."""
     b = Builder("order", "r: int32*, p: int32*")

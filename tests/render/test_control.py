@@ -96,11 +96,11 @@ def test_branches_in_loops_with_accumulators(toolchain: Toolchain) -> None:
 
 def test_a_value_read_before_a_write_stays_what_it_was(toolchain: Toolchain) -> None:
     """A GET may not move across a SET, a LOAD not across a STORE, neither into a later block."""
-    b = Builder("order", "r: int32*, m: int32*")
-    zero, one = b.const(0), b.const(1)
-    v = b.var("v", b.const(10))
+    b = Builder("order", "r: int32*, m: int32*, ten: int32")
+    zero, one, ten = b.const(0), b.const(1), b.params["ten"]  # not a constant: those are folded
+    v = b.var("v", ten)
     old = b.op("ADD", b.get(v), one)  # 11, used after the SET
-    b.set(v, b.const(20))
+    b.set(v, b.op("ADD", ten, ten))
     b.store("r", b.const(0), old)
     loaded = b.op("MUL", b.load("m", zero), b.const(3))  # 15, used after the STORE
     b.store("m", zero, b.const(7))
@@ -122,7 +122,7 @@ def test_a_value_read_before_a_write_stays_what_it_was(toolchain: Toolchain) -> 
     b.end(branch)
     b.store("r", b.const(6), b.get(v))
     got, m = np.zeros(7, np.int32), np.array([5, 6], np.int32)
-    toolchain.run(b.kernel(), {"r": got, "m": m})
+    toolchain.run(b.kernel(), {"r": got, "m": m, "ten": 10})
     assert got.tolist() == [11, 15, 20, 6, -22, -22, 22]
     assert m.tolist() == [7, 8]
 

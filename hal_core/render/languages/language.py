@@ -49,6 +49,7 @@ class Language(NamedTuple):
     wide_indices: bool = False  # computes `x[i * w + j]` in 64 bits; free on a CPU only
     threads: str = ""  # the loops over a block's threads; "" where the device runs them
     independent: str = ""  # before the inner loop, where threads may be interleaved
+    spill: str = ""  # declares a variable of all threads; "": as an array of a block
     thread_number: str = ""  # of a thread in its block, counted along x first
     options: tuple[str, ...] = ()  # compiler options that belong to the text
     contract_options: tuple[str, str] = ("", "")  # contraction forbidden, allowed; "" for none
