@@ -46,6 +46,8 @@ def check_arguments(
     types = [] if rendered else driver.argument_types(kernel)
     _check_expressible(spaces, signature, operation, device)
     slots = slots_of(signature, rendered)
+    if rendered and runs_whole_blocks(kernel, signature):
+        slots += BLOCK_SLOTS
     if kernel.num_args != len(slots):
         raise CompileError(
             operation,
@@ -120,6 +122,11 @@ class Slot(NamedTuple):
     what: str
 
 
+def runs_whole_blocks(kernel: cl.Kernel, signature: Signature) -> bool:
+    """Whether a rendered kernel's work-items are blocks: it is told how large these are."""
+    return bool(kernel.num_args == len(slots_of(signature, True)) + len(BLOCK_SLOTS))
+
+
 def slots_of(signature: Signature, rendered: bool) -> list[Slot]:
     """Rendered kernels take a pointer as base and byte offset, `Source` kernels as they like."""
     slots = []
@@ -132,3 +139,6 @@ def slots_of(signature: Signature, rendered: bool) -> list[Slot]:
         if rendered:
             slots.append(Slot("q", 8, param.position, f"the byte offset of {param}"))
     return slots
+
+
+BLOCK_SLOTS = [Slot("i", 4, axis, f"the block's size along {'xyz'[axis]}") for axis in range(3)]

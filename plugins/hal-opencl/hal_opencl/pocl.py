@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hal_core.errors import Unsupported
+from hal_core.ir import Kernel
 from hal_core.render import OpenCLRenderer
 
 # Version 3.1 rounds by way of an int, whatever the number: where its optimiser knows one that no
@@ -13,7 +15,65 @@ _ROUNDING = {
 }
 
 
-class PoCLRenderer(OpenCLRenderer):
-    """OpenCL C 1.2 as clang takes it."""
+# A work-item is a block here, and its threads are loops. The launch tells the block's size.
+_BLOCK_FRAME = """\
+__attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel void $name($parameters) {
+    const int block_dim_x = $block_x, block_dim_y = $block_y, block_dim_z = $block_z;
+    const int block_x = (int)get_group_id(0);
+    const int block_y = (int)get_group_id(1);
+    const int block_z = (int)get_group_id(2);
+    const int grid_dim_x = (int)get_num_groups(0);
+    const int grid_dim_y = (int)get_num_groups(1);
+    const int grid_dim_z = (int)get_num_groups(2);
+    $arguments
+    $shared
+    do {
+        $body
+    } while (0);
+}
+"""
 
-    row = OpenCLRenderer.row._replace(functions={**OpenCLRenderer.row.functions, **_ROUNDING})
+_THREADS = """\
+for (int thread_z = 0; thread_z < block_dim_z; ++thread_z)
+for (int thread_y = 0; thread_y < block_dim_y; ++thread_y)
+$independent
+for (int thread_x = 0; thread_x < block_dim_x; ++thread_x) {"""
+
+_ROW = OpenCLRenderer.row._replace(functions={**OpenCLRenderer.row.functions, **_ROUNDING})
+
+_BLOCKS = _ROW._replace(
+    frame=_BLOCK_FRAME,
+    last_parameters=("int launch_x", "int launch_y", "int launch_z"),
+    block_dims=("launch_x", "launch_y", "launch_z"),
+    block_attribute="",
+    specials={
+        "global_idx": "block_{axis} * block_dim_{axis} + thread_{axis}",
+        "block_idx": "block_{axis}",
+        "thread_idx": "thread_{axis}",
+        "block_dim": "block_dim_{axis}",
+        "grid_dim": "grid_dim_{axis}",
+    },
+    threads=_THREADS,
+    independent="#pragma clang loop vectorize(assume_safety)",
+    thread_number="(thread_z * block_dim_y + thread_y) * block_dim_x + thread_x",
+    spill="{type} {name}[{count}];",
+)
+
+
+class PoCLRenderer(OpenCLRenderer):
+    """OpenCL C 1.2 as clang takes it. Kernels with barriers are a row of their own."""
+
+    row = _ROW
+
+    def _render(self, kernel: Kernel) -> str:
+        if any(node.op == "BARRIER" for node in kernel.uops):
+            try:
+                return _BlockRenderer()._render(kernel)
+            except Unsupported:  # too much lives across its barriers
+                pass
+        return super()._render(kernel)
+
+
+class _BlockRenderer(OpenCLRenderer):
+    row = _BLOCKS

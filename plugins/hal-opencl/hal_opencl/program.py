@@ -5,19 +5,29 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from hal_core.compiler import Binary
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
+from hal_core.ir.fission import MOST_THREADS
 from hal_core.program import Program, ProgramInfo
 from hal_opencl import driver
-from hal_opencl.arguments import check_arguments, find_kernel, slots_of
+from hal_opencl.arguments import check_arguments, find_kernel, runs_whole_blocks, slots_of
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import Opaque, OpenCLDevice
 from hal_opencl.driver import cl
 
-Geometry = tuple[tuple[int, ...], tuple[int, ...]]  # all threads, threads of a block
+
+class Geometry(NamedTuple):
+    """A launch as OpenCL counts: work-items, those of a group; and the sizes of a block."""
+
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+    block: tuple[bytes, ...]
+
+
+_size = struct.Struct("i").pack
 
 
 class OpenCLProgram(Program):
@@ -33,10 +43,15 @@ class OpenCLProgram(Program):
             kernel = find_kernel(self._built(operation), binary.entry, operation, device.name)
             check_arguments(kernel, binary.signature, binary.rendered, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
+        self._whole_blocks = binary.rendered and runs_whole_blocks(kernel, binary.signature)
+        most = facts.max_block_threads
+        if self._whole_blocks:  # whose threads are not the platform's
+            fixed = binary.block
+            most = fixed[0] * fixed[1] * fixed[2] if fixed else MOST_THREADS
         self.info = ProgramInfo(
             shared_nbytes=max(facts.shared_nbytes, binary.shared_nbytes),
             local_nbytes=facts.private_nbytes,
-            max_block_threads=facts.max_block_threads,
+            max_block_threads=most,
             block_multiple=facts.block_multiple,
         )
         self._enqueue = self._make_launch(kernel)
@@ -76,8 +91,12 @@ class OpenCLProgram(Program):
                 device=self.device.name,
                 fix="Declare __local memory inside the kernel and leave shared=0.",
             )
+        sizes = tuple(map(_size, block))
+        if self._whole_blocks:
+            block = (1, 1, 1)
         axes = 3 if block[2] * grid[2] > 1 else 2 if block[1] * grid[1] > 1 else 1
-        return tuple(g * b for g, b in zip(grid, block, strict=True))[:axes], block[:axes]
+        items = tuple(g * b for g, b in zip(grid, block, strict=True))
+        return Geometry(items[:axes], block[:axes], sizes)
 
     def _bind(self) -> Callable[..., Any]:
         return self._enqueue
@@ -97,6 +116,8 @@ class OpenCLProgram(Program):
             offset = "[1]" if self.signature.params[position].is_pointer else ""
             numbers.append(f"{index}, pack_{index}(a{position}{offset})")
             packs[f"pack_{index}"] = struct.Struct(code).pack
+        if self._whole_blocks:
+            numbers += [f"{len(slots) + axis}, geometry.block[{axis}]" for axis in range(3)]
         text = _LAUNCH.format(
             args="".join(f", a{param.position}" for param in self.signature.params),
             memory=", ".join(memory),
@@ -144,7 +165,7 @@ def launch(geometry{args}):
         with lock:
             {set_memory}
             {set_numbers}
-            event = enqueue(queue, kernel, *geometry)
+            event = enqueue(queue, kernel, geometry.items, geometry.group)
         queue.flush()
     except Error as error:
         raise failure(error, f"launch {{name}}", device.name) from None

@@ -353,3 +353,53 @@ def test_P7_all_threads_meet(device: hal.Compiled, kernel: hal.KernelFunction) -
         interpret(kernel, expected, x, vals=(n,), grid=3)
         program(y, given, vals=(n,), grid=3)
         assert y.numpy().tolist() == expected.tolist(), f"n = {n}"
+
+
+@hal.kernel
+def neighbours(y: Ints, x: Ints, width: hal.int32):
+    """Of any block: what the thread opposite to this one was given."""
+    column = hal.global_idx(0)
+    row = hal.global_idx(1)
+    x[row * width + column] = 100 * row + column
+    hal.barrier()
+    other = hal.block_idx(0) * hal.block_dim(0) + hal.block_dim(0) - 1 - hal.thread_idx(0)
+    y[row * width + column] = x[row * width + other] + hal.grid_dim(1) * 10000
+
+
+@pytest.mark.parametrize("block", [(4, 1), (2, 3), (1, 1), (8, 6)])
+def test_P6_blocks_of_any_size_meet(device: hal.Compiled, block: tuple[int, int]) -> None:
+    width, height = 8, 6
+    expected = np.zeros(width * height, "i4")
+    interpret(
+        neighbours, expected, expected.copy(), vals=(width,), threads=(width, height), block=block
+    )
+    base = hal.zeros(width * height + 3, hal.int32, device)
+    x = hal.zeros(width * height, hal.int32, device)
+    program = device.compile(neighbours)
+    for _ in range(2):
+        program(base[3:], x, vals=(width,), threads=(width, height), block=block)
+        assert base.numpy().tolist() == [0, 0, 0, *expected.tolist()]
+    most = program.info.max_block_threads
+    with pytest.raises(hal.InvalidArgument, match=f"got {most + 1}; limit {most}"):
+        program(base[3:], x, vals=(width,), grid=1, block=most + 1)
+
+
+def test_more_may_live_across_barriers_than_a_block_has_room_for(device: hal.Compiled) -> None:
+    @hal.kernel(block=(1024, 1, 1))
+    def many(y: Ints, x: Given):
+        i = hal.global_idx(0)
+        total = hal.int32(0)
+        for k in hal.unroll(80):
+            total += x[i * 80 + k]
+        hal.barrier()
+        y[i] = total
+        hal.barrier()
+        for k in hal.unroll(80):
+            y[i] += x[i * 80 + k]
+
+    if device.info.limits.max_block_threads < 1024:
+        pytest.skip("its blocks are smaller")
+    x = np.arange(1024 * 80, dtype="i4")
+    y = hal.zeros(1024, hal.int32, device)
+    device.compile(many)(y, hal.Buffer.from_numpy(x, device=device), grid=1)
+    assert (y.numpy() == 2 * x.reshape(1024, 80).sum(1)).all()

@@ -60,3 +60,20 @@ def test_numbers_that_no_int_holds_are_rounded_while_compiling(device: hal.Compi
     y = hal.zeros(16, hal.int32, device)
     device.compile(whole)(y, vals=(4,), threads=4)
     assert y.numpy().tolist() == [1] * 16
+
+
+@hal.kernel(block=(3, 1, 1))
+def some_return_behind_a_barrier(y: hal.Ptr[hal.int32]):
+    i = hal.global_idx(0)
+    if hal.block_idx(0) == 0:
+        for _ in range(1):
+            hal.barrier()
+        if hal.thread_idx(0) >= 2:
+            return
+    y[i] = y[i] * 6 + 1
+
+
+def test_threads_may_return_behind_a_barrier_in_a_branch(device: hal.Compiled) -> None:
+    y = hal.Buffer.from_numpy(np.arange(6, dtype="i4"), device=device)
+    device.compile(some_return_behind_a_barrier)(y, grid=2)
+    assert y.numpy().tolist() == [1, 7, 2, 19, 25, 31]
