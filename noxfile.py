@@ -53,7 +53,10 @@ def _runs(version: str) -> bool:
 
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
-FULL = "3.12" if _runs("3.12") else CURRENT  # runs the whole suite, the others a smoke set
+FULL = "3.12" if _runs("3.12") else CURRENT  # lint and types
+
+# Tests that run compilers over thousands of kernels: once is enough.
+ELSEWHERE = ("render", "fuzz")
 
 # What depends on the interpreter: import, discovery, Python's syntax tree, generated calls, a
 # kernel from text to result.
@@ -147,21 +150,20 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def core(session: nox.Session) -> None:
-    """The core with no backend at all."""
+    """The core with no backend at all; what compilers make of its texts is left to `together`."""
     _install(session, "hal-core", tools=TEST_TOOLS)
-    _pytest(session, "tests")
+    paths = sorted(path for path in (ROOT / "tests").iterdir() if path.name not in ELSEWHERE)
+    _pytest(session, *(str(path) for path in paths if path.is_dir() or path.match("test_*.py")))
 
 
 @nox.session(python=PYTHONS)
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
-    """The core and one backend: everything on one Python, a smoke set on the others."""
+    """The core and one backend: all of its own tests, and what depends on the interpreter."""
     _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
     if backend == "opencl":
         _opencl_platform(session)
-    own = f"plugins/hal-{backend}/tests"
-    paths = ("tests", own) if session.python == FULL else (*SMOKE, own)
-    _pytest(session, *paths, require=(backend.upper(),))
+    _pytest(session, *SMOKE, f"plugins/hal-{backend}/tests", require=(backend.upper(),))
 
 
 @nox.session
