@@ -9,6 +9,7 @@ from typing import Any
 from hal_core.dtypes import STORAGE_DTYPES, WIDTHS, DType
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
+from hal_core.ir.reserved import is_taken
 from hal_core.ir.signature import LONGEST_NAME
 from hal_core.pointers import PointerType
 
@@ -29,6 +30,9 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
     Raises: KernelSyntaxError pointing at the parameter.
     """
     definition = _Definition(function, caller, "kernel")
+    if is_taken(function.__name__):
+        problem = f"some backend's language has the name {function.__name__!r} for itself"
+        raise definition.error("", problem, "Rename the kernel.")
     if definition.annotation("return") is not None:
         fix = "Store into a hal.Ptr parameter, and write -> None."
         raise definition.error("return", "a kernel gives nothing back", fix)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hal_core.dtypes import DTYPES, DType
-from hal_core.errors import Unsupported
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.expand import expand
 from hal_core.render.ptx_memory import ACCESSES, Memory
@@ -27,12 +26,6 @@ class PTXRenderer(Renderer):
         self.target, self.version = target, version
 
     def _render(self, kernel: Kernel) -> str:
-        if kernel.name in ("_", "WARP_SZ"):
-            raise Unsupported(
-                f"render kernel {kernel.name!r} as PTX",
-                "PTX has no such name for a kernel",
-                fix="Rename the kernel.",
-            )
         head = f".version {self.version}\n.target {self.target}\n.address_size 64\n\n"
         return head + _Entry(expand(kernel)).whole()
 

@@ -6,8 +6,8 @@ from hal_core.dtypes import DTYPES, DType
 from hal_core.errors import InvalidKernel, Unsupported
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.fold import fold
+from hal_core.ir.reserved import is_taken
 from hal_core.ir.verify import verify
-from hal_core.render.names import is_taken
 
 
 class Renderer:
@@ -46,7 +46,7 @@ class Renderer:
         if is_taken(kernel.name):
             raise Unsupported(
                 operation,
-                "the name belongs to C or its library",
+                "some backend's language has this name for itself",
                 got=kernel.name,
                 fix="Rename the kernel.",
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 
+from hal_core.ir.reserved import C_KEYWORDS, LIBRARY_NAMES
 from hal_core.render.languages.language import Language
-from hal_core.render.names import C_KEYWORDS, LIBRARY_NAMES
 
 AXES = "xyz"
 

@@ -293,6 +293,10 @@ def kernel_text(head: str, before: str = "") -> str:
         (f"def f({'n' * 129}: hal.int32):", "nnn", "128 letters at most, not 129"),
         (f"def {'f' * 129}(n: hal.int32):", "def fff", "128 letters at most, not 129"),
         ("async def f(n: hal.int32):", "", "a plain function"),
+        *(
+            (f"def {name}(n: hal.int32):", f"def {name}", f"{name}.*. Rename the kernel")
+            for name in ("half", "float4", "kernel", "exp", "j0", "WARP_SZ", "atomicAdd", "hal_x")
+        ),
     ],
 )
 def test_bad_signature_is_refused_at_the_definition(
@@ -305,6 +309,21 @@ def test_bad_signature_is_refused_at_the_definition(
     if at:
         assert error.text is not None and error.offset is not None
         assert error.text[error.offset - 1 :].startswith(at)
+
+
+def test_variables_and_functions_may_have_names_that_kernels_may_not(tmp_path: Path) -> None:
+    text = f"""{IMPORTS}
+@hal.func
+def half(exp): return exp / 2
+
+@hal.kernel
+def f(kernel: hal.Ptr[hal.float32], float4: hal.float32):
+    atomicAdd = half(float4)
+    kernel[0] = atomicAdd
+"""
+    y = [0.0]
+    interpreter.run(load(tmp_path, text).f.lower(), [y, 3.0], threads=1)
+    assert y == [1.5]
 
 
 def test_a_pointer_to_a_python_number_says_which_dtypes_there_are() -> None:

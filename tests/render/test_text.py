@@ -17,6 +17,7 @@ from toolchains import GCC, LLVM, Toolchain
 from hal_core.dtypes import DTYPES, DType, float32
 from hal_core.errors import InvalidKernel, Unsupported
 from hal_core.ir import Kernel
+from hal_core.ir.reserved import is_taken
 from hal_core.render import (
     RENDERERS,
     CRenderer,
@@ -27,6 +28,7 @@ from hal_core.render import (
     OpenCLRenderer,
     Renderer,
 )
+from hal_core.render.words import called
 
 NAMES = """
     float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
@@ -117,6 +119,15 @@ def test_a_kernel_may_not_take_a_name_of_c(name: str, language: str) -> None:
 def test_a_kernel_may_not_take_a_word_of_the_language(name: str, language: str) -> None:
     with pytest.raises(Unsupported, match=rf"'{name}'.*Rename the kernel"):
         RENDERERS[language]().render(Builder(name, "r: float32*").kernel())
+
+
+def test_what_one_language_has_for_itself_no_kernel_may_take() -> None:
+    rows = [vars(r)["row"] for r in RENDERERS.values() if "row" in vars(r)]
+    assert len(rows) == 5
+    for row in rows:
+        words = row.keywords | set(row.types.values()) | called(row)
+        missed = sorted(word for word in words if word.isidentifier() and not is_taken(word))
+        assert not missed, f"{missed} are free for kernels"
 
 
 @pytest.mark.parametrize("language", list(RENDERERS))

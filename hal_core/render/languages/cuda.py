@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hal_core.ir.reserved import CUDA_WORDS
 from hal_core.render.cfamily import CFamilyRenderer
 from hal_core.render.helpers import BFLOAT16_CASTS
 from hal_core.render.languages.language import FUNCTIONS, Language, Space
@@ -29,21 +30,6 @@ TYPES = {
     "float32": "float",
     "float64": "double",
 }
-
-# Names of the compiler's own headers that a kernel or a parameter would hide or clash with.
-KEYWORDS = frozenset(
-    """
-    threadIdx blockIdx blockDim gridDim warpSize dim3 size_t ptrdiff_t clock_t nullptr_t std
-    textureReference
-    """.split()  # noqa: SIM905 - words read better so
-) | {
-    f"{element}{width}"
-    for element in (
-        "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "longlong",
-        "ulonglong", "float", "double",
-    )
-    for width in (1, 2, 3, 4)
-}  # fmt: skip
 
 # The unit does it: one instruction each way, and half to even is its only rounding here.
 _HALF_CASTS = {
@@ -108,7 +94,7 @@ CUDA = Language(
     casts={**BFLOAT16_CASTS, **_HALF_CASTS},
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", ATOMICS)),
     helper="static __device__ inline",
-    keywords=KEYWORDS,
+    keywords=CUDA_WORDS,
     frame=FRAME,
     pointer_parameter="{const}{type} *{name}",
     value_parameter="{type} {name}",

@@ -6,6 +6,7 @@ Source: Metal Shading Language Specification, Apple.
 from __future__ import annotations
 
 from hal_core.dtypes import float64
+from hal_core.ir.reserved import METAL_WORDS
 from hal_core.render.cfamily import CFamilyRenderer
 from hal_core.render.helpers import BFLOAT16_CASTS
 from hal_core.render.languages.language import FUNCTIONS, Language, Space
@@ -17,23 +18,6 @@ $attributeskernel void $name($parameters) {
     $body
 }
 """
-
-_KEYWORDS = frozenset(
-    """
-    kernel vertex fragment device constant threadgroup threadgroup_imageblock thread half uchar
-    ushort uint ulong size_t ptrdiff_t metal array sampler texture1d texture2d texture3d buffer
-    patch_control_point mesh object ray_data visible stitchable atomic_int atomic_uint atomic_bool
-    atomic_ulong atomic_float atomic memory_order_relaxed thread_scope_device bfloat simd quad
-    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t raytracing packed
-    """.split()  # noqa: SIM905 - words read better so
-) | {
-    f"{packed}{element}{width}"
-    for packed in ("", "packed_")
-    for element in (
-        "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "half", "bool",
-    )
-    for width in (2, 3, 4)
-}  # fmt: skip
 
 _PLACES = {
     "global_idx": ("global_id", "thread_position_in_grid"),
@@ -115,7 +99,7 @@ METAL = Language(
         "no contract": "#pragma METAL fp contract(off)",
     },
     helper="static inline",
-    keywords=_KEYWORDS,
+    keywords=METAL_WORDS,
     frame=_FRAME,
     # Offsets of views are given where a buffer is bound.
     pointer_parameter="device {const}{element} *{name} [[buffer({position})]]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hal_core.ir.reserved import OPENCL_WORDS
 from hal_core.render.cfamily import CFamilyRenderer
 from hal_core.render.helpers import BFLOAT16_CASTS
 from hal_core.render.languages.language import FUNCTIONS, Language, Space
@@ -16,24 +17,6 @@ $attributes__kernel void $name($parameters) {
 
 # OpenCL's functions are overloaded: no suffix for float.
 _FUNCTIONS = {op: call.replace("{f}(", "(") for op, call in FUNCTIONS.items()}
-
-_KEYWORDS = frozenset(
-    """
-    kernel global local constant private generic read_only write_only read_write uniform pipe
-    half uchar ushort uint ulong size_t ptrdiff_t intptr_t uintptr_t event_t sampler_t queue_t
-    ndrange_t clk_event_t reserve_id_t quad complex imaginary image1d_t image2d_t image3d_t
-    vec_step atomic_int atomic_uint atomic_long atomic_ulong atomic_float atomic_double atomic_flag
-    memory_order memory_scope memory_order_relaxed memory_order_acquire memory_order_release
-    memory_order_acq_rel memory_order_seq_cst
-    """.split()  # noqa: SIM905 - words read better so
-) | {
-    f"{element}{width}"
-    for element in (
-        "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double",
-        "half", "bool",
-    )
-    for width in (2, 3, 4, 8, 16)
-}  # fmt: skip
 
 # `half` is only pointed at where the device has no arithmetic of it.
 _HALF_CASTS = {
@@ -118,7 +101,7 @@ OPENCL = Language(
         "no contract": "#pragma OPENCL FP_CONTRACT OFF",
     },
     helper="static inline",
-    keywords=_KEYWORDS,
+    keywords=OPENCL_WORDS,
     frame=_FRAME,
     # A view of a buffer is a base and an offset: sub-buffers need alignment and cannot nest.
     pointer_parameter="__global {const}{type} *{base}, long {offset}",
