@@ -77,7 +77,7 @@ def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:
         raise x.error(
             node, f"{name} takes {count} argument(s), not {len(node.args)}", "Correct the call."
         )
-    return [x.operand(arg, x.expression(arg)) for arg in node.args]
+    return list(map(x.operand, node.args, x.together(node.args)))
 
 
 def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:

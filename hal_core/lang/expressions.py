@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hal_core.dtypes import DType, bool_
@@ -52,6 +53,30 @@ class Expressions:
             )
             raise self.error(node, f"{problem} is not part of the kernel language", fix)
         return lower(self, node)
+
+    def together(self, nodes: Sequence[ast.expr]) -> list[Any]:
+        """Operands that are to have one dtype, in order.
+
+        A choice of bare numbers takes it from the others, so that those behind it are read first.
+        """
+        if not any(isinstance(node, ast.IfExp) for node in nodes):
+            return [self.expression(node) for node in nodes]
+        read = {
+            node: self.emit.capture(partial(self.expression, node))
+            for node in nodes
+            if not isinstance(node, ast.IfExp)
+        }
+        want = next((v.dtype for v, _ in read.values() if isinstance(v, UOp)), None)
+        values = []
+        for node in nodes:
+            if node in read:
+                value, made = read[node]
+                self.emit.uops += made
+            else:
+                value = self.expression(node, want)
+                want = want or getattr(value, "dtype", None)
+            values.append(value)
+        return values
 
     def value(self, node: ast.expr, want: DType | None = None) -> UOp:
         """A typed node; a number becomes a constant."""

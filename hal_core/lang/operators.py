@@ -44,8 +44,8 @@ COMPARISON: dict[type[ast.AST], tuple[str, str]] = {
 
 
 def binary_op(x: Expressions, node: ast.BinOp) -> Any:
-    left = x.operand(node.left, x.expression(node.left))
-    right = x.operand(node.right, x.expression(node.right))
+    parts = (node.left, node.right)
+    left, right = map(x.operand, parts, x.together(parts))
     return binary(x, node, node.op, left, right)
 
 
@@ -117,15 +117,17 @@ def unary_op(x: Expressions, node: ast.UnaryOp) -> Any:
 
 def comparison(x: Expressions, node: ast.Compare) -> Any:
     """`a < b < c` compares b once, and computes c only where a < b."""
-    previous = x.expression(node.left)
+    left, previous = x.together((node.left, node.comparators[0]))
 
     def link(operator: ast.cmpop, right: ast.expr) -> Any:
         nonlocal previous
-        left, previous = previous, x.expression(right)
+        want = previous.dtype if isinstance(previous, UOp) else None
+        left, previous = previous, x.expression(right, want)
         return _compare(x, node, operator, left, previous)
 
-    pairs = zip(node.ops, node.comparators, strict=True)
-    return _shortcut(x, False, [partial(link, *pair) for pair in pairs])
+    first = partial(_compare, x, node, node.ops[0], left, previous)
+    pairs = zip(node.ops[1:], node.comparators[1:], strict=True)
+    return _shortcut(x, False, [first, *(partial(link, *pair) for pair in pairs)])
 
 
 def _compare(x: Expressions, at: ast.AST, operator: ast.cmpop, left: Any, right: Any) -> Any:
