@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
+from hal_core.ir.independence import stores_last
 from hal_core.render import OpenCLRenderer
 
 # Version 3.1 rounds by way of an int, whatever the number: where its optimiser knows one that no
@@ -62,12 +63,19 @@ _BLOCKS = _ROW._replace(
 
 
 class PoCLRenderer(OpenCLRenderer):
-    """OpenCL C 1.2 as clang takes it. Kernels with barriers are a row of their own."""
+    """OpenCL C 1.2 as clang takes it.
+
+    Version 3.1 tells its optimiser that work-items do not depend on each other, and that takes it
+    for no dependence at all: it swaps one thread's own accesses to an element. Its way of meeting
+    at barriers loses threads that return, or never ends. So only kernels that load first and then
+    store, once, have threads that are work-items. In the others these are loops.
+    """
 
     row = _ROW
 
     def _render(self, kernel: Kernel) -> str:
-        if any(node.op == "BARRIER" for node in kernel.uops):
+        plain = stores_last(kernel) and all(node.op != "BARRIER" for node in kernel.uops)
+        if not plain:
             try:
                 return _BlockRenderer()._render(kernel)
             except Unsupported:  # too much lives across its barriers

@@ -4,8 +4,10 @@ it. Each kernel here came out wrong on PoCL 3.1."""
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import hal_core as hal
+from hal_core.testing import interpret
 
 
 @hal.kernel
@@ -77,3 +79,41 @@ def test_threads_may_return_behind_a_barrier_in_a_branch(device: hal.Compiled) -
     y = hal.Buffer.from_numpy(np.arange(6, dtype="i4"), device=device)
     device.compile(some_return_behind_a_barrier)(y, grid=2)
     assert y.numpy().tolist() == [1, 7, 2, 19, 25, 31]
+
+
+@hal.kernel
+def load_between(y: hal.Ptr[hal.int32], p: hal.ConstPtr[hal.int32], o: hal.Ptr[hal.int32]):
+    i = hal.global_idx(0)
+    y[2 * i] = i
+    o[i] = y[p[i]]
+    y[2 * i + 1] = i + 1
+
+
+@hal.kernel
+def store_between(y: hal.Ptr[hal.int32], p: hal.ConstPtr[hal.int32], o: hal.Ptr[hal.int32]):
+    i = hal.global_idx(0)
+    before = y[2 * i]
+    y[p[i] + 1] = i
+    o[i] = before * 3 + y[2 * i + 1]
+
+
+@hal.kernel
+def store_twice(y: hal.Ptr[hal.int32], p: hal.ConstPtr[hal.int32], o: hal.Ptr[hal.int32]):
+    i = hal.global_idx(0)
+    y[2 * i] = i
+    y[p[i]] = -i
+    y[2 * i + 1] = i + 1
+    o[i] = 5
+
+
+@pytest.mark.parametrize("kernel", [load_between, store_between, store_twice])
+def test_a_threads_own_accesses_keep_their_order(
+    device: hal.Compiled, kernel: hal.KernelFunction
+) -> None:
+    n = 64
+    arrays = [np.arange(2 * n, dtype="i4"), np.arange(0, 2 * n, 2, dtype="i4"), np.zeros(n, "i4")]
+    buffers = [hal.Buffer.from_numpy(array, device=device) for array in arrays]
+    device.compile(kernel)(*buffers, threads=n, block=n)
+    interpret(kernel, *arrays, threads=n, block=n)
+    for buffer, array in zip(buffers, arrays, strict=True):
+        assert buffer.numpy().tolist() == array.tolist()
