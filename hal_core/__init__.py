@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         atomic_add,
         atomic_compare_exchange,
         atomic_exchange,
+        atomic_load,
         atomic_max,
         atomic_min,
         barrier,
@@ -105,12 +106,13 @@ __all__ = [
     "InvalidState", "Kernel", "KernelFault", "KernelFunction", "KernelSyntaxError", "LRUAllocator",
     "Limits", "OutOfBounds", "OutOfMemory", "Param", "PluginConflict", "PluginError", "Program",
     "Ptr", "Renderer", "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__",
-    "atan", "atan2", "atomic_add", "atomic_compare_exchange", "atomic_exchange", "atomic_max",
-    "atomic_min", "barrier", "bfloat16", "bitcast", "block_dim", "block_idx", "bool_", "ceil",
-    "config", "cos", "discovery", "empty", "errors", "exp", "exp2", "float16", "float32", "float64",
-    "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hookimpl", "int8", "int16", "int32",
-    "int64", "isnan", "kernel", "log", "log2", "pow", "rsqrt", "shared", "sin", "sqrt", "tan",
-    "tanh", "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64", "unroll", "zeros",
+    "atan", "atan2", "atomic_add", "atomic_compare_exchange", "atomic_exchange", "atomic_load",
+    "atomic_max", "atomic_min", "barrier", "bfloat16", "bitcast", "block_dim", "block_idx", "bool_",
+    "ceil", "config", "cos", "discovery", "empty", "errors", "exp", "exp2", "float16", "float32",
+    "float64", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hookimpl", "int8",
+    "int16", "int32", "int64", "isnan", "kernel", "log", "log2", "pow", "rsqrt", "shared", "sin",
+    "sqrt", "tan", "tanh", "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64", "unroll",
+    "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
@@ -125,9 +127,9 @@ _HOMES = {
     "hookspecs": "hookimpl",
     "ir": "Kernel Param Signature Source UOp",
     "lang": "InlineFunction KernelFunction atan atan2 atomic_add atomic_compare_exchange "
-    "atomic_exchange atomic_max atomic_min barrier bitcast block_dim block_idx ceil cos exp exp2 "
-    "floor fma fmod func global_idx grid_dim isnan kernel log log2 pow rsqrt shared sin sqrt tan "
-    "tanh thread_idx trunc unroll",
+    "atomic_exchange atomic_load atomic_max atomic_min barrier bitcast block_dim block_idx ceil "
+    "cos exp exp2 floor fma fmod func global_idx grid_dim isnan kernel log log2 pow rsqrt shared "
+    "sin sqrt tan tanh thread_idx trunc unroll",
     "pointers": "ConstPtr Ptr",
     "program": "Program",
     "registry": "Device DeviceRegistry",

@@ -51,14 +51,14 @@ def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path)
     section = page.partition("\n## Errors\n")[2]
     (code,) = re.findall(r"^```python\n(.*?)\n\ntry:", section, re.MULTILINE | re.DOTALL)
     shown = re.findall(r"^```text\n(.*?)\n```", section, re.MULTILINE | re.DOTALL)[0]
-    path = tmp_path / "half.py"
+    path = tmp_path / "halve.py"
     path.write_text(f"import hal_core as hal\n\n\n{code}\n", encoding="utf-8")
-    spec = spec_from_file_location("half", path)
+    spec = spec_from_file_location("halve", path)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     with pytest.raises(hal.KernelSyntaxError) as caught:
-        module.half.lower()
+        module.halve.lower()
     assert str(caught.value).replace(str(path), path.name) == shown
 
 

@@ -13,15 +13,16 @@ from hal_core.lang.memory import place
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
 
-_FLOATS = ("ADD", "EXCHANGE")
+_FLOATS = ("ADD", "EXCHANGE", "LOAD")
+_VALUES: dict[str, tuple[str, ...]] = {"CAS": ("expected", "desired"), "LOAD": ()}
 
 
 def atomic(x: Expressions, node: ast.Call, name: str, kind: str) -> UOp:
-    """The old value of an element that the call changes."""
-    values = ("expected", "desired") if kind == "CAS" else ("value",)
-    if len(node.args) != 2 + len(values):
-        problem = f"{name} takes {2 + len(values)} arguments, not {len(node.args)}"
-        raise x.error(node, problem, f"Write hal.{name}(p, i, {', '.join(values)}).")
+    """The value of an element, before the change that the call makes."""
+    takes = ("p", "i", *_VALUES.get(kind, ("value",)))
+    if len(node.args) != len(takes):
+        problem = f"{name} takes {len(takes)} arguments, not {len(node.args)}"
+        raise x.error(node, problem, f"Write hal.{name}({', '.join(takes)}).")
     label, index_node, *value_nodes = node.args
     owner = x.expression(label)
     memory, index = place(x, node, owner, label, index_node, stored=True)
@@ -29,6 +30,8 @@ def atomic(x: Expressions, node: ast.Call, name: str, kind: str) -> UOp:
     _check_dtype(x, label, name, kind, dtype)
     operands = [x.typed(part, x.value(part, dtype), dtype) for part in value_nodes]
     x.emit.line = x.text.line(node)
+    if kind == "LOAD":  # 0.0 would make a 0.0 of -0.0
+        kind, operands = "ADD", [x.emit.constant(-0.0 if dtype.is_float else 0, dtype)]
     op, arg = ("CAS", None) if kind == "CAS" else ("ATOMIC", kind)
     return x.emit.node(op, dtype, (memory.node, index, *operands), arg)
 

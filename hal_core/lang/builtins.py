@@ -87,6 +87,11 @@ def atomic_exchange(p: Ptr[T], i: Index, value: T | float) -> T:
     raise _outside("atomic_exchange")
 
 
+def atomic_load(p: Ptr[T], i: Index) -> T:
+    """`p[i]`, read in one step, where other threads change it by atomics."""
+    raise _outside("atomic_load")
+
+
 def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T | int) -> T:
     """Puts `desired` into `p[i]` if `expected` is there, in one step; the old value.
 
@@ -221,6 +226,7 @@ ATOMICS: dict[Callable[..., object], tuple[str, str]] = {
     atomic_min: ("atomic_min", "MIN"),
     atomic_max: ("atomic_max", "MAX"),
     atomic_exchange: ("atomic_exchange", "EXCHANGE"),
+    atomic_load: ("atomic_load", "LOAD"),
     atomic_compare_exchange: ("atomic_compare_exchange", "CAS"),
 }
 

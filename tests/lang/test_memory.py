@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kernel_files import IMPORTS, load
 
@@ -11,6 +13,7 @@ import hal_core as hal
 from hal_core.dtypes import DTYPES, DType
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.verify import verify
+from hal_core.testing import interpret
 
 HEAD = (
     IMPORTS
@@ -149,6 +152,8 @@ def test_a_fixed_block_is_a_constant(tmp_path: Path) -> None:
         ("atomic_max(y, i, n)", "ATOMIC", "MAX", hal.int32),
         ("atomic_exchange(z, i, 1)", "ATOMIC", "EXCHANGE", hal.float32),
         ("atomic_compare_exchange(y, i, n, 0)", "CAS", None, hal.int32),
+        ("atomic_load(d, m)", "ATOMIC", "ADD", hal.uint64),
+        ("atomic_load(t, (i, 3))", "ATOMIC", "ADD", hal.int32),
         ("atomic_add(t, (i, 3), 1)", "ATOMIC", "ADD", hal.int32),
     ],
 )
@@ -161,6 +166,20 @@ def test_atomics_as_statements_and_as_values(
         kernel = lowered(array + body, tmp_path)
         found += [node for node in kernel.uops if node.op in ("ATOMIC", "CAS")]
     assert [(node.op, node.arg, node.dtype) for node in found] == [(op, arg, dtype)] * 2
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.5, -math.inf, math.nan])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_atomic_load_of_a_float_changes_no_bit(value: float, dtype: str, tmp_path: Path) -> None:
+    text = f"""
+@hal.kernel
+def f(y: hal.Ptr[hal.{dtype}]) -> None:
+    y[1] = hal.atomic_load(y, 0)
+"""
+    y = np.array([value, 7], dtype)
+    before = y[0].tobytes()
+    interpret(load(tmp_path, IMPORTS + text).f, y, threads=1)
+    assert y[0].tobytes() == y[1].tobytes() == before
 
 
 def test_an_atomic_is_not_executed_where_python_would_not(tmp_path: Path) -> None:
@@ -212,6 +231,9 @@ BAD = [
     # atomics
     ("hal.atomic_add(y[i], 1)", "hal.atomic_add", "takes 3 arg", "hal.atomic_add(p, i, value)"),
     ("hal.atomic_compare_exchange(y, i, 1)", "hal.atomic", "takes 4", "(p, i, expected, desired)"),
+    ("hal.atomic_load(y)", "hal.atomic_load", "takes 2 arg", "Write hal.atomic_load(p, i)."),
+    ("hal.atomic_load(x, i)", "hal.atomic_load", "'x' is only read", "x: hal.Ptr[hal.float32]"),
+    ("hal.atomic_load(b, i)", "b", "32 and 64 bits, not uint8", "hal.Ptr[hal.int32]"),
     ("hal.atomic_add(x, i, 1.0)", "hal.atomic_add", "'x' is only read", "x: hal.Ptr[hal.float32]"),
     ("hal.atomic_add(n, i, 1)", "hal.atomic_add", "only pointers", "n: hal.Ptr[hal.int32]"),
     ("hal.atomic_add(b, i, 1)", "b", "32 and 64 bits, not uint8", "hal.Ptr[hal.int32]"),
