@@ -15,6 +15,7 @@ from hal_core.lang import KernelFunction
 from hal_core.testing.arguments import Arguments
 from hal_core.testing.lanes import Lanes
 from hal_core.testing.memory import Memory
+from hal_core.testing.overlap import Record, records
 from hal_core.testing.races import Shadow
 from hal_core.testing.run import Run
 from hal_core.testing.script import Script
@@ -38,7 +39,7 @@ def interpret(
     Everything is as at a launch: `bufs` in the order of the pointers, `vals` in that of the
     values, and the geometry. A bfloat16 array is one of ml_dtypes, or its bits as uint16.
 
-    `races=False` does not look for races. Buffers that share memory are watched each alone.
+    `races=False` does not look for races; of arrays that overlap, accesses through either count.
     `initialised` has for each buffer a mask of the elements that may be read before the kernel
     writes them; None, or nothing: all. `turns` bounds the turns of all loops of a block.
 
@@ -65,12 +66,19 @@ def interpret(
 
 def _buffers(script: Script, arguments: Arguments, races: bool) -> dict[int, Memory]:
     """The memory of each pointer, by the node's place."""
+    params, arrays = script.kernel.signature.params, arguments.arrays
+    written = {node.arg for node in script.kernel.uops if id(node) in script.written}
+    overlapping = records(arrays) if races else {}
     found = {}
     for place, node in enumerate(script.kernel.uops):
-        if node.op == "PARAM" and node.arg in arguments.arrays:
-            elements = arguments.arrays[node.arg]
-            shadow = Shadow(len(elements)) if races and id(node) in script.written else None
-            name = script.kernel.signature.params[node.arg].name
-            known = arguments.initialised.get(node.arg)
-            found[place] = Memory(name, elements, len(elements), known, shadow)
+        if node.op != "PARAM" or node.arg not in arrays:
+            continue
+        elements, record = arrays[node.arg], overlapping.get(node.arg)
+        beside = record.beside if record else ()
+        shadow: Shadow | Record | None = None
+        if races and written.intersection((node.arg, *beside)):
+            shadow = record or Shadow(len(elements))
+        names = [params[position].name for position in (node.arg, *beside)]
+        known = arguments.initialised.get(node.arg)
+        found[place] = Memory(names[0], elements, len(elements), known, shadow, names[1:])
     return found

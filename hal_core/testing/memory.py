@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from hal_core.errors import KernelFault, OutOfBounds
 from hal_core.ir import UOp
 from hal_core.testing.lanes import Lanes
+from hal_core.testing.overlap import Record
 from hal_core.testing.races import ATOMIC, READ, SEVERAL, WRITE, Shadow
 
 Array = npt.NDArray[Any]
@@ -36,13 +38,22 @@ def _first(found: Array) -> int:
 
 
 class Memory:
-    """The elements of a pointer's buffer, or of a shared array in every block."""
+    """The elements of a pointer's buffer, or of a shared array in every block.
+
+    `beside` are the names of the pointers whose buffers lie on the same memory.
+    """
 
     def __init__(
-        self, name: str, elements: Array, size: int, written: Array | None, shadow: Shadow | None
+        self,
+        name: str,
+        elements: Array,
+        size: int,
+        written: Array | None,
+        shadow: Shadow | Record | None,
+        beside: Sequence[str] = (),
     ) -> None:
         self.name, self.elements, self.size = name, elements, size
-        self.written, self.shadow = written, shadow
+        self.written, self.shadow, self.beside = written, shadow, beside
         self.per_block = size < len(elements)
 
     def places(self, access: Access, index: Array, wide: Array | None) -> Array:
@@ -88,16 +99,21 @@ class Memory:
         if self.shadow is not None:
             self._check_race(self.shadow, access, places)
 
-    def _check_race(self, shadow: Shadow, access: Access, places: Array) -> None:
+    def _check_race(self, shadow: Shadow | Record, access: Access, places: Array) -> None:
         how, lanes = HOW[access.node.op], access.lanes
         running = access.running
         race = shadow.touch(how, places, lanes.threads[running], lanes.epochs[running])
         if race is None:
             return
         other = "several threads" if race.thread == SEVERAL else lanes.name(race.thread)
+        what = f"element {self._index(places[race.access])} of {self.name!r}"
+        if self.beside:
+            names = " and ".join(map(repr, self.beside))
+            lies = "lie" if len(self.beside) > 1 else "lies"
+            what += f", on whose memory {names} {lies} too"
         access.fault(
-            f"a race for element {self._index(places[race.access])} of {self.name!r}: {how} by "
-            f"{access.who(race.access)} and {race.how} by {other}, with no order between them",
+            f"a race for {what}: {how} by {access.who(race.access)} and {race.how} by {other}, "
+            "with no order between them",
             "Put a barrier between, if they are of one block; else give each thread its own "
             "elements, or use atomics for all accesses.",
         )
