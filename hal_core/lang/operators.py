@@ -41,6 +41,7 @@ COMPARISON: dict[type[ast.AST], tuple[str, str]] = {
     ast.Is: ("is", ""),
     ast.IsNot: ("is not", ""),
 }
+_JOIN = "Join conditions with and, or; else put brackets."
 
 
 def binary_op(x: Expressions, node: ast.BinOp) -> Any:
@@ -61,10 +62,16 @@ def binary(
         symbol, op, takes, right = "*", "MUL", "iuf", left
     if symbol in ("<<", ">>") and not isinstance(right, UOp) and right < 0:
         raise x.error(at, f"the shift {right!r} is negative", "Shift the other way.")
+    if symbol in "&|" and bool_ in (kinds := _dtypes(left, right)) and len(kinds) > 1:
+        raise x.error(at, f"{symbol} joins two bools or two integers", _JOIN)
     operands = x.unify(at, symbol, [left, right])
     dtype = dtype_of(operands[0])
     _check_kind(x, at, symbol, dtype, takes)
     return x.emit.node(op, dtype, operands)
+
+
+def _dtypes(*operands: UOp | Number) -> set[DType]:
+    return {dtype_of(part) for part in operands if isinstance(part, UOp)}
 
 
 def _squares(dtype: DType, exponent: UOp | Number) -> bool:
@@ -117,6 +124,7 @@ def unary_op(x: Expressions, node: ast.UnaryOp) -> Any:
 
 def comparison(x: Expressions, node: ast.Compare) -> Any:
     """`a < b < c` compares b once, and computes c only where a < b."""
+    _check_joined(x, node)
     left, previous = x.together((node.left, node.comparators[0]))
 
     def link(operator: ast.cmpop, right: ast.expr) -> Any:
@@ -128,6 +136,17 @@ def comparison(x: Expressions, node: ast.Compare) -> Any:
     first = partial(_compare, x, node, node.ops[0], left, previous)
     pairs = zip(node.ops[1:], node.comparators[1:], strict=True)
     return _shortcut(x, False, [first, *(partial(link, *pair) for pair in pairs)])
+
+
+def _check_joined(x: Expressions, node: ast.Compare) -> None:
+    """`i < n & i > 0` is `i < (n & i) > 0` in Python, and nobody means that."""
+    if len(node.ops) == 1:
+        return
+    for part in (node.left, *node.comparators):
+        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.BitAnd, ast.BitOr)):
+            symbol = BINARY[type(part.op)][0]
+            if not x.text.in_brackets(part):
+                raise x.error(part, f"{symbol} binds tighter than a comparison", _JOIN)
 
 
 def _compare(x: Expressions, at: ast.AST, operator: ast.cmpop, left: Any, right: Any) -> Any:

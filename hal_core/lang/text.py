@@ -72,6 +72,14 @@ class SourceText:
         """The line of the file."""
         return int(getattr(node, "lineno", 1)) + self.shift
 
+    def in_brackets(self, node: ast.expr) -> bool:
+        """Whether the expression, an operand, has brackets of its own; the tree keeps none."""
+        first, last = self.line(node) - 1, (node.end_lineno or 0) + self.shift - 1
+        above, below = "".join(self.lines[:first]), "".join(self.lines[last + 1 :])
+        before = above.encode() + self.lines[first].encode()[: node.col_offset]
+        after = self.lines[last].encode()[node.end_col_offset or 0 :] + below.encode()
+        return before.rstrip().endswith(b"(") and after.lstrip().startswith(b")")
+
     def parameter(self, name: str) -> ast.arg | None:
         found = [arg for arg in ast.walk(self.tree.args) if isinstance(arg, ast.arg)]
         return next((arg for arg in found if arg.arg == name), None)

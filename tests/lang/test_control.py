@@ -129,3 +129,20 @@ def test_python_itself_refuses_a_break_outside_of_loops(body: str, tmp_path: Pat
     with pytest.raises(SyntaxError) as raised:
         load(tmp_path, HEAD + f"    {body}\n")
     assert not isinstance(raised.value, hal.HalError)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["0 < (n & 3) < 3", "0 < (n & 3)  < 3", "(0 < ( n & 3 )< 3)", "n & 1 == 1", "0 < n == (n & 3)",
+     "(0 <\n    (n & 3)\n    < 3)", "0 < (\n  n &\n  3\n\n) < 3"],
+)  # fmt: skip
+def test_bits_may_be_compared(condition: str, tmp_path: Path) -> None:
+    text = f"""
+@hal.kernel
+def f(y: hal.Ptr[hal.bool_]) -> None:
+    n = hal.global_idx(0)
+    y[n] = {condition}
+"""
+    y = [False] * 6
+    interpreter.run(load(tmp_path, IMPORTS + text).f.lower(), [y], threads=6)
+    assert y == [eval(condition, {"n": n}) for n in range(6)]
