@@ -80,7 +80,7 @@ def for_(s: Statements, node: ast.For) -> None:
         return
     if not isinstance(call, ast.Call) or function is not builtins.range:
         raise s.error(call, "a loop runs over range(...)", refusals.loop(call))
-    bounds = _range(s, call)
+    bounds = _range(s, name, call)
     before = s.names.visible
     block = s.emit.open("RANGE", bounds[0].dtype, bounds, name)
     s.names.branch(before)
@@ -98,10 +98,28 @@ def _counter(s: Statements, node: ast.For) -> str:
     if not isinstance(node.target, ast.Name):
         raise s.error(node.target, "a loop has one counter", "Write for k in range(n):.")
     name = node.target.id
-    if name in s.names.visible or name in s.names.assignments:
+    if name in s.names.assignments:
+        _check_counter(s, node, name)
+    if name in s.names.visible:
         fix = "Give the counter a name of its own."
         raise s.error(node.target, f"the counter {name!r} is another variable too", fix)
     return name
+
+
+def _check_counter(s: Statements, loop: ast.For, name: str) -> None:
+    """A counter that is assigned: best shown inside its loop."""
+    for tree in (loop, s.text.tree):
+        for node in ast.walk(tree):
+            if not isinstance(node, (ast.Assign, ast.AugAssign)):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if not any(isinstance(target, ast.Name) and target.id == name for target in targets):
+                continue
+            if tree is loop:
+                fix = "Write a while loop for a counter that changes."
+                raise s.error(node, f"the counter {name!r} is only read", fix)
+            problem = f"{name!r} is the counter of the loop in line {s.text.line(loop)}"
+            raise s.error(node, problem, "Assign to another name.")
 
 
 def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:
@@ -137,7 +155,7 @@ def _turns(s: Statements, call: ast.Call) -> range:
     return turns
 
 
-def _range(s: Statements, call: ast.Call) -> tuple[UOp, UOp, UOp]:
+def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
     x, fix = s.expressions, "Write for k in range(n):."
     if call.keywords or not 1 <= len(call.args) <= 3:
         raise s.error(call, "range takes one to three arguments", fix)
@@ -156,9 +174,12 @@ def _range(s: Statements, call: ast.Call) -> tuple[UOp, UOp, UOp]:
     if start.dtype not in (int32, int64):
         fix = "Cast the bounds: hal.int32(...)."
         raise s.error(call, f"range takes int32 or int64, not {start.dtype}", fix)
-    if step.op != "CONST" or step.arg == 0:
-        fix = "Write the step as a number, or count from 0 and multiply."
-        raise s.error(call, "the step is a constant other than 0", fix)
+    if step.op != "CONST":
+        first, last, by = map(ast.unparse, call.args)
+        fix = f"Write {name} = {first}, then while {name} < {last}: ... {name} += {by}."
+        raise s.error(call.args[2], "the step of range is known at compile time", fix)
+    if step.arg == 0:
+        raise s.error(call.args[2], "the step is an int other than 0", fix)
     return start, stop, step
 
 
