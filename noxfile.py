@@ -28,7 +28,10 @@ PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
 DISTRIBUTIONS = ("hal-core", *PLUGINS)
 SUPPORTED = ("3.11", "3.12", "3.13")
 
-TEST_TOOLS = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")
+TEST_TOOLS = (
+    "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100",
+    "ml_dtypes>=0.5",
+)  # fmt: skip
 # Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++.
 TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12")
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11")
@@ -58,15 +61,10 @@ FULL = "3.12" if _runs("3.12") else CURRENT  # lint and types
 # Tests that run compilers over thousands of kernels: once is enough.
 ELSEWHERE = ("render", "fuzz")
 
-# What depends on the interpreter: import, discovery, Python's syntax tree, generated calls, a
-# kernel from text to result.
-SMOKE = (
-    "tests/test_import.py",
-    "tests/test_discovery.py",
-    "tests/lang",
-    "tests/test_program.py",
-    "tests/test_examples.py",
-)
+# What depends on the interpreter - import, discovery, Python's syntax tree, generated calls - and a
+# kernel from text to result on a backend.
+SYNTAX = ("tests/test_import.py", "tests/test_discovery.py", "tests/lang")
+RESULTS = ("tests/test_program.py", "tests/test_examples.py")
 
 
 # -- what is installed
@@ -124,16 +122,19 @@ def _opencl_platform(session: nox.Session) -> None:
 
 
 def _pytest(
-    session: nox.Session, *paths: str, flags: tuple[str, ...] = (), require: tuple[str, ...] = ()
+    session: nox.Session, *paths: str, optimize: bool = False, require: tuple[str, ...] = ()
 ) -> None:
     """Runs outside the checkout, which only gives the test files and their settings.
 
     The tests of the families in `require` fail where they would be skipped.
     """
     config = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider")
+    config += ("-n", "auto", "--dist", "loadfile")  # a file's tests share what is dear to make
     arguments = session.posargs or [str(ROOT / path) for path in paths]
-    env = {"HAL_REQUIRE": ",".join(require)}
-    session.run("python", "-P", *flags, "-m", "pytest", *config, *arguments, env=env)
+    # As variables, for the workers too: -P and, without asserts, -O.
+    env = {"HAL_REQUIRE": ",".join(require), "PYTHONSAFEPATH": "1"}
+    env |= {"PYTHONOPTIMIZE": "1"} if optimize else {}
+    session.run("python", "-m", "pytest", *config, *arguments, env=env)
 
 
 # -- the product
@@ -163,7 +164,9 @@ def tests(session: nox.Session, backend: str) -> None:
     _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
     if backend == "opencl":
         _opencl_platform(session)
-    _pytest(session, *SMOKE, f"plugins/hal-{backend}/tests", require=(backend.upper(),))
+    once = SYNTAX if backend == BACKENDS[0] else ()
+    own = f"plugins/hal-{backend}/tests"
+    _pytest(session, *once, *RESULTS, own, require=(backend.upper(),))
 
 
 @nox.session
@@ -172,7 +175,7 @@ def together(session: nox.Session) -> None:
     _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
     _opencl_platform(session)
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS)
-    _pytest(session, "tests", *plugins, flags=("-O",), require=("CPU", "OPENCL"))
+    _pytest(session, "tests", *plugins, optimize=True, require=("CPU", "OPENCL"))
 
 
 @nox.session
