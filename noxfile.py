@@ -128,8 +128,8 @@ def _pytest(
 
     The tests of the families in `require` fail where they would be skipped.
     """
-    config = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider")
-    config += ("-n", "auto", "--dist", "loadfile")  # a file's tests share what is dear to make
+    config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
+    config += ["-n", "auto", "--dist", "loadfile"]  # a file's tests share what is dear to make
     arguments = session.posargs or [str(ROOT / path) for path in paths]
     # As variables, for the workers too: -P and, without asserts, -O.
     env = {"HAL_REQUIRE": ",".join(require), "PYTHONSAFEPATH": "1"}
