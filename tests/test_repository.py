@@ -295,3 +295,17 @@ def test_noxfile_names_what_exists() -> None:
     assert backends == BACKENDS
     for path in ast.literal_eval(values["SMOKE"]):
         assert (ROOT / path).exists(), path
+
+
+def test_X3_what_tests_import_does_not_rely_on_assert() -> None:
+    """pytest keeps the asserts of test files under `python -O`, but not those of their helpers."""
+    folders = [ROOT / "tests", *(ROOT / "plugins").glob("*/tests")]
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
+        if path.name.startswith("test_") or path.name == "conftest.py":
+            continue
+        waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+        while waiting:
+            node = waiting.pop()
+            kernel = isinstance(node, ast.FunctionDef) and node.decorator_list
+            waiting += [] if kernel else ast.iter_child_nodes(node)
+            assert not isinstance(node, ast.Assert), f"{path}:{getattr(node, 'lineno', 0)}"

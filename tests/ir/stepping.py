@@ -170,7 +170,8 @@ class Block:
 
     def compute(self, node: UOp, values: Values, thread: int | None) -> Any:
         op, dtype = node.op, node.dtype
-        assert dtype is not None, node
+        if dtype is None:
+            raise AssertionError(f"{node!r} is not a value")
         if op == "CONST":
             return node.arg
         if op == "GET":
@@ -179,7 +180,8 @@ class Block:
         if op == "SPECIAL":
             kind = node.arg[0]
             if kind in ("thread_idx", "global_idx"):
-                assert thread is not None, "a thread's own index outside of THREADS"
+                if thread is None:
+                    raise AssertionError("a thread's own index outside of THREADS")
                 return thread + (self.block * self.threads if kind == "global_idx" else 0)
             return {"block_idx": self.block, "block_dim": self.threads, "grid_dim": 2}[kind]
         operands = [values[source] for source in node.src]

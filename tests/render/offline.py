@@ -99,7 +99,8 @@ class HIPRTC(OfflineCompiler):
         done = subprocess.run(
             [*command, *self.renderer.options(kernel)], input=text.encode(), capture_output=True
         )
-        assert done.returncode == 0, shown(done.stderr.decode(), text)
+        if done.returncode:
+            raise AssertionError(shown(done.stderr.decode(), text))
         return done.stdout
 
 
@@ -132,7 +133,8 @@ class Zig(OfflineCompiler):
             ],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, shown(done.stderr, text)
+        if done.returncode:
+            raise AssertionError(shown(done.stderr, text))
         return path.with_suffix(".o").read_bytes()
 
 
@@ -165,7 +167,8 @@ class Metal(OfflineCompiler):
             ],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert done.returncode == 0 and not done.stderr, shown(done.stderr, text)
+        if done.returncode or done.stderr:
+            raise AssertionError(shown(done.stderr, text))
         return b""
 
 

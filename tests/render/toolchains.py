@@ -65,7 +65,8 @@ class NativeToolchain(Toolchain):
         for slot, param in zip(slots, kernel.signature.params, strict=False):
             value = arguments[param.name]
             if param.is_pointer:
-                assert value.dtype.itemsize == param.dtype.itemsize
+                if value.dtype.itemsize != param.dtype.itemsize:
+                    raise AssertionError(f"{param} is given {value.dtype}")
                 slot.view(np.uint64)[0] = value.ctypes.data
             else:
                 slot[: param.dtype.itemsize] = np.array([value], param.dtype.to_numpy()).view("u1")
@@ -121,7 +122,8 @@ class CToolchain(NativeToolchain):
         library = ctypes.CDLL(str(made))
         self.libraries.append(library)
         address = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p).value
-        assert address is not None
+        if address is None:
+            raise AssertionError(f"{kernel.name} is not in the library")
         return address
 
 
@@ -215,7 +217,8 @@ class OpenCL(Toolchain):
         part: tuple[int, int] | None = None,
         workers: int = 1,
     ) -> None:
-        assert part is None, "OpenCL launches whole grids"
+        if part is not None:
+            raise AssertionError("OpenCL launches whole grids")
         cl = self.cl
         function = self.build(kernel, self.renderer.render(kernel))
         given: list[Any] = []
