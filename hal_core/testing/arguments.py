@@ -22,6 +22,17 @@ LIMITS = Limits((_BLOCK_THREADS,) * 3, _BLOCK_THREADS, (_MANY,) * 3, _MANY, 1, _
 _WHERE = "the interpreter"
 
 
+class _Rules(Rules):
+    def _choose_block(self, threads: Dim3) -> Dim3:
+        """64 threads, 8 x 8 or 4 x 4 x 4 along the axes that have more than one.
+
+        A device fits its block to few threads, so that a forgotten guard shows at large sizes only.
+        """
+        size = (1, 64, 8, 4)[sum(count > 1 for count in threads)]
+        x, y, z = (size if count > 1 else 1 for count in threads)
+        return x, y, z
+
+
 class Arguments:
     """`arrays` and `initialised` by position in the signature, `values` too."""
 
@@ -61,8 +72,8 @@ class Arguments:
     def geometry(
         self, grid: Extent | None, block: Extent | None, threads: Extent | None
     ) -> tuple[Dim3, Dim3]:
-        """(grid, block), by a launch's rules."""
-        rules = Rules(self.operation, _WHERE, LIMITS, _BLOCK_THREADS, self.kernel.block)
+        """(grid, block), by a launch's rules, but for the block of `threads=` alone."""
+        rules = _Rules(self.operation, _WHERE, LIMITS, _BLOCK_THREADS, self.kernel.block)
         return rules.resolve(grid, block, threads, 0)
 
     def _elements(self, param: Param, array: Array) -> Array:

@@ -33,34 +33,40 @@ class Record(NamedTuple):
 def records(arrays: Mapping[int, Array]) -> dict[int, Record]:
     """Of the contiguous arrays that overlap another. Most do not, and are not in it."""
     found: dict[int, Record] = {}
-    for group in _groups(arrays):
-        begin, end = _bytes(arrays[group[0]])[0], max(_bytes(arrays[key])[1] for key in group)
-        starts = {key: _bytes(arrays[key])[0] - begin for key in group}
-        unit = gcd(*starts.values(), *(arrays[key].itemsize for key in group))
+    spans = sorted(_span(key, array) for key, array in arrays.items() if array.size)
+    for group in _groups(spans):
+        begin, end = group[0].begin, max(span.end for span in group)
+        unit = gcd(*(span.begin - begin for span in group), *(span.itemsize for span in group))
         shadow = Shadow(-(-(end - begin) // unit))
-        for key in group:
-            beside = tuple(sorted(other for other in group if other != key))
-            units = arrays[key].itemsize // unit
-            found[key] = Record(shadow, starts[key] // unit, units, beside)
+        for span in group:
+            beside = tuple(sorted(other.key for other in group if other is not span))
+            first, units = (span.begin - begin) // unit, span.itemsize // unit
+            found[span.key] = Record(shadow, first, units, beside)
     return found
 
 
-def _groups(arrays: Mapping[int, Array]) -> Iterator[list[int]]:
-    """Those that overlap, or that a chain of overlaps joins; the first begins first."""
-    group: list[int] = []
+class _Span(NamedTuple):
+    begin: int  # an address
+    end: int
+    key: int
+    itemsize: int
+
+
+def _span(key: int, array: Array) -> _Span:
+    begin = array.__array_interface__["data"][0]
+    return _Span(begin, begin + array.nbytes, key, array.itemsize)
+
+
+def _groups(spans: list[_Span]) -> Iterator[list[_Span]]:
+    """Of sorted spans: those that overlap, or that a chain of overlaps joins."""
+    group: list[_Span] = []
     reached = 0
-    for key in sorted((key for key in arrays if arrays[key].size), key=lambda k: _bytes(arrays[k])):
-        begin, end = _bytes(arrays[key])
-        if begin >= reached:
+    for span in spans:
+        if span.begin >= reached:
             if len(group) > 1:
                 yield group
             group = []
-        group.append(key)
-        reached = max(reached, end)
+        group.append(span)
+        reached = max(reached, span.end)
     if len(group) > 1:
         yield group
-
-
-def _bytes(array: Array) -> tuple[int, int]:
-    begin: int = array.__array_interface__["data"][0]
-    return begin, begin + array.nbytes

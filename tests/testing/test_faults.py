@@ -189,6 +189,31 @@ def test_every_builtin_a_caller_would_catch() -> None:
     assert issubclass(hal.KernelFault, RuntimeError)
 
 
+@hal.kernel
+def unguarded(y: hal.Ptr[hal.int32], width: hal.int32, height: hal.int32) -> None:
+    row = hal.global_idx(2) * height + hal.global_idx(1)
+    y[row * width + hal.global_idx(0)] = 1
+
+
+@pytest.mark.parametrize("threads", [10, (10,), (1, 7), (5, 3), (3, 3, 3), (1, 1, 5), (2, 1, 9)])
+def test_a_guard_that_was_forgotten(threads: Any) -> None:
+    """Some threads are too many, along each axis that has more than one."""
+    width, height, depth = ((*threads, 1, 1) if isinstance(threads, tuple) else (threads, 1, 1))[:3]
+    with pytest.raises(hal.OutOfBounds, match="a write of 'y'"):
+        interpret(
+            unguarded, np.zeros(width * height * depth, "i4"), vals=(width, height),
+            threads=threads, races=False,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, (64,), (8, 8), (4, 4, 4), (1, 64), (16, 1, 24)])
+def test_whole_blocks_need_no_guard(threads: Any) -> None:
+    shape = ((*threads, 1, 1) if isinstance(threads, tuple) else (threads, 1, 1))[:3]
+    y = np.zeros(shape, "i4")
+    interpret(unguarded, y, vals=shape[:2], threads=threads)
+    assert y.all()
+
+
 # -- what is no fault
 
 
@@ -220,7 +245,9 @@ def test_elements_that_are_known_not_to_be_initialised() -> None:
     interpret(shift, floats(), floats(), vals=(0,), threads=5, block=5, initialised=(None, known))
     text = "a read of element 5 of 'x', which nothing has written, by thread (5, 0, 0)"
     with pytest.raises(hal.KernelFault, match=re.escape(text)):
-        interpret(shift, floats(), floats(), vals=(0,), threads=8, initialised=(None, known))
+        interpret(
+            shift, floats(), floats(), vals=(0,), threads=8, block=8, initialised=(None, known)
+        )
     assert known.sum() == 5
 
 
@@ -237,7 +264,7 @@ def test_a_failed_assert() -> None:
     small = UOp("LT", bool_, (index, two))
     said = UOp("ASSERT", None, (small,), "i is small", 7)
     kernel = _kernel(index, two, small, said)
-    interpret(kernel, threads=2)
+    interpret(kernel, threads=2, block=2)
     text = "kernel raw, line 7: i is small, in thread (0, 0, 0) of block (2, 0, 0)."
     with pytest.raises(hal.FailedAssert, match=re.escape(text)):
         interpret(kernel, threads=4, block=1)

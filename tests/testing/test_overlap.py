@@ -101,7 +101,7 @@ def test_two_that_are_written(at: int, races: bool) -> None:
 
 def test_atomics_of_one_element_do_not_race() -> None:
     total = np.zeros(1, "i4")
-    interpret(add_both, total, total, threads=8)
+    interpret(add_both, total, total, threads=8, block=8)
     assert total[0] == 16
 
 

@@ -26,7 +26,7 @@ def run(kernel: hal.KernelFunction, device: hal.Compiled, *arrays: Any, vals: An
     """On the device and in the interpreter; both must agree on every element."""
     expected = [array.copy() for array in arrays]
     with np.errstate(all="ignore"):
-        interpret(kernel, *expected, vals=vals, threads=N)
+        interpret(kernel, *expected, vals=vals, threads=N, block=N)
     buffers = [hal.Buffer.from_numpy(array, device=device) for array in arrays]
     device.compile(kernel)(*buffers, vals=vals, threads=N, block=N)
     for buffer, wanted in zip(buffers, expected, strict=True):
