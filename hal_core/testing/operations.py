@@ -94,6 +94,14 @@ def _rounded(function: Callable[..., Array]) -> Callable[..., Array]:
     return compute
 
 
+def _pow(a: Array, b: Array) -> Array:
+    """Of zeros and infinities as they are: some long double libraries err about (-inf) ** -2**63."""
+    return np.where(np.isfinite(a) & (a != 0), _wide_pow(a, b), np.power(a, b))
+
+
+_wide_pow = _rounded(np.power)
+
+
 def fma(a: Array, b: Array, c: Array) -> Array:
     """a * b + c, rounded once."""
     if a.dtype == np.float64:
@@ -170,5 +178,5 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "TANH": _rounded(np.tanh),
     "ATAN": _rounded(np.arctan),
     "ATAN2": _rounded(np.arctan2),
-    "POW": _rounded(np.power),
+    "POW": _pow,
 }
