@@ -95,7 +95,7 @@ def _rounded(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _pow(a: Array, b: Array) -> Array:
-    """Of zeros and infinities as they are: some long double libraries err about (-inf) ** -2**63."""
+    """Of zeros and infinities as they are: glibc errs about (-inf) ** -2**63 of long doubles."""
     return np.where(np.isfinite(a) & (a != 0), _wide_pow(a, b), np.power(a, b))
 
 
