@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from hal_core.buffer import Buffer
 from hal_core.device import Limits
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Dim3, Extent, Rules
@@ -52,15 +53,13 @@ class Arguments:
             ("initialised masks", len(initialised) or len(bufs), len(pointers)),
         ):
             if given != wanted:
-                self._refuse(f"wrong number of {what}", given, wanted)
+                self._refuse(f"wrong number of {what}", given, wanted, self._call())
         self.arrays = {
             param.position: self._elements(param, array)
             for param, array in zip(pointers, bufs, strict=True)
         }
         self.values = {
-            param.position: np.array(
-                [convert_value(value, param, self.operation, _WHERE)], stored_as(param.dtype)
-            )
+            param.position: self._value(param, value)
             for param, value in zip(values, vals, strict=True)
         }
         self.initialised = {
@@ -76,26 +75,58 @@ class Arguments:
         rules = _Rules(self.operation, _WHERE, LIMITS, _BLOCK_THREADS, self.kernel.block)
         return rules.resolve(grid, block, threads, 0)
 
-    def _elements(self, param: Param, array: Array) -> Array:
+    def _call(self) -> str:
+        """What to do: the call as the signature has it."""
+        signature = self.kernel.signature
+        names = [self.kernel.name, *(param.name for param in signature.pointers)]
+        vals = "".join(f"{param.name}, " for param in signature.values).strip()
+        if vals:
+            names.append(f"vals=({vals})" if len(signature.values) == 1 else f"vals=({vals[:-1]})")
+        return f"Write interpret({', '.join(names)}, ...)."
+
+    def _value(self, param: Param, value: Any) -> Array:
+        try:
+            number = convert_value(value, param, self.operation, _WHERE)
+        except InvalidArgument as error:
+            raise InvalidArgument(
+                self.operation,
+                error.problem,
+                got=error.got,
+                limit=error.limit,
+                device=_WHERE,
+                fix=self._call(),
+            ) from None
+        return np.array([number], stored_as(param.dtype))
+
+    def _elements(self, param: Param, array: Any) -> Array:
         """The array's own memory, flat; of a bfloat16 its bits."""
         what = f"argument {param.name!r}"
+        if isinstance(array, Buffer):
+            fix = "Give numpy arrays: buffer.numpy() copies one out."
+            self._refuse(f"{what} is memory of a device", array, "a numpy array", fix)
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-            self._refuse(f"{what} is not a C-contiguous numpy array", type(array).__name__, param)
-        name = array.dtype.name
-        if name != param.dtype.name and (param.dtype.name, name) != ("bfloat16", "uint16"):
-            self._refuse(f"{what} has the wrong dtype", name, param)
+            fix = "np.ascontiguousarray(x) makes one; the kernel changes it in place."
+            got = type(array).__name__
+            self._refuse(f"{what} is not a C-contiguous numpy array", got, param, fix)
+        dtype, name = param.dtype, array.dtype.name
+        if name != dtype.name and (dtype.name, name) != ("bfloat16", "uint16"):
+            fix = f"Convert it first, x.astype({dtype.name!r}), and keep the order: {self._call()}"
+            if dtype.name == "bfloat16":
+                fix = "Convert it first, x.astype(ml_dtypes.bfloat16), or give the bits as uint16."
+            self._refuse(f"{what} has the wrong dtype", name, param, fix)
         if param.kind != CONST_POINTER and not array.flags.writeable:
-            self._refuse(f"{what} cannot be written", "a read-only array", param)
-        return array.reshape(-1).view(stored_as(param.dtype))
+            fix = "Give a copy: x.copy()."
+            self._refuse(f"{what} cannot be written", "a read-only array", param, fix)
+        return array.reshape(-1).view(stored_as(dtype))
 
     def _mask(self, param: Param, mask: Array) -> Array:
         size = len(self.arrays[param.position])
         if mask.dtype != np.bool_ or mask.size != size:
-            given = f"{mask.size} x {mask.dtype}"
-            self._refuse(f"initialised mask of {param.name!r}", given, f"{size} x bool")
+            given, what = f"{mask.size} x {mask.dtype}", f"initialised mask of {param.name!r}"
+            self._refuse(what, given, f"{size} x bool", "Give a bool for each element.")
         return mask.reshape(-1).copy()
 
-    def _refuse(self, problem: str, got: object, expected: object) -> NoReturn:
+    def _refuse(self, problem: str, got: object, expected: object, fix: str) -> NoReturn:
         raise InvalidArgument(
-            self.operation, problem, got=got, limit=f"expected {expected}", device=_WHERE
+            self.operation, problem, got=got, limit=f"expected {expected}", device=_WHERE, fix=fix
         )

@@ -18,6 +18,14 @@ Array = npt.NDArray[Any]
 
 HOW = {"LOAD": READ, "STORE": WRITE, "ATOMIC": ATOMIC, "CAS": ATOMIC}
 
+_ORDERED = (
+    "Put a barrier between, if they are of one block; else give each thread its own elements, or "
+    "use atomics for all accesses."
+)
+_ATOMICALLY = (
+    "Put a barrier between, if they are of one block; else read it with hal.atomic_load(p, i)."
+)
+
 
 class Access:
     """One access of some lanes to some elements; what it finds wrong names all of them."""
@@ -114,8 +122,7 @@ class Memory:
         access.fault(
             f"a race for {what}: {how} by {access.who(race.access)} and {race.how} by {other}, "
             "with no order between them",
-            "Put a barrier between, if they are of one block; else give each thread its own "
-            "elements, or use atomics for all accesses.",
+            _ATOMICALLY if {how, race.how} == {READ, ATOMIC} else _ORDERED,
         )
 
     def _index(self, place: Any) -> int:

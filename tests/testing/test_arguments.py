@@ -1,0 +1,82 @@
+"""What the interpreter is given: refused as at a launch, and the text says how to call."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.testing import interpret
+
+SIZE = 8
+
+
+@hal.kernel
+def shift(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], by: hal.int32) -> None:
+    y[hal.global_idx(0)] = x[hal.global_idx(0) + by]
+
+
+@hal.kernel
+def scale(y: hal.Ptr[hal.float32], n: hal.int32, a: hal.float32) -> None:
+    if hal.global_idx(0) < n:
+        y[hal.global_idx(0)] *= a
+
+
+def floats() -> Any:
+    return np.zeros(SIZE, np.float32)
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, np.int32)
+
+
+REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    ((floats(),), {"vals": (1,), "threads": 1}, r"wrong number of buffers \(got 1; expected 2\)"),
+    ((floats(), floats()), {"threads": 1}, r"wrong number of vals \(got 0; expected 1\)"),
+    ((floats(), ints(1)), {"vals": (1,), "threads": 1}, r"'x' has the wrong dtype \(got 'int32'"),
+    ((floats(), [1.0]), {"vals": (1,), "threads": 1}, "'x' is not a C-contiguous numpy array"),
+    ((floats(), floats()[::2]), {"vals": (1,), "threads": 1}, "is not a C-contiguous numpy array"),
+    ((floats(), floats()), {"vals": (1.5,), "threads": 1}, "'by' is a float"),
+    ((floats(), floats()), {"vals": (1,)}, "give grid and block, or threads"),
+    ((floats(), floats()), {"vals": (1,), "threads": 1, "grid": 1}, "not both"),
+    ((floats(), floats()), {"vals": (1,), "threads": 1, "initialised": (None,)}, "number of init"),
+]
+
+
+SHIFTED = "Write interpret(shift, y, x, vals=(by,), ...)."
+REFUSED += [
+    ((floats(),), {"vals": (1,), "threads": 1}, re.escape(SHIFTED)),
+    ((floats(), floats()), {"threads": 1}, re.escape(SHIFTED)),
+    ((floats(), floats()), {"vals": ("1",), "threads": 1}, re.escape(SHIFTED)),
+    ((floats(), ints(1)), {"vals": (1,), "threads": 1}, r"x\.astype\('float32'\).*y, x, vals"),
+    ((floats(), floats()[::2]), {"vals": (1,), "threads": 1}, "np.ascontiguousarray"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bufs", "how", "text"), REFUSED, ids=range(len(REFUSED)))
+def test_refused(bufs: tuple[Any, ...], how: dict[str, Any], text: str) -> None:
+    with pytest.raises(hal.InvalidArgument, match=text):
+        interpret(shift, *bufs, **how)
+
+
+def test_memory_that_cannot_be_written_is_refused_where_it_would_be() -> None:
+    frozen = floats()
+    frozen.flags.writeable = False
+    interpret(shift, floats(), frozen, vals=(0,), threads=SIZE, block=SIZE)
+    with pytest.raises(hal.InvalidArgument, match="'y' cannot be written"):
+        interpret(shift, frozen, floats(), vals=(0,), threads=SIZE)
+
+
+def test_a_buffer_is_refused_with_what_to_do(fake: hal.Compiled) -> None:
+    y = hal.Buffer.from_numpy(floats(), device=fake)
+    with pytest.raises(hal.InvalidArgument, match=r"'y' is memory of a device .*buffer\.numpy\(\)"):
+        interpret(shift, y, floats(), vals=(0,), threads=1)
+
+
+def test_values_in_the_wrong_order_are_told_the_right_one() -> None:
+    text = "'n' is a float where .* Write interpret(scale, y, vals=(n, a), ...)."
+    with pytest.raises(hal.InvalidArgument, match=re.escape(text).replace(r"\.\*", ".*", 1)):
+        interpret(scale, floats(), vals=(0.5, 8), threads=8)
