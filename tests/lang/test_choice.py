@@ -48,7 +48,7 @@ def test_it_takes_the_dtype_of_the_other_operand(
         text = expression.replace("A", form.format(a)).replace("B", form.format(b))
         module = load(tmp_path, IMPORTS + KERNEL.format(dtype=dtype, expression=text))
         y = np.zeros_like(x)
-        interpret(module.f, y, x, vals=(3,), threads=len(x))
+        interpret(module.f, y, x, vals=(3,), threads=len(x), block=len(x))
         results.append(y.tolist())
     assert results[0] == results[1]
 
