@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import math
 from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,7 +24,7 @@ from hal_core.lang.builtins import (
     shared,
     unroll,
 )
-from hal_core.lang.constants import computed, convert
+from hal_core.lang.constants import computed, convert, instead
 from hal_core.lang.emit import Nothing, dtype_of
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.function import KernelFunction
@@ -94,9 +95,12 @@ def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
     value = x.operand(argument, x.expression(argument, result))
     if not isinstance(value, UOp):
         constant = convert(value, dtype)
+        if constant is None and value != value:
+            fix = "Write the number that is meant; a NaN that is found at run time gives 0."
+            raise x.error(node, f"NaN is no {dtype}", fix)
         if constant is None:
             limits = f"it holds {dtype.min} to {dtype.max}"
-            raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", "Use a wider dtype.")
+            raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", instead(value, dtype))
         value = x.emit.constant(constant, result)
     if value.dtype is not result:
         value = x.emit.node("CAST", result, (value,))
@@ -198,7 +202,7 @@ def _round(x: Expressions, node: ast.Call) -> Any:
     """To the nearest whole number, halves to even, as a float."""
     (value,) = _arguments(x, node, 1)
     if not isinstance(value, UOp):
-        return _python(x, node, round, [value])
+        return _python(x, node, lambda v: math.copysign(round(v), v), [value])
     if value.dtype is None or not value.dtype.is_float:
         raise x.error(node, f"round takes a float, not {value.dtype}", "Leave it out.")
     return x.emit.node("ROUND", value.dtype, (value,))
@@ -207,7 +211,9 @@ def _round(x: Expressions, node: ast.Call) -> Any:
 def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any]) -> Any:
     """Python's own functions of constants; anything else is refused."""
     name = getattr(function, "__name__", type(function).__name__)
-    if function in (builtins.len, builtins.int, builtins.float, builtins.bool):
+    if function in (builtins.len, builtins.int, builtins.float, builtins.bool) or _is_math(
+        function
+    ):
         _check_text(x, node)
         values = [x.expression(argument) for argument in node.args]
         if all(isinstance(value, (int, float, tuple)) for value in values):
@@ -233,6 +239,13 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
         f"the function {name} is not part of the kernel language",
         "Write its expression here, with operators and hal functions.",
     )
+
+
+def _is_math(function: Callable[..., Any]) -> bool:
+    """Whether Python computes it of constants; what grows without bound it does not."""
+    if getattr(function, "__module__", None) != "math":
+        return False
+    return function not in (math.factorial, math.comb, math.perm)
 
 
 def _check_text(x: Expressions, node: ast.Call) -> None:

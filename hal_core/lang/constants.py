@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, bfloat16, bool_, float32, int32, int64
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bfloat16, bool_, float32, int32, int64
 
 Number = int | float  # bool included
 
@@ -66,6 +66,18 @@ def _fit_float(value: Number, dtype: DType) -> float | None:
     if dtype is bfloat16 and _BFLOAT16_OVERFLOW <= abs(value) < float("inf"):
         return None  # struct has no bfloat16
     return value
+
+
+def instead(value: Number, dtype: DType) -> str:
+    """What to write for a number that is too much for `dtype`."""
+    if dtype.is_float:
+        return "Write a float." if abs(value) < dtype.max else "Use a wider dtype."
+    if value < 0 and dtype.kind == "u":
+        return "Use a signed dtype."
+    other = DTYPES.get(f"u{dtype.name}")
+    if other is not None and fit(value, other) is not None:
+        return f"{other} holds it: cast with hal.{other.__name__}(...), or use a wider dtype."
+    return "Use a wider dtype."
 
 
 def convert(value: Number, dtype: DType) -> Number | None:

@@ -79,7 +79,7 @@ def for_(s: Statements, node: ast.For) -> None:
         _unroll(s, node, name, call)
         return
     if not isinstance(call, ast.Call) or function is not builtins.range:
-        raise s.error(call, "a loop runs over range(...)", refusals.loop(call))
+        raise s.error(call, "a loop runs over range(...)", _instead(s, call))
     bounds = _range(s, name, call)
     before = s.names.visible
     block = s.emit.open("RANGE", bounds[0].dtype, bounds, name)
@@ -96,7 +96,7 @@ def _counter(s: Statements, node: ast.For) -> str:
     if node.orelse:
         raise s.error(node.orelse[0], "for ... else is not part of the kernel language", _ELSE)
     if not isinstance(node.target, ast.Name):
-        raise s.error(node.target, "a loop has one counter", "Write for k in range(n):.")
+        raise s.error(node.target, "a loop has one counter", _instead(s, node.iter))
     name = node.target.id
     if name in s.names.assignments:
         _check_counter(s, node, name)
@@ -104,6 +104,15 @@ def _counter(s: Statements, node: ast.For) -> str:
         fix = "Give the counter a name of its own."
         raise s.error(node.target, f"the counter {name!r} is another variable too", fix)
     return name
+
+
+def _instead(s: Statements, over: ast.expr) -> str:
+    """What to write for a loop over `over`."""
+    for part in over.args if isinstance(over, ast.Call) else [over]:
+        captured = isinstance(part, ast.Name) and not s.names.is_local(part.id)
+        if captured and isinstance(s.expressions.expression(part), tuple):
+            return f"Write for k in hal.unroll(len({ast.unparse(part)})): and index with k."
+    return refusals.loop(over)
 
 
 def _check_counter(s: Statements, loop: ast.For, name: str) -> None:

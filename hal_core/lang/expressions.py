@@ -16,7 +16,7 @@ from hal_core.dtypes import DType, bool_
 from hal_core.errors import KernelSyntaxError
 from hal_core.ir import UOp
 from hal_core.lang import access, calls, operators, refusals
-from hal_core.lang.constants import Number, default_dtype, fit
+from hal_core.lang.constants import Number, default_dtype, fit, instead
 from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.names import Names
 from hal_core.lang.text import SourceText
@@ -134,17 +134,12 @@ class Expressions:
         if constant is not None:
             return self.emit.constant(constant, dtype)
         if isinstance(value, float) and not dtype.is_float:
-            raise self.error(
-                at,
-                f"the float {value!r} meets {dtype}",
-                "Write a whole number, or cast the other: hal.float32(...).",
-            )
+            whole = int(value) if value.is_integer() else None
+            fits = whole is not None and fit(whole, dtype) is not None
+            fix = f"Write {whole if fits else 'a whole number'}, or cast the other: "
+            raise self.error(at, f"the float {value!r} meets {dtype}", fix + "hal.float32(...).")
         holds = "not exactly" if dtype.is_float else f"it holds {dtype.min} to {dtype.max}"
-        raise self.error(
-            at,
-            f"{dtype} cannot hold {value!r} ({holds})",
-            "Write a float." if dtype.is_float and abs(value) < dtype.max else "Use a wider dtype.",
-        )
+        raise self.error(at, f"{dtype} cannot hold {value!r} ({holds})", instead(value, dtype))
 
     def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]:
         """Operands of one dtype; at least one of them is typed already."""

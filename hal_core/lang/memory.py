@@ -135,7 +135,9 @@ def store(x: Expressions, at: ast.AST, memory: Memory, index: UOp, value: UOp | 
 def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
     """The array of `name = hal.shared(dtype, shape)`."""
     if len(node.args) != 2 or node.keywords:
-        raise x.error(node, "hal.shared takes a dtype and a shape", _SHARED)
+        raise x.error(node, "hal.shared takes a dtype and a shape, by position", _SHARED)
+    if isinstance(node.args[1], (ast.Name, ast.Attribute)):
+        _check_order(x, name, *node.args)
     dtype = x.expression(node.args[0])
     if not isinstance(dtype, DType) or not dtype.itemsize:
         problem = f"{ast.unparse(node.args[0])} is not the dtype of an array"
@@ -146,6 +148,13 @@ def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
         problem = f"the array has {count} elements, of {_MOST_ELEMENTS} at most"
         raise x.error(node.args[1], problem, "Make it smaller.")
     return Memory(name, x.emit.node("SHARED", dtype, (), (name, count)), shape=shape)
+
+
+def _check_order(x: Expressions, name: str, first: ast.expr, second: ast.expr) -> None:
+    if isinstance(x.expression(second), DType):
+        shape = ast.unparse(first)
+        fix = f"Write {name} = hal.shared({ast.unparse(second)}, {shape})."
+        raise x.error(first, f"{shape} is not the dtype of an array: the dtype comes first", fix)
 
 
 def _shape(x: Expressions, node: ast.expr) -> tuple[int, ...]:

@@ -96,6 +96,9 @@ def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: s
 def _fold(x: Expressions, at: ast.AST, symbol: str, left: Any, right: Any) -> Any:
     try:
         result = fold(symbol, left, right)
+    except ZeroDivisionError:
+        fix = "Correct it. Of values that are known at run time only // gives 0, / an infinity."
+        raise x.error(at, f"{symbol} divides a constant by zero", fix) from None
     except (ArithmeticError, ValueError, TypeError) as error:
         raise x.error(at, f"this constant cannot be computed: {error}", "Correct it.") from None
     if not isinstance(result, (int, float)):

@@ -81,6 +81,10 @@ _FOREIGN = {
     **dict.fromkeys(("blockDim", "get_local_size"), "Write hal.block_dim(0) for x."),
     **dict.fromkeys(("gridDim", "get_num_groups"), "Write hal.grid_dim(0) for x."),
     **dict.fromkeys(("get_global_id", "grid"), "Write hal.global_idx(0) for x."),
+    **dict.fromkeys(
+        ("local", "local_array", "zeros", "ones", "empty", "full", "array"),
+        "There are no local arrays: use variables, or tile = hal.shared(hal.float32, (16, 16)).",
+    ),
     "float": "Write hal.float32 or hal.float64.",
     "int": "Write hal.int32 or hal.int64.",
     "bool": "Write hal.bool_.",
@@ -92,6 +96,10 @@ def foreign(name: str) -> str | None:
     """What to write for a function of another kernel language."""
     if not name.lower().startswith("atomic"):
         return _FOREIGN.get(name)
+    if "sub" in name.lower():
+        return "Write hal.atomic_add(p, i, -v)."
+    if "load" in name.lower():
+        return "Write hal.atomic_load(p, i)."
     kinds = (("add", "add"), ("min", "min"), ("max", "max"), ("exch", "exchange"))
     own = [own for kind, own in kinds if kind in name.lower() and "cmp" not in name.lower()]
     if own and "compare" not in name:

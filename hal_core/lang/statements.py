@@ -106,6 +106,10 @@ class Statements:
 
     def _assign(self, node: ast.Assign) -> None:
         x, (target, *more) = self.expressions, node.targets
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
+            fix = "Write a function for each, or store them through a hal.Ptr parameter."
+            if isinstance(x.expression(node.value.func), InlineFunction):
+                raise self.error(node, "a function gives one value", fix)
         if more or not isinstance(target, (ast.Name, ast.Subscript)):
             fix = "Write one assignment on a line, each to one name or element."
             raise self.error(node, "an assignment has one target, a name or an element", fix)

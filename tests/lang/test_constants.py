@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_files import IMPORTS, load
 
 from hal_core import dtypes
 from hal_core.dtypes import DTYPES, DType
 from hal_core.lang.constants import FOLDS, convert, default_dtype, fit, fold
+from hal_core.testing import interpret
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
 FLOATS = [DTYPES[name] for name in ("float16", "float32", "float64")]
@@ -99,3 +102,35 @@ def test_folding_is_pythons(symbol: str, left: int, right: int) -> None:
 def test_enormous_numbers_are_not_computed(symbol: str, left: int, right: int) -> None:
     with pytest.raises(OverflowError, match="bits"):
         fold(symbol, left, right)
+
+
+@pytest.mark.parametrize("x", [2.5, -2.5, 0.3, -0.3, -0.0, 3.0])
+@pytest.mark.parametrize("function", ["round", "hal.floor", "hal.ceil", "hal.trunc"])
+def test_rounded_constants_are_floats_with_the_sign_of_the_rounded(
+    function: str, x: float, tmp_path: Path
+) -> None:
+    text = f"""
+@hal.kernel
+def f(y: hal.Ptr[hal.float64], x: hal.float64) -> None:
+    v = {function}({x!r})
+    y[0] = {function}({x!r})
+    y[1] = {function}(x)
+    y[2] = hal.float64(v / 2)  # v is a float
+"""
+    y = np.zeros(3)
+    interpret(load(tmp_path, IMPORTS + text).f, y, vals=(x,), threads=1)
+    assert y[0].tobytes() == y[1].tobytes()
+
+
+def test_python_computes_math_of_constants(tmp_path: Path) -> None:
+    text = """
+N = 24
+
+@hal.kernel
+def f(y: hal.Ptr[hal.float64]) -> None:
+    y[0] = math.sqrt(2.0) + math.gcd(N, 36) + math.log2(N // 3)
+    y[math.ceil(0.5)] = -math.inf if math.isfinite(N) else 0.0
+"""
+    y = np.zeros(2)
+    interpret(load(tmp_path, IMPORTS + text).f, y, threads=1)
+    assert y.tolist() == [math.sqrt(2.0) + 12 + 3, -math.inf]

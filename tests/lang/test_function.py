@@ -141,12 +141,12 @@ def test_lower_is_computed_once_by_many_threads(tmp_path: Path) -> None:
 
 def test_a_kernel_goes_when_its_last_user_goes() -> None:
     @hal.kernel
-    def local(y: hal.Ptr[hal.float32]) -> None:
+    def brief(y: hal.Ptr[hal.float32]) -> None:
         y[0] = 1.0
 
-    local.lower()
-    watch = weakref.ref(local)
-    del local
+    brief.lower()
+    watch = weakref.ref(brief)
+    del brief
     gc.collect()
     assert watch() is None
 

@@ -28,6 +28,11 @@ def helper(x):
     return x
 
 
+@hal.func
+def both(x):
+    return x
+
+
 @hal.kernel
 def other(y: hal.Ptr[hal.float32]):
     y[0] = 1.0
@@ -78,6 +83,7 @@ BAD = [
     Bad("match i:\n    case 0: pass", "match", "match", "if and elif"),
     Bad("acc: hal.float64 = 0.0", "acc", "an annotated assignment", "hal.float64(0)"),
     Bad("p, q = 1, 2", "p, q", "one target", "one assignment on a line"),
+    Bad("p, q = both(a)", "p, q", "a function gives one value", "Write a function for each"),
     Bad("p = q = 1", "p = q", "one target", "one assignment on a line"),
     Bad("y.size = 3", "y.size", "one target", "one assignment on a line"),
     Bad("y = x", "y", "the pointer 'y' cannot be assigned", "Add to the index"),
@@ -85,7 +91,14 @@ BAD = [
     Bad("y[i]", "y[i]", "the value is not used", "Assign it"),
     Bad("hal.exp(a)", "hal.exp", "the value is not used", "leave the line out"),
     # loops
-    Bad("for k in WEIGHTS:\n    pass", "WEIGHTS", "runs over range", "for k in range(n)"),
+    Bad("for k in WEIGHTS:\n    pass", "WEIGHTS", "runs over range", "hal.unroll(len(WEIGHTS))"),
+    Bad("for k in enumerate(WEIGHTS):\n    pass", "enumerate", "runs over", "hal.unroll(len(WEI"),
+    Bad(
+        "for k, w in enumerate(WEIGHTS):\n    pass",
+        "k, w",
+        "one counter",
+        "Write for k in hal.unroll(len(WEIGHTS)): and index with k.",
+    ),
     Bad("for k in (0, 1, 2):\n    pass", "(0", "runs over range", "Write for k in range(3):"),
     Bad("for k in [1, 2]:\n    pass", "[1", "runs over range", "Write for k in range(1, 3):"),
     Bad("for k in (4, 2, 0):\n    pass", "(4", "runs over", "Write for k in range(4, -1, -2):"),
@@ -153,6 +166,12 @@ BAD = [
     Bad("hal.syncthreads()", "hal.syncthreads", "syncthreads is not part", "hal.barrier()"),
     Bad("hal.atomicAdd(y, 0, a)", "hal.atomicAdd", "atomicAdd is not part", "hal.atomic_add(p, i"),
     Bad("atomicMax(y, 0, a)", "atomicMax", "not defined", "hal.atomic_max(p, i, value)"),
+    Bad("hal.atomic_sub(y, 0, a)", "hal.atomic_sub", "is not part", "hal.atomic_add(p, i, -v)."),
+    Bad("atomicSub(y, 0, a)", "atomicSub", "not defined", "Write hal.atomic_add(p, i, -v)."),
+    Bad("v = atomic_load_n(y)", "atomic_load_n", "not defined", "Write hal.atomic_load(p, i)."),
+    Bad("v = hal.local(hal.int32, 3)", "hal.local", "is not part", "There are no local arrays"),
+    Bad("v = np.zeros(3)", "np.zeros(3)", "np.zeros is not part", "There are no local arrays"),
+    Bad("v = hal.zeros(3)", "hal.zeros(3)", "hal.zeros is not part", "variables, or tile = hal.sh"),
     Bad("atomic_cmpxchg(y, 0, a)", "atomic_cmpxchg", "not defined", "compare_exchange(p, i, exp"),
     Bad("atomic_or(y, 0, a)", "atomic_or", "not defined", "hal.atomic_compare_exchange"),
     Bad("shared_memory(3)", "shared_memory", "not defined", "hal.shared(hal.float32, (16, 16))"),
@@ -236,6 +255,12 @@ BAD = [
     Bad("v = -t", "-t", "does not take bool", "hal.int32"),
     Bad("v = a @ a", "a @ a", "@", "the loop"),
     Bad("v = n << -1", "n << -1", "negative", "other way"),
+    Bad("v = n * 2.0", "n * 2.0", "the float 2.0 meets int32", "Write 2, or cast the other: hal."),
+    Bad("v = n * 3e9", "n * 3e9", "3000000000.0 meets int32", "Write a whole number, or cast the"),
+    Bad("u[i] = 2.0", "2.0", "the float 2.0 meets uint8", "Write 2, or cast"),
+    Bad("v = b * -1", "b * -1", "uint8 cannot hold -1", "Use a signed dtype."),
+    Bad("v = n ^ 0x9E3779B9", "n ^", "int32 cannot hold 2654435769", "uint32 holds it: cast with"),
+    Bad("v = hal.int32(0x9E3779B9)", "hal.int32", "int32 cannot hold", "uint32 holds it"),
     Bad("v = n * 0.5", "n * 0.5", "the float 0.5 meets int32", "hal.float32"),
     Bad("v = b == 256", "b == 256", "uint8 cannot hold 256", "wider"),
     Bad("v = n in WEIGHTS", "n in", "in is not part", "=="),
@@ -246,7 +271,9 @@ BAD = [
     Bad("v = 3 or t", "3", "join bools, not 3", "!= 0"),
     Bad("v = a if n else d", "n", "a condition is a bool", "x != 0"),
     Bad("v = a if t else d", "d", "float64 where float32", "hal.float32"),
-    Bad("v = 1 / 0", "1 / 0", "division by zero", "Correct"),
+    Bad("v = 1 / 0", "1 / 0", "/ divides a constant by zero", "known at run time only // gives 0"),
+    Bad("v = 7 // 0", "7 // 0", "// divides a constant by zero", "Correct it."),
+    Bad("v = 7 % 0", "7 % 0", "% divides a constant by zero", "Correct it."),
     Bad("v = 1 << 10 ** 9", "1 << 10", "bits", "Correct"),
     Bad("v = (-1) ** 0.5", "(-1)", "not a real number", "Correct"),
     Bad("v = 2 ** 70", "2 ** 70", "int64 cannot hold", "wider"),
@@ -339,7 +366,9 @@ BAD = [
     Bad("v = hal.bitcast(hal.float16, b)", "hal.bitcast", "take float16", "hal.Ptr[hal.uint16]"),
     Bad("v = hal.float32()", "hal.float32", "1 argument", "hal.float32(x)"),
     Bad("v = hal.uint8(300)", "hal.uint8", "cannot hold 300", "wider"),
-    Bad("v = hal.int32(math.nan)", "hal.int32", "cannot hold nan", "wider"),
+    Bad("v = hal.int32(math.nan)", "hal.int32", "NaN is no int32", "at run time gives 0"),
+    Bad("v = math.sqrt(-1.0)", "math.sqrt", "math domain error", "Correct"),
+    Bad("v = math.factorial(9)", "math.factorial", "the function factorial", "hal functions"),
     Bad("y[i] = " + "+".join(["a"] * 2000), "a+a+a", "too long or nested too deeply", "Split it"),
     Bad("y[i] = " + "-" * 700 + "a", "----", "too long or nested too deeply", "Split it"),
 ]
