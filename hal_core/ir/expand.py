@@ -23,7 +23,8 @@ def expand(
 ) -> Kernel:
     """The kernel with the `functions` of `dtypes` written out; the kernel itself if it has none.
 
-    `in_loops=False` leaves those that stand in a RANGE or LOOP.
+    `in_loops=False` leaves those that stand in a RANGE or LOOP; where the kernel was cut into
+    regions of THREADS, in one inside of a region.
 
     For every argument results are within 2 units in the last place of the exact value (2.5 for
     ATAN2 and the float64 TAN; FMOD is exact), and what C99 says of zeros, infinities, NaNs and
@@ -51,8 +52,12 @@ def expand(
 
 
 def _in_loops(kernel: Kernel) -> set[UOp]:
-    depth, inside = 0, set()
+    depth, outer, inside = 0, 0, set()
     for node in kernel.uops:
+        if node.op == "THREADS":
+            depth, outer = 0, depth
+        elif node.op == "ENDTHREADS":
+            depth = outer
         depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
         if depth:
             inside.add(node)

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
+from hal_core.ir.lockstep import in_step
 from hal_core.ir.outside import PURE, Outside, is_common
 from hal_core.ir.region import Region, enclosed
 from hal_core.ir.uop import Kernel, UOp
@@ -33,7 +34,7 @@ _CHEAP = PURE - {
     "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "SQRT", "RSQRT", "EXP", "EXP2", "LOG", "LOG2",
     "SIN", "COS", "TAN", "TANH", "ATAN",
 }  # fmt: skip
-_MOST_AGAIN = 8  # nodes that are computed again in a region rather than kept
+_MOST_AGAIN = 12  # nodes that are computed again in a region rather than kept
 
 
 def split(kernel: Kernel) -> tuple[UOp, ...]:
@@ -41,13 +42,19 @@ def split(kernel: Kernel) -> tuple[UOp, ...]:
 
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
-    if not any(node.op == "BARRIER" for node in kernel.uops):
-        front = [node for node in kernel.uops if node.op in ("PARAM", "SHARED")]
-        body = [node for node in kernel.uops if node.op not in ("PARAM", "SHARED")]
-        return tuple(front + enclosed(body, body))
-    made = tuple(_Fission(kernel).whole())
-    _check(kernel, made)
-    return made
+    threads = block_threads(kernel)
+    found = in_step(kernel)
+    if found is not None:
+        made = _Fission(found.uops, found.outside, found.stay).whole()
+        if spill_nbytes(made, threads) <= SPILL_LIMIT:
+            return tuple(made)
+    if any(node.op == "BARRIER" for node in kernel.uops):
+        made = _Fission(kernel.uops).whole()
+        _check(kernel, made)
+        return tuple(made)
+    front = [node for node in kernel.uops if node.op in ("PARAM", "SHARED")]
+    body = [node for node in kernel.uops if node.op not in ("PARAM", "SHARED")]
+    return tuple(front + enclosed(body, body))
 
 
 def spill_nbytes(uops: Sequence[UOp], block_threads: int) -> int:
@@ -63,7 +70,7 @@ def block_threads(kernel: Kernel) -> int:
     return kernel.block[0] * kernel.block[1] * kernel.block[2]
 
 
-def _check(kernel: Kernel, uops: tuple[UOp, ...]) -> None:
+def _check(kernel: Kernel, uops: Sequence[UOp]) -> None:
     nbytes = spill_nbytes(uops, block_threads(kernel))
     if nbytes > SPILL_LIMIT:
         names = dict.fromkeys(
@@ -84,9 +91,10 @@ def _check(kernel: Kernel, uops: tuple[UOp, ...]) -> None:
 class _Plan:
     """A kernel cut into parts: nodes outside, and regions as lists."""
 
-    def __init__(self, uops: tuple[UOp, ...]) -> None:
-        self.uops = uops
+    def __init__(self, uops: tuple[UOp, ...], outside: Sequence[UOp], stay: Sequence[UOp]) -> None:
+        self.uops, self.stay = uops, stay
         self.outside = Outside(uops)
+        self.outside.add(outside)
         for _ in range(_ROUNDS):  # each may cut regions in two, and make more values cross
             self._cut()
             own = self.outside.own()
@@ -127,8 +135,8 @@ class _Plan:
         """Values and VARs of one region that another uses, in a fixed order."""
         found: dict[UOp, None] = {}
         for number, nodes in self.regions():
-            for node in nodes:
-                for source in node.src:
+            for sources in (self.stay, *(node.src for node in nodes)):
+                for source in sources:
                     if self.home.get(source, number) != number:
                         found[source] = None
         return list(found)
@@ -160,12 +168,14 @@ class _Open:
 class _Fission:
     """Writes the parts of a plan down, with what crosses between them kept or computed again."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.plan = plan = _Plan(kernel.uops)
+    def __init__(
+        self, uops: tuple[UOp, ...], outside: Sequence[UOp] = (), stay: Sequence[UOp] = ()
+    ) -> None:
+        self.plan = plan = _Plan(uops, outside, stay)
         again = self._prices()
         self.spills: dict[UOp, UOp] = {}  # a value or VAR -> its SPILL
         self.regions = {
-            number: Region(nodes, number, plan.home, again, self.spills)
+            number: Region(nodes, number, plan.home, again, self.spills, stay)
             for number, nodes in plan.regions()
         }
         exposed = {v for region in self.regions.values() for v in region.variables.exposed}

@@ -12,6 +12,7 @@ from hal_core.dtypes import DTYPES, DType, float32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.expand import expand
 from hal_core.ir.fission import block_threads, split
+from hal_core.ir.lanes import limits
 from hal_core.render.llvm_blocks import Blocks
 from hal_core.render.llvm_values import literal, type_of
 from hal_core.render.names import Names
@@ -43,20 +44,23 @@ class LLVMRenderer(Renderer):
         self.half, self.fma = half, fma
 
     def _render(self, kernel: Kernel) -> str:
+        cut = kernel._replace(uops=split(kernel))
         if self.fma:
-            # Vectors of them are quick. One at a time, as in most loops, a call is quicker.
-            kernel = expand(kernel, _FORMULAS, in_loops=False)
-            kernel = expand(kernel, _FLOAT32_FORMULAS, [float32], in_loops=False)
-        return _Module(kernel, self.half).whole()
+            # Vectors of them are quick. One at a time, as in a thread's loop, a call is quicker.
+            cut = expand(cut, _FORMULAS, in_loops=False)
+            cut = expand(cut, _FLOAT32_FORMULAS, [float32], in_loops=False)
+        return _Module(cut, self.half).whole()
 
 
 class _Module(Blocks):
-    """One kernel on its way to text."""
+    """One kernel, cut at its barriers, on its way to text."""
 
     def __init__(self, kernel: Kernel, half: bool) -> None:
         super().__init__(kernel.contract, half, block_threads(kernel))
-        self.kernel, self.uops = kernel, split(kernel)
+        self.kernel, self.uops = kernel, kernel.uops
         self.spills = any(uop.op == "SPILL" for uop in self.uops)
+        self.limits = limits(self.uops)
+        self.given: set[UOp] = set()  # tests that hold for every thread that gets to them
         names = Names(frozenset())
         self.params = [names.take(param.name) for param in kernel.signature.params]
         self.specials: dict[tuple[str, int], str] = {}
@@ -85,6 +89,8 @@ class _Module(Blocks):
             self.values[uop] = literal(uop.arg, dtype_of(uop))
         elif op == "SPECIAL":
             self.values[uop] = self.specials[uop.arg]
+        elif uop in self.given:
+            self.values[uop] = "true"
         elif op != "ASSERT":
             operands = [self.values[source] for source in uop.src]
             self.values[uop] = self.value(uop, operands)
@@ -140,7 +146,8 @@ class _Module(Blocks):
         row = "0"
         for axis in (2, 1, 0):
             dim, name = self.specials["block_dim", axis], f"thread.{_AXES[axis]}{suffix}"
-            thread = self.open_loop(name, "i32", "0", dim, "slt")
+            end = self._end(uop, dim) if axis == 0 else dim
+            thread = self.open_loop(name, "i32", "0", end, "slt")
             self.specials["thread_idx", axis] = thread
             # The launch checks that it fits: no wrap, which is what lets LLVM vectorise.
             place = f"add nsw i32 {self.first[axis]}, {thread}"
@@ -149,6 +156,28 @@ class _Module(Blocks):
                 row = self._count(row, dim, thread)
         self.thread, self.frame_loop = row, name
         self.access = f", !llvm.access.group !{self._group()}" if uop.arg else ""
+
+    def _end(self, region: UOp, dim: str) -> str:
+        """Where the loop over x ends."""
+        found = self.limits.get(region, [])
+        if not found:
+            return dim
+        end = self.let(f"zext i32 {dim} to i64")
+        for test, number, last, inclusive in found:
+            self.given.add(test)
+            threads = self.let(f"sext i32 {self._outer(last)} to i64")
+            if inclusive:
+                threads = self.let(f"add nsw i64 {threads}, 1")
+            if number.arg[0] == "global_idx":
+                first = self.let(f"sext i32 {self.first[0]} to i64")
+                threads = self.let(f"sub nsw i64 {threads}, {first}")
+            end = self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [end, threads])
+        some = self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [end, "0"])
+        return self.let(f"trunc i64 {some} to i32")
+
+    def _outer(self, uop: UOp) -> str:
+        """A value from outside; a constant is one, wherever it stands."""
+        return literal(uop.arg, dtype_of(uop)) if uop.op == "CONST" else self.values[uop]
 
     def _count(self, row: str, dim: str, thread: str) -> str:
         """row * dim + thread: how many threads of the block come before, along the axes so far."""

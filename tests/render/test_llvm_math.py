@@ -28,15 +28,17 @@ def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
     return made
 
 
-def kernel_of(op: str, dtype: DType, loop: bool = False) -> Kernel:
+def kernel_of(op: str, dtype: DType, turns: str = "") -> Kernel:
+    """Once, or in a loop whose turns are "same" for all threads, or each thread's "own"."""
     b = Builder("k", f"r: {dtype.name}*, x: const {dtype.name}*")
     i = b.index()
-    if not loop:
+    if not turns:
         b.store("r", i, b.op(op, b.load("x", i)))
         return b.kernel()
     total = b.var("total", b.const(0, dtype))
-    k = b.range(b.const(0), b.const(1000), b.const(1))
-    b.set(total, b.op("ADD", b.get(total), b.op(op, b.load("x", k))))
+    stop = b.const(1000) if turns == "same" else i
+    k = b.range(b.const(0), stop, b.const(1))
+    b.set(total, b.op("ADD", b.get(total), b.op(op, b.load("x", b.op("ADD", k, i)))))
     b.end(k)
     b.store("r", i, b.get(total))
     return b.kernel()
@@ -50,8 +52,14 @@ def test_functions_become_vectors(llvm: LLVM, op: str, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("op", ["EXP", "SIN"])
-def test_in_a_loop_they_are_called(op: str) -> None:
-    assert "llvm.fma" not in LLVMRenderer().render(kernel_of(op, float32, loop=True))
+def test_in_a_loop_of_each_thread_they_are_called(op: str) -> None:
+    assert "llvm.fma" not in LLVMRenderer().render(kernel_of(op, float32, "own"))
+
+
+@pytest.mark.parametrize("op", ["EXP", "SIN"])
+def test_in_a_loop_that_threads_run_in_step_they_become_vectors(llvm: LLVM, op: str) -> None:
+    module, _ = llvm.optimised(LLVMRenderer().render(kernel_of(op, float32, "same")))
+    assert re.search(r"@llvm\.fma\.v\d+f(32|64)\(", str(module))
 
 
 @pytest.mark.parametrize(("op", "dtype"), CASES, ids=str)
