@@ -7,16 +7,18 @@ from collections.abc import Callable
 
 from hal_core.ir.uop import STRUCTURE, Kernel, UOp
 
-_FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL"}
+_FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "BARRIER", "ASSERT"}
 
 
 def operations_per_thread(kernel: Kernel) -> int | None:
     """The nodes one thread executes, both sides of an IF counted.
 
-    None when a loop's trip count is known only at the launch.
+    None when how often a loop turns is known only at the launch.
     """
     total, trips, outer = 0, 1, []
     for node in kernel.uops:
+        if node.op == "LOOP":
+            return None
         if node.op == "RANGE":
             count = _trip_count(node)
             if count is None:

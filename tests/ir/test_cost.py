@@ -36,6 +36,29 @@ def unknown(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
         y[j] = 0.0
 
 
+@hal.kernel
+def endless(y: hal.Ptr[hal.float32]) -> None:
+    while y[0] < 1.0:
+        y[0] = y[0] * 2.0
+
+
+@hal.kernel
+def waiting(y: hal.Ptr[hal.int32]) -> None:
+    tile = hal.shared(hal.int32, 64)
+    tile[hal.thread_idx(0)] = 1
+    hal.barrier()
+    hal.atomic_add(y, 0, tile[0])
+
+
+def test_a_loop_without_a_count_is_unknown() -> None:
+    """A launch that may take seconds would keep the GIL."""
+    assert operations_per_thread(endless.lower()) is None
+
+
+def test_shared_memory_is_there_and_waiting_is_not_counted() -> None:
+    assert operations_per_thread(waiting.lower()) == 3  # STORE, LOAD, ATOMIC
+
+
 def test_both_sides_of_an_if_count() -> None:
     assert operations_per_thread(straight.lower()) == 5  # LT, STORE, LOAD, MUL, STORE
 
