@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hal_core.ir.uop import Kernel, UOp
+from hal_core.ir.uop import UOp
 
 _LOOPS = {"RANGE": 1, "LOOP": 1, "ENDRANGE": -1, "ENDLOOP": -1}
 
 
-def stores_last(code: Kernel | Sequence[UOp]) -> bool:
+def stores_last(uops: Sequence[UOp]) -> bool:
     """Whether each thread does all its loads of some memory before its only store to it.
 
     Threads that do not race may then run in lockstep, all loads before all stores, whatever their
     pointers alias: vectorising needs no check. With a load behind a store, or two stores, the two
     may be of one element in one thread, and compilers that are told to ignore dependences between
     threads have been seen to swap them. An atomic is both. Shared arrays lie apart from each other
-    and from all pointers; pointers may meet. `code` has no barrier.
+    and from all pointers; pointers may meet. There is no barrier among them.
     """
     depth = 0
     stored: set[UOp | None] = set()
-    for uop in code.uops if isinstance(code, Kernel) else code:
+    for uop in uops:
         depth += _LOOPS.get(uop.op, 0)
         if uop.op in ("ATOMIC", "CAS"):
             return False

@@ -49,14 +49,46 @@ def through_memory(
     y[2 * i + 1] = t + 1
 
 
+@hal.kernel
+def tiles(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):
+    left = hal.shared(hal.float32, 64)
+    right = hal.shared(hal.float32, 64)
+    t = hal.thread_idx(0)
+    left[t] = x[t]  # arrays of their own, and no pointer leads into them
+    right[t] = x[t + 64]
+    y[t] = 0.0
+
+
+@hal.kernel
+def one_tile_twice(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):
+    tile = hal.shared(hal.float32, 64)
+    t = hal.thread_idx(0)
+    tile[t] = x[t]
+    y[t] = tile[t] * 2.0
+
+
+@hal.kernel
+def counter(y: hal.Ptr[hal.int32]):
+    hal.atomic_add(y, hal.thread_idx(0), 1)
+
+
+@hal.kernel
+def store_in_a_while(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):
+    k = 0
+    while x[k] > 0:
+        y[k] = 1.0
+        k += 1
+
+
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [(one_store, True), (loads_in_a_loop, True), (store_in_a_loop, False), (two_stores, False),
-     (through_memory, False)],
+     (through_memory, False), (tiles, True), (one_tile_twice, False), (counter, False),
+     (store_in_a_while, False)],
     ids=lambda value: getattr(value, "name", str(value)),
 )  # fmt: skip
 def test_stores_last(kernel: Any, expected: bool) -> None:
-    assert stores_last(kernel.lower()) is expected
+    assert stores_last(kernel.lower().uops) is expected
 
 
 # Kernels whose thread i stores to y[2 i] and y[2 i + 1] only and sees its own earlier stores;
