@@ -16,7 +16,7 @@ from hal_core.ir.uop import COMPARISON, FLOAT_UNARY, UOp
 
 Number = int | float | bool
 
-_NAN_OF_NAN = (FLOAT_UNARY | {"ATAN2", "FMOD", "FMA"}) - {"ISNAN"}
+_NAN_OF_NAN = (FLOAT_UNARY | {"ADD", "SUB", "MUL", "DIV", "ATAN2", "FMOD", "FMA"}) - {"ISNAN"}
 
 _EXACT = 2**53  # up to here a double holds every integer
 _LEAST_NORMAL = {4: 2.0**-126, 8: 2.0**-1022}
@@ -37,6 +37,24 @@ def evaluate(node: UOp, values: list[Number]) -> Number | None:
         return math.nan
     compute = (_FLOATS if dtype.is_float else _INTEGERS).get(node.op)
     return None if compute is None else held(compute(*values, *_width(node)), dtype)
+
+
+def spreads_nan(node: UOp, values: list[Number | None]) -> bool:
+    """Whether the node is NaN because one of its sources is; `values` are of those known."""
+    if node.op not in _NAN_OF_NAN or node.dtype is None or not node.dtype.is_float:
+        return False
+    return any(
+        value != value if value is not None else _has_bits_of_nan(source)
+        for source, value in zip(node.src, values, strict=True)
+    )
+
+
+def _has_bits_of_nan(node: UOp) -> bool:
+    """Of a BITCAST, which folding leaves alone: another one gives all its bits back."""
+    if node.op != "BITCAST" or node.src[0].op != "CONST" or not (node.dtype and node.src[0].dtype):
+        return False
+    data = struct.pack(node.src[0].dtype.format, node.src[0].arg)
+    return node.dtype.is_float and math.isnan(struct.unpack(node.dtype.format, data)[0])
 
 
 def constant(node: UOp) -> Number | None:

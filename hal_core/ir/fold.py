@@ -7,9 +7,10 @@ to memory, every barrier, every loop that may not end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from hal_core.ir.evaluate import Number, constant, evaluate
+from hal_core.ir.evaluate import Number, constant, evaluate, spreads_nan
 from hal_core.ir.identities import simpler
 from hal_core.ir.live import without_dead
 from hal_core.ir.uop import LEAVES, Kernel, UOp
@@ -106,7 +107,8 @@ class _Walk:
             value = evaluate(node, known)
             if value is not None:
                 return value
-        return simpler(node, sources, values)
+        made = UOp(node.op, node.dtype, tuple(sources), node.arg)
+        return math.nan if spreads_nan(made, values) else simpler(node, sources, values)
 
     def _special(self, node: UOp) -> Number | None:
         kind, axis = node.arg

@@ -239,6 +239,25 @@ def test_floats_have_no_identities() -> None:
     assert turned.op == "NEG"
 
 
+@pytest.mark.parametrize("op", ["ADD", "SUB", "MUL", "DIV", "FMOD", "ATAN2"])
+def test_a_NaN_spreads_whatever_the_other_operand_is(op: str) -> None:
+    """PoCL 3.1 was seen to give numbers for `exp` of a value that is always NaN."""
+
+    def nan(b: Builder) -> UOp:
+        return b.const(NAN, float32)
+
+    def bits(b: Builder) -> UOp:
+        return b.add("BITCAST", float32, b.const(-1))
+
+    for make in (nan, bits):
+        found = folded_value(lambda b: b.op(op, make(b), b.params["a"]), float32)  # noqa: B023
+        assert found.op == "CONST" and found.arg != found.arg
+        found = folded_value(lambda b: b.op("EXP", b.op(op, b.params["a"], make(b))), float32)  # noqa: B023
+        assert found.op == "CONST" and found.arg != found.arg
+    assert folded_value(lambda b: b.op("POW", nan(b), b.params["a"]), float32).op == "POW"
+    assert folded_value(lambda b: b.op("MAX", nan(b), b.params["a"]), float32).op == "MAX"
+
+
 def test_what_is_undone_is_not_done() -> None:
     for op in ("NOT", "NEG"):
         assert folded_value(lambda b: b.op(op, b.op(op, b.params["a"])), int32).op == "PARAM"  # noqa: B023
