@@ -293,7 +293,9 @@ def test_noxfile_names_what_exists() -> None:
     }
     backends = [f"hal_{name}" for name in ast.literal_eval(values["BACKENDS"])]
     assert backends == BACKENDS
-    for path in ast.literal_eval(values["SMOKE"]):
+    elsewhere = [f"tests/{name}" for name in ast.literal_eval(values["ELSEWHERE"])]
+    named = ast.literal_eval(values["SYNTAX"]) + ast.literal_eval(values["RESULTS"])
+    for path in (*named, *elsewhere):
         assert (ROOT / path).exists(), path
 
 
