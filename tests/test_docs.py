@@ -29,9 +29,15 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
+def printed(code: str) -> list[str]:
+    """What the comments promise: behind a print, or on the line below the call that prints."""
+    return re.findall(r"(?:print\(.*\)  |^)# (.*)", code, re.MULTILINE)
+
+
 @needs_cpu
-def test_the_code_of_the_kernel_language_page_runs(tmp_path: Path) -> None:
-    code = "\n".join(blocks("kernel-language.md"))
+@pytest.mark.parametrize("page", ["kernel-language.md", "testing-kernels.md"])
+def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
+    code = "\n".join(blocks(page))
     script = tmp_path / "page.py"
     script.write_text(code, encoding="utf-8")
     done = subprocess.run(
@@ -42,7 +48,7 @@ def test_the_code_of_the_kernel_language_page_runs(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    promised = re.findall(r"print\(.*\)  # (.*)", code)
+    promised = printed(code)
     assert promised and done.stdout.splitlines() == promised
 
 
@@ -62,7 +68,30 @@ def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path)
     assert str(caught.value).replace(str(path), path.name) == shown
 
 
-@pytest.mark.parametrize("page", ["docs/kernel-language.md", "docs/coming-from.md", "README.md"])
+PAGES = [f"docs/{name}.md" for name in ("kernel-language", "coming-from", "testing-kernels")]
+
+
+@needs_cpu
+def test_the_test_of_the_testing_page_passes(tmp_path: Path) -> None:
+    """And fails for another kernel."""
+    code = "\n".join(blocks("testing-kernels.md"))
+    differs = code.replace("x[i] + y[i]", "hal.float32(hal.block_dim(0))")  # on each device
+    for text, failed in ((code, 0), (differs, 1)):
+        path = tmp_path / f"test_page_{failed}.py"
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-k", "CPU", str(path)],
+            env=os.environ | {"HAL_CACHE_DIR": str(tmp_path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == failed, done.stdout
+        assert "skipped" not in done.stdout
+
+
+@pytest.mark.parametrize("page", [*PAGES, "README.md"])
 def test_what_a_page_names_exists(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     groups = {"devices", "extensions"}  # hal.devices is an entry-point group
