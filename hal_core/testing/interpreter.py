@@ -38,6 +38,7 @@ def interpret(
 
     Everything is as at a launch: `bufs` in the order of the pointers, `vals` in that of the
     values, and the geometry. A bfloat16 array is one of ml_dtypes, or its bits as uint16.
+    With `threads=` alone a block has 64 of them, 8 x 8 or 4 x 4 x 4: some are usually too many.
 
     `races=False` does not look for races; of arrays that overlap, accesses through either count.
     `initialised` has for each buffer a mask of the elements that may be read before the kernel
