@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
+from hal_core.ir.expand import expand
 from hal_core.ir.independence import stores_last
 from hal_core.render import OpenCLRenderer
 
@@ -14,7 +15,6 @@ _ROUNDING = {
     op: f"__builtin_{name}{{f}}({{0}})"
     for op, name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("TRUNC", "trunc"), ("ROUND", "rint"))
 }
-
 
 # A work-item is a block here, and its threads are loops. The launch tells the block's size.
 _BLOCK_FRAME = """\
@@ -74,7 +74,10 @@ class PoCLRenderer(OpenCLRenderer):
     row = _ROW
 
     def _render(self, kernel: Kernel) -> str:
-        plain = stores_last(kernel) and all(node.op != "BARRIER" for node in kernel.uops)
+        # Its math functions fail as its rounding does, and written out they are faster, some fifty
+        # times.
+        kernel = expand(kernel)
+        plain = stores_last(kernel.uops) and all(node.op != "BARRIER" for node in kernel.uops)
         if not plain:
             try:
                 return _BlockRenderer()._render(kernel)

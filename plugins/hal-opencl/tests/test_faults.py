@@ -3,6 +3,9 @@ it. Each kernel here came out wrong on PoCL 3.1."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -117,3 +120,21 @@ def test_a_threads_own_accesses_keep_their_order(
     interpret(kernel, *arrays, threads=n, block=n)
     for buffer, array in zip(buffers, arrays, strict=True):
         assert buffer.numpy().tolist() == array.tolist()
+
+
+FUNCTIONS = [hal.exp, hal.exp2, hal.tanh, hal.sin, hal.log, hal.atan]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_functions_of_a_constant_nan(device: hal.Compiled, function: Callable[..., float]) -> None:
+    @hal.kernel
+    def compare(y: hal.Ptr[hal.int32], n: hal.int32):
+        i = hal.global_idx(0)
+        y[i] = 1
+        never = math.nan if (n | 1) != 0 else 0.0  # it is, and an optimiser may know
+        if function(never) > 3.0:
+            y[i] = 2
+
+    y = hal.zeros(4, hal.int32, device)
+    device.compile(compare)(y, vals=(4,), threads=4)
+    assert y.numpy().tolist() == [1] * 4
