@@ -119,8 +119,8 @@ class _Walk:
         return 0 if kind == "thread_idx" and self.shape[axis] == 1 else None
 
     def _emit(self, node: UOp) -> None:
-        sources = tuple(self.new[source] for source in node.src)
-        same = all(a is b for a, b in zip(sources, node.src, strict=True))
+        sources = tuple([self.new[source] for source in node.src])
+        same = sources == node.src  # nodes are compared by identity
         self._put(node, node if same else UOp(node.op, node.dtype, sources, node.arg, node.line))
 
     def _put(self, node: UOp, new: UOp) -> None:

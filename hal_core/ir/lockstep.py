@@ -33,7 +33,7 @@ class Lockstep(NamedTuple):
 
 def in_step(kernel: Kernel) -> Lockstep | None:
     """The kernel with its loops made ready to go outside; None where none should."""
-    if not any(node.op == "RANGE" for node in kernel.uops):
+    if all(_is_short(node) for node in kernel.uops if node.op == "RANGE"):
         return None
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None

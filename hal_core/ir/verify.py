@@ -164,8 +164,11 @@ def _shape(node: object) -> str | None:
         return "not a UOp"
     if not isinstance(node.op, str) or node.op not in RULES:
         return "no such op"
-    if not isinstance(node.src, tuple) or not all(isinstance(part, UOp) for part in node.src):
+    if not isinstance(node.src, tuple):
         return "src is a tuple of UOps"
+    for part in node.src:
+        if not isinstance(part, UOp):
+            return "src is a tuple of UOps"
     count = SOURCE_COUNTS.get(node.op, 2)
     if len(node.src) != count:
         return f"{node.op} has {count} sources, not {len(node.src)}"
