@@ -7,6 +7,7 @@ assigned before they are read) is here.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from hal_core.dtypes import DTYPES
 from hal_core.errors import InvalidKernel
@@ -164,9 +165,10 @@ def _shape(node: object) -> str | None:
         return "not a UOp"
     if not isinstance(node.op, str) or node.op not in RULES:
         return "no such op"
-    if not isinstance(node.src, tuple):
+    src: Any = node.src
+    if not isinstance(src, tuple):
         return "src is a tuple of UOps"
-    for part in node.src:
+    for part in src:
         if not isinstance(part, UOp):
             return "src is a tuple of UOps"
     count = SOURCE_COUNTS.get(node.op, 2)
