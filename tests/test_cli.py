@@ -149,7 +149,9 @@ def test_render_keeps_what_the_file_prints_apart(
 def test_render_help_names_the_languages(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    assert "c, opencl, llvm; c when left out" in " ".join(capsys.readouterr().out.split())
+    assert "c, cuda, hip, metal, opencl, llvm, ptx; c when left out" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_render_of_a_source_is_its_text(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +177,10 @@ def test_render_says_what_is_wrong(
         said = capsys.readouterr()
         assert said.out == "" and text in said.err and "Traceback" not in said.err
     assert main(["render", f"{kernels}:scale", "--language", "cobol"]) == 2
-    assert "no such language (got 'cobol'). Known: c, opencl, llvm" in capsys.readouterr().err
+    assert (
+        "no such language (got 'cobol'). Known: c, cuda, hip, metal, opencl, llvm, ptx"
+        in capsys.readouterr().err
+    )
 
 
 # -- cache
