@@ -184,8 +184,6 @@ class Program:
         geometry = self._geometries.get(key) if plain else None
         if geometry is None:
             geometry = self._geometry(*extents, key[3])
-        if wait:
-            return self._launch_timed(geometry, args)
         launch = self._launch
         if launch is None:
             launch = self._launch = self._bind()
@@ -193,6 +191,8 @@ class Program:
             if len(self._geometries) >= _MAX_GEOMETRIES:
                 self._geometries.clear()
             self._geometries[key] = geometry
+        if wait:
+            return self._launch_timed(geometry, args)
         launch(geometry, *args)
         return None
 
