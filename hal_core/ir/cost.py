@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-
+from hal_core.ir.evaluate import Number, constant, evaluate
 from hal_core.ir.uop import STRUCTURE, Kernel, UOp
 
 _FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "BARRIER", "ASSERT"}
@@ -16,11 +14,12 @@ def operations_per_thread(kernel: Kernel) -> int | None:
     None when how often a loop turns is known only at the launch.
     """
     total, trips, outer = 0, 1, []
+    known: dict[UOp, Number] = {}  # `r = 2` and `range(-r, r + 1)` are constants too
     for node in kernel.uops:
         if node.op == "LOOP":
             return None
         if node.op == "RANGE":
-            count = _trip_count(node)
+            count = _trip_count(node, known)
             if count is None:
                 return None
             outer.append(trips)
@@ -29,29 +28,22 @@ def operations_per_thread(kernel: Kernel) -> int | None:
             trips = outer.pop()
         elif node.op not in _FREE:
             total += trips
+        value = _value(node, known)
+        if value is not None:
+            known[node] = value
     return total
 
 
-def _trip_count(loop: UOp) -> int | None:
-    start, stop, step = (_constant(node) for node in loop.src)
+def _value(node: UOp, known: dict[UOp, Number]) -> Number | None:
+    if node.op == "CONST":
+        return constant(node)
+    if not node.src or not all(part in known for part in node.src):
+        return None
+    return evaluate(node, [known[part] for part in node.src])
+
+
+def _trip_count(loop: UOp, known: dict[UOp, Number]) -> int | None:
+    start, stop, step = (known.get(node) for node in loop.src)
     if start is None or stop is None or not step:
         return None
-    return max(0, -((start - stop) // step))  # len(range(...)) overflows at int64 bounds
-
-
-def _constant(node: UOp) -> int | None:
-    """`r = 2` and `range(-r, r + 1)` are constants too."""
-    if node.op == "CONST":
-        return int(node.arg)
-    fold = _FOLDS.get(node.op)
-    values = [_constant(part) for part in node.src] if fold else []
-    known = [value for value in values if value is not None]
-    return fold(*known) if fold and len(known) == len(values) else None
-
-
-_FOLDS: dict[str, Callable[..., int]] = {
-    "NEG": operator.neg,
-    "ADD": operator.add,
-    "SUB": operator.sub,
-    "MUL": operator.mul,
-}
+    return max(0, -((int(start) - int(stop)) // int(step)))  # len(range(...)) can overflow

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hal_core.dtypes import DType, float32, float64
-from hal_core.ir.math import FORMULAS
-from hal_core.ir.math.value import Page, Value
 from hal_core.ir.uop import Kernel, UOp
+
+FUNCTIONS = frozenset(
+    ("EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD")
+)
 
 
 def expand(
     kernel: Kernel,
-    functions: Collection[str] = FORMULAS.keys(),
+    functions: Collection[str] = FUNCTIONS,
     dtypes: Collection[DType] = (float32, float64),
     in_loops: bool = True,
 ) -> Kernel:
@@ -30,12 +32,15 @@ def expand(
     ATAN2 and the float64 TAN; FMOD is exact), and what C99 says of zeros, infinities, NaNs and
     subnormals holds.
     """
-    names = {name for name in functions if name in FORMULAS}
+    names = FUNCTIONS.intersection(functions)
     wanted = {node for node in kernel.uops if node.op in names and node.dtype in dtypes}
     if not in_loops:
         wanted -= _in_loops(kernel)
     if not wanted:
         return kernel
+    from hal_core.ir.math import FORMULAS  # few kernels need them, and they take long to import
+    from hal_core.ir.math.value import Page, Value
+
     uops: list[UOp] = []
     replaced: dict[UOp, UOp] = {}
     for node in kernel.uops:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.dtypes import int64
+from hal_core.dtypes import int32, int64
 from hal_core.ir import Kernel, Signature, UOp
 from hal_core.ir.cost import operations_per_thread
 
@@ -57,6 +57,26 @@ def test_a_loop_without_a_count_is_unknown() -> None:
 
 def test_shared_memory_is_there_and_waiting_is_not_counted() -> None:
     assert operations_per_thread(waiting.lower()) == 3  # STORE, LOAD, ATOMIC
+
+
+def test_a_bound_of_many_doublings_takes_no_time_of_its_own() -> None:
+    """Each sum was worked out once for every way to it: thirty doublings never came to an end."""
+    signature = Signature.parse("k", "")
+    uops = [UOp("CONST", int64, (), 1)]
+    zero, one = UOp("CONST", int64, (), 0), uops[0]
+    for _ in range(60):
+        uops.append(UOp("ADD", int64, (uops[-1], uops[-1])))
+    loop = UOp("RANGE", int64, (zero, uops[-1], one), "k")
+    uops += [zero, loop, UOp("NEG", int64, (loop,)), UOp("ENDRANGE", None, (loop,))]
+    assert operations_per_thread(Kernel("k", signature, tuple(uops))) == 60 + 2**60
+
+
+def test_a_bound_wraps_as_the_kernel_does() -> None:
+    uops = [UOp("CONST", int32, (), 2**31 - 1), UOp("CONST", int32, (), 1)]
+    uops.append(UOp("ADD", int32, (uops[0], uops[1])))
+    loop = UOp("RANGE", int32, (uops[1], uops[2], uops[1]), "k")
+    uops += [loop, UOp("NEG", int32, (loop,)), UOp("ENDRANGE", None, (loop,))]
+    assert operations_per_thread(Kernel("k", Signature.parse("k", ""), tuple(uops))) == 1
 
 
 def test_both_sides_of_an_if_count() -> None:

@@ -6,6 +6,8 @@ The exact value is numpy's in a wider float. Errors are in units in the last pla
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 from hal_core.dtypes import DType, float32, float64, int32
 from hal_core.ir import Kernel, Signature, UOp
-from hal_core.ir.expand import expand
+from hal_core.ir.expand import FUNCTIONS, expand
 from hal_core.ir.math import FORMULAS
 from hal_core.ir.verify import verify
 from hal_core.testing import interpret
@@ -296,4 +298,19 @@ def test_the_kernel_around_is_the_same(op: str, dtype: DType) -> None:
 
 
 def test_every_function_that_has_a_formula_is_tested() -> None:
-    assert set(FORMULAS) == set(EXACT)
+    assert set(FORMULAS) == set(EXACT) == FUNCTIONS
+
+
+def test_formulas_are_imported_only_for_kernels_that_need_them() -> None:
+    code = """
+import sys
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.dtypes import float32
+from hal_core.ir.expand import expand
+one = UOp("CONST", float32, (), 1.0)
+for op in "SQRT", "EXP":
+    expand(Kernel("k", Signature.parse("k", ""), (one, UOp(op, float32, (one,)))))
+    print("hal_core.ir.math" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")

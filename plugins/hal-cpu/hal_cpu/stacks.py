@@ -20,6 +20,7 @@ STACK_NBYTES = 1 << 20  # enough, with all that is called on the way
 
 _libc = ctypes.CDLL(None)
 _libc.pthread_self.restype = ctypes.c_void_p
+_of_thread = threading.local()  # the first thread's takes a third of a millisecond to ask for
 
 
 def stack_nbytes() -> int:
@@ -27,12 +28,16 @@ def stack_nbytes() -> int:
 
     Source: pthread_getattr_np(3); glibc and musl.
     """
+    known: int | None = getattr(_of_thread, "nbytes", None)
+    if known is not None:
+        return known
     attributes = ctypes.create_string_buffer(128)  # pthread_attr_t is 56 or 64 bytes
     nbytes = ctypes.c_size_t()
     if _libc.pthread_getattr_np(ctypes.c_void_p(_libc.pthread_self()), attributes):
         return 0
     _libc.pthread_attr_getstacksize(attributes, ctypes.byref(nbytes))
     _libc.pthread_attr_destroy(attributes)
+    _of_thread.nbytes = nbytes.value
     return nbytes.value
 
 

@@ -7,6 +7,7 @@ from hal_core.ir import Kernel
 from hal_core.ir.expand import expand
 from hal_core.ir.independence import stores_last
 from hal_core.render import OpenCLRenderer
+from hal_core.render.languages.c import C
 
 # Version 3.1 rounds by way of an int, whatever the number: where its optimiser knows one that no
 # int holds, it takes the code behind for unreachable and drops the kernel. clang's own functions
@@ -16,7 +17,7 @@ _ROUNDING = {
     for op, name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("TRUNC", "trunc"), ("ROUND", "rint"))
 }
 
-# A work-item is a block here, and its threads are loops. The launch tells the block's size.
+# A work-item is a block here, and its threads are loops, as in C. The launch tells their number.
 _BLOCK_FRAME = """\
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void $name($parameters) {
@@ -35,12 +36,6 @@ __kernel void $name($parameters) {
 }
 """
 
-_THREADS = """\
-for (int thread_z = 0; thread_z < block_dim_z; ++thread_z)
-for (int thread_y = 0; thread_y < block_dim_y; ++thread_y)
-$independent
-for (int thread_x = 0; thread_x < block_dim_x; ++thread_x) {"""
-
 _ROW = OpenCLRenderer.row._replace(functions={**OpenCLRenderer.row.functions, **_ROUNDING})
 
 _BLOCKS = _ROW._replace(
@@ -48,16 +43,10 @@ _BLOCKS = _ROW._replace(
     last_parameters=("int launch_x", "int launch_y", "int launch_z"),
     block_dims=("launch_x", "launch_y", "launch_z"),
     block_attribute="",
-    specials={
-        "global_idx": "block_{axis} * block_dim_{axis} + thread_{axis}",
-        "block_idx": "block_{axis}",
-        "thread_idx": "thread_{axis}",
-        "block_dim": "block_dim_{axis}",
-        "grid_dim": "grid_dim_{axis}",
-    },
-    threads=_THREADS,
+    specials=C.specials,
+    threads=C.threads.replace("int32_t", "int"),
     independent="#pragma clang loop vectorize(assume_safety)",
-    thread_number="(thread_z * block_dim_y + thread_y) * block_dim_x + thread_x",
+    thread_number=C.thread_number,
     spill="{type} {name}[{count}];",
 )
 
