@@ -149,7 +149,7 @@ def test_render_keeps_what_the_file_prints_apart(
 def test_render_help_names_the_languages(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    assert "c, cuda, hip, metal, opencl, llvm, ptx; c when left out" in " ".join(
+    assert "c, cuda, hip, metal, opencl, llvm, ptx, uops; c when left out" in " ".join(
         capsys.readouterr().out.split()
     )
 
@@ -178,7 +178,7 @@ def test_render_says_what_is_wrong(
         assert said.out == "" and text in said.err and "Traceback" not in said.err
     assert main(["render", f"{kernels}:scale", "--language", "cobol"]) == 2
     assert (
-        "no such language (got 'cobol'). Known: c, cuda, hip, metal, opencl, llvm, ptx"
+        "no such language (got 'cobol'). Known: c, cuda, hip, metal, opencl, llvm, ptx, uops"
         in capsys.readouterr().err
     )
 

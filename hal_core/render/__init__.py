@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hal_core.render.languages.opencl import OpenCLRenderer
     from hal_core.render.llvm import LLVMRenderer
     from hal_core.render.ptx import PTXRenderer
+    from hal_core.render.uops import UOpsRenderer
 
     RENDERERS: dict[str, type[Renderer]]
 
@@ -27,11 +28,12 @@ _MODULES = {
     "OpenCLRenderer": "languages.opencl",
     "LLVMRenderer": "llvm",
     "PTXRenderer": "ptx",
+    "UOpsRenderer": "uops",
 }
 
 __all__ = [
     "RENDERERS", "CRenderer", "CUDARenderer", "HIPRenderer", "LLVMRenderer", "MetalRenderer",
-    "OpenCLRenderer", "PTXRenderer", "Renderer",
+    "OpenCLRenderer", "PTXRenderer", "Renderer", "UOpsRenderer",
 ]  # fmt: skip
 
 

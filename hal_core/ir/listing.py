@@ -1,0 +1,95 @@
+"""A kernel's IR as text, a line a node, and the way back.
+
+    kernel saxpy(y: float32*, x: const float32*, a: float32, n: int32)
+    0 = PARAM float32 0 ; line 7
+    4 = SPECIAL int32 ('global_idx', 0)
+    5 = LT bool %4 %3
+    6 = IF %5
+    ...
+
+What is read back is the same kernel, numbers, names and line numbers included.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from typing import Any
+
+from hal_core.dtypes import DTYPES
+from hal_core.errors import InvalidKernel
+from hal_core.ir.signature import Signature
+from hal_core.ir.uop import Kernel, UOp
+
+_HEAD = re.compile(r"kernel (\w+)\(([^()]*)\)(?: block=(\(.*?\)))?( contract=False)?\Z")
+_NODE = re.compile(
+    r"\d+ = (?P<op>[A-Z0-9]+)(?: (?P<dtype>[a-z]\w*))?(?P<src>(?: %\d+)*)"
+    r"(?: (?P<arg>[^%;\s].*?))??(?: ; line (?P<line>\d+))?\Z"
+)
+_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def listing(kernel: Kernel) -> str:
+    """The kernel as text. Equal kernels give equal text."""
+    block = "" if kernel.block is None else f" block={kernel.block!r}"
+    contract = "" if kernel.contract else " contract=False"
+    lines = [f"kernel {kernel.name}({kernel.signature}){block}{contract}"]
+    places: dict[UOp, int] = {}
+    for place, node in enumerate(kernel.uops):
+        places[node] = place
+        words = [f"{place} = {node.op}"]
+        words += [node.dtype.name] if node.dtype else []
+        words += [f"%{places[source]}" for source in node.src]
+        words += [repr(node.arg)] if node.arg is not None else []
+        words += [f"; line {node.line}"] if node.line else []
+        lines.append(" ".join(words))
+    return "\n".join(lines) + "\n"
+
+
+def parse_listing(text: str) -> Kernel:
+    """The kernel of a text that `listing` made. It is not verified.
+
+    Raises: InvalidKernel naming the line that cannot be read.
+    """
+    head, *rest = text.splitlines() or [""]
+    match = _HEAD.match(head)
+    if match is None:
+        raise _unreadable(1, head)
+    name, parameters, block, contract = match.groups()
+    nodes: list[UOp] = []
+    for number, line in enumerate(rest, 2):
+        nodes.append(_node(number, line, nodes))
+    signature = Signature.parse(name, parameters)
+    shape = None if block is None else ast.literal_eval(block)
+    return Kernel(name, signature, tuple(nodes), shape, not contract)
+
+
+def _node(number: int, line: str, before: list[UOp]) -> UOp:
+    match = _NODE.match(line)
+    if match is None:
+        raise _unreadable(number, line)
+    op, dtype, source, arg, place = match.group("op", "dtype", "src", "arg", "line")
+    try:
+        return UOp(
+            op,
+            DTYPES[dtype] if dtype else None,
+            tuple(before[int(word[1:])] for word in source.split()),
+            None if arg is None else _arg(arg),
+            int(place or 0),
+        )
+    except (LookupError, ValueError, SyntaxError):
+        raise _unreadable(number, line) from None
+
+
+def _arg(text: str) -> Any:
+    return _NUMBERS[text] if text in _NUMBERS else ast.literal_eval(text)
+
+
+def _unreadable(number: int, line: str) -> InvalidKernel:
+    return InvalidKernel(
+        "read a listing",
+        f"line {number} cannot be read",
+        got=line[:80],
+        fix="Write what hal_core.ir.listing.listing gives.",
+    )

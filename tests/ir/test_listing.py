@@ -1,0 +1,87 @@
+"""Kernels as text and back."""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+
+from case import Case
+from generator import generate
+from kernel_files import load
+
+from hal_core.dtypes import DTYPES, float32, float64
+from hal_core.errors import InvalidKernel
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir.listing import listing, parse_listing
+from hal_core.render.uops import UOpsRenderer
+
+
+def _facts(kernel: Kernel) -> Any:
+    """All a kernel is, with sources by place and floats by their bits."""
+    places = {node: place for place, node in enumerate(kernel.uops)}
+    rows = [
+        (node.op, node.dtype, tuple(places[part] for part in node.src), _bits(node.arg), node.line)
+        for node in kernel.uops
+    ]
+    return kernel._replace(uops=()), rows
+
+
+def _bits(arg: Any) -> Any:
+    if isinstance(arg, float):
+        return "nan" if math.isnan(arg) else struct.pack("d", arg)
+    return type(arg), arg
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_drawn_kernels_come_back(seed: int, tmp_path: Path) -> None:
+    case: Case = generate(seed)
+    kernel = load(tmp_path, case.source).fuzzed.lower()
+    text = UOpsRenderer().render(kernel)
+    assert _facts(parse_listing(text)) == _facts(kernel)
+    assert listing(parse_listing(text)) == text
+
+
+@given(
+    st.one_of(
+        st.floats(), st.integers(), st.booleans(), st.text(), st.tuples(st.text(), st.integers())
+    ),
+    st.sampled_from([*DTYPES.values(), None]),
+    st.integers(0, 10**6),
+)
+def test_any_argument_comes_back(arg: Any, dtype: Any, line: int) -> None:
+    dtype = dtype or float64 if isinstance(arg, float) else dtype
+    one = UOp("CONST", float32, (), 1.0)
+    kernel = Kernel(
+        "k", Signature.parse("k", "a: int32"), (one, UOp("X", dtype, (one,), arg, line))
+    )
+    assert _facts(parse_listing(listing(kernel))) == _facts(kernel)
+
+
+def test_block_and_contraction_come_back() -> None:
+    kernel = Kernel("k", Signature.parse("k", ""), (), (4, 2, 1), False)
+    assert parse_listing(listing(kernel)) == kernel
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", 1),
+        ("kernel", 1),
+        ("kernel k()\nRETURN", 2),
+        ("kernel k()\n0 = NEG int32 %0", 2),
+        ("kernel k()\n0 = CONST int33 1", 2),
+        ("kernel k()\n0 = CONST int32 1\n1 = CONST int32 __import__('os')", 3),
+    ],
+)
+def test_what_is_no_listing_is_refused_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(InvalidKernel, match=f"line {line} cannot be read"):
+        parse_listing(text)
