@@ -1,0 +1,64 @@
+"""A whole backend in memory: the one to copy, and the one on which the kit is tried.
+
+`hal new NPU2` writes a distribution made of these files. chip.py stands for a vendor's library;
+everything else is what a backend is: a plugin, calls of the driver, device and memory, compiler,
+program. Importing this loads none of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hal_core.hookspecs import Check, hookimpl
+
+if TYPE_CHECKING:
+    from hal_core.compiler import Binary, CompilerPair
+    from hal_core.device import Compiled, DeviceInfo
+    from hal_core.program import Program
+    from hal_core.testing.fake.device import FakeAllocator, FakeDevice
+
+
+class FakePlugin:
+    """What the entry point names."""
+
+    hal_api = (1, 0)
+
+    @hookimpl
+    def hal_enumerate(self, family: str) -> list[DeviceInfo]:
+        from hal_core.testing.fake.device import describe
+
+        return describe(family)
+
+    @hookimpl
+    def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> FakeDevice:
+        from hal_core.testing.fake.device import FakeDevice
+
+        return FakeDevice(info.name, info)
+
+    @hookimpl
+    def hal_make_allocator(self, device: Compiled) -> FakeAllocator:
+        from hal_core.testing.fake.device import FakeAllocator
+
+        return FakeAllocator(device)
+
+    @hookimpl
+    def hal_make_compilers(self, device: Compiled) -> list[CompilerPair]:
+        from hal_core.testing.fake.compiler import pairs
+
+        return pairs()
+
+    @hookimpl
+    def hal_make_program(self, device: Any, binary: Binary) -> Program:
+        from hal_core.testing.fake.program import FakeProgram
+
+        return FakeProgram(device, binary)
+
+    @hookimpl
+    def hal_doctor(self, family: str) -> list[Check]:
+        from hal_core.testing.fake import driver
+
+        found = driver.count()
+        return [Check("devices", found > 0, f"{found}", "Plug one in.")]
+
+
+plugin = FakePlugin()

@@ -1,0 +1,200 @@
+"""A pretended accelerator: what a vendor's library is to a real backend. Yours takes its place.
+
+Calls give a status, like a C library's; results come beside it. Memory is behind handles that mean
+nothing to the host. Work is queued and done, in order, when somebody waits or reads: what fails
+then fails late, as on a real device. Kernels are listings of the IR, which are interpreted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hal_core.errors import HalError
+from hal_core.ir import Kernel
+from hal_core.ir.listing import parse_listing
+from hal_core.testing.casts import stored_as
+from hal_core.testing.interpreter import interpret
+
+STATUS = ("OK", "OUT_OF_MEMORY", "BAD_HANDLE", "BAD_RANGE", "BAD_BINARY", "FAULT", "LOST")
+OK, OUT_OF_MEMORY, BAD_HANDLE, BAD_RANGE, BAD_BINARY, FAULT, LOST = range(len(STATUS))
+
+_MOST_QUEUED = 64
+
+
+class Block(NamedTuple):
+    """A place in device memory."""
+
+    handle: int
+    offset: int
+
+
+class Chip:
+    """One device. `fail`, `slow` and `lost` make it misbehave, for tests."""
+
+    def __init__(self, memory_nbytes: int) -> None:
+        self.memory_nbytes = memory_nbytes
+        self.lost = False
+        self.slow: dict[str, float] = {}  # call -> seconds that it takes longer
+        self.calls: dict[str, int] = {}  # call -> how often it came
+        self._failing: dict[str, dict[int, int]] = {}  # call -> {which one: status}
+        self._memory: dict[int, bytearray] = {}
+        self._freed: set[int] = set()  # gone for the caller; queued work may still use them
+        self._handles = itertools.count(0x1000, 0x10)
+        self._queue: deque[tuple[str, Callable[[], int]]] = deque()
+        self._late = OK, ""  # the first failure of queued work
+        self._lock = threading.RLock()
+
+    def fail(self, call: str, number: int = 1, status: int = FAULT) -> None:
+        """The call after `number - 1` more of its name gives `status`; "run" is queued work."""
+        self._failing.setdefault(call, {})[self.calls.get(call, 0) + number] = status
+
+    def _begin(self, call: str) -> int:
+        number = self.calls[call] = self.calls.get(call, 0) + 1
+        time.sleep(self.slow.get(call, 0))
+        return LOST if self.lost else self._failing.get(call, {}).pop(number, OK)
+
+    # -- memory
+
+    @property
+    def allocated_nbytes(self) -> int:
+        return sum(map(len, list(self._memory.values())))
+
+    def alloc(self, nbytes: int) -> tuple[int, Block]:
+        with self._lock:
+            status = self._begin("alloc")
+            if status == OK and self.allocated_nbytes + nbytes > self.memory_nbytes:
+                self._drain()  # what is freed behind queued work
+                if self.allocated_nbytes + nbytes > self.memory_nbytes:
+                    status = OUT_OF_MEMORY
+            block = Block(next(self._handles), 0)
+            if status == OK:
+                self._memory[block.handle] = bytearray(b"\xaa" * nbytes)
+            return status, block
+
+    def free(self, block: Block) -> int:
+        """Takes effect behind the work that is queued."""
+        with self._lock:
+            status = self._begin("free") or self._check(block, 0)
+            if status == OK:
+                self._freed.add(block.handle)
+                self._enqueue("free", lambda: self._release(block.handle))
+            return status
+
+    def _release(self, handle: int) -> int:
+        del self._memory[handle]
+        self._freed.discard(handle)
+        return OK
+
+    def write(self, dest: Block, data: bytes) -> int:
+        with self._lock:
+            status = self._begin("write") or self._check(dest, len(data))
+            if status == OK:
+                self._enqueue("write", lambda: self._put(dest, data))
+            return status
+
+    def copy(self, dest: Block, src: Block, nbytes: int) -> int:
+        with self._lock:
+            status = self._begin("copy")
+            status = status or self._check(dest, nbytes) or self._check(src, nbytes)
+            if status == OK:
+                self._enqueue("copy", lambda: self._put(dest, bytes(self._at(src, nbytes))))
+            return status
+
+    def read(self, dest: memoryview, src: Block) -> int:
+        """Waits for the work before."""
+        with self._lock:
+            status = self._begin("read") or self._check(src, dest.nbytes) or self._drain()
+            if status == OK:
+                dest[:] = self._at(src, dest.nbytes)
+            return status
+
+    def _check(self, block: Block, nbytes: int) -> int:
+        memory = self._memory.get(block.handle)
+        if memory is None or block.handle in self._freed:
+            return BAD_HANDLE
+        return OK if block.offset + nbytes <= len(memory) else BAD_RANGE
+
+    def _at(self, block: Block, nbytes: int | None = None) -> memoryview:
+        end = None if nbytes is None else block.offset + nbytes
+        return memoryview(self._memory[block.handle])[block.offset : end]
+
+    def _put(self, dest: Block, data: bytes) -> int:
+        self._at(dest, len(data))[:] = data
+        return OK
+
+    # -- kernels
+
+    def load(self, image: bytes) -> tuple[int, Kernel | None]:
+        with self._lock:
+            status = self._begin("load")
+            try:
+                return status, parse_listing(image.decode())
+            except (HalError, UnicodeDecodeError):
+                return status or BAD_BINARY, None
+
+    def launch(
+        self, kernel: Kernel, args: tuple[Any, ...], grid: Any, block: Any, done: Any = None
+    ) -> int:
+        """`args`: a `Block`, None or a number a parameter. `done(start_ns, end_ns)` is called."""
+        with self._lock:
+            status = self._begin("launch")
+            if status == OK:
+                work = lambda: self._interpret(kernel, args, grid, block, done)  # noqa: E731
+                self._enqueue(kernel.name, work)
+            return status
+
+    def _interpret(
+        self, kernel: Kernel, args: tuple[Any, ...], grid: Any, block: Any, done: Any
+    ) -> int:
+        status = self._begin("run")
+        if status:
+            return status
+        start = time.perf_counter_ns()
+        given = list(zip(kernel.signature.params, args, strict=True))
+        bufs = [self._elements(arg, param.dtype) for param, arg in given if param.is_pointer]
+        vals = [arg for param, arg in given if not param.is_pointer]
+        interpret(kernel, *bufs, vals=vals, grid=grid, block=block, races=False)
+        if done is not None:
+            done(start, time.perf_counter_ns())
+        return OK
+
+    def _elements(self, place: Block | None, dtype: Any) -> Any:
+        data = self._at(place) if place is not None else memoryview(bytearray())
+        size = data.nbytes // dtype.itemsize * dtype.itemsize
+        return np.frombuffer(data[:size], stored_as(dtype))
+
+    # -- the queue
+
+    def _enqueue(self, name: str, work: Callable[[], int]) -> None:
+        self._queue.append((name, work))
+        if len(self._queue) > _MOST_QUEUED:
+            self._drain(keep=True)
+
+    def _drain(self, keep: bool = False) -> int:
+        """Do what is queued. The first failure is told once, and what stood behind it is gone."""
+        while self._queue and not self._late[0]:
+            name, work = self._queue.popleft()
+            try:
+                status, why = work(), ""
+            except HalError as error:
+                status, why = FAULT, str(error)
+            if status:
+                self._late = status, f"{name}: {why or STATUS[status]}"
+        status, self.last_error = self._late if self._late[0] else (OK, "")
+        if status and not keep:
+            self._late = OK, ""
+            self._queue = deque(entry for entry in self._queue if entry[0] == "free")
+        return status
+
+    last_error = ""  # of the failure that a wait or a read has told
+
+    def wait(self) -> int:
+        with self._lock:
+            return self._begin("wait") or self._drain()

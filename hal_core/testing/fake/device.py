@@ -1,0 +1,92 @@
+"""The device and its memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hal_core.allocator import LRUAllocator
+from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.testing.fake import driver
+from hal_core.testing.fake.chip import Block
+
+if TYPE_CHECKING:
+    from hal_core.spec import BufferSpec
+
+LIMITS = Limits(
+    max_block=(1024, 1024, 64),
+    max_block_threads=1024,
+    max_grid=(2**31 - 1, 65535, 65535),
+    shared_nbytes=32 << 10,
+    view_alignment=16,
+    max_alloc_nbytes=driver.MEMORY_NBYTES,
+)
+CAPABILITIES = frozenset(
+    {"fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "disassemble"}
+)
+
+
+def describe(family: str) -> list[DeviceInfo]:
+    """Facts of every device, none of them opened."""
+    return [
+        DeviceInfo(
+            name=f"{family}:{index}" if index else family,
+            kind="accelerator",
+            title="A pretended accelerator",
+            memory_nbytes=driver.MEMORY_NBYTES,
+            arch="uops",
+            compute_units=1,
+            host_visible=False,
+            limits=LIMITS,
+            capabilities=CAPABILITIES,
+        )
+        for index in range(driver.count())
+    ]
+
+
+class FakeDevice(Compiled):
+    """Order: work is queued and done in the order of the calls."""
+
+    def __init__(self, name: str, info: DeviceInfo) -> None:
+        super().__init__(name, info)
+        self.chip = driver.open_chip(self.index)
+
+    def check(self, call: str, status: int) -> None:
+        driver.check(call, status, self.name, self.chip.last_error)
+
+    def _synchronize(self, timeout: float | None) -> bool:
+        # A wait that the vendor's library can bound gives False when the time is over.
+        self.check("wait", self.chip.wait())
+        return True
+
+    def _close(self) -> None:
+        """Where the context is released; the queue is idle, memory and programs are gone."""
+
+
+class FakeAllocator(LRUAllocator[Block]):
+    """Memory behind handles: a view's is its base's, with an offset."""
+
+    honours = frozenset({"nolru", "zero"})  # of BufferSpec; other fields are refused
+    device: FakeDevice
+
+    def _alloc(self, nbytes: int, options: BufferSpec) -> Block:
+        status, block = self.device.chip.alloc(nbytes)
+        self.device.check("alloc", status)
+        return block
+
+    def _free(self, opaque: Block, nbytes: int, options: BufferSpec) -> None:
+        self.device.check("free", self.device.chip.free(opaque))
+
+    def _offset(self, opaque: Block, nbytes: int, offset: int) -> Block:
+        return opaque._replace(offset=opaque.offset + offset)
+
+    def _copyin(self, dest: Block, src: memoryview) -> None:
+        self.device.check("write", self.device.chip.write(dest, bytes(src)))
+
+    def _copyout(self, dest: memoryview, src: Block) -> None:
+        self.device.check("read", self.device.chip.read(dest, src))
+
+    def _transfer(self, dest: Block, src: Any, nbytes: int, src_device: Compiled) -> bool:
+        if src_device is not self.device:
+            return False  # by way of the host
+        self.device.check("copy", self.device.chip.copy(dest, src, nbytes))
+        return True
