@@ -1,0 +1,9 @@
+"""What every backend must keep: a class of tests for each noun of the contract.
+
+from hal_core.testing.conformance import *  # in a test file, with -p hal_core.testing.plugin
+"""
+
+from hal_core.testing.conformance.test_buffer import TestBuffer
+from hal_core.testing.conformance.test_view import TestView
+
+__all__ = ["TestBuffer", "TestView"]

@@ -1,0 +1,189 @@
+"""The conformance kit as a pytest plugin.
+
+    pytest -p hal_core.testing.plugin --pyargs hal_core.testing.conformance --hal-device OPENCL
+
+The tests need one thing: the fixture `device`, an opened device of the backend under test.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core import config as settings
+from hal_core.testing.abilities import is_declared, need_spec, nothing_to_try
+
+pytest.register_assert_rewrite("hal_core.testing.conformance")
+
+CHAPTERS = "hal_core.testing.conformance."
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("hal-core conformance")
+    add = group.addoption
+    add("--hal-device", metavar="NAME", help="the device under test, for example OPENCL or CUDA:1")
+    add(
+        "--hal-require-device",
+        action="store_true",
+        help="fail where there is no such hardware; else every test is skipped",
+    )
+    add(
+        "--hal-known-gaps",
+        metavar="FILE",
+        help="a line for each test that must fail: CLASS::TEST and the reason",
+    )
+    add(
+        "--hal-time-limit",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="of one test; beyond, the process ends and says where it hung (%(default)s)",
+    )
+    parser.addini("hal_device", "the device under test, where --hal-device is not given")
+    parser.addini("hal_known_gaps", "as --hal-known-gaps, relative to the ini file")
+
+
+# -- the device
+
+
+@pytest.fixture(scope="session")
+def hal_device_name(request: pytest.FixtureRequest) -> str:
+    config = request.config
+    name = config.getoption("--hal-device") or config.getini("hal_device")
+    if not name:
+        raise pytest.UsageError(
+            "which device is under test? Give --hal-device NAME, or hal_device in the ini file"
+        )
+    return hal.Device.canonicalize(str(name))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hal_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A compile cache of this run's own, shared by its tests."""
+    folder = tmp_path_factory.mktemp("hal-cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(settings.CACHE_DIR.name, str(folder))
+        yield folder
+
+
+@pytest.fixture
+def device(hal_device_name: str, request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
+    """The device under test, open. Memory that a test leaves behind is an error."""
+    family = hal_device_name.partition(":")[0]
+    try:
+        opened = hal.Device[hal_device_name]
+    except hal.DeviceUnavailable as error:
+        if request.config.getoption("--hal-require-device") or family in settings.REQUIRE.read():
+            raise
+        pytest.skip(f"no hardware: {error}")
+    before = opened.allocator.statistics().live
+    yield opened
+    if opened.closed:
+        return
+    if opened.allocator.statistics().live > before:
+        gc.collect()
+    left = opened.allocator.statistics().live - before
+    if left > 0 and request.node.stash.get(PASSED, False):
+        pytest.fail(f"{left} blocks of memory are still allocated after the test")
+
+
+@pytest.fixture
+def second_device(device: hal.Compiled) -> hal.Compiled:
+    """Another device to copy to and from: one more of the family, else the same."""
+    infos = hal.Device.devices(device.family)
+    names = [info.name for info in infos if info.name != device.name]
+    return hal.Device[names[0]] if names else device
+
+
+class External(NamedTuple):
+    """Memory that the backend did not allocate: what an author's `hal_external` gives."""
+
+    pointer: int  # for BufferSpec(external_ptr=...), for as long as the test runs
+    nbytes: int
+    read: Callable[[], bytes]  # all bytes of it, past the backend
+
+
+@pytest.fixture
+def hal_external(device: hal.Compiled) -> External:
+    """64 bytes of host memory; override it where `external_ptr` means another kind of pointer."""
+    need_spec(device, "external_ptr")
+    if not device.info.host_visible:
+        nothing_to_try(
+            "override the fixture hal_external: memory of which the device has a pointer"
+        )
+    memory = np.zeros(64, np.uint8)
+    return External(memory.ctypes.data, 64, memory.tobytes)
+
+
+# -- known gaps, honest skips, an end to every test
+
+PASSED = pytest.StashKey[bool]()
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    return getattr(getattr(item, "cls", None), "__module__", "").startswith(CHAPTERS)
+
+
+def _gap_id(item: pytest.Item) -> str:
+    return f"{item.cls.__name__}::{item.name}" if isinstance(item, pytest.Function) else item.name
+
+
+def _known_gaps(config: pytest.Config) -> dict[str, str]:
+    given = config.getoption("--hal-known-gaps")
+    listed = config.getini("hal_known_gaps")
+    path = Path(given) if given else config.rootpath / listed if listed else None
+    gaps = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path else ():
+        name, _, reason = line.strip().partition(" ")
+        if name and not name.startswith("#"):
+            if not reason.strip():
+                raise pytest.UsageError(f"{path}: {name} has no reason")
+            gaps[name] = reason.strip()
+    return gaps
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A known gap must fail: when it passes, its line must go."""
+    gaps = _known_gaps(config)
+    ours = {_gap_id(item): item for item in items if _is_ours(item)}
+    for name, reason in gaps.items():
+        if name in ours:
+            ours[name].add_marker(pytest.mark.xfail(reason=reason, strict=True))
+    classes = {name.partition("::")[0] for name in ours}
+    unknown = [name for name in gaps if name not in ours and name.partition("::")[0] in classes]
+    if unknown and not config.getoption("keyword"):
+        raise pytest.UsageError(f"known gaps name tests that do not exist: {', '.join(unknown)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    limit = item.config.getoption("--hal-time-limit")
+    if _is_ours(item) and limit:
+        faulthandler.dump_traceback_later(limit, exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip for a reason that no device has declared is a failure."""
+    report = yield
+    if report.when == "call":
+        item.stash[PASSED] = report.passed
+    if _is_ours(item) and report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(call.excinfo.value) if call.excinfo else ""
+        if not is_declared(reason):
+            report.outcome = "failed"
+            report.longrepr = f"skipped, though no ability is declared missing: {reason}"
+    return report
