@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from hal_core import config
+from hal_core import config, fork
 from hal_core.errors import HalError, InvalidArgument, InvalidState, OutOfMemory, Unsupported
 from hal_core.spec import DEFAULT_SPEC, BufferSpec
 
@@ -199,6 +199,28 @@ class Allocator(Generic[Opaque]):
         self._closed = True
         self.cache_limit = 0
         self.free_cache()
+
+    # -- fork
+
+    def _after_fork(self) -> None:
+        """In the child. Another thread of the parent may have held the lock, in the middle of a
+        change: the accounts are made up anew."""
+        self._lock = threading.Lock()
+        self._cached = sum(
+            (key if isinstance(key, int) else key[0]) * len(blocks)
+            for key, blocks in self._cache.items()
+        )
+        self._current = sum(self._live.values())
+        self._held = self._cached + sum(map(_rounded, self._live.values()))
+
+    def _abandon(self) -> None:
+        """In a child that may not touch the driver: nothing is handed out, nothing freed."""
+        refused = {
+            name: fork.refusing(what, self.device.name)
+            for name, what in {"alloc": "allocate", "free": "free", "free_cache": "free"}.items()
+        }
+        silent = dict.fromkeys(("close", "_settle_soon", "_free_dropped"), fork.nothing)
+        vars(self).update(refused, **silent)
 
     # -- accounts; the lock is held
 
@@ -396,6 +418,11 @@ class Allocator(Generic[Opaque]):
             f"<{type(self).__name__} {self.device.name} {facts.live} live blocks, "
             f"{facts.current} bytes in use, {facts.cached} cached>"
         )
+
+
+def _rounded(nbytes: int) -> int:
+    """As `alloc` and `_settle` write it out: a call there would show."""
+    return (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
 
 
 class LRUAllocator(Allocator[Opaque]):

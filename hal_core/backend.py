@@ -88,6 +88,9 @@ class Plugin:
             and implementation.plugin is self.plugin
         ]
 
+    def after_fork(self) -> None:
+        """In the child: another thread of the parent may have held a lock."""
+
     # -- checks, in the order in which they run
 
     def _check_is_plugin(self) -> None:
@@ -147,7 +150,7 @@ class Backend(Plugin):
         super().__init__(plugin, family, origin, distribution)
         self.family = family
         self.extensions: list[Extension] = []
-        self._attaching = threading.Lock()
+        self.after_fork()
         self.ranks = self._read_ranks()
         self.on_closed: Callable[[Compiled], None] = _nothing  # set by the registry
 
@@ -165,6 +168,9 @@ class Backend(Plugin):
         ):
             raise self.refuse(f"rank maps device kinds to numbers, and is {ranks!r:.60}")
         return hookspecs.RANKS | dict(ranks)
+
+    def after_fork(self) -> None:
+        self._attaching = threading.Lock()
 
     def attach(self, extension: Extension) -> None:
         """From now on the extension observes, adds and wraps. A second time does nothing."""

@@ -10,15 +10,27 @@ from typing import TYPE_CHECKING, Any, Self
 from hal_core import dtypes
 from hal_core.dtypes import DType, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState
+from hal_core.fork import keep, kept
 from hal_core.host import LARGE, host_bytes
 from hal_core.interchange import Interchange
 from hal_core.ir import VALUE, Param, convert_value
+from hal_core.profiling import on_switch
 from hal_core.registry import Device
 from hal_core.spec import DEFAULT_SPEC, BufferSpec
 
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator
     from hal_core.device import BufferKey, Compiled
+
+_short = LARGE  # bytes: the longest copy past the allocator, where the host sees the memory
+
+
+def _let_profile_see(profiled: bool) -> None:
+    global _short
+    _short = -1 if profiled else LARGE
+
+
+on_switch(_let_profile_see)
 
 
 class Lease:
@@ -171,6 +183,8 @@ class Buffer(Interchange):
             owner._returned.append((self._buf, self.nbytes, self.options))
             if self.options is not DEFAULT_SPEC or not owner.cache_limit:
                 owner._settle_soon()
+        elif kept:
+            self._abandon()
 
     def _keep(self, owner: object) -> None:
         """The memory is `owner`'s: it stays as long as this buffer and what it exports."""
@@ -185,7 +199,16 @@ class Buffer(Interchange):
         return root._lease
 
     def _detach(self) -> None:
+        if kept:
+            self._abandon()
         self._key = self._buf = self._lease = self._host = None
+
+    def _abandon(self) -> None:
+        """In a forked child: the handle of a view, or memory from elsewhere, may have a finalizer
+        that calls the driver."""
+        handle = getattr(self, "_buf", None)  # `__init__` may have failed before it
+        if handle is not None and self._device.forked:
+            keep(handle, self._lease)
 
     def _was_freed(self, operation: str) -> InvalidState:
         what, fix = "the buffer", "Make a new buffer, or allocate() this one again."
@@ -198,7 +221,7 @@ class Buffer(Interchange):
     def _opaque_for(self, operation: str) -> Any:
         """The opaque; allocates a buffer that never was. Raises: InvalidState when freed."""
         if self._device.closed:
-            raise InvalidState(operation, "the device is closed", device=self.device)
+            self._device._check_open(operation)  # raises
         if self._key is None:
             if self.base is None:
                 if self._freed:
@@ -211,6 +234,7 @@ class Buffer(Interchange):
     def _opaque_to_read(self, operation: str) -> Any:
         root = self if self.base is None else self.base
         if root._key is None and not root._freed and root.options.external_ptr is None:
+            self._device._check_open(operation)
             raise InvalidState(
                 operation,
                 f"{self!r} was never allocated, so it holds nothing",
@@ -229,7 +253,7 @@ class Buffer(Interchange):
         nbytes = self.nbytes
         view = host_bytes(src, nbytes, "copyin", self.device)
         host = self._host
-        if host is not None and nbytes <= LARGE and not self._device.closed:
+        if host is not None and nbytes <= _short and not self._device.closed:
             host[:] = view
             return self
         opaque = self._opaque_for("copyin")
@@ -257,7 +281,7 @@ class Buffer(Interchange):
                 fix="Give a bytearray or a writable array.",
             )
         host = self._host
-        if host is not None and nbytes <= LARGE and not self._device.closed:
+        if host is not None and nbytes <= _short and not self._device.closed:
             view[:] = host
             return dest
         opaque = self._opaque_to_read("copyout")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from weakref import WeakKeyDictionary, WeakSet
 
+from hal_core import fork, profiling
 from hal_core.compiler import Binary, CompileOptions
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.ir import Kernel, Source
@@ -96,6 +98,7 @@ class Compiled:
         self.family, _, index = name.partition(":")
         self.index = int(index or 0)
         self.closed = False
+        self.forked = False  # True in a child whose parent made it: of no use there
         self._backend: Backend = None  # type: ignore[assignment]  # set by the registry
         self._lock = threading.RLock()
         self._keys: dict[DType, BufferKey] = {}
@@ -104,6 +107,8 @@ class Compiled:
         self._selected: dict[str, Selected] = {}
         self._loaded: WeakSet[Program] = WeakSet()
         self._programs: WeakKeyDictionary[object, dict[str, Program]] = WeakKeyDictionary()
+        fork.devices.add(self)
+        profiling.device_made(self)
 
     # -- what a backend fills in
 
@@ -113,6 +118,10 @@ class Compiled:
 
     def _close(self) -> None:
         """Release the context. The queue is idle; allocator and programs are already gone."""
+
+    def _make_clock(self) -> profiling.HostClock:
+        """What tells, for a profile, when the device did its work. May queue work to find out."""
+        return profiling.HostClock(self)
 
     # -- parts, made at the first use
 
@@ -125,6 +134,8 @@ class Compiled:
                 self._check_open(name)
                 make = getattr(self._backend, f"make_{name}")
                 self.__dict__[name] = make(self)
+                if name == "allocator":
+                    profiling.allocator_made(self.allocator)
             return self.__dict__[name]
 
     if TYPE_CHECKING:
@@ -197,7 +208,9 @@ class Compiled:
             text, options = self._rendered(kernel, chosen.make_renderer())
         check_kernel(kernel, self.info)
         compiler = chosen.compiler
+        start_ns = perf_counter_ns()
         image, cached = compiler.compile_or_reuse(text, options)
+        profiling.compiled(self, kernel.name, image, cached, start_ns)
         binary = Binary(
             image=image,
             format=compiler.format,
@@ -237,6 +250,7 @@ class Compiled:
         program = self._backend.make_program(self, binary)
         program.source, program.pair = source, pair
         self._loaded.add(program)
+        profiling.program_loaded(program)
         return program
 
     # -- order and end
@@ -277,7 +291,35 @@ class Compiled:
         if allocator is not None:
             allocator.close()
 
+    # -- fork
+
+    def _after_fork(self) -> None:
+        """In the child. Another thread of the parent may have held the locks."""
+        self._lock = threading.RLock()
+        allocator = self.__dict__.get("allocator")
+        if allocator is not None:
+            allocator._after_fork()
+        if not fork.survives(self.info.capabilities):
+            self._abandon(allocator)
+
+    def _abandon(self, allocator: Allocator[Any] | None) -> None:
+        """From now on all that the device made refuses, and the driver is left alone."""
+        programs = list(self._loaded)
+        fork.keep(self, dict(self.__dict__), programs)
+        for program in programs:
+            program._stop()
+        for chosen in self._selected.values():
+            for step in ("_compile", "_disassemble"):
+                setattr(chosen.compiler, step, fork.refusing(step[1:], self.name))
+        if allocator is not None:
+            allocator._abandon()
+        self.closed = self.forked = True
+        for part in ("allocator", "compilers"):  # to ask for them is to be refused
+            self.__dict__.pop(part, None)
+
     def _check_open(self, operation: str) -> None:
+        if self.forked:
+            raise fork.refusal(operation, self.name)
         if self.closed:
             raise InvalidState(
                 operation,

@@ -236,6 +236,8 @@ class Plugins:
         """Another thread of the parent may have held the locks."""
         self._lock = threading.Lock()
         self._flights = SingleFlight()
+        for plugin in (*self._registered.values(), *self._loaded.values()):
+            plugin.after_fork()
 
     def _load(self, entry: EntryPoint, make: Callable[[object, EntryPoint], P]) -> P:
         loaded = self._loaded.get(entry.key)

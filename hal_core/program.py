@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
+from hal_core import fork
 from hal_core.buffer import Buffer
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
@@ -236,6 +237,8 @@ class Program:
         if buffer.dtype is not param.dtype:
             fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
+        if buffer._device.forked:
+            raise fork.refusal(f"launch {self.name}", buffer.device)
         if buffer._device.closed:
             raise InvalidState(
                 f"launch {self.name}",
@@ -276,12 +279,18 @@ class Program:
     def unload(self) -> None:
         """Free the code; launching afterwards raises InvalidState. Not while a launch runs."""
         if not self._unloaded:
-            self._unloaded = True
-            self._geometries = {}
-            self._launch = self._refuse_unloaded
+            self._stop()
             self._unload()
 
+    def _stop(self) -> None:
+        """From now on a launch is refused, on the fast way too."""
+        self._unloaded = True
+        self._geometries = {}
+        self._launch = self._refuse_unloaded
+
     def _refuse_unloaded(self, *args: Any) -> NoReturn:
+        if self.device.forked:
+            raise fork.refusal(f"launch {self.name}", self.device.name)
         raise InvalidState(
             f"launch {self.name}",
             "the program's device was closed",

@@ -12,11 +12,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from hal_core import config
+from hal_core import config, fork
 from hal_core.backend import Backend
 from hal_core.errors import (
     DeviceUnavailable,
-    ForkError,
     HalError,
     InvalidArgument,
     PluginConflict,
@@ -160,7 +159,8 @@ class DeviceRegistry:
 
         Loads every plugin and asks its driver; what was left out and why is in `skipped`.
         """
-        return [info.name for info in self._available()]
+        available = [info.name for info in self._available()]
+        return [name for name in available if name.partition(":")[0] not in self._forked]
 
     def backend(self, family: str) -> Backend:
         """The plugin that serves a family, loaded. Raises: UnknownDevice, PluginError."""
@@ -371,13 +371,7 @@ class DeviceRegistry:
 
     def _check_fork(self, family: str) -> None:
         if family in self._forked:
-            raise ForkError(
-                "open",
-                "the parent process used this driver, which does not survive a fork",
-                device=family,
-                fix='Start the process with multiprocessing.get_context("spawn"), or fork before '
-                "the first use.",
-            )
+            raise fork.refusal("open", family)
 
     def _after_fork(self) -> None:
         """In the child. Another thread of the parent may have held the locks."""
@@ -390,9 +384,7 @@ class DeviceRegistry:
 
     def _survives(self, family: str) -> bool:
         infos = self._enumerated.get(family)
-        return isinstance(infos, tuple) and all(
-            "subprocess_fork" in info.capabilities for info in infos
-        )
+        return isinstance(infos, tuple) and all(fork.survives(info.capabilities) for info in infos)
 
 
 def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:

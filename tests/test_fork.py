@@ -1,0 +1,293 @@
+"""Fork: what a child may not use of its parent, and that it is told so at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+
+# The parent makes one of everything, on a device that does not survive a fork and on one that
+# does. `calls` counts what reaches the "driver" behind them.
+PARENT = """
+import gc, os, sys, threading, time, warnings
+from types import SimpleNamespace
+sys.path.insert(0, {tests!r})
+warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tested
+import hal_core as hal
+from hal_core.registry import Device
+from fake_backend import FakeAllocator, FakeDevice, FakePlugin, FakeProgram
+
+calls = []
+class Handle(tuple):
+    def __del__(self):
+        calls.append("finalizer of a handle")
+def counted(cls, name):
+    inner = getattr(cls, name)
+    def method(self, *args):
+        calls.append(name)
+        found = inner(self, *args)
+        return Handle(found) if name in ("_alloc", "_offset", "_wrap") else found
+    setattr(cls, name, method)
+for name in ("_alloc", "_free", "_offset", "_wrap", "_copyin", "_copyout"):
+    counted(FakeAllocator, name)
+for name in ("_synchronize", "_close"):
+    counted(FakeDevice, name)
+counted(FakeProgram, "_run")
+FakeProgram._unload = lambda self: calls.append("_unload")
+
+class CPU(FakePlugin):
+    def __init__(self):
+        super().__init__("cpu", rank={{"cpu": 0}})
+        self.capabilities = frozenset({{"subprocess_fork"}})
+
+Device.register_plugin("DRV", FakePlugin("gpu", "gpu"))
+Device.register_plugin("CPU", CPU())
+
+def make(name):
+    made = SimpleNamespace()
+    made.dev = Device[name]
+    made.kernel = hal.Source("one", "def one(t, x, n): x[t[0]] = n",
+                             "x: int32*, n: int32", language="python")
+    made.program = made.dev.compile(made.kernel)
+    made.plain = made.dev.compile(hal.Source("two", "def two(t, n): pass", "n: int32",
+                                             language="python"))
+    made.buf = hal.zeros(4, hal.int32, made.dev)
+    made.view = made.buf[1:3]
+    made.lazy = hal.Buffer(made.dev, 4, hal.int32)
+    made.external = hal.Buffer(made.dev, 4, hal.int32,
+                               hal.BufferSpec(external_ptr=made.buf._buf[0])).allocate()
+    made.allocator = made.dev.allocator
+    made.compiler = made.dev._selected["python"].compiler
+    made.binary = made.program.binary
+    cached = hal.empty(4, hal.int32, made.dev)
+    cached.deallocate()
+    for _ in range(2):
+        made.program(made.buf, vals=(7,), threads=4)
+        made.plain(vals=(7,), threads=4)
+        made.buf.copyin(bytes(16))
+    made.program(made.buf, vals=(7,), threads=4)
+    return made
+
+drv, cpu = make("DRV"), make("CPU")
+"""
+
+CHILD = """
+calls.clear()
+child = os.fork()
+if child:
+    for _ in range(300):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            os._exit(os.waitstatus_to_exitcode(status))  # its locks may be held
+        time.sleep(0.05)
+    os.kill(child, 9)
+    print("the child hangs", file=sys.stderr)
+    os._exit(1)
+"""
+
+
+def run(program: str, tmp_path: Path) -> str:
+    """What is printed. Parent and child must end by themselves, well, and silently."""
+    environment = {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "HAL_CACHE_DIR": str(tmp_path),
+        "HAL_PLUGINS": "DRV,CPU",
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env=os.environ | environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def child(text: str, tmp_path: Path, *, before: str = "", leave: bool = True) -> str:
+    """What the child prints."""
+    program = PARENT.format(tests=str(Path(__file__).parent)) + before + CHILD
+    program += textwrap.dedent(text)
+    return run(program + "\nsys.stdout.flush(); os._exit(0)\n" * leave, tmp_path)
+
+
+REFUSED = """
+def refused(work):
+    try:
+        work()
+    except hal.ForkError as error:
+        assert "spawn" in str(error) and "DRV" in str(error), error
+        return
+    raise SystemExit(f"not refused: {source}")
+"""
+
+USES = (
+    "Device['DRV']", "Device['drv:0']", "Device['DRV:1']", "hal.Buffer('DRV', 1, hal.int8)",
+    "hal.Buffer(drv.dev, 1, hal.int8)", "hal.zeros(1, hal.int8, drv.dev)",
+    "drv.program(drv.buf, vals=(1,), threads=4)", "drv.program(drv.buf, vals=(7,), threads=4)",
+    "drv.program(drv.buf, vals=(1,), threads=4, wait=True)", "drv.plain(vals=(7,), threads=4)",
+    "drv.plain(vals=(7,), threads=2)", "drv.program(drv.view, vals=(1,), threads=2)",
+    "cpu.program(drv.buf, vals=(1,), threads=4)", "drv.program(cpu.buf, vals=(7,), threads=4)",
+    "drv.buf.copyin(bytes(16))", "drv.buf.copyout(bytearray(16))", "drv.buf.fill(1)",
+    "drv.buf.numpy()", "drv.buf[0:1]", "drv.buf.view()", "drv.view.copyin(bytes(8))",
+    "drv.view.numpy()", "drv.view.view()", "drv.lazy.copyin(bytes(16))", "drv.lazy.allocate()",
+    "drv.lazy.copyout(bytearray(16))", "drv.lazy.numpy()", "drv.lazy.ensure_allocated()",
+    "drv.external.fill(3)", "drv.buf.copy_from(cpu.buf)", "cpu.buf.copy_from(drv.buf)",
+    "drv.buf.__reduce_ex__(5)", "drv.dev.compile(drv.kernel)", "drv.dev.load(drv.binary)",
+    "drv.dev.synchronize()", "drv.dev.synchronize(0.1)", "drv.dev.compiler", "drv.dev.compilers",
+    "drv.dev.allocator", "drv.allocator.alloc(16)", "drv.allocator.alloc(4)",
+    "drv.allocator.free(drv.buf._buf, 16)", "drv.allocator.free_cache()",
+    "drv.compiler.compile('x', None)", "drv.compiler.disassemble(b'')",
+)  # fmt: skip
+
+
+def test_X2_whatever_the_parent_made_refuses_in_the_child(tmp_path: Path) -> None:
+    """One fork for all: the child tries every use, and none reaches the driver."""
+    lines = [REFUSED]
+    lines += [f"source = {use!r}\nrefused(lambda: {use})" for use in USES]
+    lines += ["assert calls == [], calls", "print('done')"]
+    assert child("\n".join(lines), tmp_path) == "done\n"
+
+
+def test_X2_the_parent_goes_on(tmp_path: Path) -> None:
+    program = PARENT.format(tests=str(Path(__file__).parent))
+    program += """
+pid = os.fork()
+if not pid:
+    os._exit(0)
+os.waitpid(pid, 0)
+drv.program(drv.buf, vals=(5,), threads=4)
+print(drv.buf.numpy().tolist(), drv.dev is Device["DRV"], drv.dev.forked)
+"""
+    assert run(program, tmp_path) == "[5, 5, 5, 5] True False\n"
+
+
+def test_X2_finalizers_and_close_leave_the_driver_alone(tmp_path: Path) -> None:
+    text = """
+        drv.dev.close()
+        drv.allocator.close()
+        drv.program.unload()
+        with drv.dev:
+            pass
+        drv.view.deallocate()
+        drv.buf.deallocate()
+        drv.external.deallocate()
+        repr(drv.allocator), repr(drv.buf), repr(drv.dev), repr(drv.program)
+        del drv
+        for _ in range(3):
+            gc.collect()
+        print(calls)
+        """
+    assert child(text, tmp_path) == "[]\n"
+
+
+@pytest.mark.parametrize("first", ["", "del drv\n", "drv.buf.deallocate()\n"])
+def test_X2_a_child_that_ends_as_programs_do(tmp_path: Path, first: str) -> None:
+    """The exit handler and the interpreter's end: `calls` is looked at by the very last object."""
+    text = (
+        first
+        + """
+import builtins
+class Last:
+    def __del__(self, calls=calls, write=os.write):
+        write(1, repr(calls).encode())
+sys.last = Last()
+sys.exit(0)
+"""
+    )
+    assert child(text, tmp_path, leave=False) == "[]"
+
+
+def test_X2_the_cpu_works_in_the_child_and_its_buffers_are_readable(tmp_path: Path) -> None:
+    text = """
+        assert cpu.buf.numpy().tolist() == [7, 7, 7, 7]
+        cpu.program(cpu.buf, vals=(3,), threads=4)
+        assert cpu.view.numpy().tolist() == [3, 3]
+        new = make("CPU")
+        assert new.dev is not cpu.dev and Device["CPU"] is new.dev
+        new.buf.copy_from(cpu.buf)
+        assert new.buf.numpy().tolist() == [3, 3, 3, 3]
+        del new.buf, new.view
+        new.dev.close()
+        print("done")
+        """
+    assert child(text, tmp_path) == "done\n"
+
+
+def test_X2_a_closed_device_frees_nothing_in_the_child(tmp_path: Path) -> None:
+    before = """
+held = drv.buf
+drv.dev.close()
+"""
+    text = """
+        del drv, held
+        gc.collect()
+        print(calls)
+        """
+    assert child(text, tmp_path, before=before) == "[]\n"
+
+
+def test_X2_available_devices_are_those_that_can_be_opened(tmp_path: Path) -> None:
+    assert child("print(Device.get_available_devices())", tmp_path) == "['CPU']\n"
+
+
+LOCKS = {
+    "device": "made.dev._lock",
+    "allocator": "made.allocator._lock",
+    "registry": "Device._lock",
+    "plugins": "Device._plugins._lock",
+    "flights": "Device._flights._lock",
+    "backend": "Device.backend(made.dev.family)._attaching",
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS.keys())
+@pytest.mark.parametrize("made", ["drv", "cpu"])
+def test_X2_a_lock_that_another_thread_held(tmp_path: Path, lock: str, made: str) -> None:
+    before = f"""
+made = {made}
+held = threading.Event()
+def hold():
+    with {lock}:
+        held.set()
+        threading.Event().wait()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+"""
+    text = """
+        try:
+            made.dev.compile(made.kernel)
+            made.buf.deallocate()
+            made.allocator.free_cache()
+            Device[made.dev.name]
+            made.program(hal.zeros(4, hal.int32, Device[made.dev.name]), vals=(1,), threads=4)
+        except (hal.ForkError, hal.InvalidArgument) as error:
+            print(type(error).__name__)
+        repr(made.allocator)
+        made.dev.close()
+        """
+    expected = "ForkError\n" if made == "drv" else "InvalidArgument\n"  # the old device's program
+    assert child(text, tmp_path, before=before) == expected
+
+
+def test_X2_accounts_are_right_after_a_change_that_was_cut_short(tmp_path: Path) -> None:
+    """Another thread had taken a block out of the cache and not yet written that down."""
+    before = """
+small = hal.empty(300, hal.int8, cpu.dev)
+cpu.allocator._returned.clear()
+blocks = cpu.allocator._cache[256]
+blocks.pop()
+"""
+    text = """
+        cpu.allocator.limit = 4096
+        facts = cpu.allocator.statistics()
+        assert facts.cached == 0 and facts.current == 300 + 16, facts
+        assert cpu.allocator._held == 512 + 256
+        cpu.allocator.free_cache()
+        rest = hal.empty(4096 - 768, hal.int8, cpu.dev)
+        print("done")
+        """
+    assert child(text, tmp_path, before=before) == "done\n"
