@@ -3,7 +3,8 @@
 from hal_core.testing.conformance import *  # in a test file, with -p hal_core.testing.plugin
 """
 
+from hal_core.testing.conformance.test_allocator import TestAllocator
 from hal_core.testing.conformance.test_buffer import TestBuffer
 from hal_core.testing.conformance.test_view import TestView
 
-__all__ = ["TestBuffer", "TestView"]
+__all__ = ["TestAllocator", "TestBuffer", "TestView"]
