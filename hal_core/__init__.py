@@ -93,6 +93,17 @@ if TYPE_CHECKING:
         unroll,
     )
     from hal_core.pointers import ConstPtr, Ptr
+    from hal_core.profiling import (
+        Profile,
+        ProfileDeviceEvent,
+        ProfileEvent,
+        ProfileProgramEvent,
+        ProfileRangeEvent,
+        finalize_profile,
+        profile,
+        profile_range,
+        start_profile,
+    )
     from hal_core.program import Program
     from hal_core.registry import Device, DeviceRegistry
     from hal_core.render import Renderer
@@ -104,15 +115,16 @@ __all__ = [
     "DeviceFault", "DeviceInfo", "DeviceRegistry", "DeviceUnavailable", "FailedAssert", "ForkError",
     "HalError", "IncompatiblePlugin", "InlineFunction", "InvalidArgument", "InvalidKernel",
     "InvalidState", "Kernel", "KernelFault", "KernelFunction", "KernelSyntaxError", "LRUAllocator",
-    "Limits", "OutOfBounds", "OutOfMemory", "Param", "PluginConflict", "PluginError", "Program",
+    "Limits", "OutOfBounds", "OutOfMemory", "Param", "PluginConflict", "PluginError", "Profile",
+    "ProfileDeviceEvent", "ProfileEvent", "ProfileProgramEvent", "ProfileRangeEvent", "Program",
     "Ptr", "Renderer", "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__",
     "atan", "atan2", "atomic_add", "atomic_compare_exchange", "atomic_exchange", "atomic_load",
     "atomic_max", "atomic_min", "barrier", "bfloat16", "bitcast", "block_dim", "block_idx", "bool_",
-    "ceil", "config", "cos", "discovery", "empty", "errors", "exp", "exp2", "float16", "float32",
-    "float64", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hookimpl", "int8",
-    "int16", "int32", "int64", "isnan", "kernel", "log", "log2", "pow", "rsqrt", "shared", "sin",
-    "sqrt", "tan", "tanh", "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64", "unroll",
-    "zeros",
+    "ceil", "config", "cos", "discovery", "empty", "errors", "exp", "exp2", "finalize_profile",
+    "float16", "float32", "float64", "floor", "fma", "fmod", "func", "global_idx", "grid_dim",
+    "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel", "log", "log2", "pow",
+    "profile", "profile_range", "rsqrt", "shared", "sin", "sqrt", "start_profile", "tan", "tanh",
+    "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64", "unroll", "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
@@ -131,6 +143,8 @@ _HOMES = {
     "cos exp exp2 floor fma fmod func global_idx grid_dim isnan kernel log log2 pow rsqrt shared "
     "sin sqrt tan tanh thread_idx trunc unroll",
     "pointers": "ConstPtr Ptr",
+    "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
+    "finalize_profile profile profile_range start_profile",
     "program": "Program",
     "registry": "Device DeviceRegistry",
     "render": "Renderer",

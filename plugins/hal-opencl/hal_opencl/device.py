@@ -21,6 +21,7 @@ from hal_core.hookspecs import Check
 from hal_core.ir import Signature
 from hal_core.spec import BufferSpec
 from hal_opencl import driver
+from hal_opencl.clock import QueueClock
 from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import cl
 
@@ -164,6 +165,9 @@ class OpenCLDevice(Compiled):
             time.sleep(min(nap, left))
             nap = min(2 * nap, _LONGEST_NAP)
 
+    def _make_clock(self) -> QueueClock:
+        return QueueClock(self)
+
     def fault(self, problem: str) -> DeviceFault:
         """The error of work that failed on the device."""
         last = f", the last program launched was {self.last_launched}" if self.last_launched else ""
@@ -179,7 +183,8 @@ class OpenCLDevice(Compiled):
 
 
 class OpenCLAllocator(LRUAllocator[Opaque]):
-    """Opaque: (memory, byte offset). Copies wait, fills and device copies are queued.
+    """Opaque: (memory, byte offset). Copies wait, fills and device copies are queued; each gives
+    the command's event, which a profile's clock reads.
 
     `host` is CL_MEM_ALLOC_HOST_PTR. `external_ptr` is an integer `cl_mem` of this device's context:
     it is retained while the buffer lives and never freed.
@@ -229,29 +234,31 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
     def _offset(self, opaque: Opaque, nbytes: int, offset: int) -> Opaque:
         return opaque[0], opaque[1] + offset
 
-    def _copyin(self, dest: Opaque, src: memoryview) -> None:
+    def _copyin(self, dest: Opaque, src: memoryview) -> Any:
         with driver.check("copyin", self.device.name):
-            driver.enqueue_write(self.device.queue, dest[0], src, dest[1], None, True)
+            return driver.enqueue_write(self.device.queue, dest[0], src, dest[1], None, True)
 
-    def _copyout(self, dest: memoryview, src: Opaque) -> None:
+    def _copyout(self, dest: memoryview, src: Opaque) -> Any:
         with driver.check("copyout", self.device.name):
-            driver.enqueue_read(self.device.queue, src[0], dest, src[1], None, True)
+            return driver.enqueue_read(self.device.queue, src[0], dest, src[1], None, True)
 
-    def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> bool:
+    def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> Any:
         if src_device is not self.device:
             return False  # each device has a context of its own
         if dest[0] == src[0] and abs(dest[1] - src[1]) < nbytes:
             return False  # OpenCL refuses ranges that overlap
         with driver.check("copy_from", self.device.name):
-            cl.enqueue_copy(
+            copied = cl.enqueue_copy(
                 self.device.queue, dest[0], src[0],
                 src_offset=src[1], dst_offset=dest[1], byte_count=nbytes,
             )  # fmt: skip
             self.device.queue.flush()
-        return True
+        return copied
 
-    def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> None:
+    def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> Any:
         # The dtypes' sizes are those OpenCL takes, and offsets are multiples of them.
         with driver.check("fill", self.device.name):
-            cl.enqueue_fill_buffer(self.device.queue, dest[0], pattern, dest[1], nbytes)
-            self.device.queue.flush()
+            queue = self.device.queue
+            filled = cl.enqueue_fill_buffer(queue, dest[0], pattern, dest[1], nbytes)
+            queue.flush()
+        return filled

@@ -1,0 +1,29 @@
+"""What devices do, and when: events of memory, kernels and the user's own ranges."""
+
+from __future__ import annotations
+
+from hal_core.profiling.clock import HostClock, Times
+from hal_core.profiling.events import (
+    ProfileDeviceEvent,
+    ProfileEvent,
+    ProfileProgramEvent,
+    ProfileRangeEvent,
+)
+from hal_core.profiling.session import (
+    Profile,
+    allocator_made,
+    compiled,
+    device_made,
+    finalize_profile,
+    on_switch,
+    profile,
+    profile_range,
+    program_loaded,
+    start_profile,
+)
+
+__all__ = [
+    "HostClock", "Profile", "ProfileDeviceEvent", "ProfileEvent", "ProfileProgramEvent",
+    "ProfileRangeEvent", "Times", "allocator_made", "compiled", "device_made", "finalize_profile",
+    "on_switch", "profile", "profile_range", "program_loaded", "start_profile",
+]  # fmt: skip
