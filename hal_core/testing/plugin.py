@@ -122,6 +122,13 @@ def hal_external(device: hal.Compiled) -> External:
     return External(memory.ctypes.data, 64, memory.tobytes)
 
 
+@pytest.fixture
+def hal_fault(device: hal.Compiled) -> Callable[[hal.Program], None]:
+    """`hal_fault(program)`: the program's next launch is accepted and fails on the device, late.
+    Override it where your driver, or a simulator of it, can be told to."""
+    nothing_to_try("override the fixture hal_fault: a way to make a launch fail on the device")
+
+
 # -- known gaps, honest skips, an end to every test
 
 PASSED = pytest.StashKey[bool]()

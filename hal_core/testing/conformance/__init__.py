@@ -5,6 +5,7 @@ from hal_core.testing.conformance import *  # in a test file, with -p hal_core.t
 
 from hal_core.testing.conformance.test_allocator import TestAllocator
 from hal_core.testing.conformance.test_buffer import TestBuffer
+from hal_core.testing.conformance.test_process import TestProcess
 from hal_core.testing.conformance.test_view import TestView
 
-__all__ = ["TestAllocator", "TestBuffer", "TestView"]
+__all__ = ["TestAllocator", "TestBuffer", "TestProcess", "TestView"]

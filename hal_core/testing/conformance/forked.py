@@ -1,0 +1,58 @@
+"""What a forked child finds, in words."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+
+from hal_core.testing.abilities import nothing_to_try
+
+SECONDS = 60.0
+
+
+def findings_of_child(work: Callable[[], list[str]]) -> list[str]:
+    """Runs `work` in a forked child, ends the child, and gives what it found wrong: its list, an
+    exception, or that it hangs."""
+    if not hasattr(os, "fork"):
+        nothing_to_try("this system has no fork")
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what we try
+        child = os.fork()
+    if not child:
+        _report(work, writer)
+    os.close(writer)
+    try:
+        return _read(reader)
+    finally:
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)  # it is a zombie, unless it hangs
+        os.waitpid(child, 0)
+
+
+def _report(work: Callable[[], list[str]], writer: int) -> None:
+    """In the child: no exit handler and no finalizer of the parent's runs."""
+    try:
+        found = work()
+    except BaseException:
+        found = [traceback.format_exc()]
+    finally:
+        os.write(writer, ("\n".join(found)[:60_000] + "\0").encode())
+        os._exit(0)
+
+
+def _read(reader: int) -> list[str]:
+    deadline, text = time.monotonic() + SECONDS, b""
+    while not text.endswith(b"\0"):
+        if not select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            return [f"the child hangs, for {SECONDS:.0f} seconds"]
+        more = os.read(reader, 1 << 16)
+        if not more:
+            return ["the child ended without a word: it crashed"]
+        text += more
+    return text[:-1].decode().splitlines()
