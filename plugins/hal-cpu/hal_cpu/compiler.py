@@ -63,6 +63,16 @@ MOST_LINES = 6_000
 _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for texts of that length
 
 
+# A fork waits until it is free: LLVM, and llvmlite's own lock, would otherwise be left to the child
+# in the middle of another thread's compilation.
+_llvm_lock = threading.RLock()
+os.register_at_fork(
+    before=_llvm_lock.acquire,
+    after_in_parent=_llvm_lock.release,
+    after_in_child=_llvm_lock.release,
+)
+
+
 class LLVMCompiler(ObjectCompiler):
     """llvmlite, imported at the first kernel that the compile cache does not have.
 
@@ -85,7 +95,6 @@ class LLVMCompiler(ObjectCompiler):
             )
         how = f"O3 to {MOST_LINES} lines pic"
         self.identity = f"llvmlite {version or 'unknown'} {how} {driver.cpu_identity()}"
-        self._lock = threading.Lock()
         self._machines: dict[int, Any] = {}  # LLVM's target machines, by how much they optimise
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
@@ -101,25 +110,20 @@ class LLVMCompiler(ObjectCompiler):
 
     def _optimised(self, source: str, options: CompileOptions) -> bytes:
         level = 3 if source.count("\n") <= MOST_LINES else 0
-        with self._lock:
+        with _llvm_lock:
             llvm = self._llvm()
             machine = self._machine(llvm, level)
             try:
-                module = llvm.parse_assembly(source)
-                module.triple = machine.triple
-                module.data_layout = str(machine.target_data)
-                module.verify()
+                # Closed here: a finalizer would call LLVM when the lock is another's.
+                with llvm.parse_assembly(source) as module:
+                    module.triple = machine.triple
+                    module.data_layout = str(machine.target_data)
+                    module.verify()
+                    _run_passes(llvm, machine, module, level)
+                    image: bytes = machine.emit_object(module)
             except (RuntimeError, ValueError) as error:
                 log = str(error)
                 raise _failed("llvm", options, log, source, _line_in(log, "<string>:")) from None
-            tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-            tuning.loop_vectorization = tuning.slp_vectorization = level > 0
-            builder = llvm.create_pass_builder(machine, tuning)
-            builder.getModulePassManager().run(module, builder)
-            try:
-                image: bytes = machine.emit_object(module)
-            except RuntimeError as error:
-                raise _failed("llvm", options, str(error), source, None) from None
         return image
 
     def _llvm(self) -> Any:
@@ -150,6 +154,16 @@ class LLVMCompiler(ObjectCompiler):
                 )
             )
         return machine
+
+
+def _run_passes(llvm: Any, machine: Any, module: Any, level: int) -> None:
+    with llvm.create_pipeline_tuning_options(speed_level=level) as tuning:
+        tuning.loop_vectorization = tuning.slp_vectorization = level > 0
+        with (
+            llvm.create_pass_builder(machine, tuning) as builder,
+            builder.getModulePassManager() as manager,
+        ):
+            manager.run(module, builder)
 
 
 # -- C
@@ -286,10 +300,26 @@ def _c_renderer() -> Renderer:
     return CRenderer()
 
 
-def pairs() -> list[CompilerPair]:
+def _checked_renderer() -> Renderer:
+    from hal_core.render import UOpsRenderer
+
+    return UOpsRenderer()
+
+
+def _checked_compiler() -> Compiler:
+    from hal_cpu.checked import UOpsCompiler
+
+    return UOpsCompiler()
+
+
+CHECKED = CompilerPair("checked", "uops", _checked_renderer, _checked_compiler)
+
+
+def pairs(checked: bool = False) -> list[CompilerPair]:
     """LLVM first: it is always there. Then the C compilers, for those who ask for one by name
-    and for `Source` kernels in C."""
+    and for `Source` kernels in C. Of a checked device the interpreter comes before all of them."""
     return [
+        *([CHECKED] if checked else []),
         CompilerPair("llvm", "llvm", _llvm_renderer, LLVMCompiler),
         *(
             CompilerPair(name, "c", _c_renderer, partial(CCompilerProgram, row))

@@ -89,6 +89,84 @@ launch()
     assert run(program, tmp_path, HAL_CPU_THREADS="3") == "0"
 
 
+def test_X2_a_child_reads_and_writes_the_parents_buffers_and_they_are_its_own(
+    tmp_path: Path,
+) -> None:
+    program = """
+import os, sys
+device = launch()
+y = hal.Buffer(device, 4096, hal.float64).fill(1.5)
+view = y[10:20]
+program = device.compile(slow)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    child = os.fork()
+if child == 0:
+    assert set(y.numpy()) == {1.5} and view.numpy().tolist() == [1.5] * 10
+    program(y, vals=(3,), grid=64, block=64)
+    assert set(view.numpy()) == {3.0}
+    new = hal.zeros(4096, hal.float64, hal.Device["CPU"]).copy_from(y)
+    assert set(new.numpy()) == {3.0}
+    device.close()
+    sys.exit(0)  # as a program ends, with all finalizers
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+assert set(y.numpy()) == {1.5}
+"""
+    assert run(program, tmp_path, HAL_CPU_THREADS="2") == "0"
+
+
+def test_X2_a_fork_while_another_thread_compiles(tmp_path: Path) -> None:
+    """The child compiles too: neither our locks nor llvmlite's are held there."""
+    program = """
+import os, threading, time
+def kernel(number):
+    lines = "".join(f"    y[{k}] = y[{k + 1}] * {number + k}.0\\n" for k in range(25))
+    name = f"kernel_{number}"
+    path = os.path.join(os.environ["HAL_CACHE_DIR"], name + ".py")
+    with open(path, "w") as file:
+        file.write("import hal_core as hal\\n@hal.kernel\\n"
+                   f"def {name}(y: hal.Ptr[hal.float64]):\\n{lines}")
+    space = {}
+    with open(path) as file:
+        exec(compile(file.read(), path, "exec"), space)
+    return space[name]
+device = hal.Device["CPU"]
+device.compile(kernel(0))
+stop = threading.Event()
+def forever():
+    number = 1
+    while not stop.is_set():
+        device.compile(kernel(number))
+        number += 1
+worker = threading.Thread(target=forever)
+worker.start()
+codes = []
+for turn in range(4):
+    time.sleep(0.05 + 0.03 * turn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        for dev in (device, hal.Device["CPU"]):
+            dev.compile(kernel(10_000 + turn))
+        os._exit(0)
+    for _ in range(400):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            codes.append(os.waitstatus_to_exitcode(status))
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, 9)
+        codes.append("hangs")
+        break
+stop.set()
+worker.join()
+print(codes)
+"""
+    assert run(program, tmp_path, HAL_CACHE_DIR=str(tmp_path)) == "[0, 0, 0, 0]"
+
+
 def test_R15_exit_with_an_open_device_and_idle_threads(tmp_path: Path) -> None:
     assert run("launch(); print('last line')", tmp_path, HAL_CPU_THREADS="4") == "last line"
 
