@@ -23,7 +23,7 @@ import nox
 
 ROOT = Path(__file__).resolve().parent
 OUT = ROOT / "out"
-BACKENDS = ("cpu", "opencl")
+BACKENDS = ("cpu", "cuda", "opencl")
 PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
 DISTRIBUTIONS = ("hal-core", *PLUGINS)
 SUPPORTED = ("3.11", "3.12", "3.13")

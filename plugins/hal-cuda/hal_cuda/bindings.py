@@ -1,0 +1,241 @@
+"""The driver through cuda-bindings. Nothing else imports it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from cuda.bindings import driver as cu
+
+from hal_cuda.driver import ATTRIBUTES, NOT_READY, Facts, KernelFacts, Refused
+
+_function = cu.CUfunction_attribute
+POOLS = True  # memory can be allocated and freed in the order of a stream
+_PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
+
+
+def _call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
+    """The results behind the status. Raises: Refused."""
+    status, *results = function(*arguments)
+    if status:
+        raise refused(function.__name__, status)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def refused(call: str, status: Any) -> Refused:
+    code = int(status)
+    _, name = cu.cuGetErrorName(cu.CUresult(code))
+    _, sentence = cu.cuGetErrorString(cu.CUresult(code))
+    return Refused(call, code, (name or b"an unknown code").decode(), (sentence or b"").decode())
+
+
+# -- devices and contexts
+
+
+def initialise() -> None:
+    try:
+        _call(cu.cuInit, 0)
+    except RuntimeError as error:  # no libcuda: cuda-bindings has an error of its own for it
+        raise OSError(str(error)) from None
+
+
+def version() -> tuple[int, int]:
+    number = _call(cu.cuDriverGetVersion)
+    return number // 1000, number % 1000 // 10
+
+
+def count() -> int:
+    return int(_call(cu.cuDeviceGetCount))
+
+
+def facts(index: int) -> Facts:
+    device = _call(cu.cuDeviceGet, index)
+    attributes = {}
+    for name in ATTRIBUTES:
+        attribute = getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name.upper()}")
+        status, number = cu.cuDeviceGetAttribute(attribute, device)
+        attributes[name] = 0 if status else number  # a driver may be older than an attribute
+    title = _call(cu.cuDeviceGetName, 128, device).rstrip(b"\0").decode(errors="replace")
+    return Facts(title, _call(cu.cuDeviceTotalMem, device), attributes)
+
+
+def retain(index: int) -> Any:
+    """The primary context of a device, which every library of the process shares."""
+    return _call(cu.cuDevicePrimaryCtxRetain, _call(cu.cuDeviceGet, index))
+
+
+def release(index: int) -> None:
+    _call(cu.cuDevicePrimaryCtxRelease, _call(cu.cuDeviceGet, index))
+
+
+def set_current(context: Any) -> None:
+    _call(cu.cuCtxSetCurrent, context)
+
+
+def peer(context: Any, device: int, other: int) -> bool:
+    """Let the current context of `device` reach the memory of `other`, whose context it is."""
+    if not _call(cu.cuDeviceCanAccessPeer, _call(cu.cuDeviceGet, device), other):
+        return False
+    status, *_ = cu.cuCtxEnablePeerAccess(context, 0)
+    return int(status) in (0, 704)  # 704: it can already
+
+
+# -- memory
+
+
+def memory_info() -> tuple[int, int]:
+    free, total = _call(cu.cuMemGetInfo)
+    return int(free), int(total)
+
+
+def allocate(nbytes: int, stream: Any, pooled: bool) -> int:
+    if pooled:
+        return int(_call(cu.cuMemAllocAsync, nbytes, stream))
+    return int(_call(cu.cuMemAlloc, nbytes))
+
+
+def free(address: int, stream: Any, pooled: bool) -> None:
+    if pooled:
+        _call(cu.cuMemFreeAsync, address, stream)
+    else:
+        _call(cu.cuMemFree, address)  # waits for the work of the whole device
+
+
+def allocate_host(nbytes: int) -> int:
+    """Pinned memory, reachable by every context at the same address."""
+    return int(_call(cu.cuMemHostAlloc, nbytes, _PORTABLE_MAPPED))
+
+
+def free_host(address: int) -> None:
+    _call(cu.cuMemFreeHost, address)
+
+
+def copy_in(dest: int, src: Any, nbytes: int, stream: Any) -> None:
+    """`src`: a host address, or a flat buffer. Pageable memory may change on return."""
+    _call(cu.cuMemcpyHtoDAsync, dest, src, nbytes, stream)
+
+
+def copy_out(dest: Any, src: int, nbytes: int, stream: Any) -> None:
+    _call(cu.cuMemcpyDtoHAsync, dest, src, nbytes, stream)
+
+
+def copy(dest: int, src: int, nbytes: int, stream: Any) -> None:
+    _call(cu.cuMemcpyDtoDAsync, dest, src, nbytes, stream)
+
+
+def copy_peer(
+    dest: int, dest_context: Any, src: int, src_context: Any, nbytes: int, stream: Any
+) -> None:
+    _call(cu.cuMemcpyPeerAsync, dest, dest_context, src, src_context, nbytes, stream)
+
+
+def fill(dest: int, pattern: bytes, count: int, stream: Any) -> None:
+    """`count` times a pattern of 1, 2 or 4 bytes."""
+    names = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
+    function = getattr(cu, names[len(pattern)])
+    _call(function, dest, int.from_bytes(pattern, "little"), count, stream)
+
+
+def context_of(address: int) -> int:
+    """The handle of the context that memory belongs to; 0 where it is none of a device."""
+    which = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
+    status, context = cu.cuPointerGetAttribute(which, address)
+    return 0 if status else int(context)
+
+
+# -- streams and events
+
+
+def make_stream() -> Any:
+    return _call(cu.cuStreamCreate, 0)
+
+
+def destroy_stream(stream: Any) -> None:
+    _call(cu.cuStreamDestroy, stream)
+
+
+def wait(stream: Any) -> None:
+    _call(cu.cuStreamSynchronize, stream)
+
+
+def is_done(stream: Any) -> bool:
+    (status,) = cu.cuStreamQuery(stream)
+    if status and int(status) != NOT_READY:
+        raise refused("cuStreamQuery", status)
+    return not status
+
+
+def make_event() -> Any:
+    return _call(cu.cuEventCreate, 0)
+
+
+def destroy_event(event: Any) -> None:
+    _call(cu.cuEventDestroy, event)
+
+
+def record(event: Any, stream: Any) -> None:
+    _call(cu.cuEventRecord, event, stream)
+
+
+def wait_for(stream: Any, event: Any) -> None:
+    """Later work of `stream` starts after what `event` stands behind."""
+    _call(cu.cuStreamWaitEvent, stream, event, 0)
+
+
+def wait_event(event: Any) -> None:
+    _call(cu.cuEventSynchronize, event)
+
+
+def seconds_between(start: Any, end: Any) -> float:
+    """Waits for `end`."""
+    wait_event(end)
+    return float(_call(cu.cuEventElapsedTime, start, end)) * 1e-3
+
+
+# -- programs
+
+_ERROR_LOG = cu.CUjit_option.CU_JIT_ERROR_LOG_BUFFER
+_ERROR_LOG_NBYTES = cu.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+_LOG_NBYTES = 16 << 10
+
+
+def load(image: bytes) -> tuple[Any, str]:
+    """A module and the log of the driver's own compiler. Raises: Refused, with the log in it."""
+    log = ctypes.create_string_buffer(_LOG_NBYTES)
+    options = [_ERROR_LOG, _ERROR_LOG_NBYTES]
+    status, module = cu.cuModuleLoadDataEx(
+        image + b"\0", len(options), options, [ctypes.addressof(log), _LOG_NBYTES]
+    )
+    text = log.value.decode(errors="replace").strip()
+    if status:
+        error = refused("cuModuleLoadDataEx", status)
+        error.sentence = text or error.sentence
+        raise error
+    return module, text
+
+
+def unload(module: Any) -> None:
+    _call(cu.cuModuleUnload, module)
+
+
+def function_of(module: Any, name: str) -> Any:
+    return _call(cu.cuModuleGetFunction, module, name.encode())
+
+
+def kernel_facts(function: Any) -> KernelFacts:
+    numbers = (
+        _call(cu.cuFuncGetAttribute, getattr(_function, f"CU_FUNC_ATTRIBUTE_{name}"), function)
+        for name in ("NUM_REGS", "SHARED_SIZE_BYTES", "LOCAL_SIZE_BYTES", "MAX_THREADS_PER_BLOCK")
+    )
+    return KernelFacts(*map(int, numbers))
+
+
+def allow_shared(function: Any, nbytes: int) -> None:
+    """More dynamic shared memory than the 48 KiB that any kernel may have."""
+    which = _function.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    _call(cu.cuFuncSetAttribute, function, which, nbytes)
+
+
+launch = cu.cuLaunchKernel
+launched = refused

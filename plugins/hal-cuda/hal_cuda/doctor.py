@@ -1,0 +1,30 @@
+"""What `hal doctor` says of CUDA beyond the devices: the driver and the compiler."""
+
+from __future__ import annotations
+
+from hal_core.errors import HalError
+from hal_core.hookspecs import Check
+from hal_cuda import driver, nvrtc
+
+
+def checks() -> list[Check]:
+    return [_driver(), _nvrtc()]
+
+
+def _driver() -> Check:
+    try:
+        binding = driver.api()
+    except HalError as error:
+        return Check("driver", False, error.problem, error.fix or "")
+    version = ".".join(map(str, binding.version()))
+    return Check("driver", True, f"CUDA {version}, through {driver.DRIVER.read()}")
+
+
+def _nvrtc() -> Check:
+    try:
+        found = nvrtc.find()
+    except HalError as error:
+        hint = f"{error.fix}. Kernels of hal.kernel compile without it, through PTX."
+        return Check("NVRTC", False, error.problem, hint)
+    version = ".".join(map(str, found.version))
+    return Check("NVRTC", True, f"{version} at {found.path}")

@@ -1,0 +1,189 @@
+"""The NVIDIA driver, whichever package binds it, and its statuses as our exceptions.
+
+Two bindings do the same: cuda-bindings (`hal_cuda.bindings`) and, with HAL_CUDA_DRIVER=pycuda,
+PyCUDA (`hal_cuda.pycuda`). Handles are what the binding gives, device addresses are integers.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from typing import Any, NamedTuple, NoReturn
+
+from hal_core import config
+from hal_core.errors import (
+    CompileError,
+    DeviceFault,
+    DeviceUnavailable,
+    HalError,
+    InvalidArgument,
+    InvalidState,
+    OutOfMemory,
+)
+
+_BINDINGS = ("cuda-bindings", "pycuda")
+
+
+def _binding(text: str) -> str:
+    if text not in _BINDINGS:
+        raise ValueError(f"expected {' or '.join(_BINDINGS)}")
+    return text
+
+
+DRIVER = config.declare(
+    "HAL_CUDA_DRIVER",
+    _BINDINGS[0],
+    "who talks to the CUDA driver: cuda-bindings or pycuda",
+    _binding,
+)
+
+INSTALL = "Install the NVIDIA driver (nvidia-smi shows it); no toolkit is needed."
+
+SUCCESS, NOT_READY = 0, 600
+STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
+
+
+class Facts(NamedTuple):
+    """What the driver says of one device; attributes by the driver's names, lower case."""
+
+    name: str
+    memory_nbytes: int
+    attributes: dict[str, int]
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        numbers = self.attributes
+        return numbers["compute_capability_major"], numbers["compute_capability_minor"]
+
+
+# The driver's names of what is asked of every device.
+ATTRIBUTES = (
+    "max_block_dim_x", "max_block_dim_y", "max_block_dim_z", "max_threads_per_block",
+    "max_grid_dim_x", "max_grid_dim_y", "max_grid_dim_z", "max_shared_memory_per_block",
+    "max_shared_memory_per_block_optin", "multiprocessor_count", "warp_size", "clock_rate",
+    "compute_capability_major", "compute_capability_minor", "memory_pools_supported",
+    "concurrent_kernels", "ecc_enabled", "integrated", "can_map_host_memory",
+    "unified_addressing", "l2_cache_size", "memory_clock_rate", "global_memory_bus_width",
+)  # fmt: skip
+
+
+class KernelFacts(NamedTuple):
+    registers: int
+    shared_nbytes: int
+    local_nbytes: int
+    max_block_threads: int
+
+
+class Refused(Exception):
+    """A call of the driver that gave another status than success."""
+
+    def __init__(self, call: str, code: int, name: str, sentence: str) -> None:
+        super().__init__(f"{call} gave {code}, {name}: {sentence}")
+        self.call, self.code, self.name, self.sentence = call, code, name, sentence
+
+
+_KINDS: dict[int, type[HalError]] = {
+    1: InvalidArgument,  # INVALID_VALUE
+    2: OutOfMemory,
+    3: DeviceUnavailable,  # NOT_INITIALIZED
+    4: InvalidState,  # DEINITIALIZED
+    100: DeviceUnavailable,  # NO_DEVICE
+    101: InvalidArgument,  # INVALID_DEVICE
+    200: CompileError,  # INVALID_IMAGE
+    201: InvalidState,  # INVALID_CONTEXT
+    209: CompileError,  # NO_BINARY_FOR_GPU
+    218: CompileError,  # INVALID_PTX
+    222: CompileError,  # UNSUPPORTED_PTX_VERSION
+    223: CompileError,  # JIT_COMPILATION_DISABLED
+    300: CompileError,  # INVALID_SOURCE
+    400: InvalidArgument,  # INVALID_HANDLE
+    500: CompileError,  # NOT_FOUND
+    701: InvalidArgument,  # LAUNCH_OUT_OF_RESOURCES
+    802: DeviceUnavailable,  # SYSTEM_NOT_READY
+    803: DeviceUnavailable,  # SYSTEM_DRIVER_MISMATCH
+    **dict.fromkeys(STICKY, DeviceFault),
+}
+_FIXES = {
+    701: "Give the block fewer threads: program.info says how many it can have.",
+    803: "Reboot, or reload the driver: its parts are of different versions.",
+    **dict.fromkeys(
+        STICKY,
+        "The context is lost: close the device and open it again. HAL_CHECK=1 on the CPU finds "
+        "the access.",
+    ),
+}
+
+
+def explain(error: Refused, operation: str, device: str, last: str = "") -> HalError:
+    """The driver's refusal as an exception of ours, with the call, the code and its name."""
+    kind = _KINDS.get(error.code, HalError)
+    problem = f"{error.call} failed with {error.name}: {error.sentence}"
+    if last and error.code in STICKY:
+        problem += f", the last program launched was {last}"
+    return kind(
+        operation, problem.rstrip("."), got=error.code, device=device, fix=_FIXES.get(error.code)
+    )
+
+
+class check:
+    """`with check("copyin", name):` - refusals inside become exceptions of ours."""
+
+    __slots__ = ("device", "last", "operation")
+
+    def __init__(self, operation: str, device: str, last: str = "") -> None:
+        self.operation, self.device, self.last = operation, device, last
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Refused):
+            raise explain(error, self.operation, self.device, self.last) from None
+
+
+@functools.cache
+def api() -> Any:
+    """The binding chosen, with the driver initialised.
+
+    Raises: DeviceUnavailable saying what is missing: the package, the driver, the hardware.
+    """
+    chosen = DRIVER.read()
+    try:
+        module = "pycuda" if chosen == "pycuda" else "bindings"
+        binding: Any = importlib.import_module(f"hal_cuda.{module}")
+    except ImportError as error:
+        what = "hal-cuda[pycuda]" if chosen == "pycuda" else "cuda-bindings"
+        raise DeviceUnavailable(
+            "enumerate CUDA", f"{chosen} cannot be imported: {error}",
+            fix=f"Run: python -m pip install {what}",
+        ) from error  # fmt: skip
+    try:
+        binding.initialise()
+    except Refused as error:
+        if error.code in (34, 35, 100, 803, 3):
+            _no_driver(str(error))
+        raise DeviceUnavailable("enumerate CUDA", str(error), fix=INSTALL) from None
+    except OSError as error:
+        _no_driver(str(error).splitlines()[0])
+    return binding
+
+
+def _no_driver(problem: str) -> NoReturn:
+    raise DeviceUnavailable("enumerate CUDA", f"no NVIDIA driver: {problem}", fix=INSTALL) from None
+
+
+class Current(threading.local):
+    """The context that this module made current on the calling thread."""
+
+    context: Any = None
+
+
+current = Current()
+
+
+def use(context: Any) -> None:
+    """Make `context` current on the calling thread, unless it is."""
+    if current.context is not context:
+        api().set_current(context)
+        current.context = context

@@ -1,0 +1,100 @@
+"""NVRTC, NVIDIA's compiler as a library: from CUDA C++ to machine code or PTX, without a GPU.
+
+Its C interface has not changed since version 9, so one binding takes every version that is found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+from hal_core.errors import CompilerUnavailable
+
+_INSTALL = "Run: python -m pip install nvidia-cuda-nvrtc (or nvidia-cuda-nvrtc-cu12)"
+_COMPILATION = 6  # NVRTC_ERROR_COMPILATION
+
+
+class NVRTCError(Exception):
+    """The text was refused; `log` is all that was said."""
+
+    def __init__(self, status: str, log: str) -> None:
+        super().__init__(status)
+        self.log = log
+
+
+class NVRTC:
+    """The library that was found first: in wheels, then in a toolkit of the system."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._library = ctypes.CDLL(path)
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("Version", ctypes.byref(major), ctypes.byref(minor))
+        self.version = major.value, minor.value
+        self.architectures = self._architectures()  # 80 for compute capability 8.0, ascending
+
+    def _architectures(self) -> tuple[int, ...]:
+        count = ctypes.c_int()
+        self._call("GetNumSupportedArchs", ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        self._call("GetSupportedArchs", found)
+        return tuple(sorted(found))
+
+    def compile(self, text: str, name: str, options: tuple[str, ...], image: str) -> bytes:
+        """`image`: "CUBIN" or "PTX". Raises: NVRTCError."""
+        program = ctypes.c_void_p()
+        place = ctypes.byref(program)
+        self._call("CreateProgram", place, text.encode(), name.encode(), 0, None, None)
+        try:
+            given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            status = self._library.nvrtcCompileProgram(program, len(options), given)
+            if status:
+                log = self._read("ProgramLog", program).rstrip(b"\0").decode(errors="replace")
+                raise NVRTCError(self._name(status), log.strip())
+            return self._read(image, program)
+        finally:
+            self._call("DestroyProgram", place)
+
+    def _read(self, what: str, program: ctypes.c_void_p) -> bytes:
+        nbytes = ctypes.c_size_t()
+        self._call(f"Get{what}Size", program, ctypes.byref(nbytes))
+        content = ctypes.create_string_buffer(max(1, nbytes.value))
+        self._call(f"Get{what}", program, content)
+        return content.raw[: nbytes.value]
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, f"nvrtc{name}")(*arguments)
+        if status:
+            raise NVRTCError(f"nvrtc{name}: {self._name(status)}", "")
+
+    def _name(self, status: int) -> str:
+        return str(self._library.nvrtcGetErrorString(status).decode())
+
+
+@functools.cache
+def find() -> NVRTC:
+    """Raises: CompilerUnavailable saying what to install."""
+    try:
+        from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+    except ImportError as error:
+        raise CompilerUnavailable("nvrtc", f"not found: {error}", fix=_INSTALL) from error
+    try:
+        found = load_nvidia_dynamic_lib("nvrtc").abs_path
+        return NVRTC(str(found))
+    except (DynamicLibNotFoundError, RuntimeError, OSError, NVRTCError) as error:
+        problem = str(error).splitlines()[0]
+        raise CompilerUnavailable("nvrtc", f"not found: {problem}", fix=_INSTALL) from error
+
+
+@functools.cache
+def header_folders() -> tuple[str, ...]:
+    """Where cuda_fp16.h and its neighbours are; empty where no package has them."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    try:
+        found = find_nvidia_header_directory("cudart")
+    except (RuntimeError, OSError):
+        found = None
+    return (str(found),) if found else ()

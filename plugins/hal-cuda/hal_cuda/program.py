@@ -1,0 +1,153 @@
+"""Loaded kernels and their launch."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hal_core.compiler import Binary
+from hal_core.errors import CompileError, Unsupported
+from hal_core.geometry import Dim3
+from hal_core.program import Program, ProgramInfo
+from hal_core.seal import unseal
+from hal_cuda import driver
+from hal_cuda.compiler import MAKER
+from hal_cuda.device import CUDADevice
+
+Geometry = tuple[int, ...]  # grid x, y, z, block x, y, z, dynamic shared bytes
+
+_ANY_SHARED_NBYTES = 48 << 10  # dynamic shared memory that needs no permission
+
+
+class CUDAProgram(Program):
+    """Concurrency: every thread has argument storage of its own."""
+
+    device: CUDADevice
+
+    def __init__(self, device: CUDADevice, binary: Binary) -> None:
+        super().__init__(device, binary)
+        operation = f"load {binary.entry}"
+        if binary.format != "cuda":
+            raise CompileError(
+                operation, f"not a CUDA binary, but {binary.format!r}", device=device.name
+            )
+        _, image = unseal(MAKER, binary.image, operation, device.name)
+        self._module = None
+        self._storage = Arguments(binary, device.name)
+        with device.check(operation):
+            self._module, _ = device.api.load(image)
+            try:
+                self._load_function(operation)
+            except BaseException:
+                device.api.unload(self._module)
+                raise
+
+    def _load_function(self, operation: str) -> None:
+        api = self.device.api
+        try:
+            self._function = api.function_of(self._module, self.name)
+        except driver.Refused as error:
+            raise CompileError(
+                operation, f"the binary has no such entry ({error.name})", device=self.device.name,
+                fix='In CUDA C++, mark the kernel extern "C".',
+            ) from None  # fmt: skip
+        facts = api.kernel_facts(self._function)
+        self.info = ProgramInfo(
+            registers=facts.registers,
+            shared_nbytes=facts.shared_nbytes,
+            local_nbytes=facts.local_nbytes,
+            max_block_threads=facts.max_block_threads,
+            block_multiple=self.device.info.vendor["warp_size"],
+        )
+
+    def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
+        if shared > _ANY_SHARED_NBYTES:
+            with self.device.check(f"launch {self.name}"):
+                self.device.api.allow_shared(self._function, shared)
+        return *grid, *block, shared
+
+    def _bind(self) -> Callable[..., None]:
+        names = ", ".join(f"a{param.position}" for param in self.signature.params)
+        device = self.device
+        space: dict[str, Any] = {
+            "pack_into": self._storage.pack_into,
+            "here": self._storage,
+            "current": driver.current,
+            "use": driver.use,
+            "context": device.context,
+            "launch_kernel": device.api.launch,
+            "function": self._function,
+            "stream": device.stream,
+            "device": device,
+            "name": self.name,
+            "failed": self._failed,
+        }
+        text = _LAUNCH.format(names=f", {names}" if names else "")
+        exec(compile(text, f"<launch of {self.name}>", "exec"), space)
+        launch: Callable[..., None] = space["launch"]
+        return launch
+
+    def _failed(self, status: Any) -> None:
+        error = self.device.api.launched("cuLaunchKernel", status)
+        device = self.device
+        raise driver.explain(error, f"launch {self.name}", device.name, device.last_launched)
+
+    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
+        api, stream = self.device.api, self.device.stream
+        launch = self._launch or self._bind()
+        with self.device.check("wait"):
+            start, end = api.make_event(), api.make_event()
+            try:
+                api.record(start, stream)
+                launch(geometry, *args)
+                api.record(end, stream)
+                self.device.last_launched = self.name
+                return float(api.seconds_between(start, end))
+            finally:
+                api.destroy_event(start)
+                api.destroy_event(end)
+
+    def _unload(self) -> None:
+        if self._module is not None:
+            with self.device.check(f"unload {self.name}"):
+                self.device.api.unload(self._module)
+
+
+_LAUNCH = """
+def launch(geometry{names}):
+    if current.context is not context:
+        use(context)
+    gx, gy, gz, bx, by, bz, shared = geometry
+    pack_into(here.storage, 0{names})
+    (status,) = launch_kernel(
+        function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, 0
+    )
+    if status:
+        failed(status)
+    device.last_launched = name
+"""
+
+
+class Arguments(threading.local):
+    """Storage for the arguments of one program on one thread, made at the first use there.
+
+    `addresses` is where the driver finds a pointer to each argument.
+    """
+
+    def __init__(self, binary: Binary, device: str) -> None:
+        letters = ["Q" if p.is_pointer else p.dtype.format for p in binary.signature.params]
+        if "" in letters:
+            raise Unsupported(
+                f"load {binary.entry}", "bfloat16 is no dtype of a value", device=device
+            )
+        offsets = [struct.calcsize("@" + "".join(letters[: k + 1])) - struct.calcsize(letter)
+                   for k, letter in enumerate(letters)]  # fmt: skip
+        packer = struct.Struct("@" + "".join(letters))
+        self.pack_into = packer.pack_into
+        self.storage = ctypes.create_string_buffer(max(8, packer.size))
+        start = ctypes.addressof(self.storage)
+        self._table = (ctypes.c_void_p * max(1, len(letters)))(*(start + off for off in offsets))
+        self.addresses = ctypes.addressof(self._table)

@@ -1,0 +1,88 @@
+"""Large copies between pageable host memory and a GPU: through pinned memory, in two halves.
+
+While the GPU takes one half the processor fills the other. The driver's own way for pageable memory
+does one after the other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hal_cuda.device import CUDADevice
+
+LARGE_NBYTES = 1 << 20
+_HALF_NBYTES = 4 << 20
+
+
+class Staging:
+    """Pinned memory of one device, made at the first large copy.
+
+    Concurrency: one copy at a time.
+    """
+
+    def __init__(self, device: CUDADevice) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._halves: list[tuple[int, Any]] = []  # address, the event behind its last use
+
+    def _ready(self) -> list[tuple[int, Any]]:
+        api = self._device.api
+        while len(self._halves) < 2:
+            address = api.allocate_host(_HALF_NBYTES)
+            try:
+                event = api.make_event()
+            except BaseException:
+                api.free_host(address)
+                raise
+            api.record(event, self._device.stream)
+            self._halves.append((address, event))
+        return self._halves
+
+    def copy_in(self, dest: int, src: memoryview) -> None:
+        """The context is current. `src` may change on return."""
+        api, stream = self._device.api, self._device.stream
+        with self._lock:
+            halves = self._ready()
+            for turn, start in enumerate(range(0, src.nbytes, _HALF_NBYTES)):
+                address, event = halves[turn % 2]
+                part = src[start : start + _HALF_NBYTES]
+                api.wait_event(event)
+                _pinned(address, part.nbytes)[:] = part
+                api.copy_in(dest + start, address, part.nbytes, stream)
+                api.record(event, stream)
+
+    def copy_out(self, dest: memoryview, src: int) -> None:
+        """The context is current. The data is there on return."""
+        api, stream = self._device.api, self._device.stream
+        starts = range(0, dest.nbytes, _HALF_NBYTES)
+        with self._lock:
+            halves = self._ready()
+            for turn in range(len(starts) + 1):
+                if turn < len(starts):
+                    address, event = halves[turn % 2]
+                    nbytes = min(_HALF_NBYTES, dest.nbytes - starts[turn])
+                    api.wait_event(event)
+                    api.copy_out(address, src + starts[turn], nbytes, stream)
+                    api.record(event, stream)
+                if turn:
+                    address, event = halves[(turn - 1) % 2]
+                    part = dest[starts[turn - 1] : starts[turn - 1] + _HALF_NBYTES]
+                    api.wait_event(event)
+                    part[:] = _pinned(address, part.nbytes)
+
+    def close(self) -> None:
+        """Order: the device is idle."""
+        with self._lock:
+            halves, self._halves = self._halves, []
+            if halves:
+                with self._device.check("close"):
+                    for address, event in halves:
+                        self._device.api.destroy_event(event)
+                        self._device.api.free_host(address)
+
+
+def _pinned(address: int, nbytes: int) -> memoryview:
+    return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
