@@ -1,4 +1,4 @@
-"""The `hal` command: devices, doctor, render, cache. Everything here may print."""
+"""The `hal` command: devices, doctor, new, render, cache. Everything here may print."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import contextlib
 import importlib.util
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from traceback import extract_tb
 
-from hal_core import API_VERSION, __version__, cache, doctor
+from hal_core import API_VERSION, __version__, cache, doctor, new
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
@@ -48,6 +49,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true", help="for programs")
     command.add_argument("--time-limit", type=float, default=30, metavar="SECONDS")
     command.set_defaults(run=_doctor)
+
+    command = commands.add_parser("new", help="the distribution of a new backend")
+    command.add_argument("name", metavar="NAME", help="its family, as its classes shall spell it")
+    command.add_argument("--into", default=".", metavar="FOLDER", help="default: this folder")
+    command.set_defaults(run=_new)
 
     command = commands.add_parser("render", help="the text of a kernel in one language")
     command.add_argument("kernel", metavar="FILE:KERNEL")
@@ -150,6 +156,27 @@ def _print_findings(findings: list[doctor.Finding]) -> None:
             said = f"{check.title}: {'ok' if check.ok else 'FAILED'} {check.detail}".rstrip()
             hint = "" if check.ok or not check.hint else f" -> {check.hint}"
             console.print(f"    {said}{hint}")
+
+
+# -- new
+
+
+def _new(options: argparse.Namespace) -> int:
+    called = new.names_of(options.name)
+    for warning in new.warnings(called):
+        print(f"hal: warning: {warning}", file=sys.stderr)
+    folder = new.write(called, options.into)
+    print(f"{folder} is a whole backend: family {called.family}, classes {called.spelling}...")
+    print("Its device is pretended, by chip.py. In a virtual environment run:\n")
+    steps = (
+        (f"cd {shlex.quote(folder)}", ""),
+        ('python -m pip install -e ".[test]"', "this project, with the conformance kit"),
+        (f"hal check {called.family}", "the kit: everything passes, and stays so as you go on"),
+    )
+    for command, meaning in steps:
+        print(f"    {command:36}{meaning}".rstrip())
+    print("\nThen put your driver in the place of chip.py: docs/writing-a-backend.md says how.")
+    return 0
 
 
 # -- render

@@ -1,0 +1,232 @@
+"""`hal new`: names, files, and that what is written is a backend."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from fake_site import FakeSite
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core import new
+from hal_core.cli import main
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+words = st.text(LETTERS + "0123456789", min_size=1, max_size=8)
+spelled = st.builds("{}{}".format, st.sampled_from(LETTERS), st.lists(words).map("_".join))
+
+
+def written(name: str, into: Path) -> Path:
+    return Path(new.write(new.names_of(name), str(into)))
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "spelling", "package", "distribution"),
+    [
+        ("NPU2", "NPU2", "NPU2", "hal_npu2", "hal-npu2"),
+        ("npu2x", "NPU2X", "Npu2x", "hal_npu2x", "hal-npu2x"),
+        ("my_chip", "MY_CHIP", "MyChip", "hal_my_chip", "hal-my-chip"),
+        ("MyChip", "MYCHIP", "MyChip", "hal_mychip", "hal-mychip"),
+        ("OpenCL_2", "OPENCL_2", "OpenCL2", "hal_opencl_2", "hal-opencl-2"),
+        ("Fakery", "FAKERY", "Fakery", "hal_fakery", "hal-fakery"),
+    ],
+)
+def test_one_name_gives_the_others(
+    name: str, family: str, spelling: str, package: str, distribution: str
+) -> None:
+    called = new.names_of(name)
+    assert called == (family, spelling, package) and called.distribution == distribution
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("GPU", "request"), ("gpu", "request"), ("Default", "request"), ("core", "hal_core"),
+        ("LRU", "LRUAllocator"), *(
+            (name, "letters") for name in (
+                "", "2NPU", "_npu", "npu_", "n__pu", "my-chip", "my chip", "NPU:1", "a.b", "../x",
+                "N\u00dc", "\uff2e\uff30", "NPU\n", "\u0662",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_family_is_refused(name: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(hal.InvalidArgument, match=reason):
+        new.names_of(name)
+    assert main(["new", name, "--into", str(tmp_path)]) == 2
+    assert not list(tmp_path.iterdir())
+
+
+@settings(max_examples=25, deadline=None)
+@given(spelled)
+def test_a_name_is_refused_or_makes_sound_python(name: str) -> None:
+    """No file is left that does not parse, hides a name of the core or still says Fake."""
+    try:
+        called = new.names_of(name)
+    except hal.InvalidArgument:
+        return
+    assert hal.Device.canonicalize(called.family) == called.family
+    for path, text in new.contents(called):
+        if path.endswith(".py"):
+            compile(text, path, "exec")
+            tree = ast.parse(text)
+            defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+            assert not defined & _imported_from_the_core(tree)
+        if "fake" not in name.lower():
+            assert not re.search("fake", path + text, re.IGNORECASE), path
+
+
+def _imported_from_the_core(tree: ast.AST) -> set[str]:
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return {a.name for node in found if str(node.module)[:9] == "hal_core." for a in node.names}
+
+
+@pytest.mark.parametrize("name", ["X", "NPU2", "AAA", "my_chip", "ZZZZZZZZ"])
+def test_imports_and_lines_stand_as_ruff_has_them(name: str) -> None:
+    """That ruff and mypy find nothing is seen by the nox session `template`."""
+    for path, text in new.contents(new.names_of(name)):
+        assert max(map(len, text.splitlines()), default=0) <= 100, path
+        for run in re.findall(r"(?:^from hal_.*(?:\n .*|\n\))*\n)+", text, re.MULTILINE):
+            modules = re.findall(r"^from (\S+)", run, re.MULTILINE)
+            assert modules == sorted(modules), path
+
+
+def test_the_files_are_those_of_every_backend(tmp_path: Path) -> None:
+    folder = written("NPU2", tmp_path)
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == {
+        "pyproject.toml", "README.md", "LICENSE", "known-gaps.txt", ".gitignore",
+        ".github/workflows/test.yml", "tests/test_conformance.py", "tests/test_npu2.py",
+        *(f"hal_npu2/{name}.py" for name in (
+            "__init__", "chip", "compiler", "device", "driver", "program",
+        )), "hal_npu2/py.typed",
+    }  # fmt: skip
+    assert (folder / "hal_npu2/py.typed").read_bytes() == b""
+
+
+def test_the_project_file_says_what_it_needs(tmp_path: Path) -> None:
+    text = (written("my_chip", tmp_path) / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)["project"]
+    major, minor = map(int, hal.__version__.split(".")[:2])
+    core = f">={major}.{minor},<{major}.{minor + 1}"
+    assert project["name"] == "hal-my-chip"
+    assert project["dependencies"] == [f"hal-core{core}"]
+    assert project["optional-dependencies"] == {"test": [f"hal-core[testing]{core}"]}
+    assert project["entry-points"] == {"hal.devices": {"MY_CHIP": "hal_my_chip:plugin"}}
+
+
+def test_the_rules_are_those_of_this_repository() -> None:
+    root = Path(__file__).resolve().parents[1]
+    ours = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]
+    text = dict(new.contents(new.names_of("NPU2")))["pyproject.toml"]
+    theirs = tomllib.loads(text)["tool"]["ruff"]
+    assert theirs["line-length"] == ours["line-length"]
+    assert theirs["lint"]["select"] == ours["lint"]["select"]
+
+
+# -- what is on the disk already
+
+
+def test_a_folder_that_is_there_is_never_touched(tmp_path: Path) -> None:
+    for there in ("hal-npu2", "hal-empty"):
+        (tmp_path / there).mkdir()
+    (tmp_path / "hal-file").write_text("mine")
+    (tmp_path / "hal-npu2" / "mine").write_text("mine")
+    for name in ("NPU2", "EMPTY", "FILE"):
+        with pytest.raises(hal.InvalidArgument, match="is there already.*--into"):
+            written(name, tmp_path)
+    assert [path.name for path in (tmp_path / "hal-npu2").iterdir()] == ["mine"]
+    assert not list((tmp_path / "hal-empty").iterdir())
+    assert (tmp_path / "hal-file").read_text() == "mine"
+
+
+def test_half_a_distribution_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str, exist_ok: bool) -> None:
+        if path != str(tmp_path):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "makedirs", full)
+    with pytest.raises(hal.InvalidArgument, match="No space left"):
+        written("NPU2", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(hal.InvalidArgument):
+        written("NPU2", tmp_path / "file")
+    assert written("NPU2", tmp_path / "a" / "b").is_dir()
+
+
+# -- the command
+
+
+def test_the_command_says_what_to_do_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "my_chip", "--into", str(tmp_path / "my work")]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    for part in (
+        f"cd '{tmp_path}/my work/hal-my-chip'", 'pip install -e ".[test]"', "hal check MY_CHIP",
+        "MyChip", "writing-a-backend.md",
+    ):  # fmt: skip
+        assert part in said.out
+
+
+def test_a_family_that_others_provide_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "OpenCL", "--into", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("hal: warning: hal-opencl provides OPENCL already") and "PREFER" in said
+
+
+def test_a_family_that_is_installed_is_said(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path / "site")
+    site.backend("NPU2", distribution="others_npu")
+    code = f"from hal_core.cli import main; main(['new', 'npu2', '--into', {str(tmp_path)!r}])"
+    done = site.run(code)
+    assert done.stderr.startswith("hal: warning: others-npu provides NPU2 already"), done.stderr
+
+
+def test_a_long_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "Acceleratrix", "--into", str(tmp_path)]) == 0
+    assert "ruff format" in capsys.readouterr().err
+
+
+# -- what it wrote works
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As installed: its metadata beside its package."""
+    folder = written("NPU2", tmp_path_factory.mktemp("project"))
+    site = FakeSite(folder)
+    site.distribution("hal_npu2", "[hal.devices]\nNPU2 = hal_npu2:plugin\n", version="0.1.0")
+    return folder
+
+
+def test_its_own_tests_pass(project: Path) -> None:
+    """The kit, and what only it promises. Nothing is skipped that a device could have."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hal-require-device"],
+        cwd=project, env=os.environ | {"PYTHONPATH": str(project)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert re.search(r"\d\d passed", done.stdout)
+
+
+def test_doctor_finds_it_sound(project: Path) -> None:
+    code = "import sys; from hal_core.cli import main; sys.exit(main(['doctor', '--json']))"
+    done = FakeSite(project).run(code, env={"HAL_CACHE_DIR": str(project / "cache")})
+    assert done.returncode == 0, done.stdout
+    assert '"name": "NPU2"' in done.stdout and '"state": "ready"' in done.stdout
