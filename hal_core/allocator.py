@@ -18,6 +18,9 @@ from hal_core.errors import HalError, InvalidArgument, InvalidState, OutOfMemory
 from hal_core.spec import DEFAULT_SPEC, BufferSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hal_core.buffer import Buffer
     from hal_core.device import Compiled
 
 Opaque = TypeVar("Opaque")
@@ -53,6 +56,9 @@ class Allocator(Generic[Opaque]):
     null: Any = None  # the opaque of an empty buffer
     fresh_is_zero: bool = False  # `_alloc` gives zeros whenever options.zero asks
     host_ordered: bool = False  # True: host access needs no wait, work is done on return
+    dlpack_device: tuple[int, int] | None = None  # DLPack's (type, number); opaques are pointers
+    dlpack_stream: int | None = None  # what a producer is told to order its work before
+    exports: Mapping[str, Callable[[Buffer], Any]] = {}  # other protocols' attributes
     device: Compiled
 
     def __init__(self, device: Compiled) -> None:

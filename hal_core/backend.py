@@ -6,11 +6,13 @@ import difflib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
-from hal_core import hookspecs
+from hal_core import answers, hookspecs
+from hal_core.answers import Unusable, said, shown
 from hal_core.discovery import API_VERSION
 from hal_core.errors import HalError, IncompatiblePlugin, PluginError
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from hal_core.program import Program
 
 log = logging.getLogger("hal_core")
+
+T = TypeVar("T")
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("hal_"))
 
@@ -56,18 +60,17 @@ class Plugin:
     def __init__(self, plugin: object, name: str, origin: str, distribution: str = "") -> None:
         self.plugin, self.name, self.origin, self.distribution = plugin, name, origin, distribution
         self.manager = _Manager(plugin)
-        self._check_is_plugin()
-        self._check_version()
         try:
-            self.manager.register(plugin, name)
-        except Exception as error:
-            raise self.refuse("a hook does not match its specification", error) from error
-        self._check_hooks()
+            self._check()
+        except (PluginError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # attributes may do anything, SystemExit included
+            raise self.refuse("it fails when it is looked at", error) from error
 
     def refuse(self, problem: str, error: BaseException | None = None) -> PluginError:
+        """The error that names this plugin, where it comes from, and what to do about it."""
         if error is not None:
-            text = " ".join(str(error).split())  # pluggy's messages have several lines
-            problem = f"{problem}: {type(error).__name__}: {text}".removesuffix(".")
+            problem = f"{problem}: {said(error)}"
         return PluginError(
             f"plugin {self.name}",
             f"{problem}; from {self.origin}",
@@ -93,17 +96,26 @@ class Plugin:
 
     # -- checks, in the order in which they run
 
+    def _check(self) -> None:
+        self._check_is_plugin()
+        self._check_version()
+        try:
+            self.manager.register(self.plugin, self.name)
+        except pluggy.PluginValidationError as error:
+            raise self.refuse("a hook does not match its specification", error) from error
+        self._check_hooks()
+
     def _check_is_plugin(self) -> None:
         plugin = self.plugin
         if isinstance(plugin, type):
             raise self.refuse(f"the entry point names the class {plugin.__name__}, not an instance")
         if plugin is None or isinstance(plugin, (str, bytes, int, float, Sequence, Mapping)):
-            raise self.refuse(f"the entry point names {plugin!r:.60}, which is no plugin object")
+            raise self.refuse(f"the entry point names {shown(plugin)}, which is no plugin object")
         hooks = [name for name in dir(plugin) if self.manager.parse_hookimpl_opts(plugin, name)]
         if not hooks:
             unmarked = [name for name in HOOKS if callable(getattr(plugin, name, None))]
             why = f": {', '.join(unmarked)} not marked @hookimpl" if unmarked else ""
-            raise self.refuse(f"{plugin!r:.60} has no hooks{why}")
+            raise self.refuse(f"{shown(plugin)} has no hooks{why}")
 
     def _check_version(self) -> None:
         version: Any = getattr(self.plugin, "hal_api", None)
@@ -112,7 +124,7 @@ class Plugin:
         if version is None:
             problem = "does not say which plugin API it was written for (hal_api is missing)"
         elif not _is_version(version):
-            problem = f"says {version!r:.40} for hal_api, which is not a pair of numbers"
+            problem = f"says {shown(version)} for hal_api, which is not a pair of numbers"
         elif version[0] == API_VERSION[0] and version[1] <= API_VERSION[1]:
             return
         else:
@@ -147,12 +159,16 @@ class Backend(Plugin):
     """The plugin that owns a family, with the extensions around it."""
 
     def __init__(self, plugin: object, family: str, origin: str, distribution: str = "") -> None:
-        super().__init__(plugin, family, origin, distribution)
         self.family = family
         self.extensions: list[Extension] = []
+        self.ranks: dict[str, int] = {}
         self.after_fork()
-        self.ranks = self._read_ranks()
+        super().__init__(plugin, family, origin, distribution)
         self.on_closed: Callable[[Compiled], None] = _nothing  # set by the registry
+
+    def _check(self) -> None:
+        super()._check()
+        self.ranks = self._read_ranks()
 
     def _check_hooks(self) -> None:
         super()._check_hooks()
@@ -166,83 +182,91 @@ class Backend(Plugin):
         if not isinstance(ranks, Mapping) or not all(
             kind in hookspecs.RANKS and isinstance(rank, int) for kind, rank in ranks.items()
         ):
-            raise self.refuse(f"rank maps device kinds to numbers, and is {ranks!r:.60}")
+            raise self.refuse(f"rank maps device kinds to numbers, and is {shown(ranks)}")
         return hookspecs.RANKS | dict(ranks)
 
     def after_fork(self) -> None:
         self._attaching = threading.Lock()
 
     def attach(self, extension: Extension) -> None:
-        """From now on the extension observes, adds and wraps. A second time does nothing."""
+        """From now on the extension observes, adds and wraps. A second time does nothing, and
+        so does an object that is here already: the owner itself, or another entry point's."""
         with self._attaching:
-            if extension not in self.extensions:
-                self.manager.register(extension.plugin, f"{extension.name} {id(extension)}")
+            if extension.plugin is self.plugin:
+                return
+            if not any(extension.plugin is known.plugin for known in self.extensions):
+                try:
+                    self.manager.register(extension.plugin, f"{extension.name} {id(extension)}")
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
+                    _log_failure(extension, "registration", self.family, error)
+                    return
                 self.extensions.append(extension)
 
     # -- provider hooks
 
     def enumerate(self) -> tuple[DeviceInfo, ...]:
         """Raises: DeviceUnavailable; PluginError when the answer is not one."""
-        infos = self._provide("hal_enumerate", family=self.family)
-        if not isinstance(infos, Sequence):
-            raise self.refuse(f"hal_enumerate gave {infos!r:.60}, which is no sequence")
-        for index, info in enumerate(infos):
-            name = f"{self.family}:{index}" if index else self.family
-            if getattr(info, "name", None) != name:
-                raise self.refuse(f"hal_enumerate gave {info!r:.60} as device {index}, not {name}")
-            if info.kind not in hookspecs.RANKS:
-                raise self.refuse(f"hal_enumerate gave {name} the kind {info.kind!r}")
-        return tuple(infos)
+        return self._provide(
+            "hal_enumerate", partial(answers.devices, self.family), family=self.family
+        )
 
     def open(self, index: int, info: DeviceInfo) -> Compiled:
-        device = self._provide("hal_open_device", family=self.family, index=index, info=info)
-        if getattr(device, "name", None) != info.name or not hasattr(device, "close"):
-            raise self.refuse(f"hal_open_device gave {device!r:.60} for {info.name}")
-        opened: Compiled = device
+        checked = partial(answers.device, info)
+        opened = self._provide(
+            "hal_open_device", checked, family=self.family, index=index, info=info
+        )
         opened._backend = self
         return opened
 
     def make_allocator(self, device: Compiled) -> Allocator[Any]:
-        allocator: Allocator[Any] = self._provide("hal_make_allocator", device=device)
-        return allocator
+        return self._provide("hal_make_allocator", _given, device=device)
 
     def make_compilers(self, device: Compiled) -> list[CompilerPair]:
         """The owner's pairs, then what extensions add; a name is taken by the first to use it."""
-        pairs = {pair.name: pair for pair in self._provide("hal_make_compilers", device=device)}
+        owned = self._provide("hal_make_compilers", answers.pairs, device=device)
+        found = {pair.name: pair for pair in owned}
         for extension in self.extensions:
             try:
                 added = extension.manager.hook.hal_make_compilers(device=device)
-                for pair in added or ():
-                    pairs.setdefault(pair.name, pair)
-            except (Exception, SystemExit) as error:
-                _log_failure(extension, "hal_make_compilers", device, error)
-        return list(pairs.values())
+                for pair in answers.pairs(added or ()):
+                    if found.setdefault(pair.name, pair) is not pair:
+                        raise Unusable(f"the name {pair.name!r} is taken")
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                _log_failure(extension, "hal_make_compilers", device.name, error)
+        return list(found.values())
 
     def make_program(self, device: Compiled, binary: Binary) -> Program:
-        program: Program = self._provide("hal_make_program", device=device, binary=binary)
-        return program
+        return self._provide("hal_make_program", _given, device=device, binary=binary)
 
     def import_buffer(self, device: Compiled, obj: object) -> tuple[Any, object] | None:
-        found: tuple[Any, object] | None = self._provide(
-            "hal_import_buffer", optional=True, device=device, obj=obj
-        )
-        return found
+        return self._provide("hal_import_buffer", _given_or_none, device=device, obj=obj)
 
     def doctor(self) -> list[hookspecs.Check]:
-        checks = self._provide("hal_doctor", optional=True, family=self.family)
-        return [hookspecs.Check(*check) for check in checks or ()]
+        return self._provide("hal_doctor", answers.checks, family=self.family)
 
-    def _provide(self, hook: str, *, optional: bool = False, **arguments: object) -> Any:
-        """Call the owner's hook. What is not a HalError becomes a PluginError that names it."""
+    def _provide(self, hook: str, checked: Callable[[Any], T], **arguments: object) -> T:
+        """What the owner's hook answers. What is not a HalError becomes a PluginError that names
+        the plugin, and the extensions that wrap the hook."""
         try:
-            answer = getattr(self.manager.hook, hook)(**arguments)
-        except HalError:
+            return checked(getattr(self.manager.hook, hook)(**arguments))
+        except (HalError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
-            raise self.refuse(f"{hook} failed", error) from error
-        if answer is None and not optional:
-            raise self.refuse(f"{hook} gave None")
-        return answer
+        except Unusable as error:
+            raise self.refuse(f"{hook} gave {error}{self._wrappers(hook)}") from None
+        except BaseException as error:  # SystemExit too
+            raise self.refuse(f"{hook}{self._wrappers(hook)} failed", error) from error
+
+    def _wrappers(self, hook: str) -> str:
+        around = [
+            f"{extension.name} ({extension.origin})"
+            for extension in self.extensions
+            if getattr(extension.manager.hook, hook).get_hookimpls()
+        ]
+        return f", wrapped by {', '.join(around)}," if around else ""
 
     # -- observers
 
@@ -262,18 +286,30 @@ class Backend(Plugin):
         for plugin in (self, *self.extensions):
             try:
                 getattr(plugin.manager.hook, hook)(**arguments)
-            except (Exception, SystemExit) as error:
-                _log_failure(plugin, hook, device, error)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                _log_failure(plugin, hook, device.name, error)
 
     def __repr__(self) -> str:
         return f"<Backend {self.family} from {self.origin}>"
 
 
-def _log_failure(plugin: Plugin, hook: str, device: Compiled, error: BaseException) -> None:
+def _log_failure(plugin: Plugin, what: str, where: str, error: BaseException) -> None:
     log.warning(
-        "%s of plugin %s failed on %s: %r; from %s",
-        hook, plugin.name, device.name, error, plugin.origin, exc_info=error,
+        "%s of plugin %s failed on %s: %s; from %s",
+        what, plugin.name, where, said(error), plugin.origin, exc_info=error,
     )  # fmt: skip
+
+
+def _given(answer: T) -> T:
+    if answer is None:
+        raise Unusable("None")
+    return answer
+
+
+def _given_or_none(answer: T) -> T:
+    return answer
 
 
 def _is_version(version: object) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hal_core.allocator import Allocator
     from hal_core.compiler import Binary, CompilerPair
     from hal_core.device import Compiled, DeviceInfo
+    from hal_core.dtypes import DType
     from hal_core.program import Program
 
 PROJECT = "hal"
@@ -46,6 +47,15 @@ class Check(NamedTuple):
     ok: bool
     detail: str = ""
     hint: str = ""  # what to do when it is not ok
+
+
+class Foreign(NamedTuple):
+    """Memory that somebody else allocated on a device."""
+
+    pointer: int  # as BufferSpec(external_ptr=...) takes it
+    size: int  # elements
+    dtype: DType
+    owner: object  # keeps the memory as long as it lives
 
 
 # -- Device
@@ -87,9 +97,9 @@ def hal_make_allocator(device: Compiled) -> Allocator[Any]:
 
 
 @hookspec(firstresult=True)
-def hal_import_buffer(device: Compiled, obj: object) -> tuple[Any, object] | None:
-    """An opaque and its owner for foreign memory (DLPack, CUDA array interface, a vendor
-    package's own array); None for an object that is not understood."""
+def hal_import_buffer(device: Compiled, obj: object) -> Foreign | None:
+    """The memory of a vendor package's own array, for `Buffer.wrap`; None for an object that is
+    not understood."""
     raise NotImplementedError
 
 

@@ -49,6 +49,7 @@ class Interchange:
         def _keep(self, owner: object) -> None: ...
         def _share(self) -> Lease | None: ...
         def _opaque_for(self, operation: str) -> Any: ...
+        def copy_from(self, src: Any) -> Self: ...
 
     # -- copies
 
@@ -142,16 +143,29 @@ class Interchange:
     # -- DLPack
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Host memory, whichever device computes on it. Raises: Unsupported where it is not."""
-        self._check_visible("__dlpack_device__")
-        return _KDL_CPU
+        """Host memory where the host sees it, whichever device computes on it; else the device's.
+
+        Raises: Unsupported where DLPack has no name for the memory.
+        """
+        there = self._device.allocator.dlpack_device
+        if there is None:
+            self._check_visible("__dlpack_device__")
+        return there or _KDL_CPU
 
     def __dlpack__(self, **options: Any) -> Any:
         """What `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer)` call: no copy, one
         dimension. `options` are the protocol's own.
 
-        Raises: Unsupported where the memory is not visible to the host, and for bfloat16.
+        Order: after all work of the device so far.
+        Raises: Unsupported where DLPack has no name for the memory, and for bfloat16 on the host.
         """
+        there = self._device.allocator.dlpack_device
+        if there is not None:
+            from hal_core import dlpack
+
+            pointer = self._opaque_for("__dlpack__")
+            self._device.synchronize()
+            return dlpack.capsule(pointer, self.size, self.dtype, there, self._share())
         if self.dtype.name == "bfloat16":
             raise Unsupported(
                 "__dlpack__",
@@ -168,6 +182,7 @@ class Interchange:
         """A buffer over the memory of another library's array, or with a copy of it.
 
         Shape: elements in C order; the buffer has one dimension.
+        Memory that is the device's own is shared; other memory is the host's.
         `copy`: None shares where the device computes on host memory and copies elsewhere, False
         never copies, True always does.
         Owns: the array, while memory is shared; both see each other's writes.
@@ -176,9 +191,16 @@ class Interchange:
         """
         import numpy as np
 
+        opened = Device[device] if device is None or isinstance(device, str) else device
+        there = opened.allocator.dlpack_device
+        if there is not None and getattr(obj, "__dlpack_device__", tuple)() == there:
+            from hal_core import dlpack
+
+            taken = dlpack.take(obj.__dlpack__(stream=opened.allocator.dlpack_stream))
+            shared = cls._over(opened, taken.pointer, taken.size, taken.dtype, taken.owner)
+            return cls(opened, shared.size, shared.dtype).copy_from(shared) if copy else shared
         array = _array_of(obj)
         dtype = as_dtype(array.dtype, "from_dlpack")
-        opened = Device[device] if device is None or isinstance(device, str) else device
         hinders = _hindrance(array, opened)
         if copy or (hinders and copy is None) or not array.size:
             return cls.from_numpy(np.asarray(array), opened)
@@ -189,10 +211,44 @@ class Interchange:
                 device=opened.name,
                 fix="Leave copy=None, which copies where it must.",
             )
-        made = cls(opened, array.size, dtype, BufferSpec(external_ptr=array.ctypes.data))
-        made.allocate()
-        made._keep(array)
+        return cls._over(opened, array.ctypes.data, array.size, dtype, array)
+
+    # -- what a backend knows
+
+    @classmethod
+    def wrap(cls, obj: Any, device: str | Compiled | None = None) -> Self:
+        """A buffer over memory that a library of the vendor allocated, such as PyCUDA's GPUArray.
+
+        What is understood, the device's backend says. Owns: `obj`, which keeps its memory.
+        Raises: InvalidArgument for what it does not understand.
+        """
+        opened = Device[device] if device is None or isinstance(device, str) else device
+        found = opened._backend.import_buffer(opened, obj)
+        if found is None:
+            raise InvalidArgument(
+                "wrap",
+                "the backend knows no such object",
+                got=type(obj).__name__,
+                device=opened.name,
+                fix="Buffer.from_dlpack and from_numpy take other libraries' arrays.",
+            )
+        return cls._over(opened, *found)
+
+    @classmethod
+    def _over(cls, device: Compiled, pointer: int, size: int, dtype: DType, owner: object) -> Self:
+        if not size:
+            return cls(device, 0, dtype).allocate()
+        made = cls(device, size, dtype, BufferSpec(external_ptr=pointer)).allocate()
+        made._keep(owner)
         return made
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of protocols that only this device's memory has."""
+        if name.startswith("__"):
+            export = self._device.allocator.exports.get(name)
+            if export is not None:
+                return export(self)  # type: ignore[arg-type]  # a Buffer, as all of them
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def _array_of(obj: Any) -> NDArray[Any]:
