@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from hal_core.compiler import Binary, CompilerPair
     from hal_core.device import DeviceInfo
-    from hal_core.hookspecs import Check
+    from hal_core.hookspecs import Check, Foreign
     from hal_cuda.device import CUDAAllocator, CUDADevice
     from hal_cuda.program import CUDAProgram
 
@@ -41,6 +41,12 @@ class CUDAPlugin:
         from hal_cuda.device import CUDAAllocator
 
         return CUDAAllocator(device)
+
+    @hookimpl
+    def hal_import_buffer(self, device: CUDADevice, obj: object) -> Foreign | None:
+        from hal_cuda.interchange import foreign
+
+        return foreign(device, obj)
 
     @hookimpl
     def hal_make_compilers(self, device: CUDADevice) -> Sequence[CompilerPair]:

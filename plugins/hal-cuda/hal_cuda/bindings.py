@@ -144,6 +144,12 @@ def context_of(address: int) -> int:
     return 0 if status else int(context)
 
 
+def range_of(address: int) -> tuple[int, int]:
+    """Start and bytes of the allocation that an address lies in."""
+    start, nbytes = _call(cu.cuMemGetAddressRange, address)
+    return int(start), int(nbytes)
+
+
 # -- streams and events
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault, InvalidArgument, OutOfMemory
 from hal_cuda import driver
+from hal_cuda.interchange import array_interface
 from hal_cuda.staging import LARGE_NBYTES, Staging
 
 if TYPE_CHECKING:
     from hal_core.spec import BufferSpec
 
 _LONGEST_NAP = 1e-3  # seconds between two looks at a stream
-_LEAST_CAPABILITY = (5, 0)
+_KDL_CUDA, _LEGACY_STREAM = 2, 1  # DLPack's numbers
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
@@ -118,12 +120,15 @@ class CUDAAllocator(LRUAllocator[int]):
 
     honours = frozenset({"nolru", "zero", "host", "external_ptr"})
     null = 0
+    exports = MappingProxyType({"__cuda_array_interface__": array_interface})
     device: CUDADevice
 
     def __init__(self, device: CUDADevice) -> None:
         super().__init__(device)
         self._pooled = bool(device.info.vendor["memory_pools_supported"]) and device.api.POOLS
         self._staging = Staging(device)
+        self.dlpack_device = _KDL_CUDA, device.index
+        self.dlpack_stream = _LEGACY_STREAM
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
         device = self.device
