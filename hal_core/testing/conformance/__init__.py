@@ -5,7 +5,9 @@ from hal_core.testing.conformance import *  # in a test file, with -p hal_core.t
 
 from hal_core.testing.conformance.test_allocator import TestAllocator
 from hal_core.testing.conformance.test_buffer import TestBuffer
+from hal_core.testing.conformance.test_language import TestLanguage
 from hal_core.testing.conformance.test_process import TestProcess
+from hal_core.testing.conformance.test_program import TestProgram
 from hal_core.testing.conformance.test_view import TestView
 
-__all__ = ["TestAllocator", "TestBuffer", "TestProcess", "TestView"]
+__all__ = ["TestAllocator", "TestBuffer", "TestLanguage", "TestProcess", "TestProgram", "TestView"]

@@ -37,6 +37,13 @@ def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
 
 
 @hal.kernel
+def doubled(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
 def slowly(y: hal.Ptr[hal.int32], turns: hal.int32, n: hal.int32) -> None:
     """y[i] = turns, after that many steps which none can leave out."""
     i = hal.global_idx(0)
@@ -44,3 +51,89 @@ def slowly(y: hal.Ptr[hal.int32], turns: hal.int32, n: hal.int32) -> None:
         y[i] = 0
         for _ in range(turns):
             y[i] = y[i] + 1
+
+
+# -- which threads run
+
+
+@hal.kernel
+def visit(seen: hal.Ptr[hal.int32], who: hal.Ptr[hal.int32], total: hal.Ptr[hal.int32]) -> None:
+    """Each thread counts itself at its own place, and says who it is; surplus threads too."""
+    width = hal.block_dim(0) * hal.grid_dim(0)
+    height = hal.block_dim(1) * hal.grid_dim(1)
+    place = hal.global_idx(0) + width * (hal.global_idx(1) + height * hal.global_idx(2))
+    hal.atomic_add(seen, place, 1)
+    hal.atomic_add(total, 0, 1)
+    k = place * 12
+    who[k] = hal.thread_idx(0)
+    who[k + 1] = hal.thread_idx(1)
+    who[k + 2] = hal.thread_idx(2)
+    who[k + 3] = hal.block_idx(0)
+    who[k + 4] = hal.block_idx(1)
+    who[k + 5] = hal.block_idx(2)
+    who[k + 6] = hal.block_dim(0)
+    who[k + 7] = hal.block_dim(1)
+    who[k + 8] = hal.block_dim(2)
+    who[k + 9] = hal.grid_dim(0)
+    who[k + 10] = hal.grid_dim(1)
+    who[k + 11] = hal.grid_dim(2)
+
+
+@hal.kernel
+def add_plainly(y: hal.Ptr[hal.int32], first: hal.int32) -> None:
+    """No atomics and no guard: a thread that runs twice, or not, shows in its own element."""
+    i = hal.global_idx(0)
+    y[i] = y[i] * 2 + first + i
+
+
+@hal.kernel(block=(6, 5, 1))
+def tiled(y: hal.Ptr[hal.int32]) -> None:
+    """A block of its own, and shared memory of 120 bytes."""
+    tile = hal.shared(hal.int32, (5, 6))
+    tile[hal.thread_idx(1), hal.thread_idx(0)] = hal.global_idx(0)
+    hal.barrier()
+    place = hal.global_idx(0) + hal.grid_dim(0) * 6 * hal.global_idx(1)
+    y[place] = tile[4 - hal.thread_idx(1), 5 - hal.thread_idx(0)]
+
+
+@hal.kernel
+def triple(y: hal.Ptr[hal.int32], add: hal.int32, n: hal.int32) -> None:
+    """y[i] = 3 * y[i] + add: the order of two launches shows."""
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 3 * y[i] + add
+
+
+# -- arguments
+
+
+@cache
+def keeper(dtype: hal.DType) -> KernelFunction:
+    """y[0] = v."""
+
+    @hal.kernel
+    def keeps(y: hal.Ptr[dtype], v: dtype) -> None:  # type: ignore[valid-type]
+        y[hal.global_idx(0)] = v
+
+    return keeps
+
+
+@hal.kernel
+def keep_all(
+    a: hal.int8, p: hal.Ptr[hal.int8], b: hal.uint64, q: hal.Ptr[hal.uint64], c: hal.bool_,
+    d: hal.float32, r: hal.Ptr[hal.float32], s: hal.Ptr[hal.bool_], e: hal.int16, f: hal.int64,
+    t: hal.Ptr[hal.int16], u: hal.Ptr[hal.int64], g: hal.uint8, v: hal.Ptr[hal.uint8],
+    h: hal.uint32, w: hal.Ptr[hal.uint32], x: hal.Ptr[hal.int32], k: hal.int32, m: hal.uint16,
+    y: hal.Ptr[hal.uint16],
+) -> None:  # fmt: skip
+    """Values of every width between pointers, none where another's alignment would put it."""
+    p[0] = a
+    q[0] = b
+    s[0] = c
+    r[0] = d
+    t[0] = e
+    u[0] = f
+    v[0] = g
+    w[0] = h
+    x[0] = k
+    y[0] = m

@@ -1,0 +1,243 @@
+"""Kernels of one dtype each, made by factories: every operation, every cast, math functions."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+import hal_core as hal
+from hal_core.lang import KernelFunction
+from hal_core.testing.casts import stored_as
+from hal_core.testing.conformance import edges
+from hal_core.testing.conformance.language import Sample
+
+# mypy: disable-error-code="valid-type, no-untyped-call"
+
+INTEGER_ROWS, FLOAT_ROWS, ROUNDED_ROWS = 18, 18, 2
+
+
+@hal.func
+def compared(p, q):  # type: ignore[no-untyped-def]
+    """A bit for each comparison that holds."""
+    bits = 1 if p < q else 0
+    bits += 2 if p <= q else 0
+    bits += 4 if p == q else 0
+    bits += 8 if p != q else 0
+    bits += 16 if p > q else 0
+    bits += 32 if p >= q else 0
+    return bits
+
+
+@cache
+def integer_operations(dtype: hal.DType) -> KernelFunction:
+    @hal.kernel
+    def operations(
+        y: hal.Ptr[dtype], a: hal.ConstPtr[dtype], b: hal.ConstPtr[dtype], n: hal.int32
+    ) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            p = a[i]
+            q = b[i]
+            y[i] = p + q
+            y[n + i] = p - q
+            y[2 * n + i] = p * q
+            y[3 * n + i] = p // q
+            y[4 * n + i] = p % q
+            y[5 * n + i] = p & q
+            y[6 * n + i] = p | q
+            y[7 * n + i] = p ^ q
+            y[8 * n + i] = p << q
+            y[9 * n + i] = p >> q
+            y[10 * n + i] = min(p, q)
+            y[11 * n + i] = max(p, q)
+            y[12 * n + i] = ~p
+            y[13 * n + i] = -p
+            y[14 * n + i] = abs(p)
+            y[15 * n + i] = p if p < q else q + 1
+            y[16 * n + i] = p**2
+            y[17 * n + i] = dtype(compared(p, q))
+
+    return operations
+
+
+@cache
+def float_operations(dtype: hal.DType) -> KernelFunction:
+    """The last rows are rounded exactly only where the driver can."""
+
+    @hal.kernel(contract=False)
+    def operations(
+        y: hal.Ptr[dtype], a: hal.ConstPtr[dtype], b: hal.ConstPtr[dtype], n: hal.int32
+    ) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            p = a[i]
+            q = b[i]
+            y[i] = p + q
+            y[n + i] = p - q
+            y[2 * n + i] = p * q
+            y[3 * n + i] = min(p, q)
+            y[4 * n + i] = max(p, q)
+            y[5 * n + i] = -p
+            y[6 * n + i] = abs(p)
+            y[7 * n + i] = hal.floor(p)
+            y[8 * n + i] = hal.ceil(p)
+            y[9 * n + i] = hal.trunc(p)
+            y[10 * n + i] = round(p)
+            y[11 * n + i] = hal.fmod(p, q)
+            y[12 * n + i] = hal.fma(p, q, p)
+            y[13 * n + i] = p * q + p
+            y[14 * n + i] = dtype(compared(p, q))
+            y[15 * n + i] = 1 if hal.isnan(p) else 0
+            y[16 * n + i] = p / q
+            y[17 * n + i] = hal.sqrt(p)
+
+    return operations
+
+
+@hal.kernel
+def bool_operations(
+    y: hal.Ptr[hal.bool_], a: hal.ConstPtr[hal.bool_], b: hal.ConstPtr[hal.bool_], n: hal.int32
+) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        p = a[i]
+        q = b[i]
+        y[i] = p & q
+        y[n + i] = p | q
+        y[2 * n + i] = p ^ q
+        y[3 * n + i] = not p
+        y[4 * n + i] = (p and q) or not (p or q)
+        y[5 * n + i] = p == q
+        y[6 * n + i] = p < q
+        y[7 * n + i] = q if p else p
+
+
+@cache
+def casts(source: hal.DType) -> KernelFunction:
+    """To everything but float64."""
+
+    @hal.kernel
+    def convert(
+        b: hal.Ptr[hal.bool_], i8: hal.Ptr[hal.int8], i16: hal.Ptr[hal.int16],
+        i32: hal.Ptr[hal.int32], i64: hal.Ptr[hal.int64], u8: hal.Ptr[hal.uint8],
+        u16: hal.Ptr[hal.uint16], u32: hal.Ptr[hal.uint32], u64: hal.Ptr[hal.uint64],
+        h: hal.Ptr[hal.float16], f: hal.Ptr[hal.float32], x: hal.ConstPtr[source], n: hal.int32,
+    ) -> None:  # fmt: skip
+        i = hal.global_idx(0)
+        if i < n:
+            v = x[i]
+            b[i] = hal.bool_(v)
+            i8[i] = hal.int8(v)
+            i16[i] = hal.int16(v)
+            i32[i] = hal.int32(v)
+            i64[i] = hal.int64(v)
+            u8[i] = hal.uint8(v)
+            u16[i] = hal.uint16(v)
+            u32[i] = hal.uint32(v)
+            u64[i] = hal.uint64(v)
+            f[i] = hal.float32(v)
+            h[i] = hal.float32(v)
+
+    return convert
+
+
+CAST_TARGETS = (
+    hal.bool_, hal.int8, hal.int16, hal.int32, hal.int64, hal.uint8, hal.uint16, hal.uint32,
+    hal.uint64, hal.float16, hal.float32,
+)  # fmt: skip
+
+
+@hal.kernel
+def to_double(
+    d: hal.Ptr[hal.float64], b: hal.ConstPtr[hal.bool_], i8: hal.ConstPtr[hal.int8],
+    i16: hal.ConstPtr[hal.int16], i32: hal.ConstPtr[hal.int32], i64: hal.ConstPtr[hal.int64],
+    u8: hal.ConstPtr[hal.uint8], u16: hal.ConstPtr[hal.uint16], u32: hal.ConstPtr[hal.uint32],
+    u64: hal.ConstPtr[hal.uint64], h: hal.ConstPtr[hal.float16], f: hal.ConstPtr[hal.float32],
+    n: hal.int32,
+) -> None:  # fmt: skip
+    i = hal.global_idx(0)
+    if i < n:
+        d[i] = hal.float64(b[i])
+        d[n + i] = hal.float64(i8[i])
+        d[2 * n + i] = hal.float64(i16[i])
+        d[3 * n + i] = hal.float64(i32[i])
+        d[4 * n + i] = hal.float64(i64[i])
+        d[5 * n + i] = hal.float64(u8[i])
+        d[6 * n + i] = hal.float64(u16[i])
+        d[7 * n + i] = hal.float64(u32[i])
+        d[8 * n + i] = hal.float64(u64[i])
+        d[9 * n + i] = hal.float64(h[i])
+        d[10 * n + i] = hal.float64(f[i])
+
+
+@cache
+def math_functions(dtype: hal.DType) -> KernelFunction:
+    @hal.kernel
+    def functions(
+        y: hal.Ptr[dtype], a: hal.ConstPtr[dtype], b: hal.ConstPtr[dtype], n: hal.int32
+    ) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            p = a[i]
+            q = b[i]
+            y[i] = hal.exp(p)
+            y[n + i] = hal.exp2(p)
+            y[2 * n + i] = hal.log(p)
+            y[3 * n + i] = hal.log2(p)
+            y[4 * n + i] = hal.rsqrt(p)
+            y[5 * n + i] = hal.sin(p)
+            y[6 * n + i] = hal.cos(p)
+            y[7 * n + i] = hal.tan(p)
+            y[8 * n + i] = hal.tanh(p)
+            y[9 * n + i] = hal.atan(p)
+            y[10 * n + i] = hal.atan2(p, q)
+            y[11 * n + i] = hal.pow(p, q)
+
+    return functions
+
+
+# What OpenCL's full profile allows, which bounds all, and one for the interpreter's own rounding.
+MATH_ULPS = (4, 4, 4, 4, 3, 5, 5, 6, 6, 6, 7, 17)
+
+
+def sample_of_operations(dtype: hal.DType) -> Sample:
+    a, b = edges.pairs(edges.operands(dtype))
+    n, ulps = len(a), {}
+    if dtype is hal.bool_:
+        kernel, rows = bool_operations, 8
+    elif dtype.is_integer:
+        kernel, rows = integer_operations(dtype), INTEGER_ROWS
+    else:
+        kernel, rows = float_operations(dtype), FLOAT_ROWS
+        ulps = {0: np.repeat([0] * (rows - ROUNDED_ROWS) + [3] * ROUNDED_ROWS, n)}
+    y = np.zeros(rows * n, stored_as(dtype))
+    return Sample(kernel, [y, a, b], (n,), {"threads": n}, ulps)
+
+
+def sample_of_casts(source: hal.DType) -> Sample:
+    x = edges.numbers(source)
+    made = [np.zeros(len(x), stored_as(dtype)) for dtype in CAST_TARGETS]
+    return Sample(casts(source), [*made, x], (len(x),), {"threads": len(x)})
+
+
+def sample_of_casts_to_double() -> Sample:
+    values = [edges.numbers(dtype) for dtype in CAST_TARGETS]
+    n = max(map(len, values))
+    arrays = [np.resize(array, n) for array in values]
+    d = np.zeros(len(arrays) * n)
+    return Sample(to_double, [d, *arrays], (n,), {"threads": n})
+
+
+def sample_of_math(dtype: hal.DType) -> Sample:
+    random = np.random.default_rng(7)
+    spread = random.uniform(-1, 1, 300) * 10.0 ** random.uniform(-3, 6, 300)
+    near = random.uniform(-20, 20, 300)
+    special = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, np.inf, -np.inf, np.nan]
+    a, b = edges.pairs(np.array(special))
+    a = np.concatenate([a, spread, near, np.abs(near)]).astype(stored_as(dtype))
+    b = np.concatenate([b, near, spread, random.uniform(-9, 9, 300)]).astype(stored_as(dtype))
+    n = len(a)
+    y = np.zeros(len(MATH_ULPS) * n, stored_as(dtype))
+    ulps = np.repeat(np.array(MATH_ULPS), n)
+    return Sample(math_functions(dtype), [y, a, b], (n,), {"threads": n}, {0: ulps})

@@ -1,0 +1,48 @@
+"""A sample on the device and on the interpreter, compared byte by byte."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import hal_core as hal
+from hal_core.testing.casts import stored_as
+from hal_core.testing.conformance.edges import Array, is_right
+from hal_core.testing.conformance.language import Sample
+from hal_core.testing.conformance.raw import buffer_of, pattern, read
+from hal_core.testing.interpreter import interpret
+
+_GUARD = 16  # bytes on both sides of an array that nobody may touch
+_TIMES = 2  # a program's second launch goes another way than its first
+
+
+def check(device: hal.Compiled, sample: Sample) -> None:
+    """Runs the sample, on views that lie between bytes which must stay, and compares."""
+    program = device.compile(sample.kernel)
+    params = program.signature.pointers
+    expected = [array.copy() for array in sample.arrays]
+    before = [pattern(_GUARD, place) for place in range(len(params))]
+    bases = [
+        buffer_of(device, guard + array.tobytes() + guard)
+        for guard, array in zip(before, sample.arrays, strict=True)
+    ]
+    views = [
+        base.view(array.size, param.dtype, _GUARD)
+        for base, array, param in zip(bases, sample.arrays, params, strict=True)
+    ]
+    for _ in range(_TIMES):
+        program(*views, vals=sample.vals, **sample.launch)
+        interpret(sample.kernel, *expected, vals=sample.vals, races=False, **sample.launch)
+    for place, param in enumerate(params):
+        got = read(bases[place])
+        assert got[:_GUARD] == got[-_GUARD:] == before[place], f"written beside {param.name!r}"
+        inside = np.frombuffer(got[_GUARD:-_GUARD], stored_as(param.dtype))
+        right = is_right(inside, expected[place], param.dtype, sample.ulps.get(place, 0))
+        assert right.all(), _difference(param.name, inside, expected[place], right)
+
+
+def _difference(name: str, got: Array, expected: Array, right: Array) -> str:
+    first = int(np.flatnonzero(~right)[0])
+    return (
+        f"{name}[{first}] is {got[first]!r}, not {expected[first]!r}; "
+        f"{int((~right).sum())} of {len(right)} elements differ"
+    )
