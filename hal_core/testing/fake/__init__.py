@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
 
 class FakePlugin:
-    """What the entry point names."""
+    """What the entry point names. `facts` take the place of those in device.py, for tests."""
 
     hal_api = (1, 0)
+
+    def __init__(self, devices: int = 2, **facts: Any) -> None:
+        self.devices, self.facts = devices, facts
 
     @hookimpl
     def hal_enumerate(self, family: str) -> list[DeviceInfo]:
         from hal_core.testing.fake.device import describe
 
-        return describe(family)
+        return describe(family, self.devices, **self.facts)
 
     @hookimpl
     def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> FakeDevice:
@@ -55,10 +58,7 @@ class FakePlugin:
 
     @hookimpl
     def hal_doctor(self, family: str) -> list[Check]:
-        from hal_core.testing.fake import driver
-
-        found = driver.count()
-        return [Check("devices", found > 0, f"{found}", "Plug one in.")]
+        return [Check("devices", self.devices > 0, f"{self.devices}", "Plug one in.")]
 
 
 plugin = FakePlugin()

@@ -19,13 +19,22 @@ import numpy as np
 from hal_core.errors import HalError
 from hal_core.ir import Kernel
 from hal_core.ir.listing import parse_listing
+from hal_core.ir.verify import verify
 from hal_core.testing.casts import stored_as
 from hal_core.testing.interpreter import interpret
 
-STATUS = ("OK", "OUT_OF_MEMORY", "BAD_HANDLE", "BAD_RANGE", "BAD_BINARY", "FAULT", "LOST")
-OK, OUT_OF_MEMORY, BAD_HANDLE, BAD_RANGE, BAD_BINARY, FAULT, LOST = range(len(STATUS))
+STATUS = (
+    "OK", "OUT_OF_MEMORY", "BAD_HANDLE", "BAD_RANGE", "BAD_BINARY", "FAULT", "LOST", "BUSY",
+    "TIMEOUT",
+)  # fmt: skip
+OK, OUT_OF_MEMORY, BAD_HANDLE, BAD_RANGE, BAD_BINARY, FAULT, LOST, BUSY, TIMEOUT = range(9)
+
+END = b"\nend\n"  # of every binary, so that half a one is none
 
 _MOST_QUEUED = 64
+_MOST_OPEN = 16  # chips of one process
+
+opened: list[Chip] = []  # and not closed
 
 
 class Block(NamedTuple):
@@ -35,30 +44,65 @@ class Block(NamedTuple):
     offset: int
 
 
+class Work(NamedTuple):
+    """An entry of the queue."""
+
+    call: str  # "run", "write", "copy" or "free"
+    name: str  # of the kernel; else the call
+    do: Callable[[], int]
+
+
+def open_chip(memory_nbytes: int) -> tuple[int, Chip | None]:
+    """A device, until its `close`."""
+    if len(opened) >= _MOST_OPEN:
+        return BUSY, None
+    opened.append(Chip(memory_nbytes))
+    return OK, opened[-1]
+
+
 class Chip:
     """One device. `fail`, `slow` and `lost` make it misbehave, for tests."""
 
     def __init__(self, memory_nbytes: int) -> None:
         self.memory_nbytes = memory_nbytes
         self.lost = False
-        self.slow: dict[str, float] = {}  # call -> seconds that it takes longer
+        self.slow: dict[str, float] = {}  # call, or "run" -> seconds that it takes longer
         self.calls: dict[str, int] = {}  # call -> how often it came
         self._failing: dict[str, dict[int, int]] = {}  # call -> {which one: status}
         self._memory: dict[int, bytearray] = {}
+        self._programs: dict[int, Kernel] = {}
         self._freed: set[int] = set()  # gone for the caller; queued work may still use them
         self._handles = itertools.count(0x1000, 0x10)
-        self._queue: deque[tuple[str, Callable[[], int]]] = deque()
+        self._queue: deque[Work] = deque()
         self._late = OK, ""  # the first failure of queued work
         self._lock = threading.RLock()
+        self._told = threading.local()
+
+    def close(self) -> int:
+        """Programs have to be unloaded before; memory may be freed later."""
+        with self._lock:
+            if self._programs and not self.lost:
+                return BUSY
+            opened.remove(self)
+            return OK
 
     def fail(self, call: str, number: int = 1, status: int = FAULT) -> None:
-        """The call after `number - 1` more of its name gives `status`; "run" is queued work."""
+        """The call after `number - 1` more of its name gives `status`; "run" is a kernel's work
+        in the queue."""
         self._failing.setdefault(call, {})[self.calls.get(call, 0) + number] = status
 
     def _begin(self, call: str) -> int:
         number = self.calls[call] = self.calls.get(call, 0) + 1
-        time.sleep(self.slow.get(call, 0))
+        self._told.text = ""
         return LOST if self.lost else self._failing.get(call, {}).pop(number, OK)
+
+    def _linger(self, call: str) -> None:
+        time.sleep(self.slow.get(call, 0))
+
+    @property
+    def last_error(self) -> str:
+        """What the latest call of this thread has to say beside its status."""
+        return getattr(self._told, "text", "")
 
     # -- memory
 
@@ -69,6 +113,7 @@ class Chip:
     def alloc(self, nbytes: int) -> tuple[int, Block]:
         with self._lock:
             status = self._begin("alloc")
+            self._linger("alloc")
             if status == OK and self.allocated_nbytes + nbytes > self.memory_nbytes:
                 self._drain()  # what is freed behind queued work
                 if self.allocated_nbytes + nbytes > self.memory_nbytes:
@@ -84,7 +129,7 @@ class Chip:
             status = self._begin("free") or self._check(block, 0)
             if status == OK:
                 self._freed.add(block.handle)
-                self._enqueue("free", lambda: self._release(block.handle))
+                self._enqueue("free", "free", lambda: self._release(block.handle))
             return status
 
     def _release(self, handle: int) -> int:
@@ -96,7 +141,7 @@ class Chip:
         with self._lock:
             status = self._begin("write") or self._check(dest, len(data))
             if status == OK:
-                self._enqueue("write", lambda: self._put(dest, data))
+                self._enqueue("write", "write", lambda: self._put(dest, data))
             return status
 
     def copy(self, dest: Block, src: Block, nbytes: int) -> int:
@@ -104,7 +149,8 @@ class Chip:
             status = self._begin("copy")
             status = status or self._check(dest, nbytes) or self._check(src, nbytes)
             if status == OK:
-                self._enqueue("copy", lambda: self._put(dest, bytes(self._at(src, nbytes))))
+                work = lambda: self._put(dest, bytes(self._at(src, nbytes)))  # noqa: E731
+                self._enqueue("copy", "copy", work)
             return status
 
     def read(self, dest: memoryview, src: Block) -> int:
@@ -112,6 +158,7 @@ class Chip:
         with self._lock:
             status = self._begin("read") or self._check(src, dest.nbytes) or self._drain()
             if status == OK:
+                self._linger("read")
                 dest[:] = self._at(src, dest.nbytes)
             return status
 
@@ -131,23 +178,42 @@ class Chip:
 
     # -- kernels
 
-    def load(self, image: bytes) -> tuple[int, Kernel | None]:
+    def load(self, image: bytes, entry: str) -> tuple[int, int]:
+        """The handle of one kernel of a binary."""
         with self._lock:
-            status = self._begin("load")
+            status, handle = self._begin("load"), next(self._handles)
+            if not image.endswith(END):
+                return status or BAD_BINARY, 0
             try:
-                return status, parse_listing(image.decode())
+                kernel = parse_listing(image.removesuffix(END).decode())
+                verify(kernel)
             except (HalError, UnicodeDecodeError):
-                return status or BAD_BINARY, None
+                return status or BAD_BINARY, 0
+            if kernel.name != entry:
+                return status or BAD_BINARY, 0
+            if status == OK:
+                self._programs[handle] = kernel
+            return status, handle
+
+    def unload(self, program: int) -> int:
+        """Launches of it that are queued are still done."""
+        with self._lock:
+            status = self._begin("unload")
+            if status == OK and self._programs.pop(program, None) is None:
+                status = BAD_HANDLE
+            return status
 
     def launch(
-        self, kernel: Kernel, args: tuple[Any, ...], grid: Any, block: Any, done: Any = None
+        self, program: int, args: tuple[Any, ...], grid: Any, block: Any, done: Any = None
     ) -> int:
         """`args`: a `Block`, None or a number a parameter. `done(start_ns, end_ns)` is called."""
         with self._lock:
-            status = self._begin("launch")
+            status, kernel = self._begin("launch"), self._programs.get(program)
+            if kernel is None:
+                return status or BAD_HANDLE
             if status == OK:
                 work = lambda: self._interpret(kernel, args, grid, block, done)  # noqa: E731
-                self._enqueue(kernel.name, work)
+                self._enqueue("run", kernel.name, work)
             return status
 
     def _interpret(
@@ -172,29 +238,34 @@ class Chip:
 
     # -- the queue
 
-    def _enqueue(self, name: str, work: Callable[[], int]) -> None:
-        self._queue.append((name, work))
+    def _enqueue(self, call: str, name: str, work: Callable[[], int]) -> None:
+        self._queue.append(Work(call, name, work))
         if len(self._queue) > _MOST_QUEUED:
-            self._drain(keep=True)
+            self._drain(tell=False)
 
-    def _drain(self, keep: bool = False) -> int:
+    def _drain(self, timeout: float | None = None, tell: bool = True) -> int:
         """Do what is queued. The first failure is told once, and what stood behind it is gone."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         while self._queue and not self._late[0]:
-            name, work = self._queue.popleft()
+            work = self._queue.popleft()
+            self._linger(work.call)
             try:
-                status, why = work(), ""
+                status, why = work.do(), ""
             except HalError as error:
                 status, why = FAULT, str(error)
             if status:
-                self._late = status, f"{name}: {why or STATUS[status]}"
-        status, self.last_error = self._late if self._late[0] else (OK, "")
-        if status and not keep:
+                self._late = status, f"{work.name}: {why or STATUS[status]}"
+            elif deadline is not None and time.monotonic() > deadline:
+                return TIMEOUT
+        status, text = self._late
+        if status and tell:
+            self._told.text = text
             self._late = OK, ""
-            self._queue = deque(entry for entry in self._queue if entry[0] == "free")
+            self._queue = deque(work for work in self._queue if work.call == "free")
         return status
 
-    last_error = ""  # of the failure that a wait or a read has told
-
-    def wait(self) -> int:
+    def wait(self, timeout: float | None = None) -> int:
+        """`timeout` in seconds; when it is over, a piece of work that was begun is still done."""
         with self._lock:
-            return self._begin("wait") or self._drain()
+            self._linger("wait")
+            return self._begin("wait") or self._drain(timeout)

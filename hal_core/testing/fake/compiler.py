@@ -7,6 +7,7 @@ from hal_core.errors import CompileError, InvalidKernel
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
 from hal_core.render import UOpsRenderer
+from hal_core.testing.fake.chip import END
 
 
 def pairs() -> list[CompilerPair]:
@@ -15,7 +16,7 @@ def pairs() -> list[CompilerPair]:
 
 
 class FakeCompiler(Compiler):
-    """The chip takes listings of the IR, so a binary is a text that was checked."""
+    """The chip takes listings of the IR, so a binary is a text that was checked, and its end."""
 
     language, format, target = "uops", "uops", "uops"
     identity = "fake 1"  # vendor, version, architecture and options: part of the cache key
@@ -28,7 +29,7 @@ class FakeCompiler(Compiler):
             raise CompileError(
                 f"compile {options.entry}", "not a valid listing", log=str(error), source=source
             ) from None
-        return source.encode()
+        return source.encode() + END
 
     def _disassemble(self, image: bytes) -> str:
-        return image.decode()
+        return image.removesuffix(END).decode()

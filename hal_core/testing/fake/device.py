@@ -7,40 +7,40 @@ from typing import TYPE_CHECKING, Any
 from hal_core.allocator import LRUAllocator
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.testing.fake import driver
-from hal_core.testing.fake.chip import Block
+from hal_core.testing.fake.chip import LOST, TIMEOUT, Block
 
 if TYPE_CHECKING:
     from hal_core.spec import BufferSpec
 
+MEMORY_NBYTES = 64 << 20
 LIMITS = Limits(
     max_block=(1024, 1024, 64),
     max_block_threads=1024,
     max_grid=(2**31 - 1, 65535, 65535),
     shared_nbytes=32 << 10,
     view_alignment=16,
-    max_alloc_nbytes=driver.MEMORY_NBYTES,
+    max_alloc_nbytes=MEMORY_NBYTES,
 )
 CAPABILITIES = frozenset(
     {"fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "disassemble"}
 )
 
 
-def describe(family: str) -> list[DeviceInfo]:
-    """Facts of every device, none of them opened."""
-    return [
-        DeviceInfo(
-            name=f"{family}:{index}" if index else family,
-            kind="accelerator",
-            title="A pretended accelerator",
-            memory_nbytes=driver.MEMORY_NBYTES,
-            arch="uops",
-            compute_units=1,
-            host_visible=False,
-            limits=LIMITS,
-            capabilities=CAPABILITIES,
-        )
-        for index in range(driver.count())
-    ]
+def describe(family: str, count: int, **facts: Any) -> list[DeviceInfo]:
+    """Facts of every device, none of them opened. Zero devices is a normal answer."""
+    common = DeviceInfo(
+        name=family,
+        kind="accelerator",
+        title="A pretended accelerator",
+        memory_nbytes=MEMORY_NBYTES,
+        arch="uops",
+        compute_units=1,
+        host_visible=False,
+        limits=LIMITS,
+        capabilities=CAPABILITIES,
+    )._replace(**facts)
+    names = [f"{family}:{index}" if index else family for index in range(count)]
+    return [common._replace(name=name) for name in names]
 
 
 class FakeDevice(Compiled):
@@ -48,18 +48,21 @@ class FakeDevice(Compiled):
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
-        self.chip = driver.open_chip(self.index)
+        self.chip = driver.open_chip(info.memory_nbytes, name)
 
     def check(self, call: str, status: int) -> None:
         driver.check(call, status, self.name, self.chip.last_error)
 
     def _synchronize(self, timeout: float | None) -> bool:
-        # A wait that the vendor's library can bound gives False when the time is over.
-        self.check("wait", self.chip.wait())
+        status = self.chip.wait(timeout)
+        if status == TIMEOUT:
+            return False
+        self.check("wait", status)
         return True
 
     def _close(self) -> None:
-        """Where the context is released; the queue is idle, memory and programs are gone."""
+        # The queue is idle, programs are unloaded; memory that is still out is freed later.
+        self.check("close", self.chip.close())
 
 
 class FakeAllocator(LRUAllocator[Block]):
@@ -74,7 +77,9 @@ class FakeAllocator(LRUAllocator[Block]):
         return block
 
     def _free(self, opaque: Block, nbytes: int, options: BufferSpec) -> None:
-        self.device.check("free", self.device.chip.free(opaque))
+        status = self.device.chip.free(opaque)
+        if status != LOST:  # the memory went with the device; finalizers come here, and never raise
+            self.device.check("free", status)
 
     def _offset(self, opaque: Block, nbytes: int, offset: int) -> Block:
         return opaque._replace(offset=opaque.offset + offset)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from hal_core.errors import (
     CompileError,
     DeviceFault,
+    DeviceUnavailable,
     HalError,
     InvalidState,
     OutOfMemory,
@@ -12,13 +15,11 @@ from hal_core.errors import (
 from hal_core.testing.fake import chip
 from hal_core.testing.fake.chip import Chip
 
-MEMORY_NBYTES = 64 << 20
-
 _ERRORS: dict[int, type[HalError]] = {
     chip.OUT_OF_MEMORY: OutOfMemory,
-    chip.BAD_BINARY: CompileError,
     chip.FAULT: DeviceFault,
     chip.LOST: DeviceFault,
+    chip.BUSY: DeviceUnavailable,
 }
 _FIXES = {
     chip.FAULT: "Try the kernel on the CPU with HAL_CHECK=1.",
@@ -26,17 +27,17 @@ _FIXES = {
 }
 
 
-def count() -> int:
-    """Devices of this machine; no context is opened. Zero is a normal answer."""
-    return 2
-
-
-def open_chip(index: int) -> Chip:
-    return Chip(MEMORY_NBYTES)
+def open_chip(memory_nbytes: int, device: str) -> Chip:
+    """Raises: DeviceUnavailable when the driver has no more to give."""
+    status, opened = chip.open_chip(memory_nbytes)
+    check("open", status, device)
+    return cast(Chip, opened)
 
 
 def check(call: str, status: int, device: str, why: str = "") -> None:
     """Raises: what a status other than OK means, with the call, the code and its name."""
+    if status == chip.BAD_BINARY:
+        raise CompileError(f"fake {call}", "not a listing that the chip can run", device=device)
     if status != chip.OK:
         raise _ERRORS.get(status, InvalidState)(
             f"fake {call}",

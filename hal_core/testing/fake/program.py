@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import CompileError
 from hal_core.program import Program
 
 if TYPE_CHECKING:
@@ -18,21 +18,19 @@ class FakeProgram(Program):
 
     def __init__(self, device: FakeDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        status, kernel = device.chip.load(binary.image)
+        status, self.handle = device.chip.load(binary.image, binary.entry)
         device.check(f"load of {binary.entry}", status)
-        if kernel is None or kernel.name != binary.entry:
-            raise CompileError(
-                f"load {binary.entry}", "the binary has no such entry", device=device.name
-            )
-        self.kernel = kernel
+        # Also when nobody holds the program any more; not at exit, the device is closed by then.
+        self._end = weakref.finalize(self, device.chip.unload, self.handle)
+        self._end.atexit = False
         self.info = self.info._replace(max_block_threads=device.info.limits.max_block_threads)
 
     def _bind(self) -> Callable[..., None]:
-        chip, check, kernel = self.device.chip, self.device.check, self.kernel
+        chip, check, handle = self.device.chip, self.device.check, self.handle
 
         def launch(geometry: Any, *args: Any) -> None:
             grid, block, _ = geometry
-            status = chip.launch(kernel, args, grid, block)
+            status = chip.launch(handle, args, grid, block)
             if status:
                 check("launch", status)
 
@@ -43,9 +41,9 @@ class FakeProgram(Program):
         seconds: list[float] = []
         chip, check = self.device.chip, self.device.check
         timed = lambda start, end: seconds.append((end - start) * 1e-9)  # noqa: E731
-        check("launch", chip.launch(self.kernel, args, grid, block, timed))
+        check("launch", chip.launch(self.handle, args, grid, block, timed))
         check("wait", chip.wait())
         return seconds[0]
 
     def _unload(self) -> None:
-        del self.kernel
+        self._end()

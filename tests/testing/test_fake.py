@@ -1,0 +1,240 @@
+"""The fake backend made to misbehave: each fault surfaces as the right error at the right call."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+from hal_core.testing.fake import FakePlugin, chip
+from hal_core.testing.fake.chip import FAULT, OUT_OF_MEMORY, Chip
+from hal_core.testing.fake.device import CAPABILITIES, LIMITS
+
+MIB = 1 << 20
+
+
+@hal.kernel
+def count_up(y: hal.Ptr[hal.int32], start: hal.int32, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = start + i
+
+
+@pytest.fixture
+def device() -> Iterator[hal.Compiled]:
+    """A fake with 1 MiB of memory. It must end with nothing left, however it misbehaved."""
+    hal.Device.register_plugin("SIM", FakePlugin(3, memory_nbytes=MIB))
+    before = len(chip.opened)
+    opened = hal.Device["SIM"]
+    yield opened
+    gc.collect()
+    held: Any = opened
+    if not opened.closed:
+        assert opened.allocator.statistics().live == 0
+        opened.close()
+    assert held.chip.wait() == chip.OK or held.chip.lost
+    assert held.chip.allocated_nbytes == 0 or held.chip.lost
+    assert len(chip.opened) == before, "a chip is still open"
+
+
+@pytest.fixture
+def faulty(device: Any) -> Chip:
+    """What stands behind the device."""
+    made: Chip = device.chip
+    return made
+
+
+def launch(device: hal.Compiled, made: hal.Buffer) -> hal.Program:
+    program = device.compile(count_up)
+    program(made, vals=(5, made.size), threads=made.size)
+    return program
+
+
+def test_devices_memory_limits_and_capabilities_are_settings() -> None:
+    small = LIMITS._replace(max_block_threads=32, max_block=(32, 32, 32))
+    hal.Device.register_plugin(
+        "SET", FakePlugin(3, memory_nbytes=4096, limits=small, capabilities=frozenset())
+    )
+    infos = hal.Device.devices("SET")
+    assert [info.name for info in infos] == ["SET", "SET:1", "SET:2"]
+    assert {(info.memory_nbytes, info.limits.max_block_threads) for info in infos} == {(4096, 32)}
+    with hal.Device["SET:2"] as opened:
+        with pytest.raises(hal.OutOfMemory):
+            hal.empty(5000, hal.int8, opened)
+        with pytest.raises(hal.InvalidArgument, match="32"):
+            opened.compile(count_up)(hal.zeros(64, hal.int32, opened), vals=(1, 64), block=64,
+                                     threads=64)  # fmt: skip
+        assert not opened.supports(hal.float64) and "fp64" in CAPABILITIES
+
+
+def test_no_devices_is_a_normal_answer() -> None:
+    hal.Device.register_plugin("NONE", FakePlugin(0))
+    with pytest.raises(hal.DeviceUnavailable, match="no hardware on NONE"):
+        hal.Device["NONE"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_A4_the_nth_allocation_fails_and_is_tried_again(
+    device: hal.Compiled, faulty: Chip, number: int
+) -> None:
+    faulty.fail("alloc", number, OUT_OF_MEMORY)
+    made = [hal.empty(300, hal.int8, device) for _ in range(4)]
+    assert faulty.calls["alloc"] == 5 and len({one._buf for one in made}) == 4
+
+
+def test_A4_two_failures_in_a_row_are_out_of_memory(device: hal.Compiled, faulty: Chip) -> None:
+    faulty.fail("alloc", 1, OUT_OF_MEMORY)
+    faulty.fail("alloc", 2, OUT_OF_MEMORY)
+    with pytest.raises(hal.OutOfMemory, match="total 1048576") as caught:
+        hal.empty(300, hal.int8, device)
+    assert "OUT_OF_MEMORY" in str(caught.value.__cause__)
+    assert hal.empty(300, hal.int8, device).is_allocated
+
+
+def test_A4_memory_that_is_full_makes_the_cache_give_way(
+    device: hal.Compiled, faulty: Chip
+) -> None:
+    hal.empty(MIB // 2, hal.int8, device).deallocate()
+    assert device.allocator.statistics().cached == MIB // 2
+    held = hal.empty(MIB - 4096, hal.int8, device)
+    assert faulty.allocated_nbytes == held.nbytes
+    with pytest.raises(hal.OutOfMemory):
+        hal.empty(5000, hal.int8, device)
+
+
+@pytest.mark.parametrize("wait", ["synchronize", "copyout", "wait=True", "close"])
+def test_P9_a_late_failure_names_the_program_at_the_next_wait(
+    device: hal.Compiled, faulty: Chip, wait: str
+) -> None:
+    made = hal.empty(10, hal.int32, device)
+    faulty.fail("run")
+    program = launch(device, made)
+    waits: dict[str, Callable[[], object]] = {
+        "synchronize": device.synchronize,
+        "copyout": made.numpy,
+        "wait=True": lambda: program(made, vals=(5, 10), threads=10, wait=True),
+        "close": device.close,
+    }
+    with pytest.raises(hal.DeviceFault, match="count_up.*FAULT"):
+        waits[wait]()
+    if wait == "close":
+        assert device.closed
+        return
+    assert device.synchronize(), "it is told once"
+    launch(device, made)
+    assert made.numpy().tolist() == list(range(5, 15))
+
+
+def test_P9_what_stood_behind_a_failure_is_not_done(device: hal.Compiled, faulty: Chip) -> None:
+    made = hal.zeros(10, hal.int32, device)
+    device.synchronize()
+    faulty.fail("run")
+    launch(device, made)
+    made.fill(3)
+    hal.empty(1000, hal.int32, device).deallocate()
+    with pytest.raises(hal.DeviceFault):
+        device.synchronize()
+    assert made.numpy().tolist() == [0] * 10
+    device.allocator.free_cache()
+
+
+def test_an_index_beyond_a_buffer_is_a_late_failure(device: hal.Compiled) -> None:
+    program = device.compile(count_up)
+    program(hal.zeros(10, hal.int32, device), vals=(0, 100_000), threads=100_000)
+    with pytest.raises(hal.DeviceFault, match="count_up"):
+        device.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("call", "use"),
+    [
+        ("write", lambda made: made.copyin(bytes(40))),
+        ("read", lambda made: made.copyout(bytearray(40))),
+        ("copy", lambda made: made.copy_from(made)),
+        ("launch", lambda made: launch(hal.Device["SIM"], made)),
+        ("load", lambda made: launch(hal.Device["SIM"], made)),
+        ("wait", lambda made: hal.Device["SIM"].synchronize()),
+    ],
+)
+def test_a_call_that_is_refused_is_told_by_name(
+    device: hal.Compiled, faulty: Chip, call: str, use: Any
+) -> None:
+    made = hal.zeros(10, hal.int32, device)
+    faulty.fail(call, 1, FAULT)
+    with pytest.raises(hal.DeviceFault, match=rf"fake {call}.*FAULT.*status 5.*on SIM"):
+        use(made)
+    use(made)
+
+
+def test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain(
+    device: hal.Compiled, faulty: Chip
+) -> None:
+    source, dest = hal.zeros(10, hal.int32, device), hal.empty(10, hal.int32, device)
+    device.synchronize()
+    faulty.slow["copy"] = 0.05
+    begin = time.perf_counter()
+    dest.copy_from(source)
+    dest.copy_from(source)
+    assert time.perf_counter() - begin < 0.05
+    assert device.synchronize(timeout=0.001) is False
+    assert device.synchronize(timeout=0.001) is False, "the second one"
+    assert device.synchronize(timeout=30.0) is True
+    assert time.perf_counter() - begin >= 0.1
+    assert dest.numpy().tolist() == [0] * 10
+
+
+def test_a_lost_device_refuses_and_opens_again(device: hal.Compiled, faulty: Chip) -> None:
+    made = hal.zeros(10, hal.int32, device)
+    program = device.compile(count_up)
+    faulty.lost = True
+    uses = (
+        device.synchronize,
+        made.numpy,
+        partial(program, made, vals=(5, 10), threads=10),
+        lambda: hal.empty(100_000, hal.int8, device),
+    )
+    for use in uses:
+        with pytest.raises(hal.DeviceFault, match="LOST.*Close the device and open it again"):
+            use()
+    with pytest.raises(hal.DeviceFault):
+        device.close()
+    with pytest.raises(hal.InvalidState):
+        uses[2]()
+    del uses, made  # nothing is said about memory that went with the device
+    with hal.Device["SIM"] as again:
+        assert again is not device
+        assert launch(again, hal.empty(10, hal.int32, again)).name == "count_up"
+
+
+def test_P10_programs_that_are_left_behind_are_unloaded(device: Any, faulty: Chip) -> None:
+    program = device.compile(count_up)
+    for _ in range(3):
+        device.load(program.binary)
+    gc.collect()
+    assert len(faulty._programs) == 1
+    program.unload()
+    assert faulty.unload(program.handle) == chip.BAD_HANDLE and not faulty._programs
+
+
+def test_open_chips_are_counted_and_more_are_refused(device: hal.Compiled) -> None:
+    hal.Device.register_plugin("MANY", FakePlugin(chip._MOST_OPEN + 1))
+    room = chip._MOST_OPEN - len(chip.opened)
+    opened = [hal.Device[f"MANY:{index}"] for index in range(room)]
+    with pytest.raises(hal.DeviceUnavailable, match="BUSY"):
+        hal.Device[f"MANY:{room}"]
+    for one in opened:
+        one.close()
+    hal.Device[f"MANY:{room}"].close()
+
+
+def test_a_chip_knows_its_handles(device: hal.Compiled, faulty: Chip) -> None:
+    status, block = faulty.alloc(16)
+    assert (status, faulty.write(block, bytes(17))) == (chip.OK, chip.BAD_RANGE)
+    assert faulty.free(block) == chip.OK
+    assert faulty.free(block) == faulty.write(block, b"") == chip.BAD_HANDLE
+    assert faulty.launch(3, (), (1, 1, 1), (1, 1, 1)) == chip.BAD_HANDLE
