@@ -117,5 +117,5 @@ PROFILE = declare(
     "HAL_PROFILE", False, "1 records what every device does, from the first one on", flag
 )
 CHECK = declare(
-    "HAL_CHECK", False, "1 fills fresh memory with 0xCB, so that reading it shows", flag
+    "HAL_CHECK", False, "1 fills fresh memory with 0xCB; on CPU it watches kernels and memory", flag
 )

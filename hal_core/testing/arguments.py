@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,20 @@ class _Rules(Rules):
         return x, y, z
 
 
+class Given(NamedTuple):
+    """What a kernel is carried out with, by position in the signature. Nothing here is copied.
+
+    `written` says for arrays that are not known from the start which elements are: an unsigned
+    integer as wide as an element each, or narrower, that has a 1 in every byte which is written.
+    """
+
+    arrays: dict[int, Array]  # flat, and of the dtype that elements are stored as
+    values: dict[int, Array]  # one element
+    written: dict[int, Array]
+
+
 class Arguments:
-    """`arrays` and `initialised` by position in the signature, `values` too."""
+    """Arrays and numbers as a caller has them, checked: `given` is what they come to."""
 
     def __init__(
         self,
@@ -54,19 +66,20 @@ class Arguments:
         ):
             if given != wanted:
                 self._refuse(f"wrong number of {what}", given, wanted, self._call())
-        self.arrays = {
+        arrays = self._arrays = {
             param.position: self._elements(param, array)
             for param, array in zip(pointers, bufs, strict=True)
         }
-        self.values = {
+        numbers = {
             param.position: self._value(param, value)
             for param, value in zip(values, vals, strict=True)
         }
-        self.initialised = {
+        written = {
             param.position: self._mask(param, mask)
             for param, mask in zip(pointers, initialised, strict=False)
             if mask is not None
         }
+        self.given = Given(arrays, numbers, written)
 
     def geometry(
         self, grid: Extent | None, block: Extent | None, threads: Extent | None
@@ -120,11 +133,11 @@ class Arguments:
         return array.reshape(-1).view(stored_as(dtype))
 
     def _mask(self, param: Param, mask: Array) -> Array:
-        size = len(self.arrays[param.position])
+        size = len(self._arrays[param.position])
         if mask.dtype != np.bool_ or mask.size != size:
             given, what = f"{mask.size} x {mask.dtype}", f"initialised mask of {param.name!r}"
             self._refuse(what, given, f"{size} x bool", "Give a bool for each element.")
-        return mask.reshape(-1).copy()
+        return mask.reshape(-1).copy().view(np.uint8)
 
     def _refuse(self, problem: str, got: object, expected: object, fix: str) -> NoReturn:
         raise InvalidArgument(

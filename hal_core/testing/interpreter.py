@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.geometry import Extent
+from hal_core.geometry import Dim3, Extent
 from hal_core.ir import Kernel
 from hal_core.ir.verify import verify
 from hal_core.lang import KernelFunction
-from hal_core.testing.arguments import Arguments
+from hal_core.testing.arguments import Arguments, Given
 from hal_core.testing.lanes import Lanes
 from hal_core.testing.memory import Memory
 from hal_core.testing.overlap import Record, records
 from hal_core.testing.races import Shadow
-from hal_core.testing.run import Run
+from hal_core.testing.run import Patience, Run
 from hal_core.testing.script import Script
 
 Array = npt.NDArray[Any]
@@ -58,16 +58,32 @@ def interpret(
     extents, shape = arguments.geometry(grid, block, threads)
     if 0 in extents or 0 in shape:
         return
-    script = Script(lowered)
-    memories = _buffers(script, arguments, races)
+    carry_out(Script(lowered), arguments.given, (extents, shape), Patience(turns), races=races)
+
+
+def carry_out(
+    script: Script,
+    given: Given,
+    geometry: tuple[Dim3, Dim3],
+    patience: Patience,
+    *,
+    races: bool = True,
+    seed: int = 0,
+) -> None:
+    """What `interpret` does once everything is checked, for devices whose launches are checked.
+
+    `seed` other than 0 puts blocks, and the threads of a block, into another order.
+    Raises: KernelFault. What was written before is written.
+    """
+    memories = _buffers(script, given, races)
     with np.errstate(all="ignore"):
-        for lanes in Lanes.parts(extents, shape):
-            Run(script, lanes, arguments.values, memories, races, turns).block(script.steps)
+        for lanes in Lanes.parts(*geometry, seed):
+            Run(script, lanes, given.values, memories, races, patience).block(script.steps)
 
 
-def _buffers(script: Script, arguments: Arguments, races: bool) -> dict[int, Memory]:
+def _buffers(script: Script, given: Given, races: bool) -> dict[int, Memory]:
     """The memory of each pointer, by the node's place."""
-    params, arrays = script.kernel.signature.params, arguments.arrays
+    params, arrays = script.kernel.signature.params, given.arrays
     written = {node.arg for node in script.kernel.uops if id(node) in script.written}
     overlapping = records(arrays) if races else {}
     found = {}
@@ -80,6 +96,6 @@ def _buffers(script: Script, arguments: Arguments, races: bool) -> dict[int, Mem
         if races and written.intersection((node.arg, *beside)):
             shadow = record or Shadow(len(elements))
         names = [params[position].name for position in (node.arg, *beside)]
-        known = arguments.initialised.get(node.arg)
+        known = given.written.get(node.arg)
         found[place] = Memory(names[0], elements, len(elements), known, shadow, names[1:])
     return found

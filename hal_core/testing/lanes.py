@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -17,26 +19,30 @@ _TOGETHER = 1 << 16  # threads; arrays of these stay in the cache
 
 
 class Lanes:
-    """Blocks `first` to `first + blocks`; element k of every array is one thread's."""
+    """Some blocks of a grid, `first` to `first + blocks` in an order that `seed` chooses; element k
+    of every array is one thread's."""
 
-    def __init__(self, grid: Dim3, block: Dim3, first: int, blocks: int) -> None:
+    def __init__(self, grid: Dim3, block: Dim3, first: int, blocks: int, seed: int = 0) -> None:
         self.grid, self.block = grid, block
         self.blocks = blocks
         self.block_threads = block[0] * block[1] * block[2]
         self.size = blocks * self.block_threads
         lane = np.arange(self.size)
         self.own_block = lane // self.block_threads  # from 0
-        self._first, self._in_block = first, lane % self.block_threads
-        self.threads = first * self.block_threads + lane  # numbers in the grid
-        self.epochs = (first + self.own_block) << EPOCH_BITS
+        grid_blocks = grid[0] * grid[1] * grid[2]
+        self._block = _shuffled(first + self.own_block, grid_blocks, seed)  # numbers in the grid
+        self._in_block = _shuffled(lane % self.block_threads, self.block_threads, seed)
+        self.threads = self._block * self.block_threads + self._in_block
+        self.epochs = self._block << EPOCH_BITS
 
     @classmethod
-    def parts(cls, grid: Dim3, block: Dim3) -> Iterator[Lanes]:
-        """All blocks of a grid, as many at a time as are quick together."""
+    def parts(cls, grid: Dim3, block: Dim3, seed: int = 0) -> Iterator[Lanes]:
+        """All blocks of a grid, as many at a time as are quick together; with `seed` other than 0
+        not in the order of their numbers."""
         blocks = grid[0] * grid[1] * grid[2]
         step = max(1, _TOGETHER // (block[0] * block[1] * block[2]))
         for first in range(0, blocks, step):
-            yield cls(grid, block, first, min(step, blocks - first))
+            yield cls(grid, block, first, min(step, blocks - first), seed)
 
     def special(self, kind: str, axis: int) -> Array:
         """`global_idx(0)` and the others, as int32."""
@@ -46,7 +52,7 @@ class Lanes:
         if kind == "thread_idx":
             found = _along(self._in_block, self.block, axis)
         elif kind == "block_idx":
-            found = _along(self._first + self.own_block, self.grid, axis)
+            found = _along(self._block, self.grid, axis)
         else:
             own = self.special("block_idx", axis) * self.block[axis]
             found = own + self.special("thread_idx", axis)
@@ -63,6 +69,18 @@ class Lanes:
         where = tuple(int(_along(np.array(block), self.grid, axis)) for axis in range(3))
         who = tuple(int(_along(np.array(own), self.block, axis)) for axis in range(3))
         return f"thread {who} of block {where}"
+
+
+def _shuffled(numbers: Array, count: int, seed: int) -> Array:
+    """Another order of 0 to `count`, found without writing all of it down."""
+    if not seed:
+        return numbers
+    random = Random(seed)
+    step = random.randrange(1, 1 << 16)
+    while gcd(step, count) > 1:
+        step += 1
+    shuffled: Array = (numbers * step + random.randrange(count)) % count
+    return shuffled
 
 
 def _along(number: Array, extents: Dim3, axis: int) -> Array:

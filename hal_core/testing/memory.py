@@ -18,6 +18,8 @@ Array = npt.NDArray[Any]
 
 HOW = {"LOAD": READ, "STORE": WRITE, "ATOMIC": ATOMIC, "CAS": ATOMIC}
 
+_EVERY_BYTE = 0x0101_0101_0101_0101
+
 _ORDERED = (
     "Put a barrier between, if they are of one block; else give each thread its own elements, or "
     "use atomics for all accesses."
@@ -30,15 +32,18 @@ _ATOMICALLY = (
 class Access:
     """One access of some lanes to some elements; what it finds wrong names all of them."""
 
-    def __init__(self, kernel: str, node: UOp, lanes: Lanes, running: Array) -> None:
-        self.node, self.lanes, self.running = node, lanes, running
+    def __init__(
+        self, kernel: str, node: UOp, lanes: Lanes, running: Array, device: str | None = None
+    ) -> None:
+        self.node, self.lanes, self.running, self.device = node, lanes, running, device
         self.operation = f"kernel {kernel}" + (f", line {node.line}" if node.line else "")
 
     def who(self, access: int) -> str:
         return self.lanes.name(self.lanes.threads[self.running[access]])
 
     def fault(self, problem: str, fix: str, **facts: object) -> NoReturn:
-        raise KernelFault(self.operation, problem, fix=fix, **facts)  # type: ignore[arg-type]
+        facts |= {"device": self.device, "fix": fix}
+        raise KernelFault(self.operation, problem, **facts)  # type: ignore[arg-type]
 
 
 def _first(found: Array) -> int:
@@ -48,7 +53,8 @@ def _first(found: Array) -> int:
 class Memory:
     """The elements of a pointer's buffer, or of a shared array in every block.
 
-    `beside` are the names of the pointers whose buffers lie on the same memory.
+    `written` is as in `Given`, None where everything is. `beside` are the names of the pointers
+    whose buffers lie on the same memory.
     """
 
     def __init__(
@@ -76,7 +82,8 @@ class Memory:
                 access.operation,
                 f"out of bounds: {HOW[access.node.op]} of {self.name!r} by {access.who(first)}",
                 got=int(index[first]),
-                limit=f"0 to {self.size - 1}" if self.size else "it has no element",
+                limit=f"limit 0 to {self.size - 1}" if self.size else "it has no element",
+                device=access.device,
                 fix="Guard the access, if i < n, or give a larger buffer.",
             )
         if wide is not None and (wide != index).any():
@@ -95,7 +102,8 @@ class Memory:
         """Raises: KernelFault for a read of what nobody has written, and for a race."""
         op = access.node.op
         if self.written is not None:
-            unknown = ~self.written[places]
+            known = self.written.dtype.type(_EVERY_BYTE & (1 << 8 * self.written.itemsize) - 1)
+            unknown = self.written[places] != known
             if op != "STORE" and unknown.any():
                 first = _first(unknown)
                 access.fault(
@@ -103,7 +111,7 @@ class Memory:
                     f"nothing has written, by {access.who(first)}",
                     "Write it first, and put a barrier between if another thread does.",
                 )
-            self.written[places] = True
+            self.written[places] = known
         if self.shadow is not None:
             self._check_race(self.shadow, access, places)
 

@@ -6,8 +6,10 @@ has no order in the language, so any order is right as long as nothing races.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,18 @@ from hal_core.testing.script import Script, Step
 Array = npt.NDArray[Any]
 
 
+class Patience(NamedTuple):
+    """How long the loops of a launch may take: turns of blocks that go together, and a time."""
+
+    turns: int
+    until: float = math.inf  # of time.monotonic
+    seconds: float = math.inf  # which that were
+    how: str = ""  # with what a user allows more
+
+
+_LOOK_AT_THE_CLOCK = 16  # turns
+
+
 class Run:
     """Some blocks on their way through a kernel.
 
@@ -39,13 +53,14 @@ class Run:
         arguments: dict[int, Array],
         memories: dict[int, Memory],
         races: bool,
-        turns: int,
+        patience: Patience,
     ) -> None:
         self.kernel, self.lanes, self.arguments = script.kernel, lanes, arguments
+        self.device, self.patience = script.device, patience
         self.memories = dict(memories)
         self.watched = script.written if races else frozenset()
         self.values: list[Any] = [None] * len(script.kernel.uops)
-        self.turns = self.most_turns = turns
+        self.turns = 0
         self.returned = np.zeros(lanes.size, bool)
         self.continued = self.returned  # lanes that wait for the next turn of the innermost loop
         self.nobody = self.returned
@@ -135,12 +150,19 @@ class Run:
         self._go_on(entered & ~self.returned)
 
     def _count_turn(self, step: Step) -> None:
-        self.turns -= 1
-        if self.turns < 0:
+        self.turns += 1
+        patience = self.patience
+        if self.turns > patience.turns:
             self._access(step).fault(
                 "the kernel does not end: its loops have taken too many turns",
                 "Look whether the loop is left, or allow more with turns=.",
-                limit=self.most_turns,
+                limit=patience.turns,
+            )
+        if self.turns % _LOOK_AT_THE_CLOCK == 0 and monotonic() > patience.until:
+            self._access(step).fault(
+                "the kernel does not end: its loops have taken too long",
+                f"Look whether the loop is left, or allow more {patience.how}.",
+                limit=f"limit {patience.seconds:g} s",
             )
 
     def leave(self, step: Step) -> None:
@@ -174,7 +196,8 @@ class Run:
         if fails.any():
             who = self.lanes.name(self.lanes.threads[int(fails.argmax())])
             message = step.node.arg or "an assert does not hold"
-            raise FailedAssert(self._access(step).operation, f"{message}, in {who}")
+            operation = self._access(step).operation
+            raise FailedAssert(operation, f"{message}, in {who}", device=self.device)
 
     # -- memory
 
@@ -182,7 +205,7 @@ class Run:
         name, size = step.node.arg
         elements = np.zeros(size * self.lanes.blocks, _stored(step.node))
         shadow = Shadow(len(elements)) if id(step.node) in self.watched else None
-        written = np.zeros(len(elements), bool)
+        written = np.zeros(len(elements), np.uint8)
         self.memories[step.place] = Memory(name, elements, size, written, shadow)
 
     def load(self, step: Step) -> None:
@@ -226,7 +249,7 @@ class Run:
         self.values[step.place] = found
 
     def _access(self, step: Step) -> Access:
-        return Access(self.kernel.name, step.node, self.lanes, self.running)
+        return Access(self.kernel.name, step.node, self.lanes, self.running, self.device)
 
 
 def _turns(start: Array, stop: Array, step: int) -> Array:

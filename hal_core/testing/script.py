@@ -29,10 +29,10 @@ class Step(NamedTuple):
 
 
 class Script:
-    """The steps of a verified kernel."""
+    """The steps of a verified kernel; `device` is named where it goes wrong."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, device: str | None = None) -> None:
+        self.kernel, self.device = kernel, device
         self.places = {id(node): place for place, node in enumerate(kernel.uops)}
         # Memory that is only read needs no watch.
         self.written = {id(node.src[0]) for node in kernel.uops if node.op in _WRITES}

@@ -103,17 +103,19 @@ CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
     (
         run(shift, floats(), floats(), vals=(1,), threads=SIZE),
         hal.OutOfBounds, _line(shift, "+ by"),
-        "out of bounds: a read of 'x' by thread (7, 0, 0) of block (0, 0, 0) (got 8; 0 to 7)",
+        "out of bounds: a read of 'x' by thread (7, 0, 0) of block (0, 0, 0) (got 8; limit 0 to 7)",
     ),
     (
         run(shift, floats(), floats(), vals=(-3,), threads=SIZE, block=2),
         hal.OutOfBounds, _line(shift, "+ by"),
-        "out of bounds: a read of 'x' by thread (0, 0, 0) of block (0, 0, 0) (got -3; 0 to 7)",
+        "out of bounds: a read of 'x' by thread (0, 0, 0) of block (0, 0, 0) "
+        "(got -3; limit 0 to 7)",
     ),
     (
         run(scatter, floats(), ints(0, 9, 9, 3), threads=(2, 2), block=(1, 2)),
         hal.OutOfBounds, _line(scatter, "y[p[i]]"),
-        "out of bounds: a write of 'y' by thread (0, 0, 0) of block (1, 0, 0) (got 9; 0 to 7)",
+        "out of bounds: a write of 'y' by thread (0, 0, 0) of block (1, 0, 0) "
+        "(got 9; limit 0 to 7)",
     ),
     (
         run(scatter, np.zeros(0, np.float32), ints(0), threads=1),
@@ -124,7 +126,8 @@ CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
     (
         run(beyond, floats(), vals=(1,), threads=8, block=4),
         hal.OutOfBounds, _line(beyond, "] = 1.0"),
-        "out of bounds: a write of 'tile' by thread (3, 0, 0) of block (0, 0, 0) (got 4; 0 to 3)",
+        "out of bounds: a write of 'tile' by thread (3, 0, 0) of block (0, 0, 0) "
+        "(got 4; limit 0 to 3)",
     ),
     (
         run(wide, floats(), vals=(65536,), threads=1),

@@ -8,7 +8,7 @@ from hal_core.hookspecs import Check, hookimpl
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary, CompilerPair
-    from hal_core.device import Compiled, DeviceInfo
+    from hal_core.device import DeviceInfo
     from hal_core.program import Program
     from hal_cpu.device import CPUAllocator, CPUDevice
 
@@ -29,24 +29,38 @@ class CPUPlugin:
 
     @hookimpl
     def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> CPUDevice:
+        from hal_core import config
+
+        if config.CHECK.read():
+            from hal_cpu.checked import CheckedDevice
+
+            return CheckedDevice(info.name, info)
         from hal_cpu.device import CPUDevice
 
         return CPUDevice(info.name, info)
 
     @hookimpl
-    def hal_make_allocator(self, device: Compiled) -> CPUAllocator:
+    def hal_make_allocator(self, device: CPUDevice) -> CPUAllocator:
+        if device.checked:
+            from hal_cpu.checked import CheckedAllocator
+
+            return CheckedAllocator(device)
         from hal_cpu.device import CPUAllocator
 
         return CPUAllocator(device)
 
     @hookimpl
-    def hal_make_compilers(self, device: Compiled) -> list[CompilerPair]:
+    def hal_make_compilers(self, device: CPUDevice) -> list[CompilerPair]:
         from hal_cpu.compiler import pairs
 
-        return pairs()
+        return pairs(device.checked)
 
     @hookimpl
     def hal_make_program(self, device: Any, binary: Binary) -> Program:
+        if device.checked:
+            from hal_cpu.checked import program
+
+            return program(device, binary)
         from hal_cpu.program import CPUProgram
 
         return CPUProgram(device, binary)

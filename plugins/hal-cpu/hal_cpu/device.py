@@ -74,6 +74,8 @@ class CPUDevice(Compiled):
     order among them and run at once.
     """
 
+    checked = False  # whether it was opened under HAL_CHECK=1
+
     @cached_property
     def pool(self) -> Pool:
         """Of the threads that share large launches; none is started before the first."""

@@ -20,6 +20,8 @@ READ, WRITE, EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
 
 LARGE_COPY = 1 << 20  # bytes; a copy of more releases the GIL
 
+_NONE = 0  # PROT_NONE
+_MADV_DONTNEED = 4  # the pages are zero when they are touched again
 _MADV_HUGEPAGE = 14  # Linux; `mmap` lacks the name where Python was built without it
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -83,6 +85,29 @@ def protect_pages(address: int, nbytes: int, rights: int) -> None:
     """Raises: OutOfMemory, which is what mprotect's refusals mean (too many mappings)."""
     if nbytes and _mprotect(address, pages(nbytes), rights):
         raise _refused("mprotect", nbytes)
+
+
+def map_guarded(nbytes: int) -> int:
+    """`map_pages` with an inaccessible page before and one behind. Raises: OutOfMemory."""
+    room = pages(nbytes)
+    start = map_pages(room + 2 * PAGE)
+    try:
+        protect_pages(start, PAGE, _NONE)
+        protect_pages(start + PAGE + room, PAGE, _NONE)
+    except OutOfMemory:
+        unmap_pages(start, room + 2 * PAGE)
+        raise
+    return start + PAGE
+
+
+def retire_guarded(address: int, nbytes: int) -> None:
+    """Nobody can read or write there any more; the memory goes back, the addresses stay taken."""
+    _madvise(address, pages(nbytes), _MADV_DONTNEED)
+    protect_pages(address, nbytes, _NONE)
+
+
+def unmap_guarded(address: int, nbytes: int) -> None:
+    unmap_pages(address - PAGE, pages(nbytes) + 2 * PAGE)
 
 
 def allocate_small(nbytes: int, alignment: int = 64) -> int:

@@ -86,15 +86,7 @@ class CPUProgram(Program):
         self._pack = struct.Struct("@" + "".join(map(_slot, self.signature.params))).pack
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
-        if shared:
-            raise Unsupported(
-                f"launch {self.name}",
-                "kernels on the CPU have the shared memory they declare, and no more",
-                got=shared,
-                limit="shared=0",
-                device=self.device.name,
-                fix="Declare it in the kernel: hal.shared(dtype, shape).",
-            )
+        check_shared(self.name, shared, self.device.name)
         blocks = grid[0] * grid[1] * grid[2]
         threads = blocks * block[0] * block[1] * block[2]
         launch = byref((c_int32 * 6)(*grid, *block))  # keeps the array
@@ -131,6 +123,19 @@ class CPUProgram(Program):
 
     def _unload(self) -> None:
         self._keeping = self._releasing = None
+
+
+def check_shared(name: str, shared: int, device: str) -> None:
+    """Raises: Unsupported for dynamic shared memory."""
+    if shared:
+        raise Unsupported(
+            f"launch {name}",
+            "kernels on the CPU have the shared memory they declare, and no more",
+            got=shared,
+            limit="shared=0",
+            device=device,
+            fix="Declare it in the kernel: hal.shared(dtype, shape).",
+        )
 
 
 class _Measured:

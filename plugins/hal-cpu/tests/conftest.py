@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import hal_core as hal
+from hal_core.backend import Backend
 from hal_cpu import driver, plugin
+from hal_cpu.checked import CheckedDevice
+from hal_cpu.device import CPUDevice, describe
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,10 +36,18 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 @pytest.fixture
 def own_device(own_cache: None) -> Iterator[hal.Compiled]:
     """A device that the test may close; the registry does not know it."""
-    from hal_core.backend import Backend
-    from hal_cpu.device import CPUDevice, describe
-
     opened = CPUDevice("CPU", describe())
+    opened._backend = Backend(plugin, "CPU", "tests")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def checked(own_cache: None) -> Iterator[CheckedDevice]:
+    """A device that was opened under HAL_CHECK=1."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HAL_CHECK", "1")
+        opened = plugin.hal_open_device("CPU", 0, describe())
     opened._backend = Backend(plugin, "CPU", "tests")
     yield opened
     opened.close()

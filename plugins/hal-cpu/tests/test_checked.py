@@ -1,0 +1,357 @@
+"""HAL_CHECK=1: what a kernel may not do is an exception that says what, where and who; what it may
+do gives the answer that it gives without."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.errors import FailedAssert, KernelFault, OutOfBounds
+from hal_core.testing import interpret
+from hal_cpu import plugin
+from hal_cpu.checked import CheckedAllocator, CheckedDevice, InterpretedProgram
+from hal_cpu.device import CPUAllocator, CPUDevice
+
+LIVE = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@hal.kernel
+def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
+    i = hal.global_idx(0)
+    y[i] = x[i]
+
+
+@hal.kernel
+def gather(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], p: hal.ConstPtr[hal.int64]) -> None:
+    i = hal.global_idx(0)
+    y[i] = x[p[i]]
+
+
+@hal.kernel
+def scatter(y: hal.Ptr[hal.int32], p: hal.ConstPtr[hal.int64]) -> None:
+    i = hal.global_idx(0)
+    y[p[i]] = i
+
+
+@hal.kernel
+def sum_all(total: hal.Ptr[hal.int32]) -> None:
+    total[0] += 1
+
+
+@hal.kernel
+def count(total: hal.Ptr[hal.int32]) -> None:
+    hal.atomic_add(total, 0, 1)
+
+
+@hal.kernel(block=(8, 1, 1))
+def reverse(y: hal.Ptr[hal.int32], wait: hal.int32, fill: hal.int32) -> None:
+    tile = hal.shared(hal.int32, 8)
+    t = hal.thread_idx(0)
+    if t < fill:
+        tile[t] = t
+    if wait != 0:
+        hal.barrier()
+    y[hal.global_idx(0)] = tile[7 - t]
+
+
+@hal.kernel
+def root(y: hal.Ptr[hal.float32]) -> None:
+    i = hal.global_idx(0)
+    assert y[i] >= 0, "a root of a negative number"
+    y[i] = hal.sqrt(y[i])
+
+
+@hal.kernel
+def spin(y: hal.Ptr[hal.int32]) -> None:
+    while y[0] < 10:
+        y[0] = y[0] // 2
+
+
+@hal.kernel
+def far(y: hal.Ptr[hal.int32], k: hal.int32) -> None:
+    y[hal.global_idx(0) + k * 65536] = 1
+
+
+@hal.kernel
+def places(order: hal.Ptr[hal.int32], taken: hal.Ptr[hal.int32]) -> None:
+    order[hal.global_idx(0)] = hal.atomic_add(taken, 0, 1)
+
+
+def line_of(kernel: hal.KernelFunction, mark: str) -> int:
+    """The line of this file on which a kernel's statement stands."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    start = next(i for i, text in enumerate(lines) if text.startswith(f"def {kernel.name}("))
+    return next(i for i, text in enumerate(lines[start:], start + 1) if mark in text)
+
+
+def ints(device: hal.Compiled, *numbers: int) -> hal.Buffer:
+    return hal.Buffer.from_numpy(np.array(numbers, "i4"), device)
+
+
+def floats(device: hal.Compiled, *numbers: float) -> hal.Buffer:
+    return hal.Buffer.from_numpy(np.array(numbers, "f4"), device)
+
+
+# -- every kind of fault, with what its text names
+
+T0, T1, T8 = (f"thread ({i}, 0, 0) of block (0, 0, 0)" for i in (0, 1, 8))
+FAULTS: dict[str, tuple[hal.KernelFunction, str, Callable[[Any], Any], dict[str, Any], Any]] = {
+    "a read beyond the end": (
+        copy, "y[i] = x[i]", lambda d: (floats(d, *range(9)), floats(d, *range(8))),
+        {"threads": 9},
+        (OutOfBounds, f"out of bounds: a read of 'x' by {T8} (got 8; limit 0 to 7)"),
+    ),
+    "a write beyond the end": (
+        copy, "y[i] = x[i]", lambda d: (floats(d, *range(8)), floats(d, *range(9))),
+        {"threads": 9},
+        (OutOfBounds, f"out of bounds: a write of 'y' by {T8} (got 8; limit 0 to 7)"),
+    ),
+    "a negative index": (
+        far, "y[", lambda d: (ints(d, 0),), {"vals": (-1,), "threads": 1},
+        (OutOfBounds, f"a write of 'y' by {T0} (got -65536; limit 0 to 0)"),
+    ),
+    "an index that overflows": (
+        far, "y[", lambda d: (ints(d, 0),), {"vals": (65536,), "threads": 1},
+        (KernelFault, f"the index of 'y' overflows int32 in {T0} (got 4294967296)"),
+    ),
+    "memory nobody has written": (
+        copy, "y[i] = x[i]",
+        lambda d: (hal.empty(4, hal.float32, d), hal.empty(4, hal.float32, d)), {"threads": 4},
+        (KernelFault, f"a read of element 0 of 'x', which nothing has written, by {T0}"),
+    ),
+    "an atomic on memory nobody has written": (
+        count, "hal.atomic_add", lambda d: (hal.empty(1, hal.int32, d),), {"threads": 4},
+        (KernelFault, f"a read of element 0 of 'total', which nothing has written, by {T0}"),
+    ),
+    "shared memory nobody has written": (
+        reverse, "tile[7 - t]", lambda d: (ints(d, *range(8)),),
+        {"vals": (1, 5), "threads": 8},
+        (KernelFault, f"a read of element 7 of 'tile', which nothing has written, by {T0}"),
+    ),
+    "a race in a buffer": (
+        sum_all, "total[0] += 1", lambda d: (ints(d, 0),), {"threads": 2},
+        (KernelFault, f"a race for element 0 of 'total': a write by {T0} and a read by "),
+    ),
+    "a race in shared memory": (
+        reverse, "tile[7 - t]", lambda d: (ints(d, *range(8)),),
+        {"vals": (0, 8), "threads": 8},
+        (KernelFault, f"a race for element 7 of 'tile': a read by {T0} and a write by thread (7"),
+    ),
+    "an assert": (
+        root, "assert", lambda d: (floats(d, 4, -1, 9),), {"threads": 3},
+        (FailedAssert, f"a root of a negative number, in {T1}"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_P9_a_fault_says_kernel_line_argument_index_and_thread(
+    checked: CheckedDevice, name: str
+) -> None:
+    kernel, mark, make, launch, (error, text) = FAULTS[name]
+    program, buffers = checked.compile(kernel), make(checked)
+    for wait in (False, True):
+        with pytest.raises(error) as caught:
+            program(*buffers, **launch, wait=wait)
+        assert type(caught.value) is error
+        where = f"kernel {kernel.name}, line {line_of(kernel, mark)}: "
+        assert str(caught.value).startswith(where)
+        assert text in str(caught.value) and " on CPU." in str(caught.value)
+    again = ints(checked, 0)  # and the device is as usable as before
+    checked.compile(count)(again, threads=100)
+    assert again.numpy().tolist() == [100]
+
+
+def test_the_text_of_a_fault(checked: CheckedDevice) -> None:
+    """All of it, as a user reads it."""
+    x = floats(checked, *range(1000))
+    with pytest.raises(OutOfBounds) as caught:
+        checked.compile(copy)(x, x.view(), threads=1000)
+    assert str(caught.value) == (
+        f"kernel copy, line {line_of(copy, 'y[i] = x[i]')}: out of bounds: a read of 'x' by thread "
+        "(232, 0, 0) of block (3, 0, 0) (got 1000; limit 0 to 999) on CPU. Guard the access, if i "
+        "< n, or give a larger buffer."
+    )
+
+
+def test_a_loop_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAL_CHECK", "1")
+    monkeypatch.setenv("HAL_CPU_CHECK_SECONDS", "0.2")
+    with opened() as device:
+        start = time.monotonic()
+        with pytest.raises(KernelFault, match=r"does not end.*limit 0\.2 s.*_CHECK_SECONDS"):
+            device.compile(spin)(ints(device, 5), threads=1)
+        assert 0.2 < time.monotonic() - start < 20
+
+
+def opened() -> CheckedDevice:
+    from hal_core.backend import Backend
+    from hal_cpu.device import describe
+
+    device: CheckedDevice = plugin.hal_open_device("CPU", 0, describe())
+    device._backend = Backend(plugin, "CPU", "tests")
+    return device
+
+
+# -- views
+
+
+@LIVE
+@given(data=st.data())
+def test_an_index_raises_exactly_if_it_is_outside_of_the_view(
+    checked: CheckedDevice, data: st.DataObject
+) -> None:
+    """Of any view at any offset, for reads and writes; and nothing beside a view is changed."""
+    size = data.draw(st.integers(1, 60))
+    first = data.draw(st.integers(0, size))
+    length = data.draw(st.integers(0, size - first))
+    indices = data.draw(st.lists(st.integers(-3, length + 3), min_size=1, max_size=6, unique=True))
+    reads = data.draw(st.booleans())
+    inside = all(0 <= index < length for index in indices)
+    whole = hal.Buffer.from_numpy(np.arange(100, 100 + size, dtype="i4"), checked)
+    view = whole[first : first + length]
+    p = hal.Buffer.from_numpy(np.array(indices, "i8"), checked)
+    out = hal.zeros(len(indices), hal.int32, checked)
+    kernel, buffers = (gather, (out, view, p)) if reads else (scatter, (view, p))
+    try:
+        checked.compile(kernel)(*buffers, threads=len(indices))
+    except OutOfBounds as error:
+        assert not inside
+        assert error.got == next(i for i in indices if not 0 <= i < length)
+        assert repr("x" if reads else "y") in str(error)
+    else:
+        assert inside
+        if reads:
+            assert out.numpy().tolist() == [100 + first + index for index in indices]
+    expected = np.arange(100, 100 + size)
+    if not reads and inside:
+        expected[[first + index for index in indices]] = np.arange(len(indices))
+    assert whole.numpy().tolist() == expected.tolist()
+
+
+# -- order
+
+
+def test_another_order_of_threads_shows_what_depends_on_it(
+    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def order(device: CheckedDevice) -> list[int]:
+        found = hal.empty(200, hal.int32, device)
+        device.compile(places)(found, ints(device, 0), threads=200, block=40)
+        return found.numpy().tolist()
+
+    assert order(checked) == list(range(200))
+    monkeypatch.setenv("HAL_CHECK", "1")
+    monkeypatch.setenv("HAL_CPU_CHECK_SEED", "3")
+    with opened() as device:
+        shuffled = order(device)
+        assert sorted(shuffled) == list(range(200)) and shuffled != list(range(200))
+        assert order(device) == shuffled
+
+
+# -- when it is on
+
+
+def test_ordinary_devices_know_nothing_of_it(device: hal.Compiled) -> None:
+    if os.environ.get("HAL_CHECK") == "1":
+        pytest.skip("these tests run under HAL_CHECK=1")
+    assert type(device) is CPUDevice and type(device.allocator) is CPUAllocator
+    assert device.compilers[0].name == "llvm"
+    with pytest.raises(hal.CompileError, match="the CPU runs ELF objects, not 'uops'"):
+        device.load(hal.Binary(b"", "uops", "", "copy", hal.Signature.parse("copy", "")))
+
+
+_ORDINARY = """
+import sys
+import numpy as np
+import hal_core as hal
+device = hal.Device["CPU"]
+x = hal.Buffer.from_numpy(np.ones(4, "f4"), device)
+assert x.fill(2).numpy().sum() == 8
+print([name for name in sys.modules if name.startswith("hal_core.testing") or "checked" in name])
+"""
+
+
+def test_ordinary_mode_imports_nothing_of_it() -> None:
+    environment = {name: text for name, text in os.environ.items() if name != "HAL_CHECK"}
+    command = [sys.executable, "-c", _ORDINARY]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_setting_is_read_when_a_device_is_opened(
+    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAL_CHECK", "0")
+    assert type(checked.allocator) is CheckedAllocator
+    assert isinstance(checked.compile(copy), InterpretedProgram)
+    assert checked.compile(copy).pair == "checked"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("SECONDS", "0"), ("SECONDS", "soon"), ("SEED", "-1"), ("SEED", "x")]
+)
+def test_settings_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    monkeypatch.setenv("HAL_CHECK", "1")
+    monkeypatch.setenv(f"HAL_CPU_CHECK_{name}", text)
+    with pytest.raises(hal.InvalidArgument, match=f"HAL_CPU_CHECK_{name}.*It means: "):
+        opened()
+
+
+# -- programs
+
+
+def test_results_are_the_interpreter_s(checked: CheckedDevice) -> None:
+    x, y = np.arange(70, dtype="i4"), np.zeros(70, "i4")
+    p = np.random.default_rng(0).permutation(70).astype("i8")
+    buffers = [hal.Buffer.from_numpy(array, checked) for array in (y, x, p)]
+    seconds = checked.compile(gather)(*buffers, grid=7, block=10, wait=True)
+    interpret(gather, y, x, p, grid=7, block=10)
+    assert buffers[0].numpy().tolist() == y.tolist()
+    assert 0 < seconds < 60
+
+
+@pytest.mark.parametrize("image", [b"", b"\xff\xfe", b"kernel copy()\n", b"ELF", None])
+def test_P1_bytes_that_are_no_listing_of_the_kernel(
+    checked: CheckedDevice, image: bytes | None
+) -> None:
+    whole = checked.compile(copy).binary
+    damaged = whole.image[:-20] if image is None else image
+    with pytest.raises(hal.CompileError, match="load copy"):
+        checked.load(whole._replace(image=damaged))
+    assert checked.load(whole).signature == copy.signature
+
+
+def test_P10_an_unloaded_program_is_refused(checked: CheckedDevice) -> None:
+    program, y = checked.compile(count), ints(checked, 0)
+    program(y, threads=1)
+    program.unload()
+    with pytest.raises(hal.InvalidState):
+        program(y, threads=1)
+
+
+def test_dynamic_shared_memory_is_refused(checked: CheckedDevice) -> None:
+    with pytest.raises(hal.Unsupported, match=r"launch count: .*shared memory they declare"):
+        checked.compile(count)(ints(checked, 0), threads=1, shared=16)
+
+
+def test_disassembly_is_the_listing(checked: CheckedDevice) -> None:
+    program = checked.compile(copy)
+    text = checked.compiler.disassemble(program.binary.image)
+    assert text == program.source and re.search(r"STORE .*; line \d+", text)

@@ -1,0 +1,242 @@
+"""Memory in checked mode: who has written what, guard pages, and freed blocks."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.dtypes import DTYPES
+from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
+from hal_cpu.checked import CheckedDevice
+
+
+@hal.kernel
+def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
+    i = hal.global_idx(0)
+    y[i] = x[i]
+
+
+@hal.kernel
+def scatter(y: hal.Ptr[hal.int32], p: hal.ConstPtr[hal.int64]) -> None:
+    i = hal.global_idx(0)
+    y[p[i]] = i
+
+
+@hal.kernel
+def first_then_second(a: hal.Ptr[hal.int32], b: hal.Ptr[hal.int32]) -> None:
+    i = hal.global_idx(0)
+    a[i] = i
+    b[i] = a[i] + b[i]
+
+
+def floats(device: hal.Compiled, *numbers: float) -> hal.Buffer:
+    return hal.Buffer.from_numpy(np.array(numbers, "f4"), device)
+
+
+# -- what counts as written
+
+
+def unread(buffer: hal.Buffer) -> list[int]:
+    """The elements that a kernel may not read."""
+    device: Any = buffer._device
+    into, found = hal.empty(1, buffer.dtype, device), []
+    for place in range(buffer.size):
+        try:
+            device.compile(copy)(into, buffer[place : place + 1], threads=1)
+        except KernelFault as error:
+            assert "which nothing has written" in str(error)
+            found.append(place)
+    return found
+
+
+def test_B14_fresh_memory_may_not_be_read_by_a_kernel(checked: CheckedDevice) -> None:
+    assert unread(hal.empty(4, hal.float32, checked)) == [0, 1, 2, 3]
+    assert unread(hal.zeros(4, hal.float32, checked)) == []
+    fresh = hal.empty(4, hal.uint8, checked)
+    assert fresh.numpy().tolist() == [0xCB] * 4  # for who copies it out
+
+
+def test_what_writes_memory(checked: CheckedDevice) -> None:
+    """Copies, fills, kernels, and whoever is given the memory itself."""
+    fresh = hal.empty(8, hal.float32, checked)
+    fresh[0:1].copyin(np.ones(1, "f4"))
+    fresh[2:3].fill(3)
+    checked.compile(copy)(fresh[4:5], fresh[0:1], threads=1)
+    assert unread(fresh) == [1, 3, 5, 6, 7]
+    other = hal.empty(8, hal.float32, checked).fill(1)
+    other.copy_from(fresh)
+    assert unread(other) == [1, 3, 5, 6, 7]  # a copy of nothing is nothing
+    other[1:2].as_memoryview()
+    np.asarray(other[3:4])
+    np.from_dlpack(other[5:6])
+    assert unread(other) == [6, 7]
+    part = other[6:7].view(2, hal.uint16)
+    part[0:1].fill(1)
+    assert unread(other) == [6, 7]  # half an element
+    part[1:2].fill(1)
+    assert unread(other) == [7]
+
+
+def test_memory_of_others_counts_as_written(checked: CheckedDevice) -> None:
+    array = np.arange(4, dtype="f4")
+    wrapped = hal.Buffer.from_dlpack(array, checked)
+    assert unread(wrapped) == []
+    with pytest.raises(OutOfBounds, match=r"a write of 'y' .* \(got 4; limit 0 to 3\)"):
+        checked.compile(copy)(wrapped, floats(checked, *range(5)), threads=5)
+    checked.compile(copy)(wrapped, floats(checked, 5, 6, 7, 8), threads=4)
+    assert array.tolist() == [5, 6, 7, 8]
+
+
+def test_an_array_is_written_before_a_kernel_ends_with_a_fault(checked: CheckedDevice) -> None:
+    """Its stores up to there are in memory, and known."""
+    y, p = hal.empty(4, hal.int32, checked), np.array([0, 1, 9], "i8")
+    with pytest.raises(OutOfBounds):
+        checked.compile(scatter)(y, hal.Buffer.from_numpy(p, checked), threads=3)
+    assert unread(y.view(dtype=hal.float32)) == [0, 1, 2, 3]  # of one instruction: all or none
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])
+def test_every_width_of_elements_is_watched(checked: CheckedDevice, dtype: str) -> None:
+    kind = DTYPES[dtype]
+
+    @hal.kernel
+    def move(y: hal.Ptr[kind], x: hal.ConstPtr[kind]) -> None:  # type: ignore[valid-type]
+        i = hal.global_idx(0)
+        y[i] = x[i]
+
+    x = hal.empty(4, kind, checked)
+    x.view(dtype=hal.uint8)[: 3 * kind.itemsize].fill(0)
+    y = hal.empty(4, kind, checked)
+    checked.compile(move)(y[:3], x[:3], threads=3)
+    with pytest.raises(KernelFault, match="element 3 of 'x', which nothing has written"):
+        checked.compile(move)(y, x, threads=4)
+    assert y._buf.block.written.tolist() == [1] * 3 * kind.itemsize + [0] * kind.itemsize
+
+
+def test_two_views_of_one_block_know_what_the_other_has_written(checked: CheckedDevice) -> None:
+    whole = hal.empty(8, hal.int32, checked)
+    whole[4:].fill(7)
+    with pytest.raises(KernelFault, match="element 0 of 'b', which nothing has written"):
+        checked.compile(first_then_second)(whole[4:], whole[:4], threads=4)
+    checked.compile(first_then_second)(whole[:4], whole.view(4, hal.int32, 0), threads=4)
+    assert whole.numpy().tolist() == [0, 2, 4, 6, 0, 1, 2, 3]
+
+
+# -- memory
+
+
+def test_A1_a_freed_block_is_not_used_again(checked: CheckedDevice) -> None:
+    seen = set()
+    for _ in range(300):
+        seen.add(int(hal.empty(100, hal.uint8, checked)._buf))
+    assert len(seen) == 300
+    assert checked.allocator.statistics()[:3] == (0, 100, 0)
+    checked.allocator.cache_limit = 1 << 20
+    assert checked.allocator.cache_limit == 0
+
+
+def mappings() -> int:
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        return len(file.readlines())
+
+
+def test_B11_nothing_is_left_of_freed_blocks(checked: CheckedDevice) -> None:
+    hal.empty(1, hal.uint8, checked)
+    checked.allocator.free_cache()
+    before = mappings()
+    for size in range(1, 3000):
+        hal.empty(size, hal.uint8, checked)
+    most = mappings()
+    assert most < before + 2500  # of 9000
+    checked.allocator.free_cache()
+    assert mappings() <= before + 20
+    assert checked.allocator.statistics().live == 0
+
+
+@pytest.mark.parametrize("nbytes", [1, 63, 64, 100, 4095, 4096, 4097, 70000])
+def test_blocks_are_aligned_and_end_where_nothing_is(checked: CheckedDevice, nbytes: int) -> None:
+    place = hal.empty(nbytes, hal.uint8, checked)._buf
+    assert place % 64 == 0 and place.block.nbytes == nbytes
+    assert 0 <= place.block.high - (place + nbytes) < 64
+    assert 0 <= place - place.block.low < 4096
+
+
+_TOUCH = """
+import ctypes, faulthandler, os, resource
+import hal_core as hal
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+device = hal.Device["CPU"]
+buffer = hal.empty(4096, hal.uint8, device)
+address = int(buffer._buf)
+print("ready", flush=True)
+{before}
+ctypes.string_at(address + {offset}, 1)
+print("read")
+"""
+
+
+@pytest.mark.parametrize(
+    ("offset", "before", "ends"),
+    [(4095, "", False), (4096, "", True), (-1, "", True), (0, "del buffer", True)],
+    ids=["inside", "behind", "before", "freed"],
+)
+def test_guard_pages_cannot_be_touched(offset: int, before: str, ends: bool) -> None:
+    code = _TOUCH.format(offset=offset, before=before)
+    environment = os.environ | {"HAL_CHECK": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == ("ready\n" if ends else "ready\nread\n"), done.stderr
+    assert (done.returncode < 0) is ends
+
+
+@pytest.mark.parametrize(("offset", "where"), [(100, "behind the end"), (-1, "before the begin")])
+def test_a_write_beside_a_block_is_told_when_it_is_freed(
+    checked: CheckedDevice, offset: int, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    buffer = hal.empty(100, hal.uint8, checked)
+    number = buffer._buf.block.number
+    ctypes.memset(buffer._buf + offset, 1, 1)
+    buffer.deallocate()
+    text = rf"free: a write {where}.* of block {number} of 100 bytes \(got {offset}; limit 0 to 99"
+    assert re.search(text, caplog.text)
+    with pytest.raises(DeviceFault, match=text):
+        checked.synchronize()
+    assert checked.synchronize()  # told once
+
+
+def test_A4_freed_addresses_go_before_memory_is_refused(
+    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allocator: Any = checked.allocator
+    hal.empty(100, hal.uint8, checked)
+    assert len(allocator._quarantine._blocks) == 1
+    monkeypatch.setattr(
+        allocator, "_alloc", lambda *a: (_ for _ in ()).throw(hal.OutOfMemory("mmap", "no"))
+    )
+    with pytest.raises(hal.OutOfMemory, match="no room"):
+        hal.empty(100, hal.uint8, checked)
+    assert not allocator._quarantine._blocks
+
+
+def test_A8_the_limit_counts_what_was_asked_for(checked: CheckedDevice) -> None:
+    checked.allocator.limit = 300
+    kept = [hal.empty(100, hal.uint8, checked) for _ in range(3)]
+    with pytest.raises(hal.OutOfMemory):
+        hal.empty(1, hal.uint8, checked)
+    kept.pop().deallocate()
+    hal.empty(100, hal.uint8, checked)
+
+
+def test_B3_empty_buffers_have_no_element(checked: CheckedDevice) -> None:
+    nothing = hal.empty(0, hal.float32, checked)
+    with pytest.raises(OutOfBounds, match=r"a read of 'x' by .* \(got 0; it has no element\)"):
+        checked.compile(copy)(floats(checked, 1), nothing, threads=1)
