@@ -30,6 +30,7 @@ from hal_core.errors import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hal_core import cache
     from hal_core.allocator import Allocator, LRUAllocator
     from hal_core.buffer import Buffer, empty, zeros
     from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
@@ -120,16 +121,17 @@ __all__ = [
     "Ptr", "Renderer", "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__",
     "atan", "atan2", "atomic_add", "atomic_compare_exchange", "atomic_exchange", "atomic_load",
     "atomic_max", "atomic_min", "barrier", "bfloat16", "bitcast", "block_dim", "block_idx", "bool_",
-    "ceil", "config", "cos", "discovery", "empty", "errors", "exp", "exp2", "finalize_profile",
-    "float16", "float32", "float64", "floor", "fma", "fmod", "func", "global_idx", "grid_dim",
-    "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel", "log", "log2", "pow",
-    "profile", "profile_range", "rsqrt", "shared", "sin", "sqrt", "start_profile", "tan", "tanh",
+    "cache", "ceil", "config", "cos", "discovery", "empty", "errors", "exp", "exp2",
+    "finalize_profile", "float16", "float32", "float64", "floor", "fma", "fmod", "func",
+    "global_idx", "grid_dim", "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel",
+    "log", "log2", "pow", "profile", "profile_range", "rsqrt", "shared", "sin", "sqrt", "start_profile", "tan", "tanh",
     "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64", "unroll", "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
 # above, which type checkers read.
 _HOMES = {
+    "": "cache",
     "allocator": "Allocator LRUAllocator",
     "buffer": "Buffer empty zeros",
     "compiler": "Binary CompileOptions Compiler CompilerPair",
@@ -159,6 +161,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'hal_core' has no attribute {name!r}")
     from importlib import import_module
 
+    if not home:  # a module
+        return import_module(f"hal_core.{name}")
     found = globals()[name] = getattr(import_module(f"hal_core.{home}"), name)
     return found
 

@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("cache", help="the compiled kernels kept on disk")
     command.add_argument("action", nargs="?", choices=["clear"], help="delete them")
     command.add_argument("--clear", action="store_true", help="the same")
+    command.add_argument("--json", action="store_true", help="for programs")
     command.set_defaults(run=_cache)
     return parser
 
@@ -242,12 +243,17 @@ def _load(target: str) -> Kernel | Source:
 
 def _cache(options: argparse.Namespace) -> int:
     place = cache.folder()
-    if not place:
+    deleted = cache.clear() if options.clear or options.action == "clear" else None
+    found = cache.statistics(everyone=True)
+    if options.json:
+        print(json.dumps({**found._asdict(), "deleted": deleted or 0}, indent=2))
+    elif not place:
         print("The compile cache is off: HAL_CCACHE=0, or there is no home folder.")
-        return 0
-    if options.clear or options.action == "clear":
-        print(f"{cache.clear()} entries deleted from {place}")
-        return 0
-    found = cache.statistics()
-    print(f"{place}: {found.entries} entries, {_nbytes(found.nbytes)}")
+    elif deleted is not None:
+        print(f"{deleted} entries deleted from {place}")
+    else:
+        used, limit = _nbytes(found.nbytes), _nbytes(found.limit)
+        print(f"{place}: {found.entries} entries, {used} of at most {limit}")
+        why = ", ".join(f"{number} {reason}" for reason, number in found.reasons.items())
+        print(f"{found.hits} hits, {found.misses} misses{why and f' ({why})'}, in all processes")
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import hal_core as hal
 from hal_core import cache, errors
 
 KEY = "ab" * 32
@@ -56,17 +57,18 @@ def test_C3_every_damage_is_a_miss(entry: Path) -> None:
 def test_C3_an_entry_under_another_name_is_a_miss(entry: Path) -> None:
     other = "ab" + "cd" * 31
     entry.rename(entry.with_name(other))
-    before = misses().get("damaged", 0)
+    before = misses().get("foreign", 0)
     assert cache.load(other) is None
-    assert misses()["damaged"] == before + 1
+    assert misses()["foreign"] == before + 1
 
 
 def test_C3_an_unreadable_entry_is_a_miss(entry: Path) -> None:
     entry.unlink()
     entry.mkdir()
-    before = misses().get("unreadable", 0)
+    before, handles = misses().get("unreadable", 0), os.listdir("/proc/self/fd")
     assert cache.load(KEY) is None
     assert misses()["unreadable"] == before + 1
+    assert os.listdir("/proc/self/fd") == handles, "the folder stays open"
     cache.store(KEY, CONTENT)  # cannot replace a folder: no error
 
 
@@ -156,6 +158,53 @@ def test_C3_eight_processes_agree(own_cache: Path) -> None:
     assert not list(own_cache.rglob("tmp*"))
 
 
+COMPILES = """
+import os, sys, time
+sys.path.insert(0, {tests!r})
+from fake_backend import FakeCompiler, FakePlugin
+import hal_core as hal
+hal.Device.register_plugin("FAKE", FakePlugin())
+device = hal.Device["FAKE"]
+print(flush=True)
+sys.stdin.read()  # until all are ready
+texts = [f"def k(t):\\n    return {{n}}" for n in range(20)]
+for text in texts:
+    program = device.compile(hal.Source("k", text, "", language="python"))
+    if program.binary.image != text.encode() or program.function(0) != int(text[-2:]):
+        sys.exit(f"another's program: {{program.binary.image}}")
+facts = hal.cache.statistics()
+if facts.misses != FakeCompiler.compiled or facts.hits + facts.misses != 20:
+    sys.exit(str(facts))
+"""
+
+
+def test_C3_eight_processes_that_compile_the_same_sources_agree(own_cache: Path) -> None:
+    command = [sys.executable, "-c", COMPILES.format(tests=str(Path(__file__).parent))]
+    env = dict(os.environ, HAL_CACHE_DIR=str(own_cache))
+    pipe = subprocess.PIPE
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    for number, hits in ((8, 0), (1, 20)):
+        running = [start() for _ in range(number)]
+        for process in running:
+            assert process.stdout is not None and process.stdout.readline() == "\n"
+        before = cache.statistics(everyone=True)
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.stdin = None
+        for process in running:
+            _, stderr = process.communicate(timeout=60)
+            assert (process.returncode, stderr) == (0, "")
+        after = cache.statistics(everyone=True)
+        assert after.entries == 20
+        assert after.hits + after.misses - before.hits - before.misses == 20 * number
+        assert after.hits - before.hits >= hits
+    assert set(after.reasons) == {"absent"}
+
+
 def test_C4_bounded_and_the_longest_unused_goes_first(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,14 +230,18 @@ def test_C4_hits_and_misses_are_counted_with_reasons(own_cache: Path) -> None:
     after = cache.statistics()
     assert after.hits == before.hits + 1
     assert after.misses == before.misses + 1
-    assert after.reasons["new"] == before.reasons.get("new", 0) + 1
-    assert (after.entries, after.nbytes) == (1, 77)
+    assert after.reasons["absent"] == before.reasons.get("absent", 0) + 1
+    assert (after.entries, after.nbytes, after.folder) == (1, 77, str(own_cache))
+    assert after.limit == 512 << 20 and hal.cache.statistics() == after
 
 
 def test_the_cache_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     monkeypatch.setenv("HAL_CCACHE", "0")
     cache.store(KEY, CONTENT)
+    before = misses().get("switched off", 0)
     assert cache.folder() == "" and cache.load(KEY) is None and cache.clear() == 0
+    assert misses()["switched off"] == before + 1
+    assert set(cache.statistics(everyone=True).reasons) == {"switched off"}
     assert not own_cache.exists()
     monkeypatch.setenv("HAL_CCACHE", "maybe")
     with pytest.raises(errors.InvalidArgument, match="HAL_CCACHE"):
@@ -200,3 +253,110 @@ def test_no_home_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
     assert cache.folder() == "" and cache.load(KEY) is None
+
+
+# -- counts that outlive a process
+
+LOADS = "from hal_core import cache; [cache.load(f'{n:064x}') for n in range(3)]"
+
+
+def run(text: str, folder: Path) -> None:
+    env = dict(os.environ, HAL_CACHE_DIR=str(folder))
+    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_C4_processes_that_ended_are_counted(own_cache: Path) -> None:
+    cache.store(f"{0:064x}", CONTENT)
+    for _ in range(2):
+        run(LOADS, own_cache)
+    run(f"import os\nif os.fork() == 0: {LOADS}\nelse: os.wait()", own_cache)
+    known = cache.statistics(everyone=True)
+    assert (known.hits, known.misses, known.reasons) == (3, 6, {"absent": 6})
+    assert f"{0:064x}" not in misses()
+    cache.load(KEY)
+    assert cache.statistics(everyone=True).misses == 7
+    assert cache.clear() == 1
+    assert cache.statistics(everyone=True)[4:] == (0, 0, {})
+
+
+def test_C4_a_child_counts_for_itself(own_cache: Path) -> None:
+    cache.store(f"{0:064x}", CONTENT)
+    text = (
+        f"import os, sys\n{LOADS}\nif os.fork() == 0:\n    {LOADS}\n    sys.exit()\n"
+        "assert os.wait()[1] == 0"
+    )
+    run(text, own_cache)
+    known = cache.statistics(everyone=True)
+    assert (known.hits, known.misses) == (2, 4)
+
+
+@pytest.mark.parametrize("damage", [b"\xff\x00\n", b"hits=-5 hits=x hits= =4 other=9 absent\n"])
+def test_C4_counts_that_cannot_be_read_count_nothing(own_cache: Path, damage: bytes) -> None:
+    own_cache.mkdir()
+    (own_cache / "counts").write_bytes(damage + b"absent=2\nhits=" + b"9" * 50)
+    (own_cache / "counts").chmod(0o600)
+    run(LOADS, own_cache)  # its line has a part of the damage in front
+    known = cache.statistics(everyone=True)
+    assert known.hits == 0 and known.reasons["absent"] in (2, 5)
+    (own_cache / "counts").unlink()
+    (own_cache / "counts").mkdir()
+    run(LOADS, own_cache)
+    assert cache.statistics(everyone=True).misses == 0
+
+
+def test_C4_counts_are_bounded(own_cache: Path) -> None:
+    own_cache.mkdir()
+    path = own_cache / "counts"
+    path.write_text("hits=1 absent=2\n" * 5000)
+    path.chmod(0o600)
+    run(LOADS, own_cache)
+    assert path.read_text() == "hits=5000 absent=10003\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in own_cache.iterdir()] == ["counts"]
+
+
+def test_C4_a_folder_that_is_gone_is_not_made_again(own_cache: Path) -> None:
+    run(LOADS, own_cache)
+    assert not own_cache.exists()
+
+
+def test_C4_what_a_killed_process_left_is_cleared(own_cache: Path) -> None:
+    cache.store(KEY, CONTENT)
+    shelf = own_cache / KEY[:2]
+    old, fresh = shelf / "new-old", shelf / "new-fresh"
+    for path in (old, fresh):
+        path.write_bytes(bytes(1000))
+    os.utime(old, (1000, 1000))
+    assert cache.evict(str(own_cache)) == 0
+    assert not old.exists() and fresh.exists()
+    assert cache.load(KEY) == CONTENT
+
+
+def test_C4_storing_keeps_the_bound(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is looked at once in 64 stores, so it may hold 64 entries more."""
+    monkeypatch.setenv("HAL_CACHE_LIMIT", "20K")
+    monkeypatch.setattr(cache, "_stores", 0)
+    for n in range(300):
+        cache.store(f"{n:064x}", bytes(924))
+        assert cache.statistics().nbytes <= (20 + 64) * 1024
+    assert cache.load(f"{299:064x}") == bytes(924), "the last one is there"
+    assert cache.load(f"{0:064x}") is None
+
+
+def test_C3_nothing_is_ever_unpickled(entry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import marshal
+    import pickle
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (os._exit, (9,))
+
+    for module in (pickle, marshal):
+        for name in ("load", "loads"):
+            monkeypatch.setattr(module, name, lambda *_: pytest.fail("read an object"))
+    bomb = pickle.dumps(Bomb())
+    cache.store(KEY, bomb)
+    assert cache.load(KEY) == bomb
+    entry.write_bytes(bomb)
+    assert cache.load(KEY) is None

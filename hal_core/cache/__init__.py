@@ -11,21 +11,23 @@ import contextlib
 import hashlib
 import logging
 import os
-import stat
 import tempfile
 import threading
+import time
 from typing import NamedTuple
 
 from hal_core import config
+from hal_core.cache.counts import ABSENT, DAMAGED, FOREIGN, HITS, OFF, UNREADABLE, count, counted
+from hal_core.cache.counts import forget as forget_counts
+from hal_core.cache.files import Foreign, read_own
 
 log = logging.getLogger("hal_core")
 
 _MAGIC = b"hal-cache-1\n"
 _HEADER = len(_MAGIC) + 32 + 32  # magic, key, checksum
 _CHECK_EVERY = 64  # stores between looks at the folder's size
-_LARGEST = 1 << 30  # bytes of an entry
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-_OPEN_FLAGS |= getattr(os, "O_BINARY", 0)
+_PREFIX = "new-"
+_ABANDONED = 3600  # seconds after which what a process was writing is nobody's
 
 LIMIT = config.declare(
     "HAL_CACHE_LIMIT", 512 << 20, "bytes of compiled kernels kept on disk", config.nbytes
@@ -33,13 +35,15 @@ LIMIT = config.declare(
 
 
 class CacheStatistics(NamedTuple):
-    """`hits`, `misses` and `reasons` count this process; `entries`, `nbytes` what is on disk."""
+    """What is in the folder, and what loading from it came to."""
 
+    folder: str  # empty: there is none
     entries: int
     nbytes: int
+    limit: int  # bytes
     hits: int
     misses: int
-    reasons: dict[str, int]  # of misses
+    reasons: dict[str, int]  # of misses: how many for each of REASONS
 
 
 _lock = threading.Lock()
@@ -54,8 +58,6 @@ def _after_fork_in_child() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
-_reasons: dict[str, int] = {}
-_hits = 0
 _stores = 0
 _unwritable: set[str] = set()  # folders that were complained about
 
@@ -78,31 +80,21 @@ def folder() -> str:
 
 def load(key: str) -> bytes | None:
     """The bytes stored under `key`, or None: a miss, counted with its reason."""
-    global _hits
     place = folder()
     if not place:
-        _miss("off")
+        count(place, OFF)
         return None
     path = _path(place, key)
-    try:
-        data = _content(path)
-    except FileNotFoundError:
-        _miss("new")
+    found = _checked(path, key)
+    if isinstance(found, str):
+        if found != ABSENT:
+            log.debug("cache: %s is %s", path, found)
+        count(place, found)
         return None
-    except OSError as error:
-        log.debug("cache: %s cannot be read: %s", path, error)
-        _miss("unreadable")
-        return None
-    content = data[_HEADER:]
-    if data[:_HEADER] != _header(key, content):
-        log.debug("cache: %s is damaged", path)
-        _miss("damaged")
-        return None
-    with _lock:
-        _hits += 1
+    count(place, HITS)
     with contextlib.suppress(OSError):
         os.utime(path)  # what was used last is evicted last
-    return content
+    return found
 
 
 def store(key: str, content: bytes) -> None:
@@ -114,7 +106,7 @@ def store(key: str, content: bytes) -> None:
     path = _path(place, key)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        number, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
+        number, temporary = tempfile.mkstemp(prefix=_PREFIX, dir=os.path.dirname(path))
         try:
             with os.fdopen(number, "wb") as file:
                 file.write(_header(key, content))
@@ -150,45 +142,52 @@ def evict(place: str, limit: int | None = None) -> int:
             continue
         total -= size
         gone += 1
+    _clear_abandoned(place)
     return gone
 
 
 def clear() -> int:
-    """Delete every entry; gives how many there were."""
+    """Delete every entry, and what was counted; gives how many entries there were."""
     place = folder()
-    return evict(place, -1) if place else 0
+    if not place:
+        return 0
+    forget_counts(place)
+    return evict(place, -1)
 
 
-def statistics() -> CacheStatistics:
+def statistics(everyone: bool = False) -> CacheStatistics:
+    """`hits` and `misses` of this process; with `everyone` of this folder, since it was cleared,
+    by this process and all that have ended."""
     place = folder()
     entries = _entries(place) if place else []
-    with _lock:
-        return CacheStatistics(
-            len(entries),
-            sum(size for _, size, _ in entries),
-            _hits,
-            sum(_reasons.values()),
-            dict(_reasons),
-        )
+    counts = counted(place if everyone else None)
+    hits = counts.pop(HITS, 0)
+    nbytes = sum(size for _, size, _ in entries)
+    return CacheStatistics(
+        place, len(entries), nbytes, LIMIT.read(), hits, sum(counts.values()), counts
+    )
 
 
-def _content(path: str) -> bytes:
-    """The bytes of an entry. Raises: OSError, also for what only looks like one: a link, a pipe, a
-    file that another user owns or may write - its code would run as ours."""
-    handle = os.open(path, _OPEN_FLAGS)
-    with os.fdopen(handle, "rb") as file:
-        facts = os.fstat(handle)
-        foreign = hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid())
-        if not stat.S_ISREG(facts.st_mode) or foreign or facts.st_mode & 0o022:
-            raise PermissionError("not a file of this user alone")
-        if facts.st_size > _LARGEST:
-            raise OSError(f"{facts.st_size} bytes, more than {_LARGEST}")
-        return file.read()
+# -- one entry
 
 
-def _miss(reason: str) -> None:
-    with _lock:
-        _reasons[reason] = _reasons.get(reason, 0) + 1
+def _checked(path: str, key: str) -> bytes | str:
+    """What was stored under `key`, or the reason of a miss."""
+    try:
+        data = read_own(path)
+    except FileNotFoundError:
+        return ABSENT
+    except Foreign:
+        return FOREIGN
+    except OSError:
+        return UNREADABLE
+    content, header = data[_HEADER:], data[:_HEADER]
+    expected = _header(key, content)
+    if header == expected:
+        return content
+    names = len(_MAGIC) + 32
+    whole = len(header) == _HEADER and header[names:] == expected[names:]
+    return FOREIGN if whole and header[:names] != expected[:names] else DAMAGED
 
 
 def _path(place: str, key: str) -> str:
@@ -201,14 +200,30 @@ def _header(key: str, content: bytes) -> bytes:
 
 def _entries(place: str) -> list[tuple[float, int, str]]:
     """(last use, bytes, path) of every entry; foreign files in the folder are left alone."""
-    found = []
+    return [
+        (facts.st_mtime, facts.st_size, path)
+        for path, facts in _files(place)
+        if len(os.path.basename(path)) == 64
+    ]
+
+
+def _clear_abandoned(place: str) -> None:
+    """What a process that was killed left half written."""
+    for path, facts in _files(place):
+        if os.path.basename(path).startswith(_PREFIX) and time.time() - facts.st_mtime > _ABANDONED:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _files(place: str) -> list[tuple[str, os.stat_result]]:
+    found: list[tuple[str, os.stat_result]] = []
     try:
         shelves = [entry.path for entry in os.scandir(place) if len(entry.name) == 2]
-        for shelf in shelves:
-            for entry in os.scandir(shelf):
-                if len(entry.name) == 64:
-                    facts = entry.stat()
-                    found.append((facts.st_mtime, facts.st_size, entry.path))
     except OSError:
-        pass
+        return found
+    for shelf in shelves:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(shelf):
+                with contextlib.suppress(OSError):  # gone meanwhile
+                    found.append((entry.path, entry.stat(follow_symlinks=False)))
     return found
