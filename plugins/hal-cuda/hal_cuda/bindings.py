@@ -8,6 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver as cu
 
+from hal_core.geometry import Dim3
 from hal_cuda.driver import ATTRIBUTES, NOT_READY, Facts, KernelFacts, Refused
 
 _function = cu.CUfunction_attribute
@@ -24,6 +25,7 @@ def _call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
 
 
 def refused(call: str, status: Any) -> Refused:
+    """What a status says."""
     code = int(status)
     _, name = cu.cuGetErrorName(cu.CUresult(code))
     _, sentence = cu.cuGetErrorString(cu.CUresult(code))
@@ -243,5 +245,30 @@ def allow_shared(function: Any, nbytes: int) -> None:
     _call(cu.cuFuncSetAttribute, function, which, nbytes)
 
 
-launch = cu.cuLaunchKernel
-launched = refused
+def geometry(grid: Dim3, block: Dim3, shared: int) -> Any:
+    return *grid, *block, shared
+
+
+# Written out for each signature: one call of the driver, arguments in storage of this thread.
+LAUNCH = """
+def launch(geometry{names}):
+    if current.context is not context:
+        use(context)
+    gx, gy, gz, bx, by, bz, shared = geometry
+    pack_into(here.storage, 0{names})
+    (status,) = launch_kernel(
+        function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, 0
+    )
+    if status:
+        failed(status)
+    device.last_launched = name
+"""
+Error: Any = ()  # cuda-bindings gives statuses and raises none
+
+
+def launch_of(function: Any) -> Any:
+    return cu.cuLaunchKernel
+
+
+def launch_refused(status: Any) -> Refused:
+    return refused("cuLaunchKernel", status)

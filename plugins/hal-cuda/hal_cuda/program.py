@@ -17,8 +17,6 @@ from hal_cuda import driver
 from hal_cuda.compiler import MAKER
 from hal_cuda.device import CUDADevice
 
-Geometry = tuple[int, ...]  # grid x, y, z, block x, y, z, dynamic shared bytes
-
 _ANY_SHARED_NBYTES = 48 << 10  # dynamic shared memory that needs no permission
 
 
@@ -63,39 +61,42 @@ class CUDAProgram(Program):
             block_multiple=self.device.info.vendor["warp_size"],
         )
 
-    def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
+    def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
+        api = self.device.api
         if shared > _ANY_SHARED_NBYTES:
             with self.device.check(f"launch {self.name}"):
-                self.device.api.allow_shared(self._function, shared)
-        return *grid, *block, shared
+                api.allow_shared(self._function, shared)
+        return api.geometry(grid, block, shared)
 
     def _bind(self) -> Callable[..., None]:
-        names = ", ".join(f"a{param.position}" for param in self.signature.params)
-        device = self.device
+        device, api, storage = self.device, self.device.api, self._storage
         space: dict[str, Any] = {
-            "pack_into": self._storage.pack_into,
-            "here": self._storage,
+            "pack": storage.pack,
+            "pack_into": storage.pack_into,
+            "here": storage,
             "current": driver.current,
             "use": driver.use,
             "context": device.context,
-            "launch_kernel": device.api.launch,
+            "launch_kernel": api.launch_of(self._function),
+            "Error": api.Error,
             "function": self._function,
             "stream": device.stream,
             "device": device,
             "name": self.name,
             "failed": self._failed,
         }
-        text = _LAUNCH.format(names=f", {names}" if names else "")
+        arguments = ", ".join(f"a{param.position}" for param in self.signature.params)
+        text = api.LAUNCH.format(arguments=arguments, names=f", {arguments}" if arguments else "")
         exec(compile(text, f"<launch of {self.name}>", "exec"), space)
         launch: Callable[..., None] = space["launch"]
         return launch
 
-    def _failed(self, status: Any) -> None:
-        error = self.device.api.launched("cuLaunchKernel", status)
+    def _failed(self, why: Any) -> None:
         device = self.device
+        error = device.api.launch_refused(why)
         raise driver.explain(error, f"launch {self.name}", device.name, device.last_launched)
 
-    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
+    def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
         api, stream = self.device.api, self.device.stream
         launch = self._launch or self._bind()
         with self.device.check("wait"):
@@ -116,21 +117,6 @@ class CUDAProgram(Program):
                 self.device.api.unload(self._module)
 
 
-_LAUNCH = """
-def launch(geometry{names}):
-    if current.context is not context:
-        use(context)
-    gx, gy, gz, bx, by, bz, shared = geometry
-    pack_into(here.storage, 0{names})
-    (status,) = launch_kernel(
-        function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, 0
-    )
-    if status:
-        failed(status)
-    device.last_launched = name
-"""
-
-
 class Arguments(threading.local):
     """Storage for the arguments of one program on one thread, made at the first use there.
 
@@ -146,7 +132,7 @@ class Arguments(threading.local):
         offsets = [struct.calcsize("@" + "".join(letters[: k + 1])) - struct.calcsize(letter)
                    for k, letter in enumerate(letters)]  # fmt: skip
         packer = struct.Struct("@" + "".join(letters))
-        self.pack_into = packer.pack_into
+        self.pack, self.pack_into = packer.pack, packer.pack_into
         self.storage = ctypes.create_string_buffer(max(8, packer.size))
         start = ctypes.addressof(self.storage)
         self._table = (ctypes.c_void_p * max(1, len(letters)))(*(start + off for off in offsets))
