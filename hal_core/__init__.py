@@ -124,8 +124,9 @@ __all__ = [
     "cache", "ceil", "config", "cos", "discovery", "empty", "errors", "exp", "exp2",
     "finalize_profile", "float16", "float32", "float64", "floor", "fma", "fmod", "func",
     "global_idx", "grid_dim", "hookimpl", "int8", "int16", "int32", "int64", "isnan", "kernel",
-    "log", "log2", "pow", "profile", "profile_range", "rsqrt", "shared", "sin", "sqrt", "start_profile", "tan", "tanh",
-    "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64", "unroll", "zeros",
+    "log", "log2", "pow", "profile", "profile_range", "rsqrt", "shared", "sin", "sqrt",
+    "start_profile", "tan", "tanh", "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64",
+    "unroll", "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
