@@ -232,18 +232,21 @@ class Backend(Plugin):
                 added = extension.manager.hook.hal_make_compilers(device=device)
                 for pair in answers.pairs(added or ()):
                     if found.setdefault(pair.name, pair) is not pair:
-                        raise Unusable(f"the name {pair.name!r} is taken")
+                        taken = Unusable(f"the name {pair.name!r} is taken")
+                        _log_failure(extension, "hal_make_compilers", device.name, taken)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
                 _log_failure(extension, "hal_make_compilers", device.name, error)
         return list(found.values())
 
-    def make_program(self, device: Compiled, binary: Binary) -> Program:
-        return self._provide("hal_make_program", _given, device=device, binary=binary)
+    def make_program(self, device: Compiled, binary: Binary) -> object:
+        """Whatever it gave; the device looks whether it is a program."""
+        given: object = self._provide("hal_make_program", _given, device=device, binary=binary)
+        return given
 
-    def import_buffer(self, device: Compiled, obj: object) -> tuple[Any, object] | None:
-        return self._provide("hal_import_buffer", _given_or_none, device=device, obj=obj)
+    def import_buffer(self, device: Compiled, obj: object) -> hookspecs.Foreign | None:
+        return self._provide("hal_import_buffer", answers.foreign, device=device, obj=obj)
 
     def doctor(self) -> list[hookspecs.Check]:
         return self._provide("hal_doctor", answers.checks, family=self.family)
@@ -305,10 +308,6 @@ def _log_failure(plugin: Plugin, what: str, where: str, error: BaseException) ->
 def _given(answer: T) -> T:
     if answer is None:
         raise Unusable("None")
-    return answer
-
-
-def _given_or_none(answer: T) -> T:
     return answer
 
 

@@ -1,18 +1,20 @@
-"""An opened device and the facts about it: the base class of every backend's device."""
+"""An opened device: the base class of every backend's device."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from time import perf_counter_ns
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary, WeakSet
 
 from hal_core import fork, profiling
+from hal_core.allocator import Allocator
+from hal_core.answers import shown
 from hal_core.compiler import Binary, CompileOptions
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
+from hal_core.info import CAPABILITIES, DeviceInfo, Limits
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
@@ -20,7 +22,6 @@ from hal_core.requirements import check_kernel, has_dtype
 from hal_core.selection import Selected, select
 
 if TYPE_CHECKING:
-    from hal_core.allocator import Allocator
     from hal_core.compiler import Compiler, CompilerPair
     from hal_core.dtypes import DType
     from hal_core.registry import Backend
@@ -28,38 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hal_core")
 
-CAPABILITIES = frozenset(
-    {
-        "fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "graphs", "peer",
-        "pinned", "images", "disassemble", "subprocess_fork",
-    }
-)  # fmt: skip
-
-
-class Limits(NamedTuple):
-    """What a launch or an allocation may ask of a device. Blocks and grids are (x, y, z)."""
-
-    max_block: tuple[int, int, int]
-    max_block_threads: int
-    max_grid: tuple[int, int, int]
-    shared_nbytes: int
-    view_alignment: int  # bytes: what a view's offset must divide by in a `Source` kernel
-    max_alloc_nbytes: int
-
-
-class DeviceInfo(NamedTuple):
-    """Facts of one device, known without opening it."""
-
-    name: str  # canonical: "CUDA:1"
-    kind: str  # "gpu", "cpu" or "accelerator"
-    title: str  # the vendor's name of the hardware
-    memory_nbytes: int
-    arch: str
-    compute_units: int
-    host_visible: bool  # buffers can be read in place by the host
-    limits: Limits
-    capabilities: frozenset[str] = frozenset()  # a subset of CAPABILITIES
-    vendor: Mapping[str, Any] = {}  # raw properties, as the driver spells them
+__all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
 
 
 class BufferKey:
@@ -132,8 +102,11 @@ class Compiled:
         with self._lock:
             if name not in self.__dict__:
                 self._check_open(name)
-                make = getattr(self._backend, f"make_{name}")
-                self.__dict__[name] = make(self)
+                made = getattr(self._backend, f"make_{name}")(self)
+                if name == "allocator" and not isinstance(made, Allocator):
+                    wrong = f"hal_make_allocator gave {shown(made)}, which is no Allocator"
+                    raise self._backend.refuse(wrong)
+                self.__dict__[name] = made
                 if name == "allocator":
                     profiling.allocator_made(self.allocator)
             return self.__dict__[name]
@@ -248,6 +221,9 @@ class Compiled:
         """
         self._check_open("load")
         program = self._backend.make_program(self, binary)
+        if not isinstance(program, Program):
+            wrong = f"hal_make_program gave {shown(program)}, which is no Program"
+            raise self._backend.refuse(wrong)
         program.source, program.pair = source, pair
         self._loaded.add(program)
         profiling.program_loaded(program)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hal_core import config, discovery
+from hal_core.answers import said
 from hal_core.backend import Backend, Extension, Plugin
 from hal_core.discovery import EntryPoint, normalize
 from hal_core.errors import (
@@ -262,13 +263,7 @@ class Plugins:
         return self._flights.run(entry.key, work, operation=f"load {entry.name}")
 
     def _make(self, entry: EntryPoint, make: Callable[[object, EntryPoint], P]) -> P:
-        plugin = _import(entry)
-        try:
-            return make(plugin, entry)
-        except HalError:
-            raise
-        except Exception as error:  # an object whose attributes raise when they are looked at
-            raise _broken(entry, error) from error
+        return make(_import(entry), entry)
 
     def _as_backend(self, plugin: object, entry: EntryPoint) -> Backend:
         family = entry.name.upper()
@@ -327,7 +322,7 @@ def _import(entry: EntryPoint) -> object:
 def _broken(entry: EntryPoint, error: BaseException) -> PluginError:
     return PluginError(
         f"load {entry.name}",
-        f"{type(error).__name__}: {error}".rstrip(". ") + f"; from {origin(entry)}",
+        f"{said(error)}; from {origin(entry)}",
         fix=f"Upgrade or uninstall it: {entry.distribution.name}.",
     )
 

@@ -88,7 +88,10 @@ class SingleFlight:
 
 def again(error: Exception) -> Exception:
     """A copy to raise: raising one object twice grows its traceback and keeps frames alive."""
-    fresh = copy.copy(error)
+    try:
+        fresh = copy.copy(error)
+    except Exception:  # a class of somebody else's that cannot be copied
+        return error
     fresh.__cause__ = error.__cause__
     return fresh
 

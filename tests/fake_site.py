@@ -17,15 +17,7 @@ _numbers = itertools.count()
 
 # A backend with nothing behind it: two devices that can be opened and closed.
 PLUGIN = """
-from types import SimpleNamespace
 from hal_core.hookspecs import hookimpl
-
-class Device:
-    def __init__(self, name, info):
-        self.name, self.info, self.family, self.closed = name, info, name.partition(":")[0], False
-    def close(self):
-        self.closed = True
-        self._backend.closed(self)
 
 class Plugin:
     hal_api = (1, 0)
@@ -37,18 +29,22 @@ class Plugin:
 
     @hookimpl
     def hal_enumerate(self, family):
+        from hal_core.info import DeviceInfo, Limits
         return [
-            SimpleNamespace(
+            DeviceInfo(
                 name=f"{family}:{index}" if index else family, kind=kind, title=f"Fake {kind}",
-                memory_nbytes=1 << 20, arch="fake", capabilities=self.capabilities,
+                memory_nbytes=1 << 20, arch="fake", compute_units=1, host_visible=False,
+                limits=Limits((1, 1, 1), 1, (1, 1, 1), 0, 1, 1 << 20),
+                capabilities=self.capabilities,
             )
             for index, kind in enumerate(self.kinds)
         ]
 
     @hookimpl
     def hal_open_device(self, family, index, info):
+        from hal_core.device import Compiled
         self.opened.append(info.name)
-        return Device(info.name, info)
+        return Compiled(info.name, info)
 
 plugin = Plugin()
 """
