@@ -7,18 +7,23 @@ The tests need one thing: the fixture `device`, an opened device of the backend 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import hal_core as hal
 from hal_core import config as settings
+from hal_core.selection import forced, select
 from hal_core.testing.abilities import is_declared, need_spec, nothing_to_try
+
+if TYPE_CHECKING:
+    from hal_core.testing.conformance.sources import Texts
 
 pytest.register_assert_rewrite("hal_core.testing.conformance")
 
@@ -127,6 +132,21 @@ def hal_fault(device: hal.Compiled) -> Callable[[hal.Program], None]:
     """`hal_fault(program)`: the program's next launch is accepted and fails on the device, late.
     Override it where your driver, or a simulator of it, can be told to."""
     nothing_to_try("override the fixture hal_fault: a way to make a launch fail on the device")
+
+
+@pytest.fixture
+def hal_source(device: hal.Compiled) -> Texts:
+    """Kernels as text in a language of the device; override it where the kit knows none."""
+    from hal_core.testing.conformance.sources import texts
+
+    chosen = forced(device.family, [pair.name for pair in device.compilers])
+    pairs = [pair for pair in device.compilers if chosen in (None, pair.name)]
+    for found in filter(None, (texts(pair.language) for pair in pairs)):
+        with contextlib.suppress(hal.CompilerUnavailable):  # C6 looks at that
+            select(device, found.language)
+            return found
+    languages = ", ".join(sorted({pair.language for pair in pairs}))
+    return nothing_to_try(f"override the fixture hal_source: kernels as text in {languages}")
 
 
 # -- known gaps, honest skips, an end to every test

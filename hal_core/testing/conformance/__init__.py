@@ -5,9 +5,18 @@ from hal_core.testing.conformance import *  # in a test file, with -p hal_core.t
 
 from hal_core.testing.conformance.test_allocator import TestAllocator
 from hal_core.testing.conformance.test_buffer import TestBuffer
+from hal_core.testing.conformance.test_compile import TestCompile
 from hal_core.testing.conformance.test_language import TestLanguage
 from hal_core.testing.conformance.test_process import TestProcess
 from hal_core.testing.conformance.test_program import TestProgram
 from hal_core.testing.conformance.test_view import TestView
 
-__all__ = ["TestAllocator", "TestBuffer", "TestLanguage", "TestProcess", "TestProgram", "TestView"]
+__all__ = [
+    "TestAllocator",
+    "TestBuffer",
+    "TestCompile",
+    "TestLanguage",
+    "TestProcess",
+    "TestProgram",
+    "TestView",
+]

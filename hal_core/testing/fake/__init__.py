@@ -48,7 +48,7 @@ class FakePlugin:
     def hal_make_compilers(self, device: Compiled) -> list[CompilerPair]:
         from hal_core.testing.fake.compiler import pairs
 
-        return pairs()
+        return pairs(device)
 
     @hookimpl
     def hal_make_program(self, device: Any, binary: Binary) -> Program:

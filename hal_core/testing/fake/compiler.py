@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
-from hal_core.errors import CompileError, InvalidKernel
+from hal_core.errors import CompileError, InvalidKernel, Unsupported
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
 from hal_core.render import UOpsRenderer
 from hal_core.testing.fake.chip import END
 
+if TYPE_CHECKING:
+    from hal_core.device import Compiled
 
-def pairs() -> list[CompilerPair]:
+
+def pairs(device: Compiled) -> list[CompilerPair]:
     """The ways to compile, best first; nothing of them is made yet."""
-    return [CompilerPair("listing", FakeCompiler.language, UOpsRenderer, FakeCompiler)]
+    make = partial(FakeCompiler, device)
+    return [CompilerPair("listing", FakeCompiler.language, UOpsRenderer, make)]
 
 
 class FakeCompiler(Compiler):
@@ -21,13 +29,30 @@ class FakeCompiler(Compiler):
     language, format, target = "uops", "uops", "uops"
     identity = "fake 1"  # vendor, version, architecture and options: part of the cache key
 
+    def __init__(self, device: Compiled) -> None:
+        self.device = device
+
     def _compile(self, source: str, options: CompileOptions) -> bytes:
+        if options.options or options.defines or options.includes:
+            raise Unsupported(
+                f"compile {options.entry}",
+                "options, defines and includes mean nothing to a listing",
+                got=(options.options, options.defines, options.includes),
+                fix="Leave them out.",
+            )
         try:
             kernel = parse_listing(source)
             verify(kernel)
         except InvalidKernel as error:
+            log = str(error)
+            place = re.search(r"line (\d+)", log)
             raise CompileError(
-                f"compile {options.entry}", "not a valid listing", log=str(error), source=source
+                f"compile {options.entry}",
+                "not a valid listing",
+                log=log,
+                source=source,
+                line=int(place[1]) if place else None,
+                device=self.device.name,
             ) from None
         return source.encode() + END
 
