@@ -67,6 +67,7 @@ class Allocator(Generic[Opaque]):
         self.cache_limit = 0
         self.poison = config.CHECK.read()
         self._lock = threading.Lock()
+        self._freeing = threading.RLock()  # held while dropped blocks are freed; `_free` may nest
         self._live: dict[Opaque, int] = {}  # opaque -> bytes asked for
         self._cache: dict[Key, deque[tuple[int, Opaque]]] = {}  # -> (age, opaque)
         self._ages = itertools.count()
@@ -212,6 +213,7 @@ class Allocator(Generic[Opaque]):
         """In the child. Another thread of the parent may have held the lock, in the middle of a
         change: the accounts are made up anew."""
         self._lock = threading.Lock()
+        self._freeing = threading.RLock()
         self._cached = sum(
             (key if isinstance(key, int) else key[0]) * len(blocks)
             for key, blocks in self._cache.items()
@@ -301,11 +303,12 @@ class Allocator(Generic[Opaque]):
 
     def _free_dropped(self) -> None:
         while self._dropped:
-            try:
-                block = self._dropped.popleft()
-            except IndexError:
-                return
-            self._free(*block)
+            with self._freeing:
+                try:
+                    block = self._dropped.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                self._free(*block)
 
     def _give_back(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
         """What a finalizer does, perhaps in the middle of anything, an allocation included: it
@@ -321,7 +324,11 @@ class Allocator(Generic[Opaque]):
                 self._drain()
             finally:
                 self._lock.release()
-            self._free_dropped()
+            if self._freeing.acquire(blocking=False):
+                try:
+                    self._free_dropped()
+                finally:
+                    self._freeing.release()
 
     # -- a new block
 
@@ -351,7 +358,8 @@ class Allocator(Generic[Opaque]):
         """A block, or why there is none; a vendor's error never escapes raw."""
         with self._lock:
             room = self._reserve(size)
-        self._free_dropped()
+        with self._freeing:  # what another thread began to free is free then, and its room is room
+            self._free_dropped()
         if not room:
             return None, None
         try:

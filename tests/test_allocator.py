@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -195,3 +196,75 @@ def test_A8_a_limit_is_kept_by_live_and_cached_together(
         allocator.alloc(32 << 10)
     allocator.free(other, 48 << 10)
     assert allocator.alloc(64 << 10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_A8_the_limit_holds_for_what_the_device_really_holds(
+    monkeypatch: pytest.MonkeyPatch, plugin: Any, seed: int
+) -> None:
+    """Eight threads, and a device that takes its time to free: memory counts until it is free."""
+    limit = 96 << 10
+    monkeypatch.setenv("HAL_MEMORY_LIMIT", str(limit))
+    allocator: Any = hal.Device["FAKE:1"].allocator
+    allocator.cache_limit = 48 << 10
+    counting = threading.Lock()
+    held, most, refused, wrong = 0, 0, 0, list[BaseException]()
+    inner_alloc, inner_free = allocator._alloc, allocator._free
+
+    def alloc(nbytes: int, options: Any) -> Any:
+        nonlocal held, most
+        with counting:
+            held += nbytes
+            most = max(most, held)
+        return inner_alloc(nbytes, options)
+
+    def free(opaque: Any, nbytes: int, options: Any) -> None:
+        nonlocal held
+        time.sleep(0.0005)  # others go on meanwhile
+        inner_free(opaque, nbytes, options)
+        with counting:
+            held -= nbytes
+
+    allocator._alloc, allocator._free = alloc, free
+
+    def churn(number: int) -> None:
+        nonlocal refused
+        rng = random.Random(100 * seed + number)
+        out: list[hal.Buffer] = []
+        try:
+            for _ in range(60):
+                kind = rng.choice([None, hal.BufferSpec(nolru=True), hal.BufferSpec(zero=True)])
+                try:
+                    out.append(hal.Buffer("FAKE:1", rng.randrange(1, 20_000), hal.int8, kind))
+                    out[-1].allocate()
+                except hal.OutOfMemory:
+                    refused += 1
+                    del out[:]
+                facts = allocator.statistics()
+                assert facts.current + facts.cached <= limit
+                del out[: rng.randrange(3)]
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=churn, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong and refused
+    assert most <= limit
+    allocator.free_cache()
+    assert held == allocator._held == allocator.statistics().current == 0
+
+
+def test_A8_a_refusal_comes_after_the_cache_went(plugin: Any) -> None:
+    allocator: Any = hal.Device["FAKE:1"].allocator
+    allocator.limit = 64 << 10
+    kept = allocator.alloc(16 << 10)
+    for size in (8 << 10, 12 << 10, 20 << 10):
+        allocator.free(allocator.alloc(size), size)
+    assert allocator.statistics().cached == 40 << 10
+    with pytest.raises(hal.OutOfMemory, match="cached 0, limit 65536"):
+        allocator.alloc(49 << 10)
+    assert list(allocator.memory) == [kept[0]]
+    assert allocator.alloc(48 << 10)
