@@ -118,8 +118,8 @@ class Allocator(Generic[Opaque]):
         """The memory itself, flat writable bytes. Only if `device.info.host_visible`."""
         raise self._missing("_as_buffer")
 
-    def _missing(self, method: str) -> NotImplementedError:
-        return NotImplementedError(f"{type(self).__name__} fills in no {method}")
+    def _missing(self, method: str) -> Unsupported:
+        return self.device._missing(self, method)
 
     # -- allocate and free
 

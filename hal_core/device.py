@@ -93,6 +93,12 @@ class Compiled:
         """What tells, for a profile, when the device did its work. May queue work to find out."""
         return profiling.HostClock(self)
 
+    def _missing(self, part: object, method: str) -> Unsupported:
+        """What is raised where a backend left out a method that it has to fill in."""
+        origin = "" if self._backend is None else f"; from {self._backend.origin}"
+        problem = f"{type(part).__name__} fills in no {method}{origin}"
+        return Unsupported(method, problem, device=self.name, fix="Upgrade the backend.")
+
     # -- parts, made at the first use
 
     def __getattr__(self, name: str) -> Any:

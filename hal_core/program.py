@@ -80,11 +80,11 @@ class Program:
         Order: enqueues and returns. Called from any thread, so argument storage is per thread or
         locked. Numbers are already of the parameter's kind and in its range.
         """
-        raise NotImplementedError(f"{type(self).__name__} fills in no _bind")
+        raise self.device._missing(self, "_bind")
 
     def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
         """Launch, wait, and give the seconds the device spent."""
-        raise NotImplementedError(f"{type(self).__name__} fills in no _launch_timed")
+        raise self.device._missing(self, "_launch_timed")
 
     def _unload(self) -> None:
         """Free the code."""
