@@ -6,6 +6,7 @@ from hal_core.testing.conformance import *  # in a test file, with -p hal_core.t
 from hal_core.testing.conformance.test_allocator import TestAllocator
 from hal_core.testing.conformance.test_buffer import TestBuffer
 from hal_core.testing.conformance.test_compile import TestCompile
+from hal_core.testing.conformance.test_dtype import TestDtype
 from hal_core.testing.conformance.test_language import TestLanguage
 from hal_core.testing.conformance.test_process import TestProcess
 from hal_core.testing.conformance.test_program import TestProgram
@@ -15,6 +16,7 @@ __all__ = [
     "TestAllocator",
     "TestBuffer",
     "TestCompile",
+    "TestDtype",
     "TestLanguage",
     "TestProcess",
     "TestProgram",

@@ -12,7 +12,7 @@ from hal_core.testing.casts import stored_as
 from hal_core.testing.conformance import edges
 from hal_core.testing.conformance.language import Sample
 
-# mypy: disable-error-code="valid-type, no-untyped-call"
+# mypy: disable-error-code="valid-type, no-untyped-call, arg-type, var-annotated"
 
 INTEGER_ROWS, FLOAT_ROWS, ROUNDED_ROWS = 18, 18, 2
 
@@ -169,6 +169,47 @@ def to_double(
         d[8 * n + i] = hal.float64(u64[i])
         d[9 * n + i] = hal.float64(h[i])
         d[10 * n + i] = hal.float64(f[i])
+
+
+@cache
+def carrier(dtype: hal.DType) -> KernelFunction:
+    """Each 32 elements, turned round by way of shared memory."""
+
+    @hal.kernel(block=(32, 1, 1))
+    def carries(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype]) -> None:
+        tile = hal.shared(dtype, 32)
+        tile[hal.thread_idx(0)] = x[hal.global_idx(0)]
+        hal.barrier()
+        y[hal.global_idx(0)] = tile[31 - hal.thread_idx(0)]
+
+    return carries
+
+
+@cache
+def widener(dtype: hal.DType) -> KernelFunction:
+    @hal.kernel
+    def widens(y: hal.Ptr[hal.float32], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = x[i]
+
+    return widens
+
+
+@cache
+def narrower(dtype: hal.DType) -> KernelFunction:
+    """At the store, and where the kernel says so."""
+
+    @hal.kernel
+    def narrows(
+        y: hal.Ptr[dtype], z: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32
+    ) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = x[i]
+            z[i] = dtype(x[i])
+
+    return narrows
 
 
 @cache

@@ -1,0 +1,75 @@
+"""What the 16-bit floats are, computed with integers: no numpy dtype is believed."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+import hal_core as hal
+from hal_core.testing.conformance.edges import Array
+
+
+class Half(NamedTuple):
+    """A format of sixteen bits: sign, exponent, fraction."""
+
+    exponent_bits: int
+
+    @property
+    def fraction_bits(self) -> int:
+        return 15 - self.exponent_bits
+
+    @property
+    def least_exponent(self) -> int:
+        """Of a normal number."""
+        return 2 - (1 << self.exponent_bits - 1)
+
+    @property
+    def infinity(self) -> int:
+        return ((1 << self.exponent_bits) - 1) << self.fraction_bits
+
+    def value(self, bits: int) -> float:
+        """What a pattern of sixteen bits stands for."""
+        sign, size = -1.0 if bits >> 15 else 1.0, bits & 0x7FFF
+        if size >= self.infinity:
+            return math.nan if size > self.infinity else sign * math.inf
+        exponent, fraction = divmod(size, 1 << self.fraction_bits)
+        whole = fraction + (1 << self.fraction_bits) * (exponent > 0)
+        return sign * math.ldexp(
+            whole, max(exponent - 1, 0) + self.least_exponent - self.fraction_bits
+        )
+
+    def rounded(self, value: float) -> int | None:
+        """The pattern nearest to a float32, half to even; None: any NaN."""
+        if math.isnan(value):
+            return None
+        sign = 0x8000 if math.copysign(1.0, value) < 0 else 0
+        if math.isinf(value) or value == 0:
+            return sign | (self.infinity if value else 0)
+        exponent = max(math.frexp(value)[1] - 1, self.least_exponent)
+        steps = round(math.ldexp(abs(value), self.fraction_bits - exponent))  # exact, then to even
+        size = ((exponent - self.least_exponent) << self.fraction_bits) + steps
+        return sign | min(size, self.infinity)
+
+
+HALVES: dict[hal.DType, Half] = {hal.float16: Half(5), hal.bfloat16: Half(8)}
+
+
+def values(half: Half) -> list[float]:
+    """Of every pattern."""
+    return [half.value(bits) for bits in range(1 << 16)]
+
+
+def hard_to_round(half: Half) -> Array:
+    """Float32 numbers in the middle between neighbours, and next to it; others at random."""
+    known = np.array(values(half)[: half.infinity : 11], np.float64)
+    with np.errstate(over="ignore"):
+        middles = np.append((known[:-1] + known[1:]) / 2, known).astype(np.float32)
+    last = half.value(half.infinity - 1)
+    over = last * (1 + 2.0 ** -(half.fraction_bits + 2))
+    beyond = np.array([last, over, 3.4e38, np.inf], np.float32)
+    near = [middles, beyond, *(np.nextafter(middles, np.float32(end)) for end in (0, np.inf))]
+    noise = np.random.default_rng(16).integers(0, 1 << 32, 4000, np.uint32).view(np.float32)
+    plain = np.concatenate(near)
+    return np.concatenate([plain, -plain, noise, np.array([0.0, -0.0, np.nan], np.float32)])

@@ -1,0 +1,146 @@
+"""Dtypes: promises D1 and C9. Each works everywhere, or is refused by its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.compiler import CompileOptions
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES
+from hal_core.lang import KernelFunction
+from hal_core.testing.casts import stored_as
+from hal_core.testing.conformance import edges
+from hal_core.testing.conformance.arithmetic import (
+    carrier,
+    narrower,
+    sample_of_casts,
+    sample_of_casts_to_double,
+    sample_of_operations,
+    widener,
+)
+from hal_core.testing.conformance.differential import check
+from hal_core.testing.conformance.halves import HALVES, hard_to_round, values
+from hal_core.testing.conformance.kernels import keeper
+from hal_core.testing.conformance.language import Sample
+from hal_core.testing.conformance.raw import buffer_of, pattern, read
+
+EVERY = list(DTYPES.values())
+COMPUTED = [dtype for dtype in EVERY if dtype not in STORAGE_DTYPES]
+CAPABILITY: dict[hal.DType, str] = {hal.float64: "fp64"}
+
+
+@pytest.fixture
+def refused(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[KernelFunction, hal.DType], None]:
+    """A kernel is refused by the name of a dtype, and no compiler runs."""
+
+    def compiles(source: str, options: CompileOptions) -> bytes:
+        raise AssertionError("it came to the compiler")
+
+    def refuses(kernel: KernelFunction, dtype: hal.DType) -> None:
+        monkeypatch.setattr(device.compiler, "_compile", compiles)
+        monkeypatch.setenv("HAL_CCACHE", "0")
+        with pytest.raises(hal.Unsupported, match=dtype.name):
+            device.compile(kernel)
+
+    return refuses
+
+
+Refused = Callable[[KernelFunction, hal.DType], None]
+
+
+class TestDtype:
+    @pytest.mark.parametrize("dtype", EVERY, ids=str)
+    def test_D1_copies(self, device: hal.Compiled, dtype: hal.DType) -> None:
+        """Memory holds every dtype, whatever kernels can do with it."""
+        data = pattern(40 * dtype.itemsize)
+        made = buffer_of(device, data, dtype)
+        assert (made.dtype, made.size) == (dtype, 40) and read(made) == data
+        other = hal.Buffer(device, 40, dtype).allocate().copy_from(made)
+        assert read(other[3:9]) == data[3 * dtype.itemsize : 9 * dtype.itemsize]
+        half = HALVES.get(dtype)
+        one = np.uint16(half.rounded(1.0) or 0) if half else np.array(1, dtype.to_numpy())
+        assert read(made.view(1).fill(1)) == one.tobytes()
+
+    @pytest.mark.parametrize("dtype", EVERY, ids=str)
+    def test_C9_what_is_supported_runs(
+        self, device: hal.Compiled, dtype: hal.DType, refused: Refused
+    ) -> None:
+        """Through device and shared memory, every number of `edges`."""
+        declared = CAPABILITY.get(dtype)
+        supported = device.supports(dtype)
+        assert type(supported) is bool
+        if declared is not None:
+            assert supported == (declared in device.info.capabilities)
+        if not supported:
+            refused(carrier(dtype), dtype)
+            return
+        x = edges.numbers(dtype)
+        x = np.resize(x, -(-len(x) // 32) * 32)
+        source, made = buffer_of(device, x.tobytes(), dtype), hal.Buffer(device, len(x), dtype)
+        device.compile(carrier(dtype))(made, source, threads=len(x))
+        got = np.frombuffer(read(made), stored_as(dtype))
+        turned = x.reshape(-1, 32)[:, ::-1].reshape(-1).copy()
+        assert edges.is_right(got, turned, dtype).all()
+
+    @pytest.mark.parametrize("dtype", COMPUTED, ids=str)
+    def test_D1_arithmetic(self, device: hal.Compiled, dtype: hal.DType, refused: Refused) -> None:
+        """Every operation on every pair: zeros, limits, divisions by zero, NaN, infinities."""
+        self._check_or_refused(device, sample_of_operations(dtype), dtype, refused)
+
+    @pytest.mark.parametrize("dtype", EVERY, ids=str)
+    def test_D1_casts(self, device: hal.Compiled, dtype: hal.DType, refused: Refused) -> None:
+        """To all dtypes: wrapping, saturating, rounding, NaN."""
+        self._check_or_refused(device, sample_of_casts(dtype), dtype, refused)
+
+    def test_D1_casts_to_float64(self, device: hal.Compiled, refused: Refused) -> None:
+        self._check_or_refused(device, sample_of_casts_to_double(), hal.float64, refused)
+
+    def _check_or_refused(
+        self, device: hal.Compiled, made: Sample, dtype: hal.DType, refused: Refused
+    ) -> None:
+        if device.supports(dtype):
+            check(device, made)
+        else:
+            refused(made.kernel, dtype)
+
+    @pytest.mark.parametrize("dtype", HALVES, ids=str)
+    def test_D1_reading_a_16_bit_float(self, device: hal.Compiled, dtype: hal.DType) -> None:
+        """All 65536, subnormals, infinities and NaN among them, are the float32 they stand for."""
+        bits = np.arange(1 << 16, dtype=np.uint16)
+        expected = np.array(values(HALVES[dtype]), np.float64).astype(np.float32)
+        source = buffer_of(device, bits.tobytes(), dtype)
+        made = hal.Buffer(device, len(bits), hal.float32)
+        device.compile(widener(dtype))(made, source, vals=(len(bits),), threads=len(bits))
+        got = np.frombuffer(read(made), np.float32)
+        wrong = np.flatnonzero(~edges.is_right(got, expected, hal.float32))
+        assert not len(wrong), f"{wrong[0]:#06x} is read as {got[wrong[0]]!r}"
+
+    @pytest.mark.parametrize("dtype", HALVES, ids=str)
+    def test_D1_writing_a_16_bit_float(self, device: hal.Compiled, dtype: hal.DType) -> None:
+        """Half to even, subnormals too; too large is infinite; a NaN stays one."""
+        x, half = hard_to_round(HALVES[dtype]), HALVES[dtype]
+        stored, rounded = hal.Buffer(device, len(x), dtype), hal.Buffer(device, len(x), hal.float32)
+        source = buffer_of(device, x.tobytes(), hal.float32)
+        program = device.compile(narrower(dtype))
+        program(stored, rounded, source, vals=(len(x),), threads=len(x))
+        got = np.frombuffer(read(stored), np.uint16).tolist()
+        cast = np.frombuffer(read(rounded), np.float32).tolist()
+        for value, bits, number in zip(x.tolist(), got, cast, strict=True):
+            expected = half.rounded(value)
+            if expected is None:
+                assert math.isnan(half.value(bits)) and math.isnan(number), hex(bits)
+                continue
+            assert bits == expected, f"{value!r} is {bits:#06x}, not {expected:#06x}"
+            right = half.value(expected)
+            assert number == right and math.copysign(1, number) == math.copysign(1, right), value
+
+    @pytest.mark.parametrize("dtype", HALVES, ids=str)
+    def test_D1_a_16_bit_float_is_no_value(self, device: hal.Compiled, dtype: hal.DType) -> None:
+        with pytest.raises(hal.KernelSyntaxError, match=dtype.name):
+            device.compile(keeper(dtype))
