@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("doctor", help="what is wrong with the installed plugins")
     command.add_argument("--json", action="store_true", help="for programs")
+    command.add_argument("-v", "--verbose", action="store_true", help="every check")
     command.add_argument("--time-limit", type=float, default=30, metavar="SECONDS")
     command.set_defaults(run=_doctor)
 
@@ -134,29 +135,8 @@ def _doctor(options: argparse.Namespace) -> int:
         ]
         print(json.dumps(rows, indent=2))
     else:
-        _print_findings(findings)
+        doctor.show(findings, options.verbose)
     return 0 if all(one.is_sound for one in findings) else 1
-
-
-def _print_findings(findings: list[doctor.Finding]) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True, markup=False)
-    if all(one.kind == "cache" for one in findings):
-        console.print("No plugin is installed. Try: python -m pip install hal-cpu")
-    for one in findings:
-        style = "red" if not one.is_sound else "green" if one.state == "ready" else "yellow"
-        console.print(f"{one.name}: {one.state}", style=style)
-        if one.kind != "file" and one.origin:
-            console.print(f"    {one.origin}")
-        for device in one.devices:
-            console.print(f"    {device}")
-        if one.why:
-            console.print(f"    {one.why}")
-        for check in one.checks:
-            said = f"{check.title}: {'ok' if check.ok else 'FAILED'} {check.detail}".rstrip()
-            hint = "" if check.ok or not check.hint else f" -> {check.hint}"
-            console.print(f"    {said}{hint}")
 
 
 # -- new

@@ -14,16 +14,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from hal_core import cache, discovery
+from hal_core import answers, cache, discovery
 from hal_core.discovery import EntryPoint
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
 from hal_core.plugins import Plugins, origin, state_of
 from hal_core.registry import Device
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 SOUND = ("ready", "no hardware", "disabled")  # every other state is a fault to mend
+
+_LAST_WORDS = 4000  # bytes of a probe's output that are looked at
 
 _PROBE = """
 import json, sys
@@ -41,6 +46,7 @@ class Finding(NamedTuple):
     state: str  # a word of SOUND, "broken", "incompatible" or "in conflict"
     origin: str
     why: str = ""
+    distribution: str = ""  # name and version, where one is meant
     devices: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
 
@@ -48,6 +54,20 @@ class Finding(NamedTuple):
     def is_sound(self) -> bool:
         faulty = self.state == "ready" and not all(check.ok for check in self.checks)
         return self.state in SOUND and not faulty
+
+    @property
+    def verdict(self) -> str:
+        """The state, and whether a check says otherwise."""
+        return self.state if self.is_sound or self.state != "ready" else "ready, with faults"
+
+    @property
+    def summary(self) -> str:
+        """What fits a line: the first fault, else the devices, else how it stands."""
+        failed = next((check for check in self.checks if not check.ok), None)
+        if not self.why and failed is not None:
+            return f"{failed.title}: {failed.detail}"
+        said = self.why or ", ".join(self.devices)
+        return said or "; ".join(check.detail for check in self.checks)
 
 
 def examine(time_limit: float) -> list[Finding]:
@@ -84,6 +104,53 @@ def examine_cache() -> Finding:
     return Finding("compile cache", "cache", "ready", place, checks=checks)
 
 
+# -- what a person reads
+
+
+def show(findings: list[Finding], verbose: bool) -> None:
+    """A table, a line each; below it what there is to mend, with `verbose` everything."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # A program that reads this wants one line a plugin.
+    width = None if sys.stdout.isatty() else 10_000
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
+    if all(one.kind == "cache" for one in findings):
+        console.print("No plugin is installed. Try: python -m pip install hal-cpu")
+    table = Table(box=None)
+    for title in ("name", "state", "from", "what was found"):
+        table.add_column(title, overflow="fold")
+    for one in findings:
+        row = (one.name, one.verdict, one.distribution, one.summary)
+        style = "red" if not one.is_sound else "green" if one.state == "ready" else "yellow"
+        table.add_row(*(Text(cell) for cell in row), style=style)
+    console.print(table)
+    for one in findings:
+        if verbose or not one.is_sound:
+            _show_one(console, one, verbose)
+    faults = sum(not one.is_sound for one in findings)
+    if faults:
+        console.print(f"\n{faults} to mend.")
+    elif not verbose:
+        console.print("\nNothing to mend. `hal doctor -v` shows every check.")
+
+
+def _show_one(console: Console, one: Finding, verbose: bool) -> None:
+    console.print(f"\n{one.name}: {one.verdict}", style="bold")
+    if one.kind != "file" and one.origin:
+        console.print(f"    {one.origin}")
+    for device in one.devices:
+        console.print(f"    {device}")
+    if one.why:
+        console.print(f"    {one.why}")
+    for check in one.checks:
+        if verbose or not check.ok:
+            said = f"{check.title}: {'ok' if check.ok else 'FAILED'} {check.detail}".rstrip()
+            hint = "" if check.ok or not check.hint else f" -> {check.hint}"
+            console.print(f"    {said}{hint}")
+
+
 def _examine_family(plugins: Plugins, family: str) -> Finding | _Probe:
     where = "; ".join(origin(entry) for entry in plugins.entry_points(family))
     try:
@@ -91,16 +158,21 @@ def _examine_family(plugins: Plugins, family: str) -> Finding | _Probe:
     except HalError as error:
         state = plugins.state(family)
         return Finding(family, "device", state, where, str(error))
+    finding = Finding(family, "device", "broken", where)
     if isinstance(chosen, EntryPoint):
-        where = origin(chosen)
-    return _Probe(Finding(family, "device", "broken", where))
+        finding = finding._replace(origin=origin(chosen), distribution=_source(chosen))
+    return _Probe(finding)
 
 
 def _examine_extension(plugins: Plugins, entry: EntryPoint) -> Finding | _Probe:
-    finding = Finding(entry.name, "extension", "broken", origin(entry))
+    finding = Finding(entry.name, "extension", "broken", origin(entry), distribution=_source(entry))
     if plugins.is_disabled(entry):
         return finding._replace(state="disabled", why="HAL_DISABLE names it.")
     return _Probe(finding)
+
+
+def _source(entry: EntryPoint) -> str:
+    return f"{entry.distribution.name} {entry.distribution.version}"
 
 
 class _Probe:
@@ -146,6 +218,7 @@ class _Probe:
         except subprocess.TimeoutExpired:
             self._kill()
             return f"did not end within {time_limit:g} s"
+        self._kill()  # what it has started
         if code < 0:
             return f"was killed by {signal.Signals(-code).name}"
         return f"ended with exit code {code}" if code else "ended"
@@ -169,9 +242,10 @@ class _Probe:
         return answer
 
     def _last_words(self) -> str:
-        self.output.seek(0)
-        lines = self.output.read(100_000).decode(errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
+        end = self.output.seek(0, os.SEEK_END)
+        self.output.seek(max(0, end - _LAST_WORDS))
+        lines = self.output.read().decode(errors="replace").split("\n")
+        said = [line.strip()[:200] for line in lines if line.strip()]
         return f" It said: {' | '.join(said[-4:])}" if said else ""
 
 
@@ -211,8 +285,10 @@ def _probe_extension(name: str, where: str) -> dict[str, object]:
     plugins = Plugins(None, lambda backend: None)
     for entry in plugins.extension_points():
         if (entry.name, origin(entry)) == (name, where):
-            plugins.extension(entry)
-    return _answer("ready")
+            extension = plugins.extension(entry)
+            found = extension.manager.hook.hal_doctor(family=name)
+            return _answer("ready", checks=answers.checks(found))
+    return _answer("broken", "Its entry point was not found again.")
 
 
 def _answer(

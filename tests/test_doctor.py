@@ -40,20 +40,27 @@ def test_nothing_installed(site: FakeSite) -> None:
 
 def test_the_compile_cache(site: FakeSite, tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "not yet made"
-    done = doctor(site, "", env={"HAL_CACHE_DIR": str(folder), "HAL_CACHE_LIMIT": "1M"})
+    done = doctor(site, "'-v'", env={"HAL_CACHE_DIR": str(folder), "HAL_CACHE_LIMIT": "1M"})
     assert done.returncode == 0 and not folder.exists()
     lines = [line.strip() for line in done.stdout.splitlines()]
     where = lines.index("compile cache: ready")
-    assert lines[where + 1 :] == [
+    assert lines[where + 1 : where + 3] == [
         str(folder),
         "writable: ok 0 entries, 0 bytes of at most 1048576",
     ]
     (tmp_path / "file").write_text("in the way")
     done = doctor(site, "", env={"HAL_CACHE_DIR": str(tmp_path / "file" / "cache")})
     assert done.returncode == 1
+    assert "compile cache: ready, with faults" in done.stdout
     assert "writable: FAILED" in done.stdout and "-> Set HAL_CACHE_DIR" in done.stdout
     done = doctor(site, "", env={"HAL_CCACHE": "0"})
-    assert done.returncode == 0 and "compile cache: disabled" in done.stdout
+    assert done.returncode == 0 and "compile cache disabled" in row(done.stdout, "compile cache")
+
+
+def row(table: str, name: str) -> str:
+    """One line of the table, its columns closed up."""
+    (line,) = [line for line in table.splitlines() if line.strip().startswith(name + "  ")]
+    return " ".join(line.split())
 
 
 def test_the_sound_states(site: FakeSite) -> None:
@@ -120,7 +127,8 @@ def test_a_plugin_that_hangs(site: FakeSite, where: str) -> None:
     done = doctor(site, "'--time-limit', '4'")
     assert time.monotonic() - started < 30
     assert done.returncode == 1
-    assert "HANGS: broken" in done.stdout and "did not end within 4 s" in done.stdout
+    assert row(done.stdout, "HANGS").startswith("HANGS broken")
+    assert "did not end within 4 s" in done.stdout
 
 
 CHECKS = """# more
@@ -133,11 +141,106 @@ Plugin.hal_doctor = hookimpl(lambda self: [
 
 
 def test_what_a_person_reads(site: FakeSite) -> None:
+    """A line each; below it what is to be mended and nothing else, and everything on request."""
     site.backend("ACC", CHECKS)
+    site.backend("GOOD")
+    site.backend("NONE", "# more\nPlugin.kinds = ()\n")
     done = doctor(site, "")
     assert (done.returncode, done.stderr) == (1, "")  # a check of a ready backend is not ok
-    lines = [line.strip() for line in done.stdout.split("\n")]
-    assert lines[0] == "ACC: ready"
-    assert "driver: ok 12.3" in lines
-    assert "permissions: FAILED no /dev/acc -> Join group acc." in lines
-    assert "ACC opens: ok" in lines
+    table, *details = done.stdout.split("\n\n")
+    assert [line.split()[0] for line in table.splitlines()] == [
+        "name", "ACC", "GOOD", "NONE", "compile",
+    ]  # fmt: skip
+    good = "GOOD ready hal-good 1.0 GOOD: Fake accelerator, GOOD:1: Fake accelerator"
+    assert row(table, "GOOD") == good
+    assert row(table, "ACC").startswith("ACC ready, with faults hal-acc 1.0 permissions: no")
+    assert row(table, "NONE").startswith("NONE no hardware")
+    lines = [line.strip() for line in details[0].splitlines()]
+    assert lines[0] == "ACC: ready, with faults" and "hal-acc 1.0 in" in lines[1]
+    assert lines[-1] == "permissions: FAILED no /dev/acc -> Join group acc."
+    assert "driver: ok" not in done.stdout and details[1:] == ["1 to mend.\n"]
+    lines = [line.strip() for line in doctor(site, "'--verbose'").stdout.split("\n")]
+    for said in ("driver: ok 12.3", "ACC opens: ok", "GOOD: ready", "GOOD opens: ok"):
+        assert said in lines
+
+
+def test_nothing_to_mend(site: FakeSite) -> None:
+    site.backend("GOOD")
+    done = doctor(site, "")
+    assert done.returncode == 0
+    assert done.stdout.endswith("\n\nNothing to mend. `hal doctor -v` shows every check.\n")
+
+
+def test_what_a_plugin_says_is_text_not_markup(site: FakeSite) -> None:
+    site.backend("ACC", "# more\nraise OSError('[bold]no[/bold] :warning: " + "x" * 200 + "')")
+    out = doctor(site, "").stdout
+    assert "OSError: [bold]no[/bold] :warning: " + "x" * 200 + ";" in out
+
+
+def test_json_stays_clean_whatever_a_plugin_prints(site: FakeSite) -> None:
+    site.backend("LOUD", "# more\nimport os\nprint('x' * 10_000_000)\nos.write(2, b'y' * 99)\n")
+    site.backend("DIES", "import os\nprint('x' * 10_000_000 + '\\nlast words', flush=True)\n"
+                 "os._exit(3)")  # fmt: skip
+    code, found = findings(site)
+    assert (code, found["LOUD"]["state"], found["LOUD"]["why"]) == (1, "ready", "")
+    assert found["DIES"]["why"].endswith("| last words") and len(found["DIES"]["why"]) < 500
+
+
+def test_a_plugin_that_forks_leaves_nobody_behind(site: FakeSite, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    source = f"""# more
+import os, time
+if os.fork() == 0:
+    with open({str(pids)!r}, "a") as file:
+        print(os.getpid(), file=file, flush=True)
+    time.sleep(600)
+    os._exit(0)
+while not os.path.exists({str(pids)!r}) or not open({str(pids)!r}).read():
+    time.sleep(0.01)
+"""
+    site.backend("FORKS", source)
+    code, found = findings(site)
+    assert (code, found["FORKS"]["state"]) == (0, "ready")
+    for pid in map(int, pids.read_text().split()):
+        assert _has_gone(pid)
+
+
+def _has_gone(pid: int) -> bool:
+    """Nobody reaps an orphan at once; a dead one is enough."""
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_R21_an_extension_may_have_checks(site: FakeSite) -> None:
+    source = """
+        from hal_core.hookspecs import Check, hookimpl
+        class Plugin:
+            hal_api = (1, 0)
+            @hookimpl
+            def hal_doctor(self, family):
+                return [Check(family, False, "no room", "Make some.")]
+        plugin = Plugin()
+    """
+    site.backend("watch", source, group="hal.extensions")
+    code, found = findings(site)
+    assert (code, found["watch"]["state"]) == (1, "ready")
+    assert found["watch"]["checks"] == [
+        {"title": "watch", "ok": False, "detail": "no room", "hint": "Make some."}
+    ]
+
+
+def test_five_plugins_take_seconds_of_their_own_not_in_turn(site: FakeSite) -> None:
+    """Each needs three seconds of sleep: side by side they are far below five in turn."""
+    for family in "ABCDE":
+        site.backend(family, "import time\ntime.sleep(3)\n" + PLUGIN)
+    started = time.monotonic()
+    code, found = findings(site)
+    assert (code, len(found)) == (0, 5)
+    assert time.monotonic() - started < 14
