@@ -12,6 +12,7 @@ from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceUnavailable
 from hal_cpu import driver
 from hal_cpu.pool import Pool
+from hal_cpu.running import Running
 
 if TYPE_CHECKING:
     from hal_core.spec import BufferSpec
@@ -81,6 +82,14 @@ class CPUDevice(Compiled):
         """Of the threads that share large launches; none is started before the first."""
         return Pool(THREADS.read() or self.info.compute_units)
 
+    @cached_property
+    def running(self) -> Running:
+        return Running()
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self.running.work.clear()  # of threads that only the parent has
+
     def _close(self) -> None:
         pool = self.__dict__.get("pool")
         if pool is not None:
@@ -94,6 +103,7 @@ class CPUAllocator(LRUAllocator[int]):
     """
 
     honours = frozenset({"nolru", "zero", "external_ptr", "cpu_access", "host"})
+    device: CPUDevice
     null = 0
     fresh_is_zero = True
     host_ordered = True
@@ -112,6 +122,11 @@ class CPUAllocator(LRUAllocator[int]):
         else:
             driver.free_small(opaque)
 
+    def _give_back(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
+        running = self.device.running
+        if not (running.work and running.keep(self, opaque, nbytes, options)):
+            super()._give_back(opaque, nbytes, options)
+
     def _wrap(self, pointer: int, nbytes: int) -> int:
         return pointer
 
@@ -126,14 +141,16 @@ class CPUAllocator(LRUAllocator[int]):
             driver.memory_at(dest, src.nbytes)[:] = src
         else:
             address, _holder = driver.address_of(src)
-            ctypes.memmove(dest, address, src.nbytes)
+            with self.device.running.using(dest):
+                ctypes.memmove(dest, address, src.nbytes)
 
     def _copyout(self, dest: memoryview, src: int) -> None:
         if dest.nbytes <= driver.LARGE_COPY:
             dest[:] = driver.memory_at(src, dest.nbytes)
         else:
             address, _holder = driver.address_of(dest)
-            ctypes.memmove(address, src, dest.nbytes)
+            with self.device.running.using(src):
+                ctypes.memmove(address, src, dest.nbytes)
 
     def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
         if src_device is not self.device:

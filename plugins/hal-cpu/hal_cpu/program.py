@@ -23,6 +23,7 @@ from hal_core.program import Program
 from hal_cpu import loader
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.pool import Chunks, Pool, Roomy, split
+from hal_cpu.running import Noted
 from hal_cpu.source import PREFIX as SOURCE_PREFIX
 from hal_cpu.stacks import needs_room
 
@@ -90,7 +91,10 @@ class CPUProgram(Program):
         blocks = grid[0] * grid[1] * grid[2]
         threads = blocks * block[0] * block[1] * block[2]
         launch = byref((c_int32 * 6)(*grid, *block))  # keeps the array
-        return self._way(blocks, threads), launch, c_int64.from_param(blocks)
+        way = self._way(blocks, threads)
+        if way is not self._keeping:
+            way = Noted(way, self.device.running)
+        return way, launch, c_int64.from_param(blocks)
 
     def _way(self, blocks: int, threads: int) -> Any:
         if needs_room():

@@ -15,6 +15,7 @@ import hal_core as hal
 from hal_cpu import driver
 from hal_cpu.compiler import LLVMCompiler
 from hal_cpu.program import CPUProgram, _Measured
+from hal_cpu.running import Noted
 
 LIVE = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -151,10 +152,12 @@ def test_ways_of_a_launch(device: hal.Compiled) -> None:
     assert small[0] is program._keeping
     assert program._geometry((1, 1, 1), (1024, 1, 1), 0)[0] is program._keeping
     if device.pool.threads > 1:
-        assert isinstance(program._geometry((4096, 1, 1), (256, 1, 1), 0)[0], _Measured)
+        large = program._geometry((4096, 1, 1), (256, 1, 1), 0)[0]
+        assert isinstance(large, Noted) and isinstance(large._run, _Measured)
     unknown = device.compile(slow)
     assert unknown.binary.work is None
-    assert unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0] is unknown._releasing
+    way = unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0]
+    assert isinstance(way, Noted) and way._run is unknown._releasing
 
 
 def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,145 @@
+"""A7 on every backend: a block is not handed out again while queued work may still use it."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+BACKENDS = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]
+SIZE = 64
+
+
+@hal.kernel
+def slow(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
+    """Writes a number that no host writes, again and again, for as long as `n` says."""
+    i = hal.global_idx(0)
+    s = hal.float32(-1.0)
+    for _ in range(n):
+        s = min(s * 0.5 - 0.5, -0.5)
+        y[i] = s
+
+
+@pytest.fixture(params=BACKENDS or [pytest.param("", marks=pytest.mark.skip("no backend here"))])
+def device(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
+    try:
+        opened = hal.Device[request.param]
+    except hal.DeviceUnavailable as error:
+        pytest.skip(str(error))
+    with opened:
+        yield opened
+
+
+def in_threads(work: Callable[[int], None], number: int) -> None:
+    """Runs `work(0)` to `work(number - 1)` at once; the first failure is this thread's."""
+    failed: list[BaseException] = []
+
+    def guarded(index: int) -> None:
+        try:
+            work(index)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(index,)) for index in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+SPECS = [None, hal.BufferSpec(nolru=True)]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=["cached", "nolru"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_A7_a_block_freed_behind_a_launch(
+    device: hal.Compiled, threads: int, spec: hal.BufferSpec | None
+) -> None:
+    program = device.compile(slow)
+
+    def rounds(seed: int) -> None:
+        for turn in range(25):
+            freed = hal.empty(SIZE, hal.float32, device, spec)
+            program(freed, vals=(200_000,), threads=SIZE)
+            freed.deallocate()
+            data = np.full(SIZE, 100 * seed + turn, "f4")
+            made = [hal.Buffer.from_numpy(data, device, spec) for _ in range(2)]
+            if turn % 3 == 0:
+                device.synchronize()
+            for buffer in made:
+                assert np.array_equal(buffer.numpy(), data)
+
+    in_threads(rounds, threads)
+    assert device.synchronize()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=["cached", "nolru"])
+@pytest.mark.parametrize("size", [SIZE, 1 << 18], ids=["small", "pages"])
+def test_A7_a_block_freed_while_another_thread_launches(
+    device: hal.Compiled, spec: hal.BufferSpec | None, size: int
+) -> None:
+    """On the CPU the work runs inside of that thread's call."""
+    program = device.compile(slow)
+    program(hal.zeros(size, hal.float32, device), vals=(1,), threads=size, block=32)
+    turns = 3_000_000 * SIZE // size
+    for turn in range(8):
+        freed = hal.empty(size, hal.float32, device, spec)
+        views = [freed.view(size // 2, offset=size)] if turn % 2 else [freed]
+        launching = threading.Event()
+
+        def launch(target: hal.Buffer = views[0], launching: Any = launching) -> None:
+            launching.set()
+            program(target, vals=(turns,), threads=target.size, block=32)
+
+        thread = threading.Thread(target=launch)
+        thread.start()
+        launching.wait()
+        time.sleep(0.005)  # for the launch to begin; earlier, it is refused: also right
+        freed.deallocate()
+        data = np.full(size, turn, "f4")
+        made = [hal.Buffer.from_numpy(data, device, spec) for _ in range(3)]
+        thread.join()
+        device.synchronize()
+        for buffer in made:
+            assert np.array_equal(buffer.numpy(), data)
+        assert device.allocator.statistics().current == 3 * size * 4
+        del made, buffer
+    device.allocator.free_cache()
+    assert device.allocator._held == 0
+
+
+def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
+    """With hands: the order of ends that threads seldom give."""
+    running_module = pytest.importorskip("hal_cpu.running", reason="hal-cpu is not installed here")
+    running = running_module.Running()
+    given: list[Any] = []
+
+    class Allocator:
+        def _give_back(self, *block: Any) -> None:
+            if not running.keep(self, *block):
+                given.append(block)
+
+    allocator, spec = Allocator(), hal.BufferSpec()
+    first, second = (struct.pack("@2Q", 5, address) for address in (1000, 1099))
+    running.work = {id(first): first, id(second): second}
+    for block in ((900, 100, spec), (1100, 8, spec), (1000, 100, spec)):
+        allocator._give_back(*block)
+    assert given == [(900, 100, spec), (1100, 8, spec)]
+    running.end(first)
+    assert len(given) == 2
+    running.end(second)
+    assert given[2:] == [(1000, 100, spec)] and not running.work
+    with running.using(1000):
+        allocator._give_back(1000, 8, spec)
+        assert len(given) == 3
+    assert given[3:] == [(1000, 8, spec)]
