@@ -1,0 +1,167 @@
+// Entry points: making contexts, each thread's stack of them, and what is asked of the current one.
+#include "context.h"
+#include "stream.h"
+
+using namespace sim;
+
+namespace {
+
+CUresult create(const char* name, CUcontext* out, unsigned flags, CUdevice ordinal) {
+    return enter(name, [&](Lock&) {
+        need(out != nullptr);
+        Context* context = make_context(device_at(ordinal), flags);
+        stack().push_back(context);
+        *out = context->handle;
+    });
+}
+
+void drop_top_if(const Context& context) {
+    if (!stack().empty() && stack().back() == &context) stack().pop_back();
+}
+
+}  // namespace
+
+EXPORT CUresult cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice device) {
+    return create("cuCtxCreate", out, flags, device);
+}
+
+EXPORT CUresult cuCtxCreate_v3(CUcontext* out, void*, int affinities, unsigned flags,
+                               CUdevice device) {
+    if (affinities != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    return create("cuCtxCreate", out, flags, device);
+}
+
+EXPORT CUresult cuCtxCreate_v4(CUcontext* out, void* parameters, unsigned flags, CUdevice device) {
+    if (parameters) return CUDA_ERROR_NOT_SUPPORTED;
+    return create("cuCtxCreate", out, flags, device);
+}
+
+EXPORT CUresult cuCtxDestroy_v2(CUcontext handle) {
+    return enter("cuCtxDestroy", [&](Lock& lock) {
+        Context& context = context_of(handle);
+        need(!context.primary, CUDA_ERROR_INVALID_CONTEXT);
+        drop_top_if(context);
+        destroy(lock, context);
+    });
+}
+
+EXPORT CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
+    return enter_context("cuCtxAttach", [&](Context& context, Lock&) {
+        need(out && flags == 0);
+        ++context.usage;
+        *out = context.handle;
+    });
+}
+
+EXPORT CUresult cuCtxDetach(CUcontext handle) {
+    return enter("cuCtxDetach", [&](Lock& lock) {
+        Context& context = context_of(handle);
+        need(&current(true) == &context && !context.primary, CUDA_ERROR_INVALID_CONTEXT);
+        if (--context.usage > 0) return;
+        drop_top_if(context);
+        destroy(lock, context);
+    });
+}
+
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext handle) {
+    return enter("cuCtxPushCurrent", [&](Lock&) { stack().push_back(&context_of(handle)); });
+}
+
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* out) {
+    return enter("cuCtxPopCurrent", [&](Lock&) {
+        need(!stack().empty(), CUDA_ERROR_INVALID_CONTEXT);
+        if (out) *out = stack().back()->handle;
+        stack().pop_back();
+    });
+}
+
+EXPORT CUresult cuCtxSetCurrent(CUcontext handle) {
+    return enter("cuCtxSetCurrent", [&](Lock&) {
+        Context* context = handle ? &context_of(handle) : nullptr;
+        if (!stack().empty()) stack().pop_back();
+        if (context) stack().push_back(context);
+    });
+}
+
+EXPORT CUresult cuCtxGetCurrent(CUcontext* out) {
+    return enter("cuCtxGetCurrent", [&](Lock&) {
+        need(out != nullptr);
+        *out = stack().empty() ? nullptr : stack().back()->handle;
+    });
+}
+
+EXPORT CUresult cuCtxGetDevice(CUdevice* out) {
+    return enter("cuCtxGetDevice", [&](Lock&) {
+        need(out != nullptr);
+        *out = current(true).device.ordinal;
+    });
+}
+
+EXPORT CUresult cuCtxGetFlags(unsigned* out) {
+    return enter("cuCtxGetFlags", [&](Lock&) {
+        need(out != nullptr);
+        *out = current(true).flags;
+    });
+}
+
+EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long* out) {
+    return enter("cuCtxGetId", [&](Lock&) {
+        need(out != nullptr);
+        Context& context = handle ? context_of(handle) : current(true);
+        *out = reinterpret_cast<uintptr_t>(context.handle);
+    });
+}
+
+EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* out) {
+    return enter("cuCtxGetApiVersion", [&](Lock&) {
+        need(out != nullptr);
+        if (handle) context_of(handle);
+        *out = 3020;
+    });
+}
+
+EXPORT CUresult cuCtxSynchronize() {
+    return enter_context("cuCtxSynchronize",
+                         [&](Context& context, Lock& lock) { wait_for_all(lock, context); });
+}
+
+EXPORT CUresult cuCtxGetLimit(size_t* out, unsigned limit) {
+    return enter_context("cuCtxGetLimit", [&](Context& context, Lock&) {
+        need(out != nullptr);
+        auto found = context.limits.find(limit);
+        need(found != context.limits.end(), CUDA_ERROR_UNSUPPORTED_LIMIT);
+        *out = found->second;
+    });
+}
+
+EXPORT CUresult cuCtxSetLimit(unsigned limit, size_t value) {
+    return enter_context("cuCtxSetLimit", [&](Context& context, Lock&) {
+        need(context.limits.count(limit), CUDA_ERROR_UNSUPPORTED_LIMIT);
+        context.limits[limit] = value;
+    });
+}
+
+// Preferences of caches and banks change nothing here, and are read back as the default.
+EXPORT CUresult cuCtxGetCacheConfig(int* out) {
+    return enter_context("cuCtxGetCacheConfig", [&](Context&, Lock&) {
+        need(out != nullptr);
+        *out = 0;
+    });
+}
+
+EXPORT CUresult cuCtxSetCacheConfig(int config) {
+    return enter_context("cuCtxSetCacheConfig",
+                         [&](Context&, Lock&) { need(config >= 0 && config <= 3); });
+}
+
+EXPORT CUresult cuCtxGetSharedMemConfig(int* out) {
+    return enter_context("cuCtxGetSharedMemConfig", [&](Context&, Lock&) {
+        need(out != nullptr);
+        *out = 1;
+    });
+}
+
+EXPORT CUresult cuCtxSetSharedMemConfig(int config) {
+    return enter_context("cuCtxSetSharedMemConfig",
+                         [&](Context&, Lock&) { need(config >= 0 && config <= 2); });
+}

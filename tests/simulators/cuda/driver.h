@@ -1,0 +1,146 @@
+// The whole state of the driver, and the door that every entry point goes through.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda_api.h"
+#include "engine.h"
+#include "errors.h"
+
+namespace sim {
+
+struct Context;
+struct Event;
+struct Function;
+struct Kernel;
+struct Library;
+struct Module;
+struct Pool;
+struct Stream;
+
+using Lock = std::unique_lock<std::mutex>;
+
+// Read from SIM_CUDA_* by cuInit.
+struct Settings {
+    int devices = 2;
+    uint64_t memory_nbytes = 2ull << 30;  // of each device
+    int cc_major = 99, cc_minor = 0;      // no compiler knows it: callers fall back to PTX
+    int driver_version = 12090;
+    ptx::Schedule schedule = ptx::Schedule::RunToBarrier;
+    uint64_t most_instructions = 4'000'000'000;  // of a launch; then it has timed out
+};
+
+struct Device {
+    int ordinal = 0;
+    bool lost = false;
+    uint64_t used_nbytes = 0;
+    uint64_t frees_under_way = 0;  // asked for in stream order, not carried out yet
+    uint64_t base = 0, end = 0;    // its addresses: reserved, and never to be touched
+    uint64_t next = 0;
+    Context* primary = nullptr;
+    unsigned retained = 0, primary_flags = 0;
+    std::shared_ptr<Pool> default_pool, pool;
+};
+
+// Opaque values that are never reused and that no host access survives.
+template <class T>
+class Handles {
+public:
+    std::unordered_map<uintptr_t, std::shared_ptr<T>> live;
+
+    std::shared_ptr<T> find(const void* handle) const {
+        auto found = live.find(reinterpret_cast<uintptr_t>(handle));
+        return found == live.end() ? nullptr : found->second;
+    }
+    std::shared_ptr<T> get(const void* handle, CUresult otherwise = CUDA_ERROR_INVALID_HANDLE) const {
+        auto found = find(handle);
+        need(found != nullptr, otherwise);
+        return found;
+    }
+    void remove(const void* handle) { live.erase(reinterpret_cast<uintptr_t>(handle)); }
+};
+
+// One lock for all state. Whoever waits for the device waits on `progress`, which gives it up.
+struct Driver {
+    std::mutex mutex;
+    std::condition_variable progress;
+    std::atomic<bool> initialized{false}, ended{false}, forked{false};
+
+    Settings settings;
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<std::unique_ptr<Context>> contexts;  // destroyed ones too: their handles are known
+    Handles<Stream> streams;
+    Handles<Event> events;
+    Handles<Module> modules;
+    Handles<Function> functions;
+    Handles<Library> libraries;
+    Handles<Kernel> kernels;
+    Handles<Pool> pools;
+    uint64_t abandoned = 0;  // what was still alive when its context went
+    uintptr_t next_handle = 0;
+    unsigned running = 0;  // pieces of work that are being carried out
+};
+
+Driver& driver();
+
+template <class T>
+T new_handle() {
+    return reinterpret_cast<T>(driver().next_handle += 16);
+}
+
+// Refuses unless the driver is up; counts, fails and delays the call as a test asked for.
+void arrive(const char* name);
+
+// The context that this thread works in, with no error from earlier work.
+Context& current(bool even_failed = false);
+
+// Refuses where earlier work left the context unusable.
+void check(const Context& context);
+
+Device& device_at(CUdevice ordinal);
+
+template <class Body>
+CUresult answer(Body&& body) {
+    try {
+        body();
+        return CUDA_SUCCESS;
+    } catch (const Refused& refused) {
+        return refused.code;
+    } catch (const std::bad_alloc&) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+// Every entry point: `return enter("cuName", [&](Lock& lock) { ... });`
+template <class Body>
+CUresult enter(const char* name, Body&& body) {
+    return answer([&] {
+        arrive(name);
+        Lock lock(driver().mutex);
+        body(lock);
+    });
+}
+
+// ... and those that need a context.
+template <class Body>
+CUresult enter_context(const char* name, Body&& body) {
+    return enter(name, [&](Lock& lock) { body(current(), lock); });
+}
+
+// True in a stream's callback, which may not call the driver.
+extern thread_local bool in_callback;
+
+// Waits until `holds` does; work goes on meanwhile.
+template <class Condition>
+void wait_until(Lock& lock, Condition holds) {
+    driver().progress.wait(lock, holds);
+}
+
+}  // namespace sim

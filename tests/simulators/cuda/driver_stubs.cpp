@@ -1,0 +1,86 @@
+// Functions that must be there for PyCUDA to load, or that callers ask about, and that do nothing.
+#include "driver.h"
+
+// Whatever a caller passes is left where it is: the caller takes its arguments away itself.
+#define NOT_SUPPORTED(name)                                                                  \
+    EXPORT CUresult name() {                                                                 \
+        return sim::enter(#name, [](sim::Lock&) { sim::refuse(CUDA_ERROR_NOT_SUPPORTED); }); \
+    }
+
+// arrays and textures
+NOT_SUPPORTED(cuArray3DCreate_v2)
+NOT_SUPPORTED(cuArray3DGetDescriptor_v2)
+NOT_SUPPORTED(cuArrayCreate_v2)
+NOT_SUPPORTED(cuArrayDestroy)
+NOT_SUPPORTED(cuArrayGetDescriptor_v2)
+NOT_SUPPORTED(cuMemcpyAtoA_v2)
+NOT_SUPPORTED(cuMemcpyAtoD_v2)
+NOT_SUPPORTED(cuMemcpyAtoH_v2)
+NOT_SUPPORTED(cuMemcpyDtoA_v2)
+NOT_SUPPORTED(cuMemcpyHtoA_v2)
+NOT_SUPPORTED(cuModuleGetSurfRef)
+NOT_SUPPORTED(cuModuleGetTexRef)
+NOT_SUPPORTED(cuParamSetTexRef)
+NOT_SUPPORTED(cuSurfRefGetArray)
+NOT_SUPPORTED(cuSurfRefSetArray)
+NOT_SUPPORTED(cuTexObjectCreate)
+NOT_SUPPORTED(cuTexObjectDestroy)
+NOT_SUPPORTED(cuTexRefCreate)
+NOT_SUPPORTED(cuTexRefDestroy)
+NOT_SUPPORTED(cuTexRefGetAddressMode)
+NOT_SUPPORTED(cuTexRefGetAddress_v2)
+NOT_SUPPORTED(cuTexRefGetArray)
+NOT_SUPPORTED(cuTexRefGetFilterMode)
+NOT_SUPPORTED(cuTexRefGetFlags)
+NOT_SUPPORTED(cuTexRefGetFormat)
+NOT_SUPPORTED(cuTexRefSetAddress2D_v3)
+NOT_SUPPORTED(cuTexRefSetAddressMode)
+NOT_SUPPORTED(cuTexRefSetAddress_v2)
+NOT_SUPPORTED(cuTexRefSetArray)
+NOT_SUPPORTED(cuTexRefSetFilterMode)
+NOT_SUPPORTED(cuTexRefSetFlags)
+NOT_SUPPORTED(cuTexRefSetFormat)
+
+// launches of before 2011
+NOT_SUPPORTED(cuFuncSetBlockShape)
+NOT_SUPPORTED(cuFuncSetSharedSize)
+NOT_SUPPORTED(cuLaunch)
+NOT_SUPPORTED(cuLaunchGrid)
+NOT_SUPPORTED(cuLaunchGridAsync)
+NOT_SUPPORTED(cuParamSetSize)
+NOT_SUPPORTED(cuParamSetf)
+NOT_SUPPORTED(cuParamSeti)
+NOT_SUPPORTED(cuParamSetv)
+
+// linking, other processes, profiling
+NOT_SUPPORTED(cuIpcCloseMemHandle)
+NOT_SUPPORTED(cuIpcGetEventHandle)
+NOT_SUPPORTED(cuIpcGetMemHandle)
+NOT_SUPPORTED(cuIpcOpenEventHandle)
+NOT_SUPPORTED(cuIpcOpenMemHandle_v2)
+NOT_SUPPORTED(cuLinkAddData_v2)
+NOT_SUPPORTED(cuLinkAddFile_v2)
+NOT_SUPPORTED(cuLinkComplete)
+NOT_SUPPORTED(cuLinkCreate_v2)
+NOT_SUPPORTED(cuLinkDestroy)
+NOT_SUPPORTED(cuProfilerInitialize)
+NOT_SUPPORTED(cuProfilerStart)
+NOT_SUPPORTED(cuProfilerStop)
+
+// graphs, cooperative launches, virtual memory, stream memory operations
+NOT_SUPPORTED(cuGraphCreate)
+NOT_SUPPORTED(cuGraphDestroy)
+NOT_SUPPORTED(cuGraphExecDestroy)
+NOT_SUPPORTED(cuGraphInstantiateWithFlags)
+NOT_SUPPORTED(cuGraphInstantiateWithParams)
+NOT_SUPPORTED(cuGraphLaunch)
+NOT_SUPPORTED(cuLaunchCooperativeKernel)
+NOT_SUPPORTED(cuMemAddressReserve)
+NOT_SUPPORTED(cuMemAdvise)
+NOT_SUPPORTED(cuMemCreate)
+NOT_SUPPORTED(cuMemGetAllocationGranularity)
+NOT_SUPPORTED(cuMemPrefetchAsync)
+NOT_SUPPORTED(cuStreamBeginCapture_v2)
+NOT_SUPPORTED(cuStreamEndCapture)
+NOT_SUPPORTED(cuStreamGetCaptureInfo_v2)
+NOT_SUPPORTED(cuStreamIsCapturing)

@@ -1,0 +1,170 @@
+// Entry points: memory in stream order, and its pools.
+#include <algorithm>
+#include <cstring>
+
+#include "memory.h"
+
+using namespace sim;
+
+namespace {
+
+void allocate_from(Lock& lock, Stream& stream, const std::shared_ptr<Pool>& pool, CUdeviceptr* out,
+                   size_t nbytes) {
+    need(out != nullptr);
+    need(&pool->device == &stream.context.device);
+    need(pool->maximum == 0 || pool->used_nbytes + nbytes <= pool->maximum,
+         CUDA_ERROR_OUT_OF_MEMORY);
+    auto block = allocate(lock, stream.context, Kind::Device, nbytes);
+    block->pool = pool;
+    pool->used_nbytes += nbytes;
+    pool->used_high = std::max(pool->used_high, pool->used_nbytes);
+    *out = block->address;
+}
+
+// Where an attribute is, and how wide: the first three are ints, the others 64 bits.
+template <class Int, class Wide>
+void with_attribute(Pool& pool, unsigned attribute, Int on_int, Wide on_wide) {
+    switch (attribute) {
+        case 1: case 2: case 3: on_int(pool.reuse[attribute - 1]); return;
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: on_wide(pool.release_threshold); return;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: on_wide(pool.used_nbytes); return;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH: on_wide(pool.used_high); return;
+        default: refuse(CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+CUresult pool_of(const char* name, CUmemoryPool* out, CUdevice ordinal,
+                 std::shared_ptr<Pool> Device::* which) {
+    return enter(name, [&](Lock&) {
+        need(out != nullptr);
+        *out = (device_at(ordinal).*which)->handle;
+    });
+}
+
+}  // namespace
+
+EXPORT CUresult cuMemAllocAsync(CUdeviceptr* out, size_t nbytes, CUstream handle) {
+    return enter_context("cuMemAllocAsync", [&](Context& context, Lock& lock) {
+        auto stream = stream_of(context, handle);
+        allocate_from(lock, *stream, stream->context.device.pool, out, nbytes);
+    });
+}
+
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t nbytes, CUmemoryPool pool,
+                                        CUstream handle) {
+    return enter_context("cuMemAllocFromPoolAsync", [&](Context& context, Lock& lock) {
+        allocate_from(lock, *stream_of(context, handle), driver().pools.get(pool), out, nbytes);
+    });
+}
+
+// The memory is there for the work before, and gone for the work behind.
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+    return enter_context("cuMemFreeAsync", [&](Context& context, Lock&) {
+        auto stream = stream_of(context, handle);
+        if (address == 0) return;
+        auto block = owned_block(address);
+        block->free_under_way = true;
+        Device& device = block->context->device;
+        ++device.frees_under_way;
+        submit(*stream, {"cuMemFreeAsync", [block, &device] {
+                             Lock lock(driver().mutex);
+                             --device.frees_under_way;
+                             release(block);
+                         }, {}, true});
+    });
+}
+
+EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice device) {
+    return pool_of("cuDeviceGetDefaultMemPool", out, device, &Device::default_pool);
+}
+
+EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool* out, CUdevice device) {
+    return pool_of("cuDeviceGetMemPool", out, device, &Device::pool);
+}
+
+EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
+    return enter("cuDeviceSetMemPool", [&](Lock&) {
+        auto pool = driver().pools.get(handle);
+        need(&pool->device == &device_at(ordinal));
+        pool->device.pool = pool;
+    });
+}
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* is) {
+    return enter("cuMemPoolCreate", [&](Lock&) {
+        need(out && is && is->allocType == 1 && is->location.type == 1);
+        need(is->handleTypes == 0, CUDA_ERROR_NOT_SUPPORTED);
+        auto pool = new_pool(device_at(is->location.id));
+        pool->maximum = is->maxSize;
+        *out = pool->handle;
+    });
+}
+
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+    return enter("cuMemPoolDestroy", [&](Lock&) {
+        auto pool = driver().pools.get(handle);
+        need(pool != pool->device.default_pool);
+        if (pool->device.pool == pool) pool->device.pool = pool->device.default_pool;
+        driver().pools.remove(handle);
+    });
+}
+
+// What is free goes back to the device at once, so there is never anything to trim.
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
+    return enter("cuMemPoolTrimTo", [&](Lock&) { driver().pools.get(handle); });
+}
+
+EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, unsigned attribute, void* out) {
+    return enter("cuMemPoolGetAttribute", [&](Lock&) {
+        need(out != nullptr);
+        with_attribute(
+            *driver().pools.get(handle), attribute,
+            [&](int& value) { std::memcpy(out, &value, sizeof value); },
+            [&](uint64_t& value) { std::memcpy(out, &value, sizeof value); });
+    });
+}
+
+// Of the amounts only the high marks can be set, and only to zero.
+EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, unsigned attribute, void* in) {
+    return enter("cuMemPoolSetAttribute", [&](Lock&) {
+        need(in && attribute != CU_MEMPOOL_ATTR_USED_MEM_CURRENT &&
+             attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+        with_attribute(
+            *driver().pools.get(handle), attribute,
+            [&](int& value) { std::memcpy(&value, in, sizeof value); },
+            [&](uint64_t& value) {
+                uint64_t asked;
+                std::memcpy(&asked, in, sizeof asked);
+                need(asked == 0 || attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+                value = asked;
+            });
+    });
+}
+
+EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map, size_t count) {
+    return enter("cuMemPoolSetAccess", [&](Lock&) {
+        auto pool = driver().pools.get(handle);
+        need(map || count == 0);
+        auto& shared = pool->shared_with;
+        for (size_t index = 0; index < count; ++index) {
+            need(map[index].location.type == 1);
+            int device = device_at(map[index].location.id).ordinal;
+            shared.erase(std::remove(shared.begin(), shared.end(), device), shared.end());
+            if (map[index].flags == 3) shared.push_back(device);
+        }
+        forget_cached_blocks();
+    });
+}
+
+EXPORT CUresult cuMemPoolGetAccess(int* out, CUmemoryPool handle, const CUmemLocation* location) {
+    return enter("cuMemPoolGetAccess", [&](Lock&) {
+        auto pool = driver().pools.get(handle);
+        need(out && location && location->type == 1);
+        int device = device_at(location->id).ordinal;
+        auto& shared = pool->shared_with;
+        bool given = std::find(shared.begin(), shared.end(), device) != shared.end();
+        *out = given || device == pool->device.ordinal ? 3 : 0;
+    });
+}

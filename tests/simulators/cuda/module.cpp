@@ -1,0 +1,138 @@
+// Loading, unloading, and what is found in a module.
+#include "module.h"
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace sim {
+
+Function::Function(std::shared_ptr<Module> module, const ptx::Function* code)
+    : module(std::move(module)),
+      code(code),
+      dynamic_shared_nbytes(SHARED_DEFAULT - std::min(SHARED_DEFAULT, code->shared_nbytes)) {}
+
+std::shared_ptr<Module> load(Lock& lock, Context& context, const std::string& text,
+                             Options& options) {
+    auto module = std::make_shared<Module>(context, parse(text, options));
+    try {
+        for (ptx::Variable& variable : module->code->variables) {
+            if (variable.nbytes == 0) continue;
+            auto block = allocate(lock, context, Kind::Variable, variable.nbytes);
+            std::memset(block->bytes, 0, variable.nbytes);
+            std::memcpy(block->bytes, variable.initial.data(),
+                        std::min<size_t>(variable.initial.size(), variable.nbytes));
+            variable.address = block->address;
+            module->variables[variable.name] = block;
+        }
+    } catch (const Refused&) {
+        for (auto& [name, block] : module->variables) release(block);
+        throw;
+    }
+    driver().modules.live[reinterpret_cast<uintptr_t>(module->handle)] = module;
+    return module;
+}
+
+void unload(Lock& lock, const std::shared_ptr<Module>& module) {
+    driver().modules.remove(module->handle);
+    for (auto& [name, handle] : module->functions) driver().functions.remove(handle);
+    wait_for_all(lock, module->context);
+    for (auto& [name, block] : module->variables) release(block);
+}
+
+CUfunction function_of(const std::shared_ptr<Module>& module, const char* name) {
+    need(name != nullptr);
+    auto known = module->functions.find(name);
+    if (known != module->functions.end()) return known->second;
+    const ptx::Function* code = module->code->find(name);
+    need(code != nullptr, CUDA_ERROR_NOT_FOUND);
+    auto handle = new_handle<CUfunction>();
+    module->functions[name] = handle;
+    driver().functions.live[reinterpret_cast<uintptr_t>(handle)] =
+        std::make_shared<Function>(module, code);
+    return handle;
+}
+
+}  // namespace sim
+
+using namespace sim;
+
+namespace {
+
+CUresult load_image(const char* name, CUmodule* out, const void* image, unsigned count,
+                    const unsigned* names, void** values) {
+    return enter_context(name, [&](Context& context, Lock& lock) {
+        need(out != nullptr);
+        Options options(count, names, values);
+        *out = load(lock, context, text_of(image), options)->handle;
+    });
+}
+
+}  // namespace
+
+EXPORT CUresult cuModuleLoadData(CUmodule* out, const void* image) {
+    return load_image("cuModuleLoadData", out, image, 0, nullptr, nullptr);
+}
+
+EXPORT CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned count,
+                                   const unsigned* names, void** values) {
+    return load_image("cuModuleLoadDataEx", out, image, count, names, values);
+}
+
+EXPORT CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) {
+    return load_image("cuModuleLoadFatBinary", out, image, 0, nullptr, nullptr);
+}
+
+EXPORT CUresult cuModuleLoad(CUmodule* out, const char* path) {
+    return enter_context("cuModuleLoad", [&](Context& context, Lock& lock) {
+        need(out && path);
+        std::ifstream file(path, std::ios::binary);
+        need(file.good(), CUDA_ERROR_FILE_NOT_FOUND);
+        std::ostringstream text;
+        text << file.rdbuf();
+        Options options(0, nullptr, nullptr);
+        *out = load(lock, context, text_of(text.str().c_str()), options)->handle;
+    });
+}
+
+EXPORT CUresult cuModuleUnload(CUmodule handle) {
+    return enter_context("cuModuleUnload", [&](Context&, Lock& lock) {
+        auto module = driver().modules.get(handle);
+        need(!module->of_library, CUDA_ERROR_INVALID_HANDLE);
+        unload(lock, module);
+    });
+}
+
+EXPORT CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {
+    return enter_context("cuModuleGetFunction", [&](Context&, Lock&) {
+        need(out != nullptr);
+        *out = function_of(driver().modules.get(handle), name);
+    });
+}
+
+EXPORT CUresult cuModuleGetFunctionCount(unsigned* out, CUmodule handle) {
+    return enter_context("cuModuleGetFunctionCount", [&](Context&, Lock&) {
+        need(out != nullptr);
+        *out = unsigned(driver().modules.get(handle)->code->functions.size());
+    });
+}
+
+EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* nbytes, CUmodule handle,
+                                     const char* name) {
+    return enter_context("cuModuleGetGlobal", [&](Context&, Lock&) {
+        auto module = driver().modules.get(handle);
+        need(name != nullptr);
+        auto found = module->variables.find(name);
+        need(found != module->variables.end(), CUDA_ERROR_NOT_FOUND);
+        if (address) *address = found->second->address;
+        if (nbytes) *nbytes = found->second->nbytes;
+    });
+}
+
+// As in the vendor's default: everything is loaded when it is asked for.
+EXPORT CUresult cuModuleGetLoadingMode(int* out) {
+    return enter("cuModuleGetLoadingMode", [&](Lock&) {
+        need(out != nullptr);
+        *out = 2;
+    });
+}

@@ -1,0 +1,137 @@
+// Entry points: launches.
+#include <cstring>
+
+#include "module.h"
+
+using namespace sim;
+
+namespace {
+
+struct Shape {
+    unsigned grid[3], block[3];
+    unsigned dynamic_shared_nbytes;
+};
+
+void check_shape(const Function& function, const Shape& is) {
+    const ptx::Function& code = *function.code;
+    for (int axis = 0; axis < 3; ++axis) need(is.grid[axis] > 0 && is.block[axis] > 0);
+    need(is.grid[0] <= 0x7fffffff && is.grid[1] <= 65535 && is.grid[2] <= 65535);
+    need(is.block[0] <= 1024 && is.block[1] <= 1024 && is.block[2] <= 64);
+    uint64_t threads = uint64_t(is.block[0]) * is.block[1] * is.block[2];
+    need(threads <= 1024);
+    need(threads <= code.max_threads, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    if (code.required[0])
+        for (int axis = 0; axis < 3; ++axis)
+            need(is.block[axis] == std::max(1u, code.required[axis]));
+    need(is.dynamic_shared_nbytes <= function.dynamic_shared_nbytes);
+}
+
+// Arguments as an array of pointers, one to each.
+void gather(std::vector<uint8_t>& block, const ptx::Function& code, void** arguments) {
+    for (size_t index = 0; index < code.params.size(); ++index) {
+        const ptx::Param& param = code.params[index];
+        need(arguments[index] != nullptr);
+        std::memcpy(block.data() + param.offset, arguments[index], param.nbytes);
+    }
+}
+
+// Arguments as one block, laid out by the caller.
+void take(std::vector<uint8_t>& block, const ptx::Function& code, void** extra) {
+    const void* bytes = nullptr;
+    size_t nbytes = 0;
+    for (; reinterpret_cast<uintptr_t>(*extra) != CU_LAUNCH_PARAM_END; extra += 2) {
+        auto key = reinterpret_cast<uintptr_t>(extra[0]);
+        need(key == CU_LAUNCH_PARAM_BUFFER_POINTER || key == CU_LAUNCH_PARAM_BUFFER_SIZE);
+        if (key == CU_LAUNCH_PARAM_BUFFER_POINTER) bytes = extra[1];
+        if (key == CU_LAUNCH_PARAM_BUFFER_SIZE) nbytes = *static_cast<size_t*>(extra[1]);
+    }
+    size_t needed = code.params.empty() ? 0 : code.params.back().offset + code.params.back().nbytes;
+    need(nbytes >= needed && nbytes <= (block.size() + 7) / 8 * 8);
+    if (needed) {
+        need(bytes != nullptr);
+        std::memcpy(block.data(), bytes, std::min(nbytes, block.size()));
+    }
+}
+
+std::vector<uint8_t> parameters(const ptx::Function& code, void** arguments, void** extra) {
+    need(!(arguments && extra));
+    std::vector<uint8_t> block(code.params_nbytes);
+    if (extra) take(block, code, extra);
+    else if (!code.params.empty()) {
+        need(arguments != nullptr);
+        gather(block, code, arguments);
+    }
+    return block;
+}
+
+CUresult code_of(ptx::Fault fault) {
+    switch (fault) {
+        case ptx::Fault::None: return CUDA_SUCCESS;
+        case ptx::Fault::OutOfBounds: return CUDA_ERROR_ILLEGAL_ADDRESS;
+        case ptx::Fault::Misaligned: return CUDA_ERROR_MISALIGNED_ADDRESS;
+        case ptx::Fault::Trap: return CUDA_ERROR_LAUNCH_FAILED;
+        case ptx::Fault::Assert: return CUDA_ERROR_ASSERT;
+        case ptx::Fault::Illegal: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+        case ptx::Fault::Deadlock: return CUDA_ERROR_LAUNCH_TIMEOUT;  // hardware hangs
+        case ptx::Fault::Timeout: return CUDA_ERROR_LAUNCH_TIMEOUT;
+    }
+    return CUDA_ERROR_UNKNOWN;
+}
+
+void execute(const Function& function, const Shape& shape, const std::vector<uint8_t>& params) {
+    Context& context = function.module->context;
+    ptx::Launch launch{};
+    launch.function = function.code;
+    std::copy(shape.grid, shape.grid + 3, launch.grid);
+    std::copy(shape.block, shape.block + 3, launch.block);
+    launch.dynamic_shared_nbytes = shape.dynamic_shared_nbytes;
+    launch.params = params.data();
+    launch.schedule = driver().settings.schedule;
+    launch.most_instructions = driver().settings.most_instructions;
+    auto memory = memory_of(context);
+    ptx::Outcome outcome = ptx::run(*function.module->code, launch, *memory);
+    if (outcome.fault == ptx::Fault::None) return;
+    Lock lock(driver().mutex);
+    fail(context, code_of(outcome.fault), function.code->name + ": " + outcome.message);
+}
+
+CUresult launch(const char* name, CUfunction handle, const Shape& shape, CUstream stream_handle,
+                void** arguments, void** extra) {
+    return enter_context(name, [&](Context& context, Lock& lock) {
+        auto function = function_at(lock, context, handle);
+        auto stream = stream_of(context, stream_handle);
+        need(&stream->context == &function->module->context, CUDA_ERROR_INVALID_HANDLE);
+        check_shape(*function, shape);
+        auto params = parameters(*function->code, arguments, extra);
+        submit(*stream, {name, [=] { execute(*function, shape, params); }});
+    });
+}
+
+}  // namespace
+
+EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                               unsigned grid_z, unsigned block_x, unsigned block_y,
+                               unsigned block_z, unsigned dynamic_shared_nbytes, CUstream stream,
+                               void** arguments, void** extra) {
+    Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_nbytes};
+    return launch("cuLaunchKernel", function, shape, stream, arguments, extra);
+}
+
+// Hints are taken and ignored; a cluster or a cooperative grid would change what a kernel may do.
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* is, CUfunction function, void** arguments,
+                                 void** extra) {
+    if (!is || (is->numAttrs && !is->attrs)) return CUDA_ERROR_INVALID_VALUE;
+    constexpr unsigned COOPERATIVE = 2, CLUSTER = 4;
+    for (unsigned index = 0; index < is->numAttrs; ++index) {
+        const CUlaunchAttribute& attribute = is->attrs[index];
+        auto& cluster = attribute.value.clusterDim;
+        bool several = cluster.x * cluster.y * cluster.z > 1;
+        if (attribute.id == COOPERATIVE && attribute.value.cooperative)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        if (attribute.id == CLUSTER && several) return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    Shape shape{{is->gridDimX, is->gridDimY, is->gridDimZ},
+                {is->blockDimX, is->blockDimY, is->blockDimZ},
+                is->sharedMemBytes};
+    return launch("cuLaunchKernelEx", function, shape, is->hStream, arguments, extra);
+}

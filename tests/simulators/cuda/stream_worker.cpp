@@ -1,0 +1,90 @@
+// The order of work, and the threads that carry it out.
+#include <algorithm>
+#include <thread>
+
+#include "faults.h"
+#include "stream.h"
+
+namespace sim {
+
+bool Point::reached() const { return stream->completed >= number; }
+
+namespace {
+
+void carry_out(Lock& lock, const Work& work) {
+    Driver& all = driver();
+    ++all.running;
+    lock.unlock();
+    auto delay = delay_of(work.name);
+    if (delay.count()) std::this_thread::sleep_for(delay);
+    work.run();
+    lock.lock();
+    --all.running;
+}
+
+// Ends when its stream is closed and empty, or never: nothing is joined while the process ends.
+void worker(std::shared_ptr<Stream> stream) {
+    Driver& all = driver();
+    Lock lock(all.mutex);
+    auto ready = [&] {
+        if (all.ended) return false;
+        if (stream->queue.empty()) return stream->closing;
+        auto& after = stream->queue.front().after;
+        return std::all_of(after.begin(), after.end(), [](auto& point) { return point.reached(); });
+    };
+    while (true) {
+        all.progress.wait(lock, ready);
+        if (stream->queue.empty()) return;
+        Work work = std::move(stream->queue.front());
+        stream->queue.pop_front();
+        if (work.always || stream->context.error == CUDA_SUCCESS) carry_out(lock, work);
+        ++stream->completed;
+        all.progress.notify_all();
+    }
+}
+
+void start(Stream& stream) {
+    try {
+        std::thread(worker, stream.shared_from_this()).detach();
+    } catch (const std::system_error&) {
+        refuse(CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    stream.started = true;
+}
+
+}  // namespace
+
+Point submit(Stream& stream, Work work) {
+    if (!stream.started) start(stream);
+    Context& context = stream.context;
+    auto wait_on = [&](const std::shared_ptr<Stream>& other) {
+        if (!other->idle()) work.after.push_back({other, other->submitted});
+    };
+    if (&stream == context.legacy.get()) {
+        for (auto& other : context.streams)
+            if (other.get() != &stream && other->blocking()) wait_on(other);
+    } else if (stream.blocking()) {
+        wait_on(context.legacy);
+    }
+    stream.queue.push_back(std::move(work));
+    ++stream.submitted;
+    driver().progress.notify_all();
+    return {stream.shared_from_this(), stream.submitted};
+}
+
+void wait_for(Lock& lock, const Point& point) {
+    wait_until(lock, [&] { return point.reached() || driver().ended; });
+    need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
+    check(point.stream->context);
+}
+
+void wait_for_all(Lock& lock, Context& context) {
+    std::vector<Point> points;
+    for (auto& stream : context.streams) points.push_back({stream, stream->submitted});
+    for (auto& point : points)
+        wait_until(lock, [&] { return point.reached() || driver().ended; });
+    need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
+    check(context);
+}
+
+}  // namespace sim
