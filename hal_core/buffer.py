@@ -111,29 +111,41 @@ class Buffer(Interchange):
 
     def allocate(self) -> Self:
         """Raises: InvalidState when allocated already, OutOfMemory."""
-        if self._key is not None:
+        if self._key is not None or not self._take():
             raise InvalidState(
                 "allocate", f"{self!r} is allocated already", fix="Use ensure_allocated()."
             )
-        if self.base is not None:
-            self._attach("allocate")
-            return self
-        device = self._device
-        allocator: Allocator[Any] = device.allocator
-        options, nbytes = self.options, self.nbytes
-        if self._freed and options.external_ptr is not None:
-            raise self._was_freed("allocate")
-        self._buf = allocator.alloc(nbytes, options)
-        if nbytes and (options is DEFAULT_SPEC or options.external_ptr is None):
-            self._owned = allocator
-        self._key = device._keys.get(self.dtype) or device._key(self.dtype)
         return self
 
     def ensure_allocated(self) -> Self:
         """Allocate unless that was done. Raises: OutOfMemory."""
         if self._key is None:
-            self.allocate()
+            self._take()
         return self
+
+    def _take(self) -> bool:
+        """Get memory; False when another thread was faster, whose memory it is then."""
+        if self.base is not None:
+            self._attach("allocate")
+            return True
+        device = self._device
+        allocator: Allocator[Any] = device.allocator
+        options, nbytes = self.options, self.nbytes
+        if self._freed and options.external_ptr is not None:
+            raise self._was_freed("allocate")
+        opaque = allocator.alloc(nbytes, options)
+        key = device._keys.get(self.dtype) or device._key(self.dtype)
+        owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
+        # From here on nothing is called, so no other thread comes in between.
+        if self._key is None:
+            self._buf = opaque
+            if owned:
+                self._owned = allocator
+            self._key = key
+            return True
+        if owned:
+            allocator._give_back(opaque, nbytes, options)
+        return False
 
     def _attach(self, operation: str) -> None:
         """Make a view usable: its base's memory, at its offset."""
@@ -226,7 +238,7 @@ class Buffer(Interchange):
             if self.base is None:
                 if self._freed:
                     raise self._was_freed(operation)
-                self.allocate()
+                self._take()
             else:
                 self._attach(operation)
         return self._buf

@@ -117,6 +117,19 @@ def test_R11_egg_info_in_the_working_directory_is_the_same_distribution(
     assert entry.distribution.version == "1.0"  # read from PKG-INFO: the name has none
 
 
+def test_R11_an_editable_install_beside_a_regular_one_is_one(
+    site: FakeSite, tmp_path: Path
+) -> None:
+    """The folder that an import would take, too: the first of the path."""
+    regular = FakeSite(tmp_path / "regular")
+    regular.distribution("hal_good", GOOD, version="1.0")
+    editable = site.distribution("hal_good", "[hal.devices]\nGOOD = dev:plugin\n", version="1.1")
+    (editable / "direct_url.json").write_text('{"dir_info": {"editable": true}, "url": "x"}')
+    for path, version in (([site, regular], "1.1"), ([regular, site], "1.0")):
+        (entry,) = discovery.scan(map(str, path)).entries
+        assert (entry.name, entry.distribution.version) == ("GOOD", version)
+
+
 def test_R11_an_empty_dist_info_never_shadows_a_whole_one(site: FakeSite, tmp_path: Path) -> None:
     stale = FakeSite(tmp_path / "stale")
     stale.distribution("good", "[hal.devices]\nSTALE = gone:plugin\n", metadata=False)

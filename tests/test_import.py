@@ -61,6 +61,19 @@ def test_X4_import_and_listing_without_a_home(site: FakeSite) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "['ACC'] ACC:1\n", "")
 
 
+def test_X4_listing_in_an_isolated_interpreter(site: FakeSite) -> None:
+    site.backend("ACC")
+    code = """
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    text = f"import sys; sys.path[:] = {sys.path!r}; import hal_core; print(list(hal_core.Device))"
+    interpreters.run_string(interpreters.create(), text)
+    """
+    assert site.run(code, "-W", "ignore").stdout == "['ACC']\n"
+
+
 def test_X3_it_holds_without_asserts(site: FakeSite) -> None:
     site.backend("BAD", "pluggin = 1")
     site.backend("ACC")

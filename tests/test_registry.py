@@ -210,6 +210,37 @@ def test_R10_no_hardware_is_a_normal_answer(registry: DeviceRegistry, why: str) 
     assert plugin.asked == 2
 
 
+REFUSES = """# more
+from hal_core.errors import DeviceUnavailable
+def refuse(self, family):
+    raise DeviceUnavailable("open", "driver 3 is too old", device=family)
+Plugin.hal_enumerate = hookimpl(refuse)
+"""
+
+
+def test_R10_four_answers_that_are_not_each_other(site: FakeSite) -> None:
+    """No hardware, refused by the driver, broken, not installed."""
+    site.backend("NONE", "# more\nPlugin.kinds = ()\n")
+    site.backend("REFUSED", REFUSES)
+    site.backend("BROKEN", "import no_such_vendor_package")
+    code = """
+    import hal_core as hal
+    for name in ("NONE", "REFUSED", "BROKEN", "ABSENT"):
+        try:
+            hal.Device[name]
+        except hal.HalError as error:
+            print(type(error).__name__, error.problem.split(";")[0])
+    print(hal.Device.states())
+    """
+    assert site.run(code).stdout.splitlines() == [
+        "DeviceUnavailable the backend is installed, but finds no hardware",
+        "DeviceUnavailable driver 3 is too old",
+        "PluginError ModuleNotFoundError: No module named 'no_such_vendor_package'",
+        "UnknownDevice no installed backend has this name",
+        "{'BROKEN': 'broken', 'NONE': 'no hardware', 'REFUSED': 'no hardware'}",
+    ]
+
+
 class Busy(FakePlugin):
     """Refuses the first two opens."""
 

@@ -167,6 +167,91 @@ print(codes)
     assert run(program, tmp_path, HAL_CACHE_DIR=str(tmp_path)) == "[0, 0, 0, 0]"
 
 
+KERNEL_FILE = """
+import hal_core as hal
+@hal.kernel
+def seven(x: hal.Ptr[hal.int32]):
+    x[hal.global_idx(0)] = 7
+def run():
+    x = hal.zeros(4, hal.int32, "CPU")
+    hal.Device["CPU"].compile(seven)(x, grid=1, block=4)
+    out = bytearray(16)
+    x.copyout(out)
+    assert list(memoryview(out).cast("i")) == [7] * 4
+"""
+
+HOMES: dict[str, dict[str, str]] = {
+    "no home at all": {},
+    "a home that is not there": {"HOME": "/nonexistent/home"},
+    "a home that cannot be written": {"HOME": "/proc", "XDG_CACHE_HOME": "/proc"},
+    "a home that is a file": {"HOME": os.devnull, "XDG_CACHE_HOME": os.devnull},
+}
+
+
+@pytest.mark.parametrize("home", HOMES.values(), ids=HOMES.keys())
+def test_X4_the_cpu_needs_no_home(tmp_path: Path, home: dict[str, str]) -> None:
+    """`-I` and warnings as errors besides; kernels are compiled, and nothing is said."""
+    (tmp_path / "seven.py").write_text(KERNEL_FILE)
+    program = f"""
+import sys
+sys.path[:] = {[str(tmp_path), *filter(None, sys.path)]!r}
+import hal_core as hal, hal_cpu
+hal.Device.register_plugin("CPU", hal_cpu.plugin)
+assert "CPU" in list(hal.Device)
+import seven
+seven.run()
+"""
+    unset = ("HOME", "XDG_CACHE_HOME", "HAL_CACHE_DIR", "PYTHONPATH")
+    env = {name: text for name, text in os.environ.items() if name not in unset}
+    done = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", program],
+        env=env | home, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+INTERPRETERS = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+def make(kind):
+    try:
+        return interpreters.create(kind)
+    except TypeError:
+        return interpreters.create(isolated=kind == "isolated")
+def run(kind, text):
+    start = f"import sys; sys.path[:] = {sys.path!r}\\n"
+    start += "import hal_core as hal, hal_cpu\\n"
+    start += "hal.Device.register_plugin('CPU', hal_cpu.plugin)\\n"
+    start += "assert 'CPU' in hal.Device and hal.Device.canonicalize('cpu:0') == 'CPU'\\n"
+    try:
+        failed = interpreters.run_string(make(kind), start + text)
+    except interpreters.RunFailedError as error:
+        print(error)
+    else:
+        print("works" if failed is None else failed.formatted)
+run("legacy", "import seven; seven.run(); hal.Device['CPU'].close()")
+run("isolated", "")
+run("isolated", "try: hal.Device['CPU'].close()\\n"
+    "except hal.PluginError as error: assert '_ctypes does not support' in str(error)")
+"""
+
+
+def test_X4_a_sub_interpreter(tmp_path: Path) -> None:
+    """One that shares the GIL does everything. An isolated one lists; it opens the CPU where
+    Python has ctypes for it, and is told where not."""
+    (tmp_path / "seven.py").write_text(KERNEL_FILE)
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", INTERPRETERS],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "works\n" * 3), done.stderr
+
+
 def test_R15_exit_with_an_open_device_and_idle_threads(tmp_path: Path) -> None:
     assert run("launch(); print('last line')", tmp_path, HAL_CPU_THREADS="4") == "last line"
 

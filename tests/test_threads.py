@@ -1,0 +1,237 @@
+"""Threads that use one object at once: what comes out is right, or somebody is told."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from fake_backend import FakeAllocator, FakePlugin
+
+import hal_core as hal
+
+
+@pytest.fixture(autouse=True)
+def restless() -> Iterator[None]:
+    """Threads change places as often as the interpreter lets them."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(usual)
+
+
+THREADS = 12
+TURNS = 60
+
+
+def hammer(work: Callable[[int, int], None]) -> list[BaseException]:
+    """`work(thread, turn)` many times in threads that start at once; what was raised."""
+    barrier = threading.Barrier(THREADS)
+    raised: list[BaseException] = []
+
+    def run(number: int) -> None:
+        barrier.wait()
+        for turn in range(TURNS):
+            try:
+                work(number, turn)
+            except BaseException as error:
+                raised.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "dead-lock"
+    return raised
+
+
+KERNEL = hal.Source(
+    "set", "def set(t, x, n): x[t[0]] = n", "x: int32*, n: int32", language="python"
+)
+
+
+def test_X1_one_buffer_copied_in_and_out(fake: hal.Compiled) -> None:
+    """Each copy is whole as far as the backend's is: the fake's is one step under the GIL."""
+    buffer = hal.empty(1024, hal.int8, fake)
+    buffer.copyin(bytes(1024))
+
+    def work(number: int, turn: int) -> None:
+        buffer.copyin(bytes([number]) * 1024)
+        out = bytearray(1024)
+        buffer.copyout(out)
+        assert len(set(out)) == 1
+
+    assert hammer(work) == []
+
+
+def at_once(count: int, work: Callable[[], object]) -> list[object]:
+    """What `work` gives or raises, in threads that start at once."""
+    barrier = threading.Barrier(count)
+    outcomes: list[object] = []
+
+    def run() -> None:
+        barrier.wait()
+        try:
+            outcomes.append(work())
+        except hal.HalError as error:
+            outcomes.append(error.with_traceback(None))
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "dead-lock"
+    return outcomes
+
+
+class SlowAllocator(FakeAllocator):
+    """Gives other threads their chance in the middle of an allocation."""
+
+    def _alloc(self, nbytes: int, options: hal.BufferSpec) -> tuple[int, int]:
+        time.sleep(0.002)
+        return super()._alloc(nbytes, options)
+
+
+@pytest.fixture
+def slow(plugin: FakePlugin) -> hal.Compiled:
+    device = hal.Device["FAKE:1"]
+    device.allocator = SlowAllocator(device)
+    device.allocator.cache_limit = 0
+    return device
+
+
+def test_X1_a_buffer_used_first_by_many_is_allocated_once(slow: hal.Compiled) -> None:
+    for _ in range(10):
+        buffer = hal.Buffer(slow, 100, hal.int8)
+        assert at_once(8, lambda buffer=buffer: buffer.copyin(bytes(100))) == [buffer] * 8
+        assert slow.allocator.statistics()[0] == 100 and len(slow.allocator.memory) == 1
+        del buffer
+    assert slow.allocator.statistics().live == 0 and not slow.allocator.memory
+
+
+def test_X1_of_those_who_allocate_one_buffer_all_but_one_are_told(slow: hal.Compiled) -> None:
+    for _ in range(10):
+        buffer = hal.Buffer(slow, 100, hal.int8)
+        outcomes = at_once(8, buffer.allocate)
+        assert sum(outcome is buffer for outcome in outcomes) == 1
+        assert sum(isinstance(outcome, hal.InvalidState) for outcome in outcomes) == 7
+        assert len(slow.allocator.memory) == 1
+        del buffer, outcomes
+    assert slow.allocator.statistics().live == 0 and not slow.allocator.memory
+
+
+def test_X1_one_buffer_freed_by_many(fake: hal.Compiled) -> None:
+    """A use that comes too late is told; nothing is freed twice."""
+
+    def work(number: int, turn: int) -> None:
+        try:
+            if number % 3 == 0:
+                shared[turn].deallocate()
+            elif number % 3 == 1:
+                shared[turn].copyin(bytes(64))
+            else:
+                program(shared[turn], vals=(3,), threads=16)
+        except hal.InvalidState:
+            return
+
+    program = fake.compile(KERNEL)
+    shared = [hal.empty(16, hal.int32, fake) for _ in range(TURNS)]
+    assert hammer(work) == []
+    shared.clear()
+    facts = fake.allocator.statistics()
+    assert (facts.current, facts.live) == (0, 0)
+
+
+def test_X1_one_allocator(fake: hal.Compiled) -> None:
+    allocator = fake.allocator
+    allocator.cache_limit = 4096
+
+    def work(number: int, turn: int) -> None:
+        nbytes = random.randrange(1, 2000)
+        opaque = allocator.alloc(nbytes)
+        if turn % 7 == 0:
+            allocator.free_cache()
+        allocator.free(opaque, nbytes)
+        if turn % 11 == 0:
+            with pytest.raises(hal.InvalidArgument):
+                allocator.free((0, 0), 5)
+
+    assert hammer(work) == []
+    facts = allocator.statistics()
+    assert (facts.current, facts.live) == (0, 0) and facts.cached <= 4096
+    assert facts.hits + facts.misses == THREADS * TURNS
+
+
+def test_X1_one_program_with_buffers_of_each_thread(fake: hal.Compiled) -> None:
+    program = fake.compile(KERNEL)
+    buffers = [hal.zeros(4, hal.int32, fake) for _ in range(THREADS)]
+
+    def work(number: int, turn: int) -> None:
+        program(buffers[number], vals=(number * 1000 + turn,), threads=4)
+        assert buffers[number].numpy().tolist() == [number * 1000 + turn] * 4
+
+    assert hammer(work) == []
+
+
+def test_X1_one_kernel_compiled_by_many_is_one_program(fake: hal.Compiled) -> None:
+    programs = set()
+    assert hammer(lambda number, turn: programs.add(fake.compile(KERNEL))) == []
+    assert len(programs) == 1
+
+
+def test_X1_a_device_closed_while_others_use_it(plugin: FakePlugin) -> None:
+    device = hal.Device["FAKE"]
+    program = device.compile(KERNEL)
+    buffer = hal.zeros(16, hal.int32, device)
+    late: list[BaseException] = []
+
+    def work(number: int, turn: int) -> None:
+        try:
+            if number == 0 and turn == TURNS // 2:
+                device.close()
+            elif number % 2:
+                program(buffer, vals=(1,), threads=16)
+            else:
+                buffer.copyin(bytes(64))
+        except hal.InvalidState as error:
+            late.append(error)
+
+    assert hammer(work) == []
+    assert late and device.closed
+    with pytest.raises(hal.InvalidState, match="closed"):
+        program(buffer, vals=(1,), threads=16)
+
+
+def test_X1_opened_and_closed_by_many(fake: hal.Compiled) -> None:
+    def work(number: int, turn: int) -> None:
+        device = hal.Device["FAKE:1"]
+        if turn % 5 == 0:
+            device.close()
+
+    assert hammer(work) == []
+    assert not hal.Device["FAKE:1"].closed
+
+
+def test_X1_registry_used_while_it_is_refreshed(plugin: FakePlugin) -> None:
+    registry = hal.Device
+
+    def work(number: int, turn: int) -> None:
+        if number == 0:
+            registry.refresh()
+        elif number == 1:
+            registry.register_plugin(f"EXTRA{turn}", FakePlugin())
+        else:
+            assert "FAKE" in registry and "FAKE" in registry.states()
+            assert registry["FAKE"].name == "FAKE"
+
+    try:
+        assert hammer(work) == []
+    finally:
+        for turn in range(TURNS):
+            registry._plugins._registered.pop(f"EXTRA{turn}", None)
+        registry._plugins._names = None
