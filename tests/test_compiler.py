@@ -193,6 +193,11 @@ def test_C7_when_all_fail_every_reason_is_shown(monkeypatch: pytest.MonkeyPatch)
             device.supports(hal.float32)
 
 
+def test_C8_without_a_disassembler_it_says_what_to_read() -> None:
+    with pytest.raises(hal.Unsupported, match=r"FakeCompiler has no disassembler.*program\.source"):
+        FakeCompiler().disassemble(b"")
+
+
 def test_what_is_no_kernel_is_refused(fake: hal.Compiled) -> None:
     for wrong in (lambda y: None, "text", None, 5):
         with pytest.raises(hal.InvalidArgument, match="not a kernel"):

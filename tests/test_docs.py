@@ -52,6 +52,32 @@ def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
     assert promised and done.stdout.splitlines() == promised
 
 
+@needs_cpu
+def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
+    """The same rows, but for the times and the size of the machine code."""
+    code = "\n".join(blocks("profiling.md"))
+    page = (ROOT / "docs" / "profiling.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    script = tmp_path / "page.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        env=os.environ | {"HAL_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines, shown = done.stdout.splitlines(), table.splitlines()
+
+    def rows(lines: list[str]) -> list[list[str]]:
+        masked = [re.sub(r"[\d.]+ (ms|us)", "time", line).split() for line in lines]
+        return [row[:-1] if row[0] == "compile" else row for row in masked]
+
+    assert rows(lines[: len(shown)]) == rows(shown)
+    assert lines[len(shown) :] == printed(code)
+
+
 def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "kernel-language.md").read_text(encoding="utf-8")
     section = page.partition("\n## Errors\n")[2]
@@ -68,7 +94,9 @@ def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path)
     assert str(caught.value).replace(str(path), path.name) == shown
 
 
-PAGES = [f"docs/{name}.md" for name in ("kernel-language", "coming-from", "testing-kernels")]
+PAGES = [
+    f"docs/{name}.md" for name in ("kernel-language", "coming-from", "testing-kernels", "profiling")
+]
 
 
 @needs_cpu
