@@ -1,4 +1,4 @@
-"""The `hal` command: devices, doctor, new, render, cache. Everything here may print."""
+"""The `hal` command: devices, doctor, new, check, render, cache. Everything here may print."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hal_core.registry import Device
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0, 1 when `doctor` finds a fault, 2 for an error, which is printed."""
+    """Exit code: 0, 1 when `doctor` or `check` finds a fault, 2 for an error, which is printed."""
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)
@@ -55,6 +55,17 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("name", metavar="NAME", help="its family, as its classes shall spell it")
     command.add_argument("--into", default=".", metavar="FOLDER", help="default: this folder")
     command.set_defaults(run=_new)
+
+    command = commands.add_parser("check", help="whether a backend keeps the contract")
+    command.add_argument("device", metavar="DEVICE", help="for example OPENCL, or CUDA:1")
+    command.add_argument("--pair", metavar="NAME", help="with this compiler of the device")
+    add_chapter = command.add_argument
+    add_chapter("--chapter", nargs="+", action="extend", default=[], help="these only: buffer ...")
+    command.add_argument("--known-gaps", metavar="FILE", help="CLASS::TEST and the reason, a line")
+    add_report = command.add_argument
+    add_report("--report", action="append", default=[], metavar="FILE", help="write a .json or .md")
+    command.add_argument("--require-device", action="store_true", help="no hardware is an error")
+    command.set_defaults(run=_check)
 
     command = commands.add_parser("render", help="the text of a kernel in one language")
     command.add_argument("kernel", metavar="FILE:KERNEL")
@@ -158,6 +169,24 @@ def _new(options: argparse.Namespace) -> int:
         print(f"    {command:36}{meaning}".rstrip())
     print("\nThen put your driver in the place of chip.py: docs/writing-a-backend.md says how.")
     return 0
+
+
+# -- check
+
+
+def _check(options: argparse.Namespace) -> int:
+    from hal_core.testing.check import Wanted, check
+
+    return check(
+        Wanted(
+            options.device,
+            options.pair,
+            options.chapter,
+            options.known_gaps,
+            options.report,
+            options.require_device,
+        )
+    )
 
 
 # -- render

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,7 @@ import hal_core as hal
 from hal_core import config as settings
 from hal_core.selection import forced, select
 from hal_core.testing.abilities import is_declared, need_spec, nothing_to_try
+from hal_core.testing.report import TEST, Collector, check_suffix
 
 if TYPE_CHECKING:
     from hal_core.testing.conformance.sources import Texts
@@ -51,8 +53,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="of one test; beyond, the process ends and says where it hung (%(default)s)",
     )
+    add(
+        "--hal-report",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write what it came to, .json or .md; may be given several times",
+    )
     parser.addini("hal_device", "the device under test, where --hal-device is not given")
     parser.addini("hal_known_gaps", "as --hal-known-gaps, relative to the ini file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STDERR] = number = os.dup(2)
+    config.add_cleanup(lambda: os.close(number))
+    reports = [Path(path) for path in config.getoption("--hal-report")]
+    try:
+        for path in reports:
+            check_suffix(path)
+    except hal.InvalidArgument as error:
+        raise pytest.UsageError(str(error)) from None
+    if reports and not hasattr(config, "workerinput"):  # of xdist: the first process writes
+        config.pluginmanager.register(_Reporter(config, reports), "hal-report")
+
+
+class _Reporter(Collector):
+    def __init__(self, config: pytest.Config, paths: list[Path]) -> None:
+        super().__init__()
+        self._config, self._paths = config, paths
+
+    def pytest_sessionfinish(self) -> None:
+        made = self.report(_device_name(self._config))
+        for path in self._paths:
+            made.write(path)
 
 
 # -- the device
@@ -60,7 +93,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def hal_device_name(request: pytest.FixtureRequest) -> str:
-    config = request.config
+    return _device_name(request.config)
+
+
+def _device_name(config: pytest.Config) -> str:
     name = config.getoption("--hal-device") or config.getini("hal_device")
     if not name:
         raise pytest.UsageError(
@@ -152,6 +188,7 @@ def hal_source(device: hal.Compiled) -> Texts:
 # -- known gaps, honest skips, an end to every test
 
 PASSED = pytest.StashKey[bool]()
+STDERR = pytest.StashKey[int]()  # where it led before a test's output is turned away
 
 
 def _is_ours(item: pytest.Item) -> bool:
@@ -167,7 +204,11 @@ def _known_gaps(config: pytest.Config) -> dict[str, str]:
     listed = config.getini("hal_known_gaps")
     path = Path(given) if given else config.rootpath / listed if listed else None
     gaps = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path else ():
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise pytest.UsageError(f"known gaps cannot be read from {path}: {error}") from None
+    for line in lines:
         name, _, reason = line.strip().partition(" ")
         if name and not name.startswith("#"):
             if not reason.strip():
@@ -193,7 +234,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     limit = item.config.getoption("--hal-time-limit")
     if _is_ours(item) and limit:
-        faulthandler.dump_traceback_later(limit, exit=True)
+        faulthandler.dump_traceback_later(limit, exit=True, file=item.config.stash[STDERR])
     try:
         return (yield)
     finally:
@@ -208,6 +249,8 @@ def pytest_runtest_makereport(
     report = yield
     if report.when == "call":
         item.stash[PASSED] = report.passed
+    if _is_ours(item):
+        report.user_properties.append((TEST, _gap_id(item)))
     if _is_ours(item) and report.skipped and not hasattr(report, "wasxfail"):
         reason = str(call.excinfo.value) if call.excinfo else ""
         if not is_declared(reason):

@@ -21,13 +21,13 @@ from hal_core.testing.conformance.sources import SIGNATURE, Texts
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",
-    "its head alone": lambda data: data[:20],
+    "its-head-alone": lambda data: data[:20],
     "half": lambda data: data[: len(data) // 2],
-    "all but a byte": lambda data: data[:-1],
-    "a byte more": lambda data: data + b"\0",
-    "first bit": lambda data: bytes([data[0] ^ 1]) + data[1:],
-    "last bit": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
-    "a bit inside": lambda data: data[:90] + bytes([data[90] ^ 16]) + data[91:],
+    "all-but-a-byte": lambda data: data[:-1],
+    "a-byte-more": lambda data: data + b"\0",
+    "first-bit": lambda data: bytes([data[0] ^ 1]) + data[1:],
+    "last-bit": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "a-bit-inside": lambda data: data[:90] + bytes([data[90] ^ 16]) + data[91:],
     "noise": lambda data: os.urandom(len(data)),
 }
 

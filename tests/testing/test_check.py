@@ -1,0 +1,223 @@
+"""`hal check`, as a user runs it, and the reports of the kit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hal_core.testing.report import Report, Result, chapters
+
+# Registers the fake as FAKE, with a change that a test gives, then is the `hal` command.
+COMMAND = """
+import sys
+import hal_core as hal
+from hal_core.testing.fake import FakePlugin, hookimpl
+plugin = FakePlugin()
+{change}
+hal.Device.register_plugin("FAKE", plugin)
+from hal_core.cli import main
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
+FORGETFUL = """
+from hal_core.testing.fake.device import FakeAllocator
+whole = FakeAllocator._copyin
+FakeAllocator._copyin = lambda self, dest, src: whole(self, dest, src[:-1])
+"""
+STUCK = """
+from hal_core.testing.fake.device import FakeAllocator
+import time
+FakeAllocator._copyout = lambda self, dest, src: time.sleep(60)
+"""
+ABSENT = """
+class Absent(FakePlugin):
+    @hookimpl
+    def hal_enumerate(self, family):
+        return []
+plugin = Absent()
+"""
+
+
+def hal_check(
+    folder: Path,
+    *arguments: str,
+    change: str = "",
+    options: tuple[str, ...] = (),
+    env: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    script = folder / "command.py"
+    script.write_text(COMMAND.format(change=change))
+    return subprocess.run(
+        [sys.executable, *options, str(script), "check", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def test_a_backend_that_conforms(tmp_path: Path) -> None:
+    done = hal_check(tmp_path, "FAKE", "--chapter", "view", "--report", "r.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("FAKE") and "compiler listing" in lines[0]
+    assert re.match(r"kit \d+\.\d+, hal-core \d.*, Python 3", lines[1])
+    assert re.match(r" View +\d+ +- +- +- +\d+\.\d", lines[3])
+    assert re.match(r"FAKE passes the \d+ tests of View, in \d+ s\.", lines[-1])
+    assert len(lines) == 5, "no more than this"
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["chapters"]["View"]["passed"] > 10 and not report["failed"]
+    assert not report["conforms"] and "buffer" in report["not_run"], "one chapter is not all"
+    assert report["compiler"] == "listing" and report["hardware"]["limits"]["max_block_threads"]
+
+
+def test_the_folder_it_is_called_in_decides_nothing(tmp_path: Path) -> None:
+    """Not its settings, its conftest, its modules' tests, nor the caller's pytest."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --there-is-no-such-option\n")
+    (tmp_path / "conftest.py").write_text("raise SystemExit('the conftest was imported')\n")
+    (tmp_path / "test_mine.py").write_text("def test_mine(): assert False\n")
+    env = {"PYTEST_ADDOPTS": "--nonsense", "PYTEST_PLUGINS": "nothing_like_this"}
+    done = hal_check(tmp_path, "FAKE", "--chapter", "view", env=env)
+    assert done.returncode == 0, done.stderr
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"pytest.ini", "conftest.py", "test_mine.py", "command.py"}
+
+
+def test_a_backend_that_does_not_conform(tmp_path: Path) -> None:
+    arguments = ("FAKE", "--chapter", "view", "buffer", "--report", "r.md", "--report", "r.json")
+    done = hal_check(tmp_path, *arguments, change=FORGETFUL)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert re.search(r"^failed: TestView::test_V1_\w+$\n    \S", done.stdout, re.M)
+    assert re.search(r"FAKE does not conform: \d+ of \d+ tests fail, in \d+ s\.\n\Z", done.stdout)
+    failed = json.loads((tmp_path / "r.json").read_text())["failed"]
+    assert any(one["test"].startswith("TestBuffer::test_B4") and one["why"] for one in failed)
+    assert re.search(r"^\| `TestView::test_V1_.*\| .+ \|$", (tmp_path / "r.md").read_text(), re.M)
+
+
+def test_no_hardware_is_one_line(tmp_path: Path) -> None:
+    done = hal_check(tmp_path, "FAKE", change=ABSENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1 and done.stdout.endswith("Nothing was checked.\n")
+    required = hal_check(tmp_path, "FAKE", "--require-device", change=ABSENT)
+    assert (required.returncode, required.stdout) == (2, "")
+    assert required.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["FAKR"], "FAKR.*FAKE"),
+        (["FAKE:7"], "FAKE:7"),
+        (["FAKE", "--pair", "listng"], "listng.*listing"),
+        (["FAKE", "--chapter", "vieuw"], "vieuw.*view"),
+        (["FAKE", "--report", "r.txt"], r"r\.txt.*\.md"),
+        (["FAKE", "--known-gaps", "gone"], "gone"),
+    ],
+)
+def test_wrong_arguments_are_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = hal_check(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"hal: .*{said}.*\n", done.stderr)
+
+
+def test_without_pytest(tmp_path: Path) -> None:
+    done = hal_check(tmp_path, "FAKE", change="sys.modules['pytest'] = None")
+    assert done.returncode == 2 and "hal-core[testing]" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_known_gaps_are_counted_and_strict(tmp_path: Path) -> None:
+    gaps = tmp_path / "gaps.txt"
+    broken = hal_check(tmp_path, "FAKE", "--chapter", "view", change=FORGETFUL)
+    names = re.findall(r"^failed: (\S+)$", broken.stdout, re.M)
+    gaps.write_text("# a comment\n" + "".join(f"{name} the last byte\n" for name in names))
+    arguments = ("FAKE", "--chapter", "view", "--known-gaps", "gaps.txt")
+    done = hal_check(tmp_path, *arguments, change=FORGETFUL)
+    assert done.returncode == 0, done.stdout
+    assert f"known gap: {len(names)}, the last byte" in done.stdout
+    mended = hal_check(tmp_path, *arguments)
+    assert mended.returncode == 1 and f"{len(names)} of" in mended.stdout
+
+
+@pytest.mark.parametrize("option", ["-O", "-I"])
+def test_asserts_hold_however_python_was_started(tmp_path: Path, option: str) -> None:
+    arguments = ("FAKE", "--chapter", "view")
+    assert hal_check(tmp_path, *arguments, options=(option,), change=FORGETFUL).returncode == 1
+
+
+def test_warnings_are_errors_and_there_are_none(tmp_path: Path) -> None:
+    arguments = ("FAKE", "--chapter", "view")
+    assert hal_check(tmp_path, *arguments, options=("-W", "error")).returncode == 0
+
+
+def test_a_test_that_hangs_ends_the_run_and_says_where(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(COMMAND.format(change=STUCK))
+    done = plain_pytest(tmp_path, "-k", "test_B4_takes_any", "--hal-time-limit", "2")
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr and "test_B4_takes_any_contiguous_memory" in done.stderr
+
+
+def plain_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["-p", "hal_core.testing.plugin", "--pyargs", "hal_core.testing.conformance"]
+    return subprocess.run(
+        [*command, "--hal-device", "FAKE", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def test_plain_pytest_writes_reports(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(COMMAND.format(change=FORGETFUL))
+    done = plain_pytest(tmp_path, "-k", "test_V1", "--hal-report", "a.json", "--hal-report", "b.md")
+    assert done.returncode == 1, done.stdout
+    report = json.loads((tmp_path / "a.json").read_text())
+    assert len(report["failed"]) == report["chapters"]["View"]["failed"] > 0
+    assert "does not conform" in (tmp_path / "b.md").read_text()
+    assert plain_pytest(tmp_path, "--hal-report", "c.txt").returncode == 4
+
+
+def test_ids_have_no_blanks(tmp_path: Path) -> None:
+    """A line of known gaps is an id, a blank and a reason."""
+    (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))
+    done = plain_pytest(tmp_path, "--collect-only")
+    ids = [line for line in done.stdout.splitlines() if "::" in line]
+    assert len(ids) > 300
+    assert not [name for name in ids if re.search(r"\s", name)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_report_in_both_forms() -> None:
+    results = (
+        Result("TestView::test_V1_x", "passed", 0.5),
+        Result("TestView::test_V2_y[a|b]", "failed", 1.0, "assert 1 == 2\n + more | of it"),
+        Result("TestBuffer::test_B1_z", "skipped", 0.25, "it declares no fp64"),
+        Result("TestBuffer::test_B2_z", "known gap", 0.25, "the driver's fault"),
+    )
+    report = Report("CHIP:1", {"kit": "1.0", "hardware": {"title": "a chip"}}, results, 2.0)
+    read = json.loads(report.to_json())
+    assert read["chapters"]["View"] == {
+        "passed": 1, "failed": 1, "skipped": 0, "known gap": 0, "seconds": 1.5,
+    }  # fmt: skip
+    assert read["skipped"] == [{"test": "TestBuffer::test_B1_z", "why": "it declares no fp64"}]
+    assert read["failed"][0]["why"].endswith("of it") and not read["conforms"]
+    text = report.to_markdown()
+    assert "| `TestView::test_V2_y[a\\|b]` | assert 1 == 2 |" in text
+    assert "| hardware title | a chip |" in text and "| Buffer | 0 | 0 | 1 | 1 | 0.5 |" in text
+    assert report.verdict == "CHIP:1 does not conform: 1 of 2 tests fail, 1 known gaps, in 2 s."
+
+
+def test_every_chapter_is_known() -> None:
+    assert {"allocator", "buffer", "compile", "dtype", "language", "program", "view"} <= set(
+        chapters()
+    )
