@@ -57,13 +57,17 @@ class CPUPlugin:
 
     @hookimpl
     def hal_make_program(self, device: Any, binary: Binary) -> Program:
-        if device.checked:
-            from hal_cpu.checked import program
+        if not device.checked:
+            from hal_cpu.program import CPUProgram
 
-            return program(device, binary)
-        from hal_cpu.program import CPUProgram
+            return CPUProgram(device, binary)
+        if binary.format == "uops":
+            from hal_cpu.interpreted import InterpretedProgram
 
-        return CPUProgram(device, binary)
+            return InterpretedProgram(device, binary)
+        from hal_cpu.native import NativeProgram
+
+        return NativeProgram(device, binary)
 
     @hookimpl
     def hal_doctor(self, family: str) -> list[Check]:

@@ -307,7 +307,7 @@ def _checked_renderer() -> Renderer:
 
 
 def _checked_compiler() -> Compiler:
-    from hal_cpu.checked import UOpsCompiler
+    from hal_cpu.interpreted import UOpsCompiler
 
     return UOpsCompiler()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,27 @@ def _thread_count(text: str) -> int:
 _MAX_THREADS = 1024  # more cores than hosts have; each thread costs a stack
 THREADS = config.declare(
     "HAL_CPU_THREADS", 0, "threads that share a large launch; unset = usable cores", _thread_count
+)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError("expected a number of seconds, more than 0")
+    return seconds
+
+
+def _seed(text: str) -> int:
+    if not text.strip().isdigit():
+        raise ValueError("expected a whole number, 0 or more")
+    return int(text)
+
+
+CHECK_SECONDS = config.declare(
+    "HAL_CPU_CHECK_SECONDS", 60.0, "how long a launch in checked mode may take", _seconds
+)
+CHECK_SEED = config.declare(
+    "HAL_CPU_CHECK_SEED", 0, "another order of threads in checked mode; 0 = as numbered", _seed
 )
 
 _SMALL_NBYTES = 64 << 10  # below, a mapping of its own costs more than it gives

@@ -21,8 +21,9 @@ import hal_core as hal
 from hal_core.errors import FailedAssert, KernelFault, OutOfBounds
 from hal_core.testing import interpret
 from hal_cpu import plugin
-from hal_cpu.checked import CheckedAllocator, CheckedDevice, InterpretedProgram
+from hal_cpu.checked import CheckedAllocator, CheckedDevice
 from hal_cpu.device import CPUAllocator, CPUDevice
+from hal_cpu.interpreted import InterpretedProgram
 
 LIVE = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]

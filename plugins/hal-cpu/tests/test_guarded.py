@@ -15,6 +15,8 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
+from hal_core.testing.interpreter import carry_out
+from hal_cpu import interpreted
 from hal_cpu.checked import CheckedDevice
 
 
@@ -234,6 +236,24 @@ def test_A8_the_limit_counts_what_was_asked_for(checked: CheckedDevice) -> None:
         hal.empty(1, hal.uint8, checked)
     kept.pop().deallocate()
     hal.empty(100, hal.uint8, checked)
+
+
+def test_A7_a_block_freed_under_a_launch_waits_for_it(
+    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the interpreter would touch what is inaccessible, which ends the process."""
+    x, y = floats(checked, *range(8)), floats(checked, *range(8))
+    live = []
+
+    def frees(*arguments: Any, **options: Any) -> None:
+        y.deallocate()
+        live.append(checked.allocator.statistics().live)
+        carry_out(*arguments, **options)
+
+    monkeypatch.setattr(interpreted, "carry_out", frees)
+    checked.compile(copy)(y, x, threads=8)
+    live.append(checked.allocator.statistics().live)
+    assert live == [2, 1]
 
 
 def test_B3_empty_buffers_have_no_element(checked: CheckedDevice) -> None:

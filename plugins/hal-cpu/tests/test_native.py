@@ -1,0 +1,354 @@
+"""Machine code in checked mode: what ends it there is an exception here, and nothing is lost."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
+from hal_cpu import apart
+from hal_cpu.checked import CheckedDevice
+from hal_cpu.compiler import C_COMPILERS
+from hal_cpu.native import NativeProgram
+
+LIVE = settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+TEXT = """
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+void {name}(const hal_thread *t, float *y, const float *x, int32_t n) {{
+    int64_t i = hal_global_idx(t, 0);
+    {body}
+}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def c_compiler() -> None:
+    if not any(row.command() for row in C_COMPILERS.values()):
+        pytest.skip("no C compiler is installed: pip install ziglang")
+
+
+def source(body: str, name: str = "probe") -> hal.Source:
+    text = TEXT.format(name=name, body=body)
+    return hal.Source(name, text, "y: float32*, x: const float32*, n: int32", language="c")
+
+
+def given_floats(device: hal.Compiled, size: int) -> tuple[hal.Buffer, hal.Buffer]:
+    x = hal.Buffer.from_numpy(np.arange(size, dtype="f4"), device)
+    return hal.Buffer.from_numpy(np.full(size, -1, "f4"), device), x
+
+
+def children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+FAULTS = {
+    "read": (
+        "if (i < n) y[i] = x[i + n];",
+        r"SIGSEGV at 0x[0-9a-f]+, out of bounds of 'x' \(got 1024; limit 0 to 1023\) on CPU\. "
+        r"Guard the access, if \(i < n\): threads= rounds up to whole blocks\.",
+    ),
+    "write": ("y[i + n] = 1;", r"SIGSEGV at .*, out of bounds of 'y' \(got 1024; limit 0 to 1023"),
+    "before": ("y[i - n] = 1;", r"SIGSEGV at .*, out of bounds of 'y' \(got -\d+; limit 0 to 1023"),
+    "null": ("*(volatile int *)0 = 1;", r"it ended with SIGSEGV on CPU\. Look at its indices"),
+    "wild": ("*(volatile int *)4096 = 1;", r"SIGSEGV at 0x1000 on CPU\. Look at its indices"),
+    "division": ("y[0] = 3 / (n - 1024);", r"it ended with SIGFPE on CPU\. Look at its divisions"),
+    "trap": ("__builtin_trap();", r"it ended with SIG(ILL|TRAP) on CPU\. Look for __builtin_trap"),
+    "abort": ("abort();", r"it ended with SIGABRT on CPU\. Look for abort\(\) and for an assert"),
+    "assert": ("assert(n < 3);", r"it ended with SIGABRT on CPU\."),
+    "exit": ("exit(3);", r"it left the process, with status 3 on CPU\. Return from the kernel\."),
+    "stack": (
+        "volatile char many[200 << 20]; many[i] = 1; y[0] = many[7];",
+        r"SIGSEGV at 0x[0-9a-f]+ on CPU\. Look at its indices, its pointers, and what it puts",
+    ),
+    "kill": ("raise(9);", r"it ended with SIGKILL on CPU\. Look for who sends it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_P9_a_native_fault_is_an_exception_that_names_the_program(
+    checked: CheckedDevice, name: str
+) -> None:
+    """And the next launch works, on memory that the one that failed did not touch."""
+    body, text = FAULTS[name]
+    body = body if "raise" not in body else "extern int raise(int); raise(9);"
+    y, x = given_floats(checked, 1024)
+    program = checked.compile(source(body))
+    for wait in (False, True):
+        with pytest.raises(DeviceFault, match="kernel probe: " + text) as caught:
+            program(y, x, vals=(1024,), threads=1024, wait=wait)
+        assert type(caught.value) is DeviceFault
+    assert not children()
+    assert (y.numpy() == -1).all()
+    checked.compile(source("y[i] = 2 * x[i];"))(y, x, vals=(1024,), threads=1024)
+    assert y.numpy().tolist() == (2 * np.arange(1024)).tolist()
+
+
+def test_a_kernel_that_hangs_is_ended(
+    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked, "seconds", 0.3)
+    y, x = given_floats(checked, 4)
+    hang = checked.compile(source("for (volatile int k = 0; k >= 0;) ;"))
+    with pytest.raises(DeviceFault, match=r"it does not end.*limit 0\.3 s.*_CHECK_SECONDS"):
+        hang(y, x, vals=(4,), threads=4)
+    assert not children()
+
+
+# -- accessible memory that is not the argument's
+
+
+@LIVE
+@given(data=st.data())
+def test_a_write_raises_exactly_if_it_is_outside_of_the_view(
+    checked: CheckedDevice, data: st.DataObject
+) -> None:
+    """Of any view: what was written before a fault, or beside the view, does not come back."""
+    size = data.draw(st.integers(1, 40))
+    first = data.draw(st.integers(0, size - 1))
+    length = data.draw(st.integers(1, size - first))
+    index = data.draw(st.integers(-first - 4, size - first + 4))
+    whole, x = given_floats(checked, size)
+    program = checked.compile(source("y[n] = 5;"))
+    expected = np.full(size, -1, "f4")
+    try:
+        program(whole[first : first + length], x, vals=(index,), threads=1)
+    except (OutOfBounds, DeviceFault) as error:
+        assert not 0 <= index < length
+        assert error.got == index and "of 'y'" in str(error)
+    else:
+        assert 0 <= index < length
+        expected[first + index] = 5
+    assert whole.numpy().tolist() == expected.tolist()
+
+
+def test_a_write_of_a_const_argument(checked: CheckedDevice) -> None:
+    y, x = given_floats(checked, 8)
+    with pytest.raises(KernelFault, match=r"a write of 'x', which is const \(got 3; limit 0 to 7"):
+        checked.compile(source("((float *)x)[3] = 1;"))(y, x, vals=(8,), threads=1)
+    assert x.numpy().tolist() == list(range(8))
+
+
+def test_one_buffer_twice_and_views_that_overlap(checked: CheckedDevice) -> None:
+    y, _ = given_floats(checked, 8)
+    program = checked.compile(source("if (i < n) y[i] = x[i] + i;"))
+    program(y[2:6], y[0:4], vals=(4,), threads=4)
+    assert y.numpy().tolist() == [-1, -1, -1, 0, 1, 3, -1, -1]
+    program(y, y, vals=(8,), threads=8)
+    assert y.numpy().tolist() == [-1, 0, 1, 3, 5, 8, 5, 6]
+
+
+def test_memory_of_others_is_written_back(checked: CheckedDevice) -> None:
+    array = np.zeros(6, "f4")
+    wrapped, (_, x) = hal.Buffer.from_dlpack(array, checked), given_floats(checked, 6)
+    checked.compile(source("if (i < n) y[i] = x[i];"))(wrapped, x, vals=(6,), threads=6)
+    assert array.tolist() == list(range(6))
+    checked.compile(source("if (i < n) y[i] = x[i];"))(wrapped, wrapped, vals=(6,), threads=6)
+    assert array.tolist() == list(range(6))
+
+
+def test_empty_buffers(checked: CheckedDevice) -> None:
+    y, x = given_floats(checked, 4)
+    nothing = hal.empty(0, hal.float32, checked)
+    checked.compile(source("if (i < n) y[i] = 3;"))(y, nothing, vals=(4,), threads=4)
+    assert y.numpy().tolist() == [3] * 4
+    checked.compile(source("if (0) y[i] = 3;"))(nothing, x, vals=(4,), threads=4)
+
+
+def test_what_a_kernel_wrote_counts_as_written(checked: CheckedDevice) -> None:
+    @hal.kernel
+    def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
+        y[hal.global_idx(0)] = x[hal.global_idx(0)]
+
+    y, (_, x) = hal.empty(8, hal.float32, checked), given_floats(checked, 8)
+    checked.compile(source("y[i] = x[i];"))(y[:4], x, vals=(4,), threads=4)
+    checked.compile(copy)(x[:4], y[:4], threads=4)
+    with pytest.raises(KernelFault, match="element 4 of 'x', which nothing has written"):
+        checked.compile(copy)(x, y, threads=8)
+
+
+def test_a_freed_block_is_named(checked: CheckedDevice) -> None:
+    y, x = given_floats(checked, 1024)
+    gone = hal.empty(1024, hal.float32, checked)
+    address, number = int(gone._buf), gone._buf.block.number
+    del gone
+    text = f"long long where = {address}; *(float *)where = 1;"
+    with pytest.raises(DeviceFault, match=f"in the freed block {number} of 4096 bytes"):
+        checked.compile(source(text))(y, x, vals=(1,), threads=1)
+
+
+# -- rendered kernels, and the process around
+
+
+def test_CPU_CC_still_chooses_machine_code(
+    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @hal.kernel
+    def fill(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
+        i = hal.global_idx(0)
+        y[i + n] = 7.0
+
+    monkeypatch.setenv("CPU_CC", "llvm")
+    program, y = checked.compile(fill), hal.empty(1000, hal.float32, checked)
+    assert isinstance(program, NativeProgram)
+    program(y, vals=(0,), grid=10, block=100)
+    assert (y.numpy() == 7).all()
+    with pytest.raises(DeviceFault, match=r"kernel fill: SIGSEGV at .* out of bounds of 'y'"):
+        program(y, vals=(500,), grid=10, block=100)
+
+
+def test_what_a_kernel_prints_is_printed_once(checked: CheckedDevice, capfd: Any) -> None:
+    y, x = given_floats(checked, 4)
+    program = checked.compile(source('if (i == 1) printf("thread %d of %d\\n", (int)i, n);'))
+    for _ in range(2):
+        program(y, x, vals=(4,), threads=4)
+    assert capfd.readouterr().out == "thread 1 of 4\n" * 2
+
+
+def test_launches_of_several_threads(checked: CheckedDevice) -> None:
+    """Each on its part of one buffer: what the others write meanwhile is no fault."""
+    whole, x = given_floats(checked, 64)
+    program = checked.compile(source("for (int k = 0; k < n; k++) y[k] += x[k];"))
+
+    def work(part: int) -> None:
+        view = whole[16 * part : 16 * part + 16]
+        for _ in range(20):
+            program(view, x, vals=(16,), threads=1)
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert whole.numpy().tolist() == [20 * k - 1 for k in range(16)] * 4
+    assert not children()
+
+
+def test_a_small_stack_is_no_hindrance(checked: CheckedDevice) -> None:
+    y, x = given_floats(checked, 4)
+    program = checked.compile(source("volatile char big[200 << 10]; big[i] = 1; y[i] = big[i];"))
+    before = threading.stack_size(128 << 10)
+    try:
+        thread = threading.Thread(target=program, args=(y, x), kwargs={"vals": (4,), "threads": 4})
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert y.numpy().tolist() == [1] * 4
+
+
+def test_nothing_is_left_of_launches(checked: CheckedDevice) -> None:
+    y, x = given_floats(checked, 4)
+    program = checked.compile(source("y[i] += x[i];"))
+    program(y, x, vals=(4,), threads=4)
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd")), _mappings()
+    for _ in range(60):
+        program(y, x, vals=(4,), threads=4)
+    gc.collect()
+    after = len(os.listdir("/proc/self/fd")), _mappings()
+    assert after[0] == before[0] and after[1] < before[1] + 20
+    assert y.numpy().tolist() == [61 * k - 1 for k in range(4)]
+
+
+def _mappings() -> int:
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        return len(file.readlines())
+
+
+def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:
+    """The system then tells nobody how a child ended; the child itself has."""
+    y, x = given_floats(checked, 4)
+    good = checked.compile(source("y[i] = x[i];"))
+    bad = checked.compile(source("*(volatile int *)4096 = 1;", "bad"))
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        good(y, x, vals=(4,), threads=4)
+        with pytest.raises(DeviceFault, match="SIGSEGV at 0x1000"):
+            bad(y, x, vals=(4,), threads=4)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert y.numpy().tolist() == [0, 1, 2, 3]
+
+
+def test_no_process_to_be_had(checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    y, x = given_floats(checked, 4)
+    monkeypatch.setattr(apart, "_stub", lambda: lambda job: -1)
+    with pytest.raises(DeviceFault, match=r"the system grants no process.*Look at ulimit -u"):
+        checked.compile(source("y[i] = x[i];"))(y, x, vals=(4,), threads=4)
+
+
+_SCRIPT = """
+import faulthandler, os, signal, sys, threading, time
+import numpy as np
+import hal_core as hal
+faulthandler.enable()
+os.register_at_fork(after_in_child=lambda: os.write(2, b"a handler of Python ran"))
+text = '''
+void probe(const hal_thread *t, float *y) {{ {body} }}
+'''
+device = hal.Device["CPU"]
+program = device.compile(hal.Source("probe", text, "y: float32*", language="c"))
+y = hal.zeros(4, hal.float32, device)
+{before}
+try:
+    program(y, threads=4)
+except {error} as error:
+    print(type(error).__name__)
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("no children")
+print("whole")
+"""
+_INTERRUPT = """
+def interrupt():
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "before"),
+    [
+        ("y[1 << 20] = 1; y[4] = 1; y[-1 << 20] = 1; __builtin_trap();", "DeviceFault", ""),
+        ("for (volatile int k = 0; k >= 0;) ;", "KeyboardInterrupt", _INTERRUPT),
+    ],
+    ids=["segfault", "interrupt"],
+)
+def test_the_process_survives(body: str, error: str, before: str) -> None:
+    """Nothing is printed by a fault handler of Python, and no handler of a fork runs."""
+    name = f"hal.errors.{error}" if error == "DeviceFault" else error
+    code = _SCRIPT.format(body=body, error=name, before=before)
+    code = code.replace("import hal_core as hal", "import hal_core as hal\nimport hal_core.errors")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"HAL_CHECK": "1", "HAL_CPU_CHECK_SECONDS": "30"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n") == [error, "no children", "whole", ""]
+    assert not re.search("Fatal|handler", done.stderr), done.stderr
