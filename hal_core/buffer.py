@@ -469,9 +469,15 @@ def _pattern(value: Any, dtype: DType, device: str) -> bytes:
     number = convert_value(value, Param("of the fill", dtype, VALUE, 0), "fill", device)
     if dtype.format:
         return struct.pack(f"={dtype.format}", number)
-    import numpy as np
+    return struct.pack("=H", _bfloat16(number))
 
-    return np.array([number]).astype(dtype.to_numpy()).tobytes()
+
+def _bfloat16(number: float) -> int:
+    """The upper half of a float32, rounded half to even; numpy has none without ml_dtypes."""
+    if number != number:
+        return 0x7FC0
+    bits: int = struct.unpack("=I", struct.pack("=f", number))[0]
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
 def _unpickle(device: str, size: int, dtype: str, options: tuple[Any, ...], data: Any) -> Buffer:

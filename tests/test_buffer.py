@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import math
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
+from hal_core.buffer import _pattern
 from hal_core.dtypes import DTYPES
 
 ALL = [dtype for name, dtype in DTYPES.items() if name != "bfloat16"]
@@ -393,6 +396,27 @@ def test_fill_takes_what_the_dtype_holds(fake: hal.Compiled) -> None:
         with pytest.raises(hal.InvalidArgument):
             buffer.fill(wrong)  # type: ignore[arg-type]
     assert buffer.numpy().tolist() == [0, 0, 0]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # `own_cache`, unused
+@given(number=st.floats(width=32) | st.sampled_from([0.0, -0.0, 1e-42, 1.00390625, 1.01171875]))
+def test_fill_rounds_bfloat16_half_to_even(number: float) -> None:
+    """As ml_dtypes does."""
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    if math.isfinite(number) and abs(number) > hal.bfloat16.max:
+        return
+    pattern = np.frombuffer(_pattern(number, hal.bfloat16, "FAKE"), ml_dtypes.bfloat16)
+    expected = np.array([number], np.float32).astype(ml_dtypes.bfloat16)
+    assert pattern.tobytes() == expected.tobytes() or math.isnan(number)
+    assert math.isnan(pattern[0]) == math.isnan(number)
+
+
+def test_fill_of_bfloat16_needs_nothing_else(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    buffer = hal.Buffer(fake, 2, hal.bfloat16).fill(-1.5)
+    assert buffer.view(dtype=hal.uint16).numpy().tolist() == [0xBFC0] * 2
 
 
 def test_numpy_shapes_and_order(fake: hal.Compiled) -> None:
