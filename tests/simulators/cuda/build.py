@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 COMPILE = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread")
 WARN = ("-Wall", "-Wextra", "-Werror")
-LINK = ("-shared", "-pthread", "-Wl,-soname,libcuda.so.1", "-ldl")
+LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1", "-ldl")
 NAME = "libcuda.so.1"
+TOGETHER = ("context", "driver", "memory", "module", "stream")
 
 
 class NoCompiler(Exception):
@@ -42,9 +44,17 @@ def compiler() -> tuple[str, ...]:
     raise NoCompiler("no g++ on PATH, no ziglang installed, and CXX is not set")
 
 
-def sources() -> list[Path]:
-    """All of the folder but programs, which have a `main` of their own."""
-    return sorted(path for path in HERE.glob("*.cpp") if not path.stem.endswith("_main"))
+def units() -> list[tuple[str, list[Path]]]:
+    """What is compiled at once: half of a small file's time goes into the standard headers.
+
+    Programs, which have a `main` of their own, are left out.
+    """
+    found: dict[str, list[Path]] = {}
+    for path in sorted(HERE.glob("*.cpp")):
+        noun = path.stem.split("_")[0]
+        if not path.stem.endswith("_main"):
+            found.setdefault(noun if noun in TOGETHER else path.stem, []).append(path)
+    return sorted(found.items())
 
 
 def build(folder: Path, *, extra: tuple[str, ...] = ()) -> Path:
@@ -52,24 +62,36 @@ def build(folder: Path, *, extra: tuple[str, ...] = ()) -> Path:
 
     Raises: NoCompiler; subprocess.CalledProcessError with the compiler's text on stderr.
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()
     objects = folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
     command = (*compiler(), *COMPILE, *WARN, *extra)
-    headers = b"".join(path.read_bytes() for path in sorted(HERE.glob("*.h")))
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may start at once
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            made = list(pool.map(lambda path: _object(command, headers, path, objects), sources()))
+            made = list(pool.map(lambda unit: _object(command, *unit, objects), units()))
         return _library(command, made, folder)
 
 
-def _object(command: tuple[str, ...], headers: bytes, source: Path, objects: Path) -> Path:
-    text = "\0".join(command).encode() + headers + source.read_bytes()
-    target = objects / f"{source.stem}-{hashlib.sha256(text).hexdigest()[:16]}.o"
+def _texts(path: Path, seen: dict[Path, bytes]) -> dict[Path, bytes]:
+    """A file and all of ours that it includes."""
+    if path not in seen and path.exists():
+        seen[path] = path.read_bytes()
+        for name in re.findall(rb'^#include "([^"]+)"', seen[path], re.MULTILINE):
+            _texts(HERE / name.decode(), seen)
+    return seen
+
+
+def _object(command: tuple[str, ...], name: str, paths: list[Path], objects: Path) -> Path:
+    texts: dict[Path, bytes] = {}
+    for path in paths:
+        _texts(path, texts)
+    key = hashlib.sha256("\0".join(command).encode() + b"\0".join(texts.values())).hexdigest()
+    target = objects / f"{name}-{key[:16]}.o"
     if not target.exists():
-        part = target.with_suffix(".part")
-        subprocess.run((*command, "-c", str(source), "-o", str(part)), check=True)
+        unit, part = target.with_suffix(".cpp"), target.with_suffix(".part")
+        unit.write_text("".join(f'#include "{path}"\n' for path in paths))
+        subprocess.run((*command, "-c", str(unit), "-o", str(part)), check=True)
         part.replace(target)
     return target
 

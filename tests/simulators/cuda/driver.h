@@ -59,9 +59,9 @@ public:
         auto found = live.find(reinterpret_cast<uintptr_t>(handle));
         return found == live.end() ? nullptr : found->second;
     }
-    std::shared_ptr<T> get(const void* handle, CUresult otherwise = CUDA_ERROR_INVALID_HANDLE) const {
+    std::shared_ptr<T> get(const void* handle) const {
         auto found = find(handle);
-        need(found != nullptr, otherwise);
+        need(found != nullptr, CUDA_ERROR_INVALID_HANDLE);
         return found;
     }
     void remove(const void* handle) { live.erase(reinterpret_cast<uintptr_t>(handle)); }

@@ -98,7 +98,8 @@ EXPORT const char* sim_live() {
     BlockCount blocks = count_blocks();
     text.clear();
     auto add = [&](const char* name, uint64_t value) {
-        text += (text.empty() ? "{\"" : ", \"") + std::string(name) + "\": " + std::to_string(value);
+        text += text.empty() ? "{" : ", ";
+        text += "\"" + std::string(name) + "\": " + std::to_string(value);
     };
     add("contexts", contexts);
     add("blocks", blocks.device_blocks);

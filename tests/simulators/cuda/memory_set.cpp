@@ -54,7 +54,8 @@ EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
     return set("cuMemsetD32", {to, 0, count, 1, value, 4});
 }
 
-EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
+                                CUstream stream) {
     return set("cuMemsetD8Async", {to, 0, count, 1, value, 1}, stream);
 }
 

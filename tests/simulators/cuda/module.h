@@ -58,7 +58,7 @@ std::shared_ptr<Function> function_at(Lock& lock, Context& context, CUfunction h
 
 int attribute_of(const Function& function, unsigned attribute);
 
-// Shared memory of a block, in bytes: what every kernel may have, what it may ask for, all there is.
+// Shared memory of a block, in bytes: what every kernel may have, the most it may ask for, all.
 constexpr uint32_t SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10, SHARED_ALL = 228 << 10;
 constexpr uint32_t SHARED_RESERVED = 1 << 10, REGISTERS_ALL = 65536;
 constexpr uint32_t THREADS_ALL = 2048, BLOCKS_ALL = 32, PROCESSORS = 16;

@@ -129,7 +129,8 @@ EXPORT CUresult cuFuncGetName(const char** out, CUfunction handle) {
     });
 }
 
-EXPORT CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset, size_t* nbytes) {
+EXPORT CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset,
+                                   size_t* nbytes) {
     return enter_context("cuFuncGetParamInfo", [&](Context& context, Lock& lock) {
         auto& params = function_at(lock, context, handle)->code->params;
         need(offset && index < params.size());

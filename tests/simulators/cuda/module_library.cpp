@@ -143,7 +143,8 @@ EXPORT CUresult cuKernelGetName(const char** out, CUkernel handle) {
     });
 }
 
-EXPORT CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* nbytes) {
+EXPORT CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset,
+                                     size_t* nbytes) {
     return enter("cuKernelGetParamInfo", [&](Lock&) {
         auto& params = driver().kernels.get(handle)->code->params;
         need(offset && index < params.size());
