@@ -12,12 +12,22 @@ struct Param {
     uint32_t offset, nbytes;  // in the block of parameters that a launch gives
 };
 
-// A module-level variable in global or constant memory. The driver gives it an address.
+// The address of another variable, in the initial value of one: 8 bytes at `offset`.
+struct Relocation {
+    uint64_t offset;
+    uint32_t variable;  // in Module::variables
+    int64_t addend;
+};
+
+// A module-level variable in global or constant memory. The driver gives it an address, below
+// 0xf1 << 56: above lie the generic addresses of shared and local memory.
 struct Variable {
     std::string name;
     uint64_t nbytes, alignment;
     std::vector<uint8_t> initial;  // as long as nbytes
     uint64_t address = 0;
+    bool constant = false;
+    std::vector<Relocation> relocations;  // most have none; see initial_bytes
 };
 
 struct Function {
@@ -42,6 +52,8 @@ public:
     std::vector<Function> functions;  // the entries
     std::vector<Variable> variables;
     std::unique_ptr<Body> body;
+    uint32_t version = 0;  // of the ISA: 80 for 8.0
+    uint32_t target = 0;   // 90 for sm_90
 
     const Function* find(const std::string& name) const;
 
@@ -77,6 +89,9 @@ struct Launch {
     Schedule schedule;
     uint64_t most_instructions;  // of all threads together; 0: no bound. Beyond: Timeout
 };
+
+// What a variable begins with, addresses of others filled in. All variables have theirs by then.
+std::vector<uint8_t> initial_bytes(const Module& module, const Variable& variable);
 
 // Runs every thread of the grid to its end, or to the first fault.
 Outcome run(const Module& module, const Launch& launch, Memory& memory);
