@@ -91,7 +91,7 @@ def write(called: Names, into: str) -> str:
 
     Raises: InvalidArgument when the folder exists, whatever is in it, or cannot be written.
     """
-    folder = os.path.join(into, called.distribution)
+    folder = os.path.normpath(os.path.join(into, called.distribution))
     try:
         os.makedirs(into, exist_ok=True)
         os.mkdir(folder)

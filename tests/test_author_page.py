@@ -11,7 +11,7 @@ import pytest
 from fake_site import FakeSite
 
 import hal_core as hal
-from hal_core import hookspecs, new
+from hal_core import cli, hookspecs, new
 from hal_core.device import CAPABILITIES, DeviceInfo, Limits
 from hal_core.render import RENDERERS
 
@@ -117,6 +117,21 @@ def test_the_extension_of_the_page_compiles_and_watches(project: Path) -> None:
 # -- what the page names
 
 
+def test_the_commands_of_the_page_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    lines += re.findall(r"`(hal [^`]*)`", PAGE)
+    ours = [line.split()[1:] for line in lines if line.startswith("hal ")]
+    assert len(ours) > 5
+    for arguments in ours:
+        if len(arguments) > 1:
+            cli._parser().parse_args(arguments)
+        else:
+            with pytest.raises(SystemExit) as done:
+                cli._parser().parse_args([*arguments, "--help"])
+            assert done.value.code == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_the_toml_of_the_page_is_what_hal_new_writes() -> None:
     written = dict(new.contents(new.names_of("NPU2")))["pyproject.toml"]
     devices, extensions = (tomllib.loads(block)["project"] for block in blocks("toml"))
@@ -130,7 +145,7 @@ def table(*firsts: str) -> set[str]:
     inside = False
     for line in PAGE.splitlines():
         cell = line.strip("| ").partition(" |")[0]
-        inside = line.startswith("|") and (inside or cell in firsts)
+        inside = line.lstrip().startswith("|") and (inside or cell in firsts)
         if inside and cell.startswith("`"):
             found |= set(re.findall(r"`([\w.]+)`", cell))
     return found
@@ -158,6 +173,12 @@ def test_tables_name_every_fact_and_capability() -> None:
     named = {name.removeprefix("limits.") for name in table("field")}
     assert named == set(Limits._fields) | set(DeviceInfo._fields) - {"limits"}
     assert table("capability") == CAPABILITIES
+
+
+def test_tables_name_every_fixture_to_override() -> None:
+    text = (ROOT / "hal_core" / "testing" / "plugin.py").read_text(encoding="utf-8")
+    given = set(re.findall(r"^def (hal_\w+)\(device: ", text, re.MULTILINE))
+    assert table("fixture") == given and len(given) > 2
 
 
 def test_every_renderer_is_offered() -> None:
