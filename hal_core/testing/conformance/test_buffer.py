@@ -249,6 +249,17 @@ class TestBuffer:
         numbers[:] = 0
         assert read(made) == np.arange(100, dtype=np.int32).tobytes()
 
+    def test_B9_dlpack_shares_device_memory(self, device: hal.Compiled) -> None:
+        if device.allocator.dlpack_device is None:
+            pytest.skip("it declares no memory that DLPack has a name for (dlpack_device)")
+        made = buffer_of(device, pattern(4096), hal.int32)
+        there = hal.Buffer.from_dlpack(made.view(512, hal.int32, 1024), device)
+        made.deallocate()
+        others = [buffer_of(device, bytes(4096)) for _ in range(8)]
+        assert (there.size, there.dtype) == (512, hal.int32)
+        assert read(there) == pattern(4096)[1024:3072], "the export keeps the memory"
+        del others
+
     @pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
     def test_B10_pickle_carries_the_data(self, device: hal.Compiled, protocol: int) -> None:
         made = buffer_of(device, pattern(400), hal.float32)
@@ -294,8 +305,9 @@ class TestBuffer:
                 np.asarray(made)
             with pytest.raises(hal.Unsupported):
                 made.as_memoryview()
-            with pytest.raises(hal.Unsupported):
-                made.__dlpack_device__()
+            if device.allocator.dlpack_device is None:
+                with pytest.raises(hal.Unsupported):
+                    made.__dlpack_device__()
         assert made.numpy().tobytes() == pattern(16)
 
     def test_B13_repr_says_what_it_is(self, device: hal.Compiled) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +57,7 @@ def facts(index: int) -> Facts:
         attribute = getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name.upper()}")
         status, number = cu.cuDeviceGetAttribute(attribute, device)
         attributes[name] = 0 if status else number  # a driver may be older than an attribute
-    title = _call(cu.cuDeviceGetName, 128, device).rstrip(b"\0").decode(errors="replace")
+    title = _call(cu.cuDeviceGetName, 128, device).partition(b"\0")[0].decode(errors="replace")
     return Facts(title, _call(cu.cuDeviceTotalMem, device), attributes)
 
 
@@ -210,12 +209,10 @@ _LOG_NBYTES = 16 << 10
 
 def load(image: bytes) -> tuple[Any, str]:
     """A module and the log of the driver's own compiler. Raises: Refused, with the log in it."""
-    log = ctypes.create_string_buffer(_LOG_NBYTES)
+    log = bytes(_LOG_NBYTES)  # which the driver writes into: cuda-bindings takes nothing else
     options = [_ERROR_LOG, _ERROR_LOG_NBYTES]
-    status, module = cu.cuModuleLoadDataEx(
-        image + b"\0", len(options), options, [ctypes.addressof(log), _LOG_NBYTES]
-    )
-    text = log.value.decode(errors="replace").strip()
+    status, module = cu.cuModuleLoadDataEx(image + b"\0", len(options), options, [log, _LOG_NBYTES])
+    text = log.partition(b"\0")[0].decode(errors="replace").strip()
     if status:
         error = refused("cuModuleLoadDataEx", status)
         error.sentence = text or error.sentence

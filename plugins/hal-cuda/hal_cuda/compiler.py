@@ -8,7 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
-from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.errors import CompileError, CompilerUnavailable, InvalidArgument, Unsupported
 from hal_core.seal import seal, unseal
 from hal_cuda import nvrtc
 
@@ -74,11 +74,25 @@ class NVRTCCompiler(Compiler):
                 fix="Install an older one: python -m pip install 'nvidia-cuda-nvrtc-cu12<12.9'",
             )  # fmt: skip
         exact = known[-1] == capability
+        if not exact:
+            self._check_driver()
         self.image = "CUBIN" if exact else "PTX"
         self.target = f"{'sm' if exact else 'compute'}_{known[-1]}"
         self.headers = nvrtc.header_folders()
         version = ".".join(map(str, self.library.version))
         self.identity = f"nvrtc {version} {self.target} {' '.join(self.headers)}"
+
+    def _check_driver(self) -> None:
+        """A driver translates the PTX of its own version of CUDA and of older ones."""
+        driver, compiler = self.device.api.version(), self.library.version
+        if compiler > driver:
+            old, new = (".".join(map(str, version)) for version in (driver, compiler))
+            raise CompilerUnavailable(
+                "nvrtc", f"the PTX of NVRTC {new} is too new for this driver", got=f"CUDA {old}",
+                device=self.device.name,
+                fix=f"Upgrade the driver, or: python -m pip install 'nvidia-cuda-nvrtc-cu{driver[0]}"
+                f"=={old}.*'",
+            )  # fmt: skip
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         operation = f"compile {options.entry}"
@@ -134,9 +148,9 @@ class PTXCompiler(Compiler):
                 module, _ = self.device.api.load(source.encode())
                 self.device.api.unload(module)
         except CompileError as error:
-            match = re.search(r"line\s+(\d+)", error.problem)
+            match = re.search(r"line\s+(\d+)", error.log)
             raise CompileError(
-                operation, "the driver refuses the PTX", log=error.problem, source=source,
+                operation, "the driver refuses the PTX", log=error.log, source=source,
                 line=int(match[1]) if match else None, device=self.device.name,
             ) from None  # fmt: skip
         return seal(MAKER, ["ptx", self.target], source.encode())

@@ -121,9 +121,11 @@ def explain(error: Refused, operation: str, device: str, last: str = "") -> HalE
     problem = f"{error.call} failed with {error.name}: {error.sentence}"
     if last and error.code in STICKY:
         problem += f", the last program launched was {last}"
-    return kind(
-        operation, problem.rstrip("."), got=error.code, device=device, fix=_FIXES.get(error.code)
-    )
+    fix = _FIXES.get(error.code)
+    if kind is CompileError:  # the sentence is the log of the driver's own compiler
+        problem = f"the driver refuses the binary: {error.name}"
+        return CompileError(operation, problem, log=error.sentence, device=device, fix=fix)
+    return kind(operation, problem.rstrip("."), got=error.code, device=device, fix=fix)
 
 
 class check:

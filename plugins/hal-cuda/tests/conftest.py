@@ -1,0 +1,80 @@
+"""The software driver of tests/simulators/cuda under the real bindings, and kernels to run on it.
+
+HAL_TEST_CUDA=system runs the same tests on the machine's own driver and GPUs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+from hal_core import config
+from hal_cuda import plugin
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "simulators" / "cuda"))
+
+import build
+
+SYSTEM = os.environ.get("HAL_TEST_CUDA") == "system"
+
+
+def _software_driver() -> Any:
+    """Loaded under the name that the bindings look for: they find what is loaded already."""
+    folder = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}"
+    return ctypes.CDLL(str(build.build(folder / "cuda")), mode=ctypes.RTLD_GLOBAL)
+
+
+WHY = ""
+try:
+    DRIVER: Any = None if SYSTEM else _software_driver()
+except build.NoCompiler as error:
+    WHY = f"the software driver cannot be built: {error}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
+        yield
+
+
+@pytest.fixture
+def device(own_cache: None) -> Iterator[hal.Compiled]:
+    """An open CUDA device."""
+    if "CUDA" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("CUDA", plugin)
+    if WHY and "CUDA" not in config.REQUIRE.read():
+        pytest.skip(WHY)
+    yield hal.Device["CUDA"]
+
+
+class Simulator:
+    """What the software driver lets tests do to it."""
+
+    def fail(self, call: str, code: int, nth: int = 1) -> None:
+        """The nth next call of that name gives `code`."""
+        DRIVER.sim_fail(call.encode(), nth, code)
+
+    def calls(self, call: str) -> int:
+        return int(DRIVER.sim_calls(call.encode()))
+
+    def live(self) -> str:
+        """What exists in the driver now."""
+        DRIVER.sim_live.restype = ctypes.c_char_p
+        return bytes(DRIVER.sim_live()).decode()
+
+
+@pytest.fixture
+def simulator() -> Simulator:
+    if DRIVER is None:
+        pytest.skip("the machine's own driver cannot be told to fail")
+    return Simulator()
