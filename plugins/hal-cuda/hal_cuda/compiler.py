@@ -87,11 +87,11 @@ class NVRTCCompiler(Compiler):
         driver, compiler = self.device.api.version(), self.library.version
         if compiler > driver:
             old, new = (".".join(map(str, version)) for version in (driver, compiler))
+            package = f"nvidia-cuda-nvrtc-cu{driver[0]}=={old}.*"
             raise CompilerUnavailable(
                 "nvrtc", f"the PTX of NVRTC {new} is too new for this driver", got=f"CUDA {old}",
                 device=self.device.name,
-                fix=f"Upgrade the driver, or: python -m pip install 'nvidia-cuda-nvrtc-cu{driver[0]}"
-                f"=={old}.*'",
+                fix=f"Upgrade the driver, or: python -m pip install '{package}'",
             )  # fmt: skip
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:

@@ -19,8 +19,7 @@ import hal_core as hal
 from hal_core import config
 from hal_cuda import plugin
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "simulators" / "cuda"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "cuda"))
 
 import build
 
