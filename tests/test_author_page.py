@@ -12,6 +12,7 @@ from fake_site import FakeSite
 
 import hal_core as hal
 from hal_core import cli, hookspecs, new
+from hal_core.allocator import Allocator
 from hal_core.device import CAPABILITIES, DeviceInfo, Limits
 from hal_core.render import RENDERERS
 
@@ -167,6 +168,11 @@ def test_tables_name_every_method_and_hook() -> None:
     assert table("hook") == hooks - set(hookspecs.OBSERVERS)
     for observer in hookspecs.OBSERVERS:
         assert observer in PAGE
+
+
+def test_every_setting_of_an_allocator_is_explained() -> None:
+    settings = Allocator.__annotations__.keys() - {"device"}
+    assert len(settings) > 5 and not [name for name in settings if f"`{name}" not in PAGE]
 
 
 def test_tables_name_every_fact_and_capability() -> None:
