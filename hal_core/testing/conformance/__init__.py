@@ -7,6 +7,7 @@ from hal_core.testing.conformance.test_allocator import TestAllocator
 from hal_core.testing.conformance.test_buffer import TestBuffer
 from hal_core.testing.conformance.test_compile import TestCompile
 from hal_core.testing.conformance.test_dtype import TestDtype
+from hal_core.testing.conformance.test_event import TestEvent
 from hal_core.testing.conformance.test_language import TestLanguage
 from hal_core.testing.conformance.test_process import TestProcess
 from hal_core.testing.conformance.test_program import TestProgram
@@ -17,6 +18,7 @@ __all__ = [
     "TestBuffer",
     "TestCompile",
     "TestDtype",
+    "TestEvent",
     "TestLanguage",
     "TestProcess",
     "TestProgram",

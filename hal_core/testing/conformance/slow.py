@@ -53,8 +53,10 @@ class SlowCounter:
         return time.perf_counter() - begin
 
     def __call__(self, buffer: hal.Buffer, start: int) -> None:
-        vals = (start, _THERE, _BACK, self.turns, self.size)
-        self.program(buffer, vals=vals, threads=self.size)
+        self.program(buffer, vals=self.vals(start), threads=self.size)
+
+    def vals(self, start: int) -> tuple[int, ...]:
+        return start, _THERE, _BACK, self.turns, self.size
 
     def buffer(self, device: hal.Compiled, spec: hal.BufferSpec | None = None) -> hal.Buffer:
         return hal.Buffer(device, self.size, hal.uint32, spec).allocate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 import threading
@@ -108,21 +109,23 @@ class TestAllocator:
 
     @pytest.mark.parametrize("options", [None, NOLRU, ZERO], ids=["plain", "nolru", "zero"])
     def test_A2_freed_memory_goes_back_to_the_device(
-        self, device: hal.Compiled, allocator: Allocator, options: hal.BufferSpec | None
+        self,
+        device: hal.Compiled,
+        allocator: Allocator,
+        options: hal.BufferSpec | None,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Twice what the device has, an eighth at a time; the contents are never touched."""
         info = device.info
         eighth = min(info.memory_nbytes // 8, info.limits.max_alloc_nbytes or info.memory_nbytes)
         if options is ZERO:
             eighth = min(eighth, 64 * MIB)  # zeros are written
-        allocator.cache_limit, poison, allocator.poison = 0, allocator.poison, False
-        try:
-            for turn in range(16):
-                size = eighth - turn * SLACK
-                allocator.free(allocator.alloc(size, options), size, options)
-                assert allocator.statistics().cached == 0
-        finally:
-            allocator.poison = poison
+        monkeypatch.setattr(allocator, "poison", False)
+        allocator.cache_limit = 0
+        for turn in range(16):
+            size = eighth - turn * SLACK
+            allocator.free(allocator.alloc(size, options), size, options)
+            assert allocator.statistics().cached == 0
 
     def test_A2_HAL_LRU_0_turns_the_cache_off(
         self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
@@ -197,6 +200,20 @@ class TestAllocator:
         monkeypatch.setattr(allocator, "_alloc", refuses_once)
         assert read(buffer_of(device, pattern(5000))) == pattern(5000)
         assert not refusals and allocator.statistics().cached <= 5000 + SLACK
+
+    def test_A4_a_full_device_refuses_and_goes_on(
+        self, device: hal.Compiled, allocator: Allocator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Up to twice what it has, never touched: it may promise that, or refuse in our words."""
+        info, out = device.info, list[hal.Buffer]()
+        eighth = min(info.memory_nbytes // 8, info.limits.max_alloc_nbytes or info.memory_nbytes)
+        monkeypatch.setattr(allocator, "poison", False)
+        with contextlib.suppress(hal.OutOfMemory):
+            for _ in range(16):
+                out.append(hal.Buffer(device, eighth, hal.uint8).allocate())
+        out.clear()
+        allocator.free_cache()
+        assert read(buffer_of(device, pattern(100_000))) == pattern(100_000)
 
     def test_A5_free_cache_from_any_thread(
         self, device: hal.Compiled, allocator: Allocator
@@ -282,6 +299,27 @@ class TestAllocator:
 
         _before(monkeypatch, allocator, method, collect)
         in_threads(churn, 1)
+        gc.collect()
+        after = allocator.statistics()
+        assert (after.live, after.current) == (before.live, before.current)
+
+    def test_A6_a_cycle_collected_anywhere(
+        self, device: hal.Compiled, allocator: Allocator
+    ) -> None:
+        """Python collects between any two steps, so also while a lock is held."""
+        before, threshold = allocator.statistics(), gc.get_threshold()
+
+        def churn(_: int) -> None:
+            for turn in range(300):
+                ring: list[object] = [hal.Buffer(device, 600, hal.uint8).allocate()]
+                ring.append(ring)
+                allocator.free(allocator.alloc(5000 + turn), 5000 + turn)
+
+        gc.set_threshold(1, 1 << 30)  # the youngest objects only: all of them would take minutes
+        try:
+            in_threads(churn, 2)
+        finally:
+            gc.set_threshold(*threshold)
         gc.collect()
         after = allocator.statistics()
         assert (after.live, after.current) == (before.live, before.current)

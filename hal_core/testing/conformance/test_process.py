@@ -163,7 +163,17 @@ class TestProcess:
         assert read(shared) == expected.tobytes(), steps
         assert read(spare) == other.tobytes(), steps
 
-    @pytest.mark.parametrize("wait", ["synchronize", "copyout", "wait=True"])
+    def test_P10_a_device_opens_and_closes_many_times(self, device: hal.Compiled) -> None:
+        """More often than drivers give out contexts."""
+        device.close()
+        for turn in range(20):
+            with hal.Device[device.name] as opened:
+                made = hal.Buffer(opened, 100, hal.int32).allocate()
+                opened.compile(count_up)(made, vals=(turn, 100), threads=100)
+                assert read(made) == _counted(turn)
+            assert opened.closed
+
+    @pytest.mark.parametrize("wait", ["synchronize", "copyout", "wait=True", "close"])
     def test_P9_a_failure_on_the_device_surfaces_at_the_next_wait(
         self, device: hal.Compiled, hal_fault: Callable[[hal.Program], None], wait: str
     ) -> None:
@@ -178,6 +188,8 @@ class TestProcess:
                 opened.synchronize()
             elif wait == "copyout":
                 made.copyout(bytearray(400))
+            elif wait == "close":
+                opened.close()
             else:
                 program(made, vals=(6, 100), threads=100, wait=True)
         assert opened.name in str(caught.value)

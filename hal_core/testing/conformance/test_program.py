@@ -23,6 +23,7 @@ from hal_core.testing.conformance.kernels import (
     visit,
 )
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
+from hal_core.testing.conformance.slow import SlowCounter
 
 FOREIGN = {
     "nothing": b"",
@@ -414,10 +415,17 @@ class TestProgram:
             assert numbers(made) == [turns // 2] * 64
 
     def test_synchronize_waits(self, device: hal.Compiled) -> None:
-        made = zeros(device, 64)
-        device.compile(slowly)(made, vals=(1000, 64), threads=64)
-        assert device.synchronize() is True and device.synchronize(60.0) is True
-        assert numbers(made) == [1000] * 64
+        """After it there is nothing left to wait for: reading takes less than what came before."""
+        slow, quick = SlowCounter(device, seconds=0.03), 0
+        made = slow.buffer(device)
+        for turn in range(6):
+            begin = time.perf_counter()
+            slow(made, turn)
+            assert device.synchronize(*(60.0,) * (turn % 2)) is True
+            waited = time.perf_counter()
+            assert read(made) == slow.counted(turn)
+            quick += time.perf_counter() - waited < (waited - begin) / 2
+        assert quick >= 2, "the work was still going on"
 
     # -- end
 

@@ -1,0 +1,181 @@
+"""Events of a profile: promise F1."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from time import perf_counter_ns
+
+import pytest
+
+import hal_core as hal
+from hal_core.testing.abilities import need
+from hal_core.testing.conformance.kernels import count_up
+from hal_core.testing.conformance.raw import buffer_of, pattern, read
+from hal_core.testing.conformance.slow import SlowCounter
+from hal_core.testing.conformance.threads import in_threads
+
+SLACK_NS = 2_000_000  # by which two clocks may differ on a busy machine
+QUEUED = {"copyin", "copyout", "copy", "fill", "launch"}
+
+
+def events_of(device: hal.Compiled, profile: hal.Profile, *kinds: str) -> list[hal.ProfileEvent]:
+    return [
+        event
+        for event in profile.events
+        if event.device == device.name and (not kinds or event.kind in kinds)
+    ]
+
+
+class TestEvent:
+    def test_F1_every_kind_of_event(self, device: hal.Compiled) -> None:
+        program = device.compile(count_up)
+        before = perf_counter_ns()
+        with hal.profile() as profile:
+            made = buffer_of(device, pattern(400), hal.int32)
+            other = hal.Buffer(device, 100, hal.int32).copy_from(made)
+            program(made, vals=(5, 100), threads=100)
+            made.copyout(bytearray(400))
+            other.fill(3)
+            made.deallocate()
+            del other
+            gc.collect()
+            device.synchronize()
+        after = perf_counter_ns()
+        events = events_of(device, profile)
+        assert Counter(event.kind for event in events) == {
+            "alloc": 2, "copyin": 1, "copy": 1, "launch": 1, "copyout": 1, "fill": 1, "free": 2,
+        }  # fmt: skip
+        assert profile.dropped == 0
+        for event in events:
+            assert before - SLACK_NS <= event.start_ns <= event.end_ns <= after + SLACK_NS, event
+            assert event.thread == threading.get_ident()
+            launch = event.kind == "launch"
+            kind = hal.ProfileProgramEvent if launch else hal.ProfileDeviceEvent
+            assert type(event) is kind
+            assert event.name == (count_up.name if launch else event.kind)
+            assert launch or event.nbytes == 400
+
+    def test_F1_compilations(self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("HAL_CCACHE", raising=False)
+        number = random.randrange(1 << 30)  # what no cache has
+
+        @hal.kernel
+        def unheard_of(y: hal.Ptr[hal.int32]) -> None:
+            y[hal.global_idx(0)] = number
+
+        with hal.profile() as profile:
+            for _ in range(2):
+                device.compile(unheard_of.lower())
+        compiled = events_of(device, profile, "compile", "reuse")
+        assert [event.kind for event in compiled] == ["compile", "reuse"]
+        for event in compiled:
+            assert event.name == "unheard_of" and event.nbytes > 0
+            assert event.end_ns > event.start_ns
+
+    def test_F1_work_of_a_device_does_not_overlap(self, device: hal.Compiled) -> None:
+        """In the order of the calls, each begins when the one before has ended."""
+        slow = SlowCounter(device)
+        made, other = slow.buffer(device), slow.buffer(device)
+        with hal.profile() as profile:
+            for turn in range(3):
+                slow(made, turn)
+                other.copy_from(made)
+                slow(other, turn)
+                other.fill(turn)
+                made.copyin(pattern(made.nbytes))
+            read(made)
+        events = events_of(device, profile, *QUEUED)
+        calls = ["launch", "copy", "launch", "fill", "copyin"] * 3 + ["copyout"] * 2
+        assert [event.kind for event in events] == calls
+        for first, second in pairwise(events):
+            assert second.start_ns >= first.end_ns - SLACK_NS, (first, second)
+
+    def test_F1_a_launch_lies_within_its_call_and_the_wait(self, device: hal.Compiled) -> None:
+        slow = SlowCounter(device, seconds=0.01)
+        made, walls = slow.buffer(device), list[tuple[int, int]]()
+        with hal.profile() as profile:
+            for turn in range(4):
+                begin = perf_counter_ns()
+                slow(made, turn)
+                device.synchronize()
+                walls.append((begin, perf_counter_ns()))
+        launches = events_of(device, profile, "launch")
+        assert len(launches) == len(walls)
+        for event, (begin, end) in zip(launches, walls, strict=True):
+            assert begin - SLACK_NS <= event.start_ns < event.end_ns <= end + SLACK_NS
+
+    def test_F1_more_work_takes_longer(self, device: hal.Compiled) -> None:
+        slow = SlowCounter(device)
+        made = slow.buffer(device)
+
+        def seconds() -> float:
+            with hal.profile() as profile:
+                for turn in range(4):
+                    slow(made, turn)
+            return min(event.seconds for event in events_of(device, profile, "launch"))
+
+        few = seconds()
+        slow.turns *= 16
+        assert seconds() > 4 * few > 0
+
+    def test_F1_launches_take_what_wait_says(self, device: hal.Compiled) -> None:
+        need(device, "timing")
+        slow = SlowCounter(device, seconds=0.01)
+        made = slow.buffer(device)
+        waited = min(_timed(slow, made) for _ in range(4))
+        with hal.profile() as profile:
+            for turn in range(4):
+                slow(made, turn)
+        told = min(event.seconds for event in events_of(device, profile, "launch"))
+        assert waited / 3 < told < waited * 3
+
+    def test_F1_it_is_turned_on_later_and_off(self, device: hal.Compiled) -> None:
+        program, made = device.compile(count_up), buffer_of(device, bytes(400), hal.int32)
+
+        def launch(start: int) -> None:
+            program(made, vals=(start, 100), threads=100)
+
+        launch(1)
+        launch(2)
+        with hal.profile() as profile:
+            launch(3)
+            made.view(3).fill(0)
+        launch(4)
+        assert [event.kind for event in events_of(device, profile)] == ["launch", "fill"]
+        assert read(made)[:4] == b"\4\0\0\0"
+        with hal.profile() as again:
+            launch(5)
+        assert len(events_of(device, again)) == 1 and len(events_of(device, profile)) == 2
+
+    def test_F1_memory_is_bounded_and_what_is_dropped_counts(self, device: hal.Compiled) -> None:
+        made = buffer_of(device, bytes(64))
+        with hal.profile(limit=4) as profile:
+            for turn in range(10):
+                made.view(1 + turn).fill(turn)
+        assert [event.nbytes for event in profile.events] == [7, 8, 9, 10]
+        assert profile.dropped == 6
+
+    def test_F1_threads_are_told_apart(self, device: hal.Compiled) -> None:
+        program, idents = device.compile(count_up), dict[int, int]()
+
+        def work(number: int) -> None:
+            idents[number] = threading.get_ident()
+            made = buffer_of(device, bytes(400), hal.int32)
+            for turn in range(number + 1):
+                program(made, vals=(turn, 100), threads=100)
+            assert read(made)[:4] == bytes([number, 0, 0, 0])
+
+        with hal.profile() as profile:
+            in_threads(work, 4)
+        launches = Counter(event.thread for event in events_of(device, profile, "launch"))
+        assert launches == {ident: number + 1 for number, ident in idents.items()}
+
+
+def _timed(slow: SlowCounter, made: hal.Buffer) -> float:
+    call: Callable[..., float] = slow.program
+    return call(made, vals=slow.vals(0), threads=slow.size, wait=True)
