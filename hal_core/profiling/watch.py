@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
+from hal_core.errors import InvalidState
 from hal_core.profiling import recorder
-from hal_core.profiling.clock import HostClock
+from hal_core.profiling.clock import HostClock, Times
 from hal_core.profiling.events import ProfileDeviceEvent, ProfileProgramEvent
 
 if TYPE_CHECKING:
@@ -60,10 +60,8 @@ def watch_allocator(allocator: Allocator[Any]) -> None:
 def watch_program(program: Program) -> None:
     if program in _swapped or program._unloaded:
         return
-    inner = program._launch or program._bind()
-    clock, name = _clock(program.device), program.name
-    timed = partial(_launch_timed, inner, clock, name)
-    _swap(program, {"_launch": partial(_launch, inner, clock, name), "_launch_timed": timed})
+    launches = _Launches(program, _clock(program.device))
+    _swap(program, {"_launch": launches.launch, "_launch_timed": launches.launch_timed})
 
 
 def unwatch_all() -> None:
@@ -99,19 +97,38 @@ def _clock(device: Compiled) -> HostClock:
 # -- launches
 
 
-def _launch(inner: Callable[..., Any], clock: HostClock, name: str, /, *args: Any) -> None:
-    _, times = clock.measure(lambda: inner(*args))
-    recorder.record(ProfileProgramEvent, "launch", name, clock.device.name, times)
+class _Launches:
+    """In the place of a program's `_launch` and `_launch_timed`. Does not keep the program, which
+    goes with its last user."""
 
+    __slots__ = ("clock", "inner", "name", "program")
 
-def _launch_timed(
-    inner: Callable[..., Any], clock: HostClock, name: str, /, geometry: Any, args: tuple[Any, ...]
-) -> float:
-    _, times = clock.measure(lambda: inner(geometry, *args))
-    clock.device._synchronize(None)  # raises what the work did
-    start, end = times()
-    recorder.record(ProfileProgramEvent, "launch", name, clock.device.name, (start, end))
-    return (end - start) * 1e-9
+    def __init__(self, program: Program, clock: HostClock) -> None:
+        self.program, self.clock, self.name = ref(program), clock, program.name
+        self.inner = program._launch  # None before the first one
+
+    def launch(self, *args: Any) -> None:
+        inner = self.inner or self._bind()
+        _, times = self.clock.measure(lambda: inner(*args))
+        self._record(times)
+
+    def launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
+        inner = self.inner or self._bind()
+        _, times = self.clock.measure(lambda: inner(geometry, *args))
+        self.clock.device._synchronize(None)  # raises what the work did
+        start, end = times()
+        self._record((start, end))
+        return (end - start) * 1e-9
+
+    def _bind(self) -> Callable[..., None]:
+        program = self.program()
+        if program is None:
+            raise InvalidState(f"launch {self.name}", "the program is gone")
+        self.inner = program._bind()
+        return self.inner
+
+    def _record(self, times: tuple[int, int] | Times) -> None:
+        recorder.record(ProfileProgramEvent, "launch", self.name, self.clock.device.name, times)
 
 
 # -- memory
