@@ -83,28 +83,35 @@ def test_A7_a_block_freed_behind_a_launch(
     assert device.synchronize()
 
 
+def begun(device: Any, work: Callable[..., object], *args: Any) -> threading.Thread:
+    """A thread that has begun with `work`, so that what it uses is known; or has ended."""
+    thread = threading.Thread(target=work, args=args)
+    thread.start()
+    while thread.is_alive() and not device.running.work:
+        time.sleep(0.0002)
+    return thread
+
+
+ON_CPU = [name for name in BACKENDS if name == "CPU"]  # where work runs inside of its call
+
+
+@pytest.mark.parametrize("device", ON_CPU, indirect=True)
 @pytest.mark.parametrize("spec", SPECS, ids=["cached", "nolru"])
 @pytest.mark.parametrize("size", [SIZE, 1 << 18], ids=["small", "pages"])
 def test_A7_a_block_freed_while_another_thread_launches(
     device: hal.Compiled, spec: hal.BufferSpec | None, size: int
 ) -> None:
-    """On the CPU the work runs inside of that thread's call."""
     program = device.compile(slow)
     program(hal.zeros(size, hal.float32, device), vals=(1,), threads=size, block=32)
     turns = 3_000_000 * SIZE // size
     for turn in range(8):
         freed = hal.empty(size, hal.float32, device, spec)
         views = [freed.view(size // 2, offset=size)] if turn % 2 else [freed]
-        launching = threading.Event()
 
-        def launch(target: hal.Buffer = views[0], launching: Any = launching) -> None:
-            launching.set()
+        def launch(target: hal.Buffer = views[0]) -> None:
             program(target, vals=(turns,), threads=target.size, block=32)
 
-        thread = threading.Thread(target=launch)
-        thread.start()
-        launching.wait()
-        time.sleep(0.005)  # for the launch to begin; earlier, it is refused: also right
+        thread = begun(device, launch)
         freed.deallocate()
         data = np.full(size, turn, "f4")
         made = [hal.Buffer.from_numpy(data, device, spec) for _ in range(3)]
@@ -143,3 +150,27 @@ def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
         allocator._give_back(1000, 8, spec)
         assert len(given) == 3
     assert given[3:] == [(1000, 8, spec)]
+
+
+COPIES: dict[str, Callable[[hal.Buffer, hal.Buffer, bytearray], object]] = {
+    "copyin": lambda x, y, host: x.copyin(host),
+    "copyout": lambda x, y, host: x.copyout(host),
+    "copy_from": lambda x, y, host: y.copy_from(x),
+    "copy_to": lambda x, y, host: x.copy_from(y),
+    "fill": lambda x, y, host: x.fill(7),
+}
+
+
+@pytest.mark.parametrize("device", ON_CPU, indirect=True)
+@pytest.mark.parametrize("copy", COPIES)
+def test_A7_a_block_freed_while_another_thread_copies(device: hal.Compiled, copy: str) -> None:
+    nbytes = 48 << 20
+    spec = hal.BufferSpec(nolru=True)
+    y = hal.zeros(nbytes, hal.uint8, device)
+    for _ in range(3):
+        x, host = hal.empty(nbytes, hal.uint8, device, spec).fill(1), bytearray(nbytes)
+        thread = begun(device, COPIES[copy], x, y, host)
+        x.deallocate()
+        thread.join()
+    del x
+    assert device.allocator.statistics().current == nbytes

@@ -177,16 +177,28 @@ class CPUAllocator(LRUAllocator[int]):
     def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
         if src_device is not self.device:
             return False
-        ctypes.memmove(dest, src, nbytes)
+        if nbytes <= driver.LARGE_COPY:
+            ctypes.memmove(dest, src, nbytes)
+            return True
+        with self.device.running.using(dest, src):
+            ctypes.memmove(dest, src, nbytes)
         return True
 
     def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
-        if len(set(pattern)) == 1:
-            ctypes.memset(dest, pattern[0], nbytes)
+        if nbytes <= driver.LARGE_COPY:
+            _repeat(dest, nbytes, pattern)
             return
-        ctypes.memmove(dest, pattern, len(pattern))
-        done = len(pattern)
-        while done < nbytes:  # what is filled already is the source of the rest
-            step = min(done, nbytes - done)
-            ctypes.memmove(dest + done, dest, step)
-            done += step
+        with self.device.running.using(dest):
+            _repeat(dest, nbytes, pattern)
+
+
+def _repeat(address: int, nbytes: int, pattern: bytes) -> None:
+    if len(set(pattern)) == 1:
+        ctypes.memset(address, pattern[0], nbytes)
+        return
+    ctypes.memmove(address, pattern, len(pattern))
+    done = len(pattern)
+    while done < nbytes:  # what is filled already is the source of the rest
+        step = min(done, nbytes - done)
+        ctypes.memmove(address + done, address, step)
+        done += step
