@@ -28,10 +28,10 @@ def _have(family: str) -> bool:
     return find_spec(f"hal_{family.lower()}") is not None or family in REQUIRED
 
 
-def _run(example: str, folder: Path, *arguments: str) -> str:
+def _run(example: str, folder: Path, *arguments: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / example), *arguments],
-        env=os.environ | {"HAL_CACHE_DIR": str(folder)},
+        env=os.environ | {"HAL_CACHE_DIR": str(folder)} | environment,
         cwd=folder,
         capture_output=True,
         text=True,
@@ -95,6 +95,26 @@ def test_an_example_sees_that_its_answer_is_wrong(
         "mandelbrot": (np.ones((5, 5), "i4"), None),
     }
     assert module.run(device, *arguments[example]) is False
+
+
+@needs_cpu
+@pytest.mark.parametrize(
+    ("example", "size"),
+    [
+        ("saxpy.py", ()),
+        ("matmul.py", ("--size", "35")),
+        ("reduction.py", ("--count", "3000")),
+        ("histogram.py", ("--count", "3000")),
+        ("softmax.py", ("--rows", "5", "--columns", "300")),
+        ("mandelbrot.py", ("--size", "15")),
+    ],
+)
+def test_an_example_does_nothing_undefined(
+    example: str, size: tuple[str, ...], tmp_path: Path
+) -> None:
+    """And finds its answer right where every access is watched."""
+    device = ("--device", "CPU") if size else ()
+    assert _run(example, tmp_path, *device, *size, HAL_CHECK="1")
 
 
 @needs_cpu
@@ -252,3 +272,21 @@ def test_an_example_kernel_gives_the_interpreter_s_answer(
             np.testing.assert_allclose(found, expected, **close)
         else:
             np.testing.assert_array_equal(found, expected)
+
+
+@needs_cpu
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_an_example_kernel_is_interpreted_in_checked_mode(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the answer is the interpreter's to the last bit."""
+    hal.Device["CPU"].close()
+    monkeypatch.setenv("HAL_CHECK", "1")
+    launch = LAUNCHES[name]()
+    with hal.Device["CPU"] as device:
+        program = device.compile(launch.kernel)
+        assert program.pair == "checked"
+        buffers = [hal.Buffer.from_numpy(array, device) for array in launch.arrays]
+        program(*buffers, vals=launch.vals, **launch.geometry)
+        for buffer, expected in zip(buffers, _expected(name), strict=True):
+            np.testing.assert_array_equal(buffer.numpy(), expected)

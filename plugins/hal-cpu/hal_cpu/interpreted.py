@@ -21,6 +21,7 @@ from hal_core.testing.interpreter import carry_out
 from hal_core.testing.run import Patience
 from hal_core.testing.script import Script
 from hal_cpu import driver
+from hal_cpu.compiler import ObjectCompiler
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.program import check_shared
 
@@ -42,7 +43,9 @@ class UOpsCompiler(Compiler):
         return source.encode()
 
     def _disassemble(self, image: bytes) -> str:
-        return image.decode()
+        if image.startswith(b"kernel "):
+            return image.decode()
+        return ObjectCompiler()._disassemble(image)  # of a kernel that is machine code all the same
 
 
 class Geometry(NamedTuple):

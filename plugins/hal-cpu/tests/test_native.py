@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
-from hal_cpu import apart
+from hal_cpu import apart, driver
 from hal_cpu.checked import CheckedDevice
 from hal_cpu.compiler import C_COMPILERS
 from hal_cpu.native import NativeProgram
@@ -215,6 +215,14 @@ def test_CPU_CC_still_chooses_machine_code(
     assert (y.numpy() == 7).all()
     with pytest.raises(DeviceFault, match=r"kernel fill: SIGSEGV at .* out of bounds of 'y'"):
         program(y, vals=(500,), grid=10, block=100)
+
+
+def test_C8_machine_code_is_disassembled(checked: CheckedDevice) -> None:
+    program = checked.compile(source("y[i] = x[i];"))
+    if driver.find_tool("objdump") or driver.find_tool("llvm-objdump"):
+        assert "probe" in checked.compiler.disassemble(program.binary.image)
+        with pytest.raises(hal.CompileError, match="objdump refused"):
+            checked.compiler.disassemble(b"neither")
 
 
 def test_what_a_kernel_prints_is_printed_once(checked: CheckedDevice, capfd: Any) -> None:

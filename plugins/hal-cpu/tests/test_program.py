@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import time
 
@@ -17,6 +18,9 @@ from hal_cpu.compiler import LLVMCompiler
 from hal_cpu.program import CPUProgram, _Measured
 from hal_cpu.running import Noted
 
+ordinary = pytest.mark.skipif(
+    os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"
+)
 LIVE = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -103,6 +107,7 @@ def test_the_calling_convention_byte_by_byte(device: hal.Compiled) -> None:
         assert raw[start : start + dtype.itemsize].view(dtype)[0] == dtype.type(value), kind
 
 
+@ordinary
 @LIVE
 @given(
     grid=st.tuples(*[st.integers(1, 9)] * 3),
@@ -145,6 +150,7 @@ def test_large_and_small_launches_agree_with_numpy(device: hal.Compiled, n: int)
     assert np.allclose(here.numpy(), y, rtol=1e-6)
 
 
+@ordinary
 def test_ways_of_a_launch(device: hal.Compiled) -> None:
     program = device.compile(saxpy)
     assert isinstance(program, CPUProgram)
@@ -202,6 +208,7 @@ def test_P4_wait_gives_seconds(device: hal.Compiled) -> None:
     assert program(y, vals=(1,), grid=4, block=16) is None
 
 
+@ordinary
 def test_the_gil_is_free_during_a_long_kernel(device: hal.Compiled) -> None:
     program = device.compile(slow)
     y = hal.Buffer(device, 1, hal.float64).allocate()
