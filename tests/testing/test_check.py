@@ -187,6 +187,21 @@ def test_plain_pytest_writes_reports(tmp_path: Path) -> None:
     assert plain_pytest(tmp_path, "--hal-report", "c.txt").returncode == 4
 
 
+def test_chapters_are_whole_where_an_author_imports_them(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))
+    (tmp_path / "test_mine.py").write_text("from hal_core.testing.conformance import *\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nhal_device = FAKE\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["-p", "hal_core.testing.plugin", "test_mine.py"]
+    counts = []
+    for what in ("--setup-plan", "--collect-only"):  # the first looks for the fixtures
+        done = subprocess.run([*command, what], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:]
+        counts.append(done.stdout.count("::test_"))
+    inside = plain_pytest(tmp_path, "--collect-only").stdout.count("::test_")
+    assert counts == [inside, inside]
+
+
 def test_ids_have_no_blanks(tmp_path: Path) -> None:
     """A line of known gaps is an id, a blank and a reason."""
     (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))

@@ -50,42 +50,41 @@ def multiplied(program: hal.Program, factor: float) -> None:
     assert read(made) == expected.tobytes()
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty compile cache of this test's own."""
-    monkeypatch.setenv("HAL_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("HAL_CCACHE", raising=False)
-    monkeypatch.delenv("HAL_CACHE_ONLY", raising=False)
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def runs(device: hal.Compiled, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Of which kernels the compiler was run."""
-    seen: list[str] = []
-    real = device.compiler._compile
-
-    def watched(source: str, options: CompileOptions) -> bytes:
-        seen.append(options.entry)
-        return real(source, options)
-
-    monkeypatch.setattr(device.compiler, "_compile", watched)
-    return seen
-
-
-@pytest.fixture
-def unforced(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Nothing in the environment chooses a compiler."""
-    for name in ("CC", *(pair.name.upper() for pair in device.compilers)):
-        monkeypatch.delenv(f"{device.family}_{name}", raising=False)
-    return monkeypatch
-
-
 def entries(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if len(path.name) == 64 and path.is_file()]
 
 
 class TestCompile:
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """An empty compile cache of this test's own."""
+        monkeypatch.setenv("HAL_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.delenv("HAL_CCACHE", raising=False)
+        monkeypatch.delenv("HAL_CACHE_ONLY", raising=False)
+        return tmp_path / "cache"
+
+    @pytest.fixture
+    def runs(
+        self, device: hal.Compiled, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> list[str]:
+        """Of which kernels the compiler was run."""
+        seen: list[str] = []
+        real = device.compiler._compile
+
+        def watched(source: str, options: CompileOptions) -> bytes:
+            seen.append(options.entry)
+            return real(source, options)
+
+        monkeypatch.setattr(device.compiler, "_compile", watched)
+        return seen
+
+    @pytest.fixture
+    def unforced(self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+        """Nothing in the environment chooses a compiler."""
+        for name in ("CC", *(pair.name.upper() for pair in device.compilers)):
+            monkeypatch.delenv(f"{device.family}_{name}", raising=False)
+        return monkeypatch
+
     # -- the cache
 
     def test_C1_a_hit_does_not_run_the_compiler(

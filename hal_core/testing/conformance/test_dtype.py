@@ -33,28 +33,25 @@ COMPUTED = [dtype for dtype in EVERY if dtype not in STORAGE_DTYPES]
 CAPABILITY: dict[hal.DType, str] = {hal.float64: "fp64"}
 
 
-@pytest.fixture
-def refused(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[KernelFunction, hal.DType], None]:
-    """A kernel is refused by the name of a dtype, and no compiler runs."""
-
-    def compiles(source: str, options: CompileOptions) -> bytes:
-        raise AssertionError("it came to the compiler")
-
-    def refuses(kernel: KernelFunction, dtype: hal.DType) -> None:
-        monkeypatch.setattr(device.compiler, "_compile", compiles)
-        monkeypatch.setenv("HAL_CCACHE", "0")
-        with pytest.raises(hal.Unsupported, match=dtype.name):
-            device.compile(kernel)
-
-    return refuses
-
-
 Refused = Callable[[KernelFunction, hal.DType], None]
 
 
 class TestDtype:
+    @pytest.fixture
+    def refused(self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> Refused:
+        """A kernel is refused by the name of a dtype, and no compiler runs."""
+
+        def compiles(source: str, options: CompileOptions) -> bytes:
+            raise AssertionError("it came to the compiler")
+
+        def refuses(kernel: KernelFunction, dtype: hal.DType) -> None:
+            monkeypatch.setattr(device.compiler, "_compile", compiles)
+            monkeypatch.setenv("HAL_CCACHE", "0")
+            with pytest.raises(hal.Unsupported, match=dtype.name):
+                device.compile(kernel)
+
+        return refuses
+
     @pytest.mark.parametrize("dtype", EVERY, ids=str)
     def test_D1_copies(self, device: hal.Compiled, dtype: hal.DType) -> None:
         """Memory holds every dtype, whatever kernels can do with it."""
