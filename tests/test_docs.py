@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,47 @@ def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
 
     assert rows(lines[: len(shown)]) == rows(shown)
     assert lines[len(shown) :] == printed(code)
+
+
+def _shown_readme() -> tuple[str, str]:
+    """The README's wrong kernel, and what it says about it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition("\n## A wrong kernel\n")[2].partition("\n## ")[0]
+    (code,) = re.findall(r"^```py\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^```text\n(.*?)\n```", section, re.MULTILINE | re.DOTALL)
+    return code, shown
+
+
+def _run_checked(code: str, path: Path) -> subprocess.CompletedProcess[str]:
+    path.write_text(code, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-W", "error", path.name],
+        env=os.environ | {"HAL_CACHE_DIR": str(path.parent), "HAL_CHECK": "1"},
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@needs_cpu
+def test_P9_the_wrong_kernel_of_the_readme_ends_as_it_says(tmp_path: Path) -> None:
+    code, shown = _shown_readme()
+    assert len(code.splitlines()) <= 12
+    done = _run_checked(code, tmp_path / "blur.py")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == " ".join(shown.split())
+
+
+@needs_cpu
+def test_the_code_of_the_page_on_checked_mode_runs(tmp_path: Path) -> None:
+    code = "\n".join(blocks("checked-mode.md"))
+    if not any(map(which, ("clang", "gcc", "zig"))) and find_spec("ziglang") is None:
+        pytest.skip("the page has a kernel in C, and no C compiler is installed")
+    done = _run_checked(code, tmp_path / "page.py")
+    assert done.returncode == 0, done.stderr
+    promised = printed(code)
+    assert promised and done.stdout.splitlines() == promised
 
 
 def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path) -> None:
