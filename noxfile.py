@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -39,7 +40,7 @@ TYPE_TOOLS = ("mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang")
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ("demo", "core", "tests", "together", "lint", "build")
+nox.options.sessions = ("demo", "core", "tests", "together", "template", "lint", "build")
 nox.options.default_venv_backend = "virtualenv"
 # One Python is enough for a user; the project's own machines must not lose one in silence.
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
@@ -65,6 +66,13 @@ ELSEWHERE = ("render", "fuzz")
 # kernel from text to result on a backend.
 SYNTAX = ("tests/test_import.py", "tests/test_discovery.py", "tests/lang")
 RESULTS = ("tests/test_program.py", "tests/test_examples.py")
+# What meets a dependency: hooks, metadata, tables, arrays, folders, LLVM.
+LOWEST = (
+    *RESULTS, "tests/test_backend.py", "tests/test_buffer.py", "tests/test_cache.py",
+    "tests/test_cli.py", "tests/test_discovery.py", "tests/test_interchange.py",
+    "tests/test_plugins.py", "plugins/hal-cpu/tests/test_compiler.py",
+    "plugins/hal-cpu/tests/test_program.py",
+)  # fmt: skip
 
 
 # -- what is installed
@@ -176,6 +184,67 @@ def together(session: nox.Session) -> None:
     _opencl_platform(session)
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS)
     _pytest(session, "tests", *plugins, optimize=True, require=("CPU", "OPENCL"))
+
+
+@nox.session
+def template(session: nox.Session) -> None:
+    """What `hal new` writes: it builds, installs beside wheels only, and passes the kit."""
+    folder = _install(session, "hal-core", tools=("ruff", "mypy"))
+    for name in ("NPU2", "X", "AAA", "ZZZZZZZZ"):  # imports sort and lines break by the name
+        shutil.rmtree(folder / f"hal-{name.lower()}", ignore_errors=True)
+        session.run("hal", "new", name)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    project = folder / "hal-npu2"
+    session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(project))
+    (wheel,) = folder.glob("hal_npu2-*.whl")
+    session.install("--force-reinstall", "--no-deps", str(wheel))
+    session.install(f"{wheel}[test]")
+    session.run("hal", "doctor")
+    session.run("hal", "check", "NPU2")
+    session.chdir(project)
+    session.run("mypy", "hal_npu2")
+    shutil.rmtree(project / "hal_npu2")  # from here on it is the installed one, or none
+    session.run("python", "-m", "pytest", "--hal-require-device")
+
+
+@nox.session
+def broken(session: nox.Session) -> None:
+    """Broken distributions, built and installed: the CPU works, `hal doctor` names each."""
+    folder = _install(session, "hal-core", "hal-cpu", tools=("hatchling",))
+    helpers = ROOT / "tests" / "broken"
+    projects = folder / "projects"
+    shutil.rmtree(projects, ignore_errors=True)
+    written = session.run("python", str(helpers / "make.py"), str(projects), silent=True)
+    quick = ("-q", "--no-deps", "--no-build-isolation")
+    session.run(*("python", "-m", "pip", "wheel", *quick), *str(written).split(), "-w", "wheels")
+    wheels = map(str, (folder / "wheels").glob("*.whl"))
+    session.install("--force-reinstall", "--no-deps", *wheels)
+    session.run("python", str(helpers / "check.py"))
+
+
+# The oldest Python, and the oldest of everything else that the distributions say they take.
+@nox.session(python=SUPPORTED[0])
+def lowest(session: nox.Session) -> None:
+    """Every dependency at the lowest version that is declared."""
+    constraints = Path(session.create_tmp()).resolve() / "lowest.txt"
+    constraints.write_text("\n".join(_lowest("hal-core", "hal-cpu")) + "\n", encoding="utf-8")
+    _install(session, "hal-core", "hal-cpu", tools=(*TEST_TOOLS, "-c", str(constraints)))
+    session.run("python", "-m", "pip", "list")
+    _pytest(session, *LOWEST, require=("CPU",))
+
+
+def _lowest(*names: str) -> list[str]:
+    """`NAME==VERSION` for every `NAME>=VERSION` of the distributions' own dependencies."""
+    found = []
+    for name in names:
+        folder = ROOT if name == "hal-core" else ROOT / "plugins" / name
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for needed in project["dependencies"]:
+            other, _, version = needed.partition(">=")
+            if not other.startswith("hal-"):
+                found.append(f"{other}=={version.partition(',')[0]}")
+    return found
 
 
 @nox.session

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hal_core import config, discovery
 from hal_core.answers import said
-from hal_core.backend import Backend, Extension, Plugin
+from hal_core.backend import Backend
 from hal_core.discovery import EntryPoint, normalize
 from hal_core.errors import (
     DeviceUnavailable,
@@ -25,6 +25,7 @@ from hal_core.errors import (
     UnknownDevice,
 )
 from hal_core.names import KNOWN, is_family
+from hal_core.plugin import Extension, Plugin
 from hal_core.singleflight import SingleFlight, again, is_importing
 
 log = logging.getLogger("hal_core")

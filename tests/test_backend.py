@@ -12,10 +12,11 @@ import pytest
 from fake_backend import FakePlugin
 
 import hal_core as hal
-from hal_core import backend, hookspecs
-from hal_core.backend import Backend, Extension
+from hal_core import hookspecs
+from hal_core.backend import Backend
 from hal_core.compiler import CompilerPair
 from hal_core.hookspecs import Check, hookimpl
+from hal_core.plugin import HOOKS, Extension
 
 
 def make(plugin: object) -> Backend:
@@ -333,5 +334,5 @@ def test_R21_observers_are_isolated(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_every_hook_is_specified_once() -> None:
     named = {*hookspecs.REQUIRED, *hookspecs.ADDED, *hookspecs.OBSERVERS}
-    assert named <= set(backend.HOOKS)
-    assert len(backend.HOOKS) == 10
+    assert named <= set(HOOKS)
+    assert len(HOOKS) == 10
