@@ -17,6 +17,8 @@ from hal_cpu.device import CPUDevice, describe
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if "CPU" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("CPU", plugin)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
         for name in ("CPU_CC", "CPU_LLVM", "CPU_GCC", "CPU_CLANG", "CPU_ZIG", "HAL_CPU_THREADS"):
@@ -24,10 +26,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def device(own_cache: None) -> Iterator[hal.Compiled]:
-    if "CPU" not in hal.Device:  # run from a checkout
-        hal.Device.register_plugin("CPU", plugin)
     opened = hal.Device["CPU"]
     yield opened
     opened.close()

@@ -22,16 +22,16 @@ __kernel void saxpy(__global float *y, __global const float *x, float a, int n) 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if "OPENCL" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("OPENCL", plugin)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def device(own_cache: None) -> Iterator[hal.Compiled]:
     """HAL_TEST_OPENCL chooses another than the first: OPENCL:1."""
-    if "OPENCL" not in hal.Device:  # run from a checkout
-        hal.Device.register_plugin("OPENCL", plugin)
     try:
         opened = hal.Device[os.environ.get("HAL_TEST_OPENCL", "OPENCL")]
     except hal.DeviceUnavailable as error:

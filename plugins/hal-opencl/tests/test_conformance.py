@@ -1,0 +1,32 @@
+"""What every backend must keep, on one device of a platform."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import hal_core as hal
+from hal_core.testing.conformance import *  # noqa: F403
+from hal_core.testing.plugin import External, device  # noqa: F401  # it is closed by some
+
+
+@pytest.fixture(scope="session")
+def hal_device_name(own_cache: None) -> str:
+    return hal.Device.canonicalize(os.environ.get("HAL_TEST_OPENCL", "OPENCL"))
+
+
+@pytest.fixture
+def hal_external(device: hal.Compiled) -> External:  # noqa: F811
+    """A cl_mem that PyOpenCL made, in the device's context."""
+    import pyopencl as cl
+
+    zeros, flags = bytes(64), cl.mem_flags
+    memory = cl.Buffer(device.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=zeros)
+
+    def content() -> bytes:
+        data = bytearray(64)
+        cl.enqueue_copy(device.queue, data, memory)
+        return bytes(data)
+
+    return External(memory.int_ptr, 64, content)
