@@ -37,6 +37,8 @@ TEST_TOOLS = (
 TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12")
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11")
 TYPE_TOOLS = ("mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
+# A device and the compiler that the conformance kit asks for.
+PAIRS = ("CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "OPENCL-driver")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang")
 
 nox.needs_version = ">=2024.10.9"
@@ -248,6 +250,25 @@ def _lowest(*names: str) -> list[str]:
 
 
 @nox.session
+@nox.parametrize("pair", PAIRS, ids=PAIRS)
+def conformance(session: nox.Session, pair: str) -> None:
+    """The kit as users run it, with each compiler; a report in out/.
+
+    `nox -s "conformance(CPU-gcc)" -- --chapter buffer view`
+    """
+    device, _, compiler = pair.partition("-")
+    if compiler in ("clang", "gcc") and shutil.which(compiler) is None:
+        session.skip(f"{compiler} is not installed")
+    tools = ("ziglang",) if compiler == "zig" else ()
+    _install(session, *DISTRIBUTIONS, tools=("pytest>=8.2", *tools))
+    if device == "OPENCL":
+        _opencl_platform(session)
+    OUT.mkdir(exist_ok=True)
+    report = ("--report", str(OUT / f"conformance-{pair}.md"))
+    session.run("hal", "check", device, "--pair", compiler, *report, *session.posargs)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Random kernels, compared with the interpreter; a wrong one is made small and printed.
 
@@ -338,6 +359,8 @@ def _check_wheel(session: nox.Session, wheel: Path, package: str) -> None:
         session.error(f"{wheel.name} installs {sorted(tops)}, not only {package}")
     if f"{package}/py.typed" not in names:
         session.error(f"{wheel.name} has no py.typed: type checkers would ignore its types")
+    if package == "hal_core" and "hal_core/testing/conformance/test_buffer.py" not in names:
+        session.error(f"{wheel.name} has no conformance kit: `hal check` would find nothing")
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
         session.error(f"{wheel.name} has no LICENSE")
     if "-py3-none-any" not in wheel.name:
