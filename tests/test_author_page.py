@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -52,6 +55,15 @@ def run(project: Path, code: str, **env: str) -> str:
     done = FakeSite(project).run(code, env={"HAL_CACHE_DIR": str(project / "cache"), **env})
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
+
+
+def test_the_backend_of_the_page_passes_the_kit(project: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hal-require-device"],
+        cwd=project, env=os.environ | {"PYTHONPATH": str(project)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    assert re.search(r"\d\d passed", done.stdout)
 
 
 def test_its_files_are_those_that_hal_new_writes(project: Path) -> None:
