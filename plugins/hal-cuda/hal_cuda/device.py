@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,7 @@ class CUDADevice(Compiled):
         super().__init__(name, info)
         self.api = driver.api()
         self.last_launched = ""  # a program's name, for the text of a fault
+        self.unused: deque[Any] = deque()  # modules of programs that are gone
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
             try:
@@ -95,10 +97,16 @@ class CUDADevice(Compiled):
                 nap = min(2 * nap, _LONGEST_NAP)
             return True
 
+    def unload_unused(self) -> None:
+        """The context is current."""
+        while self.unused:
+            self.api.unload(self.unused.popleft())
+
     def _close(self) -> None:
         try:
             with driver.check("close", self.name):
                 driver.use(self.context)
+                self.unload_unused()
                 self.api.destroy_stream(self.stream)
         except DeviceFault:
             pass  # the context is lost, and what it held with it

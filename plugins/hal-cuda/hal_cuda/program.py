@@ -33,20 +33,17 @@ class CUDAProgram(Program):
                 operation, f"not a CUDA binary, but {binary.format!r}", device=device.name
             )
         _, image = unseal(MAKER, binary.image, operation, device.name)
-        self._module = None
         self._storage = Arguments(binary, device.name)
         with device.check(operation):
-            self._module, _ = device.api.load(image)
-            try:
-                self._load_function(operation)
-            except BaseException:
-                device.api.unload(self._module)
-                raise
+            device.unload_unused()
+            self._module = _Module(device)
+            self._module.handle, _ = device.api.load(image)
+            self._load_function(operation)
 
     def _load_function(self, operation: str) -> None:
         api = self.device.api
         try:
-            self._function = api.function_of(self._module, self.name)
+            self._function = api.function_of(self._module.handle, self.name)
         except driver.Refused as error:
             raise CompileError(
                 operation, f"the binary has no such entry ({error.name})", device=self.device.name,
@@ -112,9 +109,24 @@ class CUDAProgram(Program):
                 api.destroy_event(end)
 
     def _unload(self) -> None:
-        if self._module is not None:
-            with self.device.check(f"unload {self.name}"):
-                self.device.api.unload(self._module)
+        self._function = None  # which holds the module, in PyCUDA
+        self._module = _Module(self.device)
+        with self.device.check(f"unload {self.name}"):
+            self.device.unload_unused()
+
+
+class _Module:
+    """Owns a module. Finalizers run anywhere, so the device unloads it at the next occasion."""
+
+    __slots__ = ("handle", "unused")
+
+    def __init__(self, device: CUDADevice) -> None:
+        self.handle: Any = None
+        self.unused = device.unused
+
+    def __del__(self) -> None:
+        if self.handle is not None:
+            self.unused.append(self.handle)
 
 
 class Arguments(threading.local):

@@ -25,6 +25,20 @@ POOLS = False  # PyCUDA does not bind allocation in the order of a stream
 _memory: dict[int, Any] = {}  # address -> the object that owns it
 
 
+class Held:
+    """An object that PyCUDA destroys with its last reference: `it` is that one."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: Any) -> None:
+        self.it = it
+
+
+def _let_go(held: Held) -> None:
+    with _inside(_here.context):
+        held.it = None
+
+
 @functools.cache
 def _library() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")  # which PyCUDA has loaded
@@ -116,17 +130,24 @@ def retain(index: int) -> Any:
         context = cu.Context.get_current()
         if context is not None and cu.Context.get_device() == cu.Device(index):
             return context
-        _primary[index] = cu.Device(index).retain_primary_context()
-        return _primary[index]
+        with _primary_lock:
+            context, users = _primary.get(index, (None, 0))
+            if context is None:
+                context = cu.Device(index).retain_primary_context()
+            _primary[index] = context, users + 1
+        return context
 
 
-_primary: dict[int, Any] = {}
+_primary: dict[int, tuple[Any, int]] = {}  # of a device: the context, and how often it is retained
+_primary_lock = threading.Lock()
 
 
 def release(index: int) -> None:
-    context = _primary.pop(index, None)
-    if context is not None:
-        with guard:
+    with guard, _primary_lock:
+        context, users = _primary.pop(index, (None, 0))
+        if users > 1:
+            _primary[index] = context, users - 1
+        elif context is not None:
             context.detach()
 
 
@@ -199,17 +220,17 @@ def _bytes_of(host: Any, nbytes: int) -> Any:
 
 def copy_in(dest: int, src: Any, nbytes: int, stream: Any) -> None:
     with guard:
-        cu.memcpy_htod_async(dest, _bytes_of(src, nbytes), stream)
+        cu.memcpy_htod_async(dest, _bytes_of(src, nbytes), stream.it)
 
 
 def copy_out(dest: Any, src: int, nbytes: int, stream: Any) -> None:
     with guard:
-        cu.memcpy_dtoh_async(_bytes_of(dest, nbytes), src, stream)
+        cu.memcpy_dtoh_async(_bytes_of(dest, nbytes), src, stream.it)
 
 
 def copy(dest: int, src: int, nbytes: int, stream: Any) -> None:
     with guard:
-        cu.memcpy_dtod_async(dest, src, nbytes, stream)
+        cu.memcpy_dtod_async(dest, src, nbytes, stream.it)
 
 
 def copy_peer(
@@ -222,7 +243,7 @@ def copy_peer(
 def fill(dest: int, pattern: bytes, count: int, stream: Any) -> None:
     functions = {1: cu.memset_d8_async, 2: cu.memset_d16_async, 4: cu.memset_d32_async}
     with guard:
-        functions[len(pattern)](dest, int.from_bytes(pattern, "little"), count, stream)
+        functions[len(pattern)](dest, int.from_bytes(pattern, "little"), count, stream.it)
 
 
 def context_of(address: int) -> int:
@@ -240,74 +261,83 @@ def range_of(address: int) -> tuple[int, int]:
 # -- streams and events
 
 
-def make_stream() -> Any:
+def make_stream() -> Held:
     with _inside(_here.context):
-        return cu.Stream(0)
+        return Held(cu.Stream(0))
 
 
-def destroy_stream(stream: Any) -> None:
-    """PyCUDA destroys it with the object, which nothing holds any more."""
+def destroy_stream(stream: Held) -> None:
+    _let_go(stream)
 
 
-def wait(stream: Any) -> None:
+def wait(stream: Held) -> None:
     with guard:
-        stream.synchronize()
+        stream.it.synchronize()
 
 
-def is_done(stream: Any) -> bool:
+def is_done(stream: Held) -> bool:
     with guard:
-        return bool(stream.is_done())
+        return bool(stream.it.is_done())
 
 
-def make_event() -> Any:
+def make_event() -> Held:
     with _inside(_here.context):
-        return cu.Event()
+        return Held(cu.Event())
 
 
-def destroy_event(event: Any) -> None:
-    """PyCUDA destroys it with the object."""
+def destroy_event(event: Held) -> None:
+    _let_go(event)
 
 
-def record(event: Any, stream: Any) -> None:
+def record(event: Held, stream: Held) -> None:
     with guard:
-        event.record(stream)
+        event.it.record(stream.it)
 
 
-def wait_for(stream: Any, event: Any) -> None:
+def wait_for(stream: Held, event: Held) -> None:
     with guard:
-        stream.wait_for_event(event)
+        stream.it.wait_for_event(event.it)
 
 
-def wait_event(event: Any) -> None:
+def wait_event(event: Held) -> None:
     with guard:
-        event.synchronize()
+        event.it.synchronize()
 
 
-def seconds_between(start: Any, end: Any) -> float:
+def seconds_between(start: Held, end: Held) -> float:
     with guard:
-        end.synchronize()
-        return float(end.time_since(start)) * 1e-3
+        end.it.synchronize()
+        return float(end.it.time_since(start.it)) * 1e-3
 
 
 # -- programs
 
 
-def load(image: bytes) -> tuple[Any, str]:
+def load(image: bytes) -> tuple[Held, str]:
     said: list[str] = []
     with _inside(_here.context):
-        module = cu.module_from_buffer(
-            image + b"\0", message_handler=lambda ok, info, error: said.append(error)
-        )
-    return module, said[0].strip("\0 \n") if said else ""
+        try:
+            module = cu.module_from_buffer(
+                image + b"\0", message_handler=lambda ok, info, error: said.append(error)
+            )
+        except UnicodeDecodeError:  # the log of a driver that refused the image without one
+            raise _no_image() from None
+    return Held(module), said[0].strip("\0 \n") if said else ""
 
 
-def unload(module: Any) -> None:
-    """PyCUDA unloads it with the object."""
+def _no_image() -> Refused:
+    sentence = "device kernel image is invalid"
+    return Refused("cuModuleLoadDataEx", 200, "CUDA_ERROR_INVALID_IMAGE", sentence)
 
 
-def function_of(module: Any, name: str) -> Any:
+def unload(module: Held) -> None:
+    """Order: its functions are let go already; they hold it."""
+    _let_go(module)
+
+
+def function_of(module: Held, name: str) -> Any:
     with guard:
-        return module.get_function(name)
+        return module.it.get_function(name)
 
 
 def kernel_facts(function: Any) -> KernelFacts:
@@ -329,7 +359,7 @@ def launch(geometry{names}):
         use(context)
     grid, block, shared = geometry
     try:
-        launch_kernel(grid, block, pack({arguments}), shared, stream)
+        launch_kernel(grid, block, pack({arguments}), shared, stream.it)
     except Error as error:
         failed(error)
     device.last_launched = name
