@@ -45,12 +45,15 @@ def doubled(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32)
 
 @hal.kernel
 def slowly(y: hal.Ptr[hal.int32], turns: hal.int32, n: hal.int32) -> None:
-    """y[i] = turns, after that many steps which none can leave out."""
+    """y[i] = turns, after that many steps: no compiler knows that they never lead to 0."""
     i = hal.global_idx(0)
     if i < n:
-        y[i] = 0
+        x = hal.uint32(i) + 1
         for _ in range(turns):
-            y[i] = y[i] + 1
+            x ^= x << 13
+            x ^= x >> 17
+            x ^= x << 5
+        y[i] = turns if x != 0 else -1
 
 
 # -- which threads run

@@ -119,9 +119,12 @@ class TestEvent:
                     slow(made, turn)
             return min(event.seconds for event in events_of(device, profile, "launch"))
 
-        few = seconds()
-        slow.turns *= 16
-        assert seconds() > 4 * few > 0
+        for _ in range(4):  # on a busy machine a moment's rest can be longer than the work
+            few = seconds()
+            slow.turns *= 16
+            if seconds() > 4 * few > 0:
+                return
+        pytest.fail("sixteen times the work does not take four times as long")
 
     def test_F1_launches_take_what_wait_says(self, device: hal.Compiled) -> None:
         need(device, "timing")

@@ -236,8 +236,10 @@ class TestProgram:
             return min(program(made, vals=(turns, 64), threads=64, wait=True) for _ in range(5))
 
         shortest(10)
-        few, many = shortest(100), shortest(5000)
-        assert many > 2 * few, "fifty times the work"
+        for turns in (100, 1000, 10_000):  # what a launch costs by itself hides short work
+            if shortest(50 * turns) > 2 * shortest(turns):
+                return
+        pytest.fail("fifty times the work does not take twice as long")
 
     # -- geometry
 

@@ -91,7 +91,10 @@ std::unique_ptr<ptx::Module> parse(const std::string& text, Options& options) {
     check_target(text, options);
     std::string log;
     auto code = ptx::Module::parse(text, log);
-    if (!code) options.log_error(log.empty() ? "the text is not valid PTX\n" : log);
+    if (!code) {
+        options.log_error(log.empty() ? "the text is not valid PTX\n" : log);
+        options.log_info("");
+    }
     need(code != nullptr, CUDA_ERROR_INVALID_PTX);
     options.log_error("");
     options.log_info(log);
