@@ -26,6 +26,7 @@ constexpr Form FORMS[] = {
     {"cuCtxCreate", 3020, "cuCtxCreate_v2"},
     {"cuCtxCreate", 11040, "cuCtxCreate_v3"},
     {"cuCtxCreate", 12050, "cuCtxCreate_v4"},
+    {"cuTexRefSetAddress2D", 4010, "cuTexRefSetAddress2D_v3"},
     {"cuEventElapsedTime", 2000, "cuEventElapsedTime"},
     {"cuEventElapsedTime", 12080, "cuEventElapsedTime_v2"},
     {"cuGetProcAddress", 11030, "cuGetProcAddress"},

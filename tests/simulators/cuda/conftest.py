@@ -1,0 +1,58 @@
+"""The software CUDA driver, built once for all of a run, and a driver of its own for each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import build
+from driver_calls import Driver
+
+
+@pytest.fixture(scope="session")
+def cuda_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with libcuda.so.1, for LD_LIBRARY_PATH of a child.
+
+    SIM_CUDA_BUILD names one that is kept; without it every run builds.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "popen-gw" in base.name else base  # all workers of xdist: one build
+    try:
+        kept = os.environ.get("SIM_CUDA_BUILD")
+        return build.build(Path(kept) if kept else shared / "software-cuda").parent
+    except build.NoCompiler as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def load_driver(
+    cuda_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Driver]:
+    """Gives a driver that has not been initialized, with SIM_CUDA_* as the keywords say."""
+
+    def load(**settings: object) -> Driver:
+        for name, value in settings.items():
+            monkeypatch.setenv(f"SIM_CUDA_{name.upper()}", str(value))
+        # The loader keeps a library by its file: another file is another driver.
+        copy = tmp_path / f"libcuda-{len(list(tmp_path.iterdir()))}.so"
+        shutil.copyfile(cuda_folder / build.NAME, copy)
+        return Driver(copy)
+
+    return load
+
+
+@pytest.fixture
+def cuda(load_driver: Callable[..., Driver]) -> Iterator[Driver]:
+    """A driver with the first device's primary context current, which the test must leave clean."""
+    driver = load_driver()
+    driver.start()
+    yield driver
+    driver.stop()
+    assert driver.live(zero=False) == {}

@@ -1,0 +1,296 @@
+"""Streams and events: order, and that nothing is ready before it is."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+import time
+
+import pytest
+from driver_calls import LEGACY, NOT_READY, Driver
+from driver_kernels import FILL, NEXT
+
+NON_BLOCKING = 1
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+STREAM_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+SLOW = 0.1
+
+
+class Logged:
+    """Host functions in streams, which say when they ran."""
+
+    def __init__(self, cuda: Driver) -> None:
+        self.cuda, self.seen, self.kept = cuda, [], []  # type: ignore[var-annotated]
+
+    def add(self, name: str, stream: int, *, slow: float = 0) -> None:
+        def run(_: object) -> None:
+            time.sleep(slow)
+            self.seen.append(name)
+
+        self.kept.append(HOST_FUNCTION(run))  # called later: it must live
+        self.cuda.cuLaunchHostFunc(stream, self.kept[-1], None)
+
+
+@pytest.fixture
+def log(cuda: Driver) -> Logged:
+    return Logged(cuda)
+
+
+def test_a_stream_keeps_its_order(cuda: Driver, log: Logged) -> None:
+    stream = cuda.stream()
+    names = [str(index) for index in range(20)]
+    for name in names:
+        log.add(name, stream)
+    cuda.cuStreamSynchronize(stream)
+    assert log.seen == names
+    cuda.cuStreamDestroy(stream)
+
+
+def test_streams_run_beside_each_other(cuda: Driver) -> None:
+    first, second = cuda.stream(NON_BLOCKING), cuda.stream(NON_BLOCKING)
+    met = threading.Barrier(2)  # passed only if both run at once
+    kept = HOST_FUNCTION(lambda _: met.wait(30) and None)
+    cuda.cuLaunchHostFunc(first, kept, None)
+    cuda.cuLaunchHostFunc(second, kept, None)
+    cuda.cuCtxSynchronize()
+    assert not met.broken
+    for stream in (first, second):
+        cuda.cuStreamDestroy(stream)
+
+
+# Legacy order: the stream without a handle and the blocking ones wait for each other, both ways.
+@pytest.mark.parametrize("flags", [0, NON_BLOCKING])
+@pytest.mark.parametrize("legacy_first", [True, False])
+def test_order_against_the_default_stream(
+    cuda: Driver, log: Logged, flags: int, legacy_first: bool
+) -> None:
+    stream = cuda.stream(flags)
+    order = [LEGACY, stream] if legacy_first else [stream, LEGACY]
+    log.add("first", order[0], slow=SLOW)
+    log.add("second", order[1])
+    cuda.cuCtxSynchronize()
+    assert log.seen == (["first", "second"] if flags == 0 else ["second", "first"])
+    cuda.cuStreamDestroy(stream)
+
+
+def test_blocking_streams_do_not_wait_for_each_other(cuda: Driver, log: Logged) -> None:
+    first, second = cuda.stream(), cuda.stream()
+    log.add("first", first, slow=SLOW)
+    log.add("second", second)
+    cuda.cuCtxSynchronize()
+    assert log.seen == ["second", "first"]
+    for stream in (first, second):
+        cuda.cuStreamDestroy(stream)
+
+
+def test_events_are_not_ready_before_their_work(cuda: Driver) -> None:
+    stream, start, end = cuda.stream(), cuda.event(), cuda.event()
+    memory = cuda.alloc(64)
+    fill = cuda.function(module := cuda.module(FILL), "fill")
+    cuda.delay("cuLaunchKernel", SLOW)
+    cuda.cuEventRecord(start, stream)
+    cuda.launch(fill, memory, ctypes.c_uint32(3), stream=stream)
+    cuda.cuEventRecord(end, stream)
+    assert cuda.code.cuEventQuery(end) == NOT_READY
+    assert cuda.code.cuStreamQuery(stream) == NOT_READY
+    out = ctypes.c_float()
+    assert cuda.code.cuEventElapsedTime(ctypes.byref(out), start, end) == NOT_READY
+    cuda.cuEventSynchronize(end)
+    assert cuda.code.cuEventQuery(end) == 0
+    assert cuda.code.cuStreamQuery(stream) == 0
+    cuda.cuEventElapsedTime(ctypes.byref(out), start, end)
+    assert out.value >= SLOW * 1e3
+    assert cuda.words(memory, 1) == (3,)
+    for handle in (start, end):
+        cuda.cuEventDestroy(handle)
+    cuda.cuStreamDestroy(stream)
+    cuda.cuModuleUnload(module)
+    cuda.cuMemFree(memory)
+
+
+def test_elapsed_time_is_never_zero(cuda: Driver) -> None:
+    events = [cuda.event() for _ in range(20)]
+    for event in events:
+        cuda.cuEventRecord(event, LEGACY)
+    cuda.cuCtxSynchronize()
+    out = ctypes.c_float()
+    for first, second in itertools.pairwise(events):
+        cuda.cuEventElapsedTime(ctypes.byref(out), first, second)
+        assert out.value > 0
+    for event in events:
+        cuda.cuEventDestroy(event)
+
+
+def test_events_order_streams(cuda: Driver, log: Logged) -> None:
+    first, second = cuda.stream(NON_BLOCKING), cuda.stream(NON_BLOCKING)
+    event = cuda.event(2)
+    log.add("first", first, slow=SLOW)
+    cuda.cuEventRecord(event, first)
+    cuda.cuStreamWaitEvent(second, event, 0)
+    cuda.cuEventRecord(event, second)  # what was waited for stays what it was
+    log.add("second", second)
+    cuda.cuStreamSynchronize(second)
+    assert log.seen == ["first", "second"]
+    for stream in (first, second):
+        cuda.cuStreamDestroy(stream)
+    cuda.cuEventDestroy(event)
+
+
+def test_events_order_devices(cuda: Driver) -> None:
+    near, stream, event = cuda.alloc(4), cuda.stream(), cuda.event()
+    module = cuda.module(NEXT)
+    cuda.delay("cuMemsetD32Async", SLOW)
+    cuda.cuMemsetD32Async(near, 5, 1, stream)
+    cuda.cuEventRecord(event, stream)
+    here, there = cuda.contexts[0], cuda.use(1)
+    far, other = cuda.alloc(4), cuda.stream()
+    assert cuda.code.cuEventRecord(event, other) == 400  # an event of the other device
+    cuda.cuStreamWaitEvent(other, event, 0)
+    cuda.cuMemcpyPeerAsync(far, there, near, here, 4, other)
+    cuda.cuStreamSynchronize(other)
+    assert cuda.words(far, 1) == (5,)
+    cuda.cuModuleUnload(module)
+    for handle in (stream, other):
+        cuda.cuStreamDestroy(handle)
+    cuda.cuEventDestroy(event)
+    cuda.cuMemFree(near)
+    cuda.cuMemFree(far)
+
+
+def test_events_as_they_are_made(cuda: Driver) -> None:
+    out = ctypes.c_float()
+    fresh, untimed, timed = cuda.event(), cuda.event(2), cuda.event()
+    cuda.cuEventQuery(fresh)
+    cuda.cuEventSynchronize(fresh)
+    for event in (untimed, timed):
+        cuda.cuEventRecord(event, LEGACY)
+    cuda.cuCtxSynchronize()
+    for first, second in ((fresh, timed), (timed, untimed), (timed, fresh), (timed, 0x1234)):
+        assert cuda.code.cuEventElapsedTime(ctypes.byref(out), first, second) == 400
+    assert cuda.code.cuEventCreate(ctypes.byref(ctypes.c_uint64()), 8) == 1
+    assert cuda.code.cuEventCreate(ctypes.byref(ctypes.c_uint64()), 4) == 1
+    for event in (fresh, untimed, timed):
+        cuda.cuEventDestroy(event)
+        assert cuda.code.cuEventDestroy(event) == 400
+        assert cuda.code.cuEventQuery(event) == 400
+
+
+def test_streams_as_they_are_made(cuda: Driver) -> None:
+    out = ctypes.c_uint64()
+    assert cuda.code.cuStreamCreate(ctypes.byref(out), 2) == 1
+    urgent = cuda.get("cuStreamCreateWithPriority", NON_BLOCKING, -99)
+    priority, flags = ctypes.c_int(), ctypes.c_uint()
+    cuda.cuStreamGetPriority(urgent, ctypes.byref(priority))
+    cuda.cuStreamGetFlags(urgent, ctypes.byref(flags))
+    assert (priority.value, flags.value) == (-5, NON_BLOCKING)
+    cuda.cuStreamDestroy(urgent)
+    for name in ("cuStreamSynchronize", "cuStreamQuery", "cuStreamDestroy"):
+        assert getattr(cuda.code, name)(urgent) == 400
+    assert cuda.code.cuStreamDestroy(LEGACY) == 400
+    event = cuda.event()
+    assert cuda.code.cuStreamSynchronize(event) == 400  # an event is no stream
+    assert cuda.code.cuEventRecord(event, urgent) == 400
+    cuda.cuEventDestroy(event)
+
+
+def test_a_destroyed_stream_does_its_work(cuda: Driver, log: Logged) -> None:
+    stream = cuda.stream()
+    log.add("done", stream, slow=SLOW)
+    cuda.cuStreamDestroy(stream)
+    assert log.seen == []
+    cuda.cuCtxSynchronize()
+    assert log.seen == ["done"]
+
+
+def test_callbacks_may_not_call_the_driver(cuda: Driver) -> None:
+    codes = []
+
+    def call(_stream: object, status: int, _data: object) -> None:
+        codes.extend([status, cuda.code.cuCtxSynchronize(), cuda.code.cuStreamQuery(0)])
+
+    kept = STREAM_CALLBACK(call)
+    cuda.cuStreamAddCallback(LEGACY, kept, None, 0)
+    cuda.cuCtxSynchronize()
+    assert codes == [0, 800, 800]
+    assert cuda.code.cuStreamAddCallback(LEGACY, kept, None, 1) == 1
+
+
+# Pageable memory: read before the call returns, written before it returns. Pinned: later.
+def test_when_host_memory_is_read_and_written(cuda: Driver) -> None:
+    memory, stream, pinned = cuda.alloc(4), cuda.stream(), cuda.get("cuMemAllocHost", 4)
+    pageable = ctypes.c_uint32(1)
+    cuda.delay("cuMemcpyHtoDAsync", SLOW)
+    cuda.cuMemcpyHtoDAsync(memory, ctypes.byref(pageable), 4, stream)
+    pageable.value = 99
+    cuda.cuMemcpyDtoHAsync(ctypes.byref(pageable), memory, 4, stream)
+    assert pageable.value == 1
+    word = ctypes.c_uint32.from_address(pinned)
+    word.value = 2
+    cuda.cuMemcpyHtoDAsync(memory, pinned, 4, stream)
+    word.value = 3  # too early: the copy takes what it finds
+    cuda.cuStreamSynchronize(stream)
+    assert cuda.words(memory, 1) == (3,)
+    cuda.cuMemFreeHost(pinned)
+    cuda.cuStreamDestroy(stream)
+    cuda.cuMemFree(memory)
+
+
+def test_freed_in_stream_order(cuda: Driver) -> None:
+    stream = cuda.stream()
+    memory, target = cuda.get("cuMemAllocAsync", 16, stream), cuda.alloc(16)
+    cuda.delay("cuMemsetD32Async", SLOW)
+    cuda.cuMemsetD32Async(memory, 4, 4, stream)
+    cuda.cuMemcpyDtoDAsync(target, memory, 16, stream)
+    cuda.cuMemFreeAsync(memory, stream)
+    assert cuda.live()["blocks"] == 2
+    cuda.cuStreamSynchronize(stream)
+    assert cuda.live()["blocks"] == 1
+    assert cuda.words(target, 4) == (4,) * 4
+    cuda.cuStreamDestroy(stream)
+    cuda.cuMemFree(target)
+
+
+def test_freeing_waits_for_the_work(cuda: Driver) -> None:
+    memory, target, stream = cuda.alloc(4), cuda.alloc(4), cuda.stream()
+    cuda.delay("cuMemsetD32Async", SLOW)
+    cuda.cuMemsetD32Async(memory, 6, 1, stream)
+    cuda.cuMemcpyDtoDAsync(target, memory, 4, stream)
+    cuda.cuMemFree(memory)
+    assert cuda.words(target, 1) == (6,)
+    cuda.cuMemFree(target)
+    cuda.cuStreamDestroy(stream)
+
+
+@pytest.mark.parametrize("own_stream", [True, False])
+def test_eight_threads(cuda: Driver, own_stream: bool) -> None:
+    module = cuda.module(NEXT)
+    function = cuda.function(module, "next")
+    failures = []
+
+    def work(number: int) -> None:
+        try:
+            cuda.cuCtxSetCurrent(cuda.contexts[0])
+            stream = cuda.stream() if own_stream else LEGACY
+            first, second = cuda.alloc(256), cuda.alloc(256)
+            cuda.cuMemsetD32Async(first, number * 1000, 64, stream)
+            for _ in range(10):
+                cuda.launch(function, second, first, block=(64, 1, 1), stream=stream)
+                first, second = second, first
+            cuda.cuStreamSynchronize(stream)
+            assert cuda.words(first, 64) == (number * 1000 + 10,) * 64
+            for address in (first, second):
+                cuda.cuMemFree(address)
+            if own_stream:
+                cuda.cuStreamDestroy(stream)
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert cuda.calls("cuLaunchKernel") == 80
+    cuda.cuModuleUnload(module)
