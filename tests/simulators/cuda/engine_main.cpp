@@ -5,11 +5,12 @@
 //   engine facts FILE             what a driver is told of the module
 //   engine run FILE KERNEL GX GY GZ BX BY BZ SHARED SCHEDULE MOST
 //
-// `run` reads the parameters, one behind the other: "buffer N" and N bytes, whose address is the
-// parameter; "value N" and N bytes; "inside K OFFSET", an address in the K-th buffer. It writes
-// all buffers back. SCHEDULE is run-to-barrier or lockstep. A text that is not accepted is
+// `run` reads what is in memory and the parameters, one behind the other: "memory N" and N bytes,
+// which are no parameter yet; "inside K OFFSET", an address in the K-th of them; "value N" and N
+// bytes. It writes all memory back. SCHEDULE is run-to-barrier or lockstep. A text that is not accepted is
 // status 1, a fault 2, with the reason on standard error.
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -115,14 +116,16 @@ std::vector<uint8_t> parameters(const ptx::Function& function, Flat& memory) {
         std::string kind;
         uint64_t nbytes = 0, offset = 0;
         words >> kind >> nbytes >> offset;
-        std::vector<uint8_t> value;
-        uint64_t address = 0;
-        if (kind == "value") value = bytes_from(std::cin, nbytes);
-        else if (kind == "buffer") address = memory.add(bytes_from(std::cin, nbytes));
-        else address = memory.all.at(first + nbytes).address + offset;
-        if (kind != "value") {
-            value.resize(8);
-            std::copy_n(reinterpret_cast<const uint8_t*>(&address), 8, value.begin());
+        if (kind == "memory") {
+            memory.add(bytes_from(std::cin, nbytes));
+            continue;
+        }
+        std::vector<uint8_t> value(8);
+        if (kind == "value") {
+            value = bytes_from(std::cin, nbytes);
+        } else {
+            const uint64_t address = memory.all.at(first + nbytes).address + offset;
+            std::memcpy(value.data(), &address, sizeof address);
         }
         const ptx::Param& param = function.params.at(number++);
         std::copy_n(value.begin(), std::min<size_t>(value.size(), param.nbytes), block.begin() + param.offset);

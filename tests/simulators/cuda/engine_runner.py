@@ -1,0 +1,161 @@
+"""Runs PTX on the engine alone, without the driver around it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import build
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+Array = npt.NDArray[Any]
+Triple = tuple[int, int, int]
+
+SOURCES = (
+    "alu_bits", "alu_carry", "alu_compare", "alu_convert", "alu_float", "alu_half", "alu_integer",
+    "atomics", "barrier", "control", "cursor", "declaration", "decoder", "engine", "engine_main",
+    "externals", "lexer", "load_store", "machine", "move_ops", "operand_parser", "parser",
+    "routine_parser", "scheduler", "types", "warp_ops",
+)  # fmt: skip
+SCHEDULES = ("run-to-barrier", "lockstep")
+
+
+class Refused(Exception):
+    """The text is no PTX; with the log."""
+
+
+class Fault(Exception):
+    """What a launch ended with: `kind` is a name of the engine's enum."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+
+
+class Engine:
+    def __init__(self, program: Path, folder: Path) -> None:
+        self.program, self.folder = program, folder
+        self.printed = ""  # by the kernel that ran last
+
+    def logs(self, texts: Sequence[str | bytes]) -> list[str]:
+        """What is wrong with each text; "ok" where nothing is."""
+        given = [text.encode() if isinstance(text, str) else text for text in texts]
+        sent = b"".join(b"%d\n%s" % (len(text), text) for text in given)
+        return self._call("check", sent=sent).stdout.decode().splitlines()
+
+    def facts(self, text: str) -> list[str]:
+        done = self._call("facts", self._file(text))
+        if done.returncode:
+            raise Refused(done.stderr.decode())
+        return done.stdout.decode().splitlines()
+
+    def run(
+        self,
+        text: str | bytes,
+        kernel: str,
+        arguments: Sequence[Any],
+        grid: Triple = (1, 1, 1),
+        block: Triple = (1, 1, 1),
+        *,
+        shared: int = 0,
+        schedule: str = SCHEDULES[0],
+        most: int = 0,
+    ) -> None:
+        """Arrays are written to; views of one array stay views of one. Others are numpy scalars."""
+        sent, roots = self._arguments(arguments)
+        words = map(str, (*grid, *block, shared, schedule, most))
+        done = self._call("run", self._file(text), kernel, *words, sent=sent)
+        said = done.stderr.decode(errors="replace")
+        if done.returncode == 1:
+            raise Refused(said)
+        if done.returncode not in (0, 2):
+            raise RuntimeError(f"status {done.returncode}: {said}")
+        place = 0
+        for root in roots:
+            data = np.frombuffer(done.stdout[place : place + root.nbytes], np.uint8)
+            root.reshape(-1).view(np.uint8)[:] = data
+            place += root.nbytes
+        if place != len(done.stdout):
+            raise RuntimeError("the engine gave back more than it was given")
+        if done.returncode:
+            *before, last = said.rstrip("\n").split("\n")
+            self.printed = "\n".join(before)
+            raise Fault(*last.split(": ", 1))
+        self.printed = said
+
+    def _arguments(self, arguments: Sequence[Any]) -> tuple[bytes, list[Array]]:
+        parts: list[bytes] = []
+        roots: list[Array] = []
+        for value in arguments:
+            if not isinstance(value, np.ndarray):
+                scalar = np.asarray(value)
+                parts.append(b"value %d\n%s" % (scalar.nbytes, scalar.tobytes()))
+                continue
+            root: Any = value
+            while isinstance(root.base, np.ndarray):
+                root = root.base
+            if not any(other is root for other in roots):
+                roots.append(root)
+                parts.append(b"memory %d\n%s" % (root.nbytes, root.tobytes()))
+            number = next(k for k, other in enumerate(roots) if other is root)
+            parts.append(b"inside %d %d\n" % (number, value.ctypes.data - root.ctypes.data))
+        return b"".join(parts), roots
+
+    def _file(self, text: str | bytes) -> str:
+        path = self.folder / f"{os.getpid()}.ptx"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return str(path)
+
+    def _call(self, *words: str, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        command = (str(self.program), *words)
+        return subprocess.run(command, input=sent, capture_output=True, check=False, timeout=120)
+
+
+def build_engine(folder: Path, flags: tuple[str, ...] = ()) -> Engine:
+    """In a folder of the driver's, so that both use what the other has compiled.
+
+    Raises: build.NoCompiler.
+    """
+    objects = folder / "objects"
+    objects.mkdir(parents=True, exist_ok=True)
+    command = (*build.compiler(), *build.COMPILE, *build.WARN, *flags)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may start at once
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            units = [(name, [build.HERE / f"{name}.cpp"]) for name in SOURCES]
+            made = list(pool.map(lambda unit: build._object(command, *unit, objects), units))
+        key = hashlib.sha256("".join(path.name for path in made).encode()).hexdigest()[:16]
+        program = folder / f"engine-{key}"
+        if not program.exists():
+            part = program.with_suffix(".part")
+            subprocess.run((*command, *map(str, made), "-o", str(part)), check=True)
+            part.replace(program)
+    return Engine(program, folder)
+
+
+def shared_engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """One for all of a session. Skips the test where there is no compiler."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "popen-gw" in base.name else base  # all workers of xdist: one build
+    try:
+        return build_engine(shared / "software-cuda")
+    except build.NoCompiler as missing:
+        pytest.skip(str(missing))
+
+
+def ordered(kernel: Any, arguments: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a Kernel of ours, scalars as its signature has them."""
+    return [
+        arguments[param.name]
+        if param.is_pointer
+        else np.array([arguments[param.name]], param.dtype.to_numpy())[0]
+        for param in kernel.signature.params
+    ]

@@ -1,0 +1,206 @@
+"""The engine runs what our PTX renderer writes, and what NVRTC makes of our CUDA renderer's text.
+
+All tests of tests/render that take a toolchain run here, with the engine as one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_runner import SCHEDULES, Engine, ordered, shared_engine
+
+from hal_core.ir import Kernel
+from hal_core.render import CUDARenderer, PTXRenderer
+from hal_core.testing import interpret
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
+
+import test_atomics
+import test_bits
+import test_control
+import test_leaving
+import test_operations
+import test_shared
+import test_text
+from offline import NVRTC
+from samples import SAMPLES
+from toolchains import Arrays, Toolchain, Triple
+
+
+class NVRTCText(NVRTC):
+    """To PTX. Its warnings are the business of other tests."""
+
+    image, architecture = "PTX", "compute_80"
+
+    def compile(self, kernel: Kernel) -> bytes:
+        flags = [f"--gpu-architecture={self.architecture}", "-w", *self.renderer.options(kernel)]
+        return self.library.compile(self.renderer.render(kernel), flags)
+
+
+class OnEngine(Toolchain):
+    """Texts of our renderer, or of NVRTC where there is one."""
+
+    renderer = PTXRenderer()
+
+    def __init__(self, engine: Engine, nvrtc: NVRTC | None, schedule: str) -> None:
+        super().__init__(engine.folder)
+        self.engine, self.nvrtc, self.schedule = engine, nvrtc, schedule
+        if nvrtc:
+            self.renderer = CUDARenderer()
+
+    def text(self, kernel: Kernel) -> str:
+        if self.nvrtc:
+            return self.nvrtc.compile(kernel).rstrip(b"\0").decode()
+        return self.renderer.render(kernel)
+
+    def run(
+        self,
+        kernel: Kernel,
+        arguments: Arrays,
+        grid: Triple = (1, 1, 1),
+        block: Triple = (1, 1, 1),
+        part: tuple[int, int] | None = None,
+        workers: int = 1,
+    ) -> None:
+        assert part is None, "a GPU launches whole grids"
+        given = ordered(kernel, arguments)
+        name = str(kernel.name)
+        self.engine.run(self.text(kernel), name, given, grid, block, schedule=self.schedule)
+
+    def compile(self, kernel: Kernel) -> None:
+        (log,) = self.engine.logs([self.text(kernel)])
+        assert log == "ok"
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return shared_engine(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def nvrtc(tmp_path_factory: pytest.TempPathFactory) -> NVRTC:
+    made = NVRTCText(tmp_path_factory.mktemp("nvrtc"))
+    if made.missing:
+        pytest.skip(made.missing)
+    return made
+
+
+@pytest.fixture(scope="session")
+def toolchain(engine: Engine) -> Toolchain:
+    return OnEngine(engine, None, SCHEDULES[0])
+
+
+_MODULES = (
+    test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared, test_text,
+)  # fmt: skip
+
+_TAKEN = {
+    module: {
+        name: test
+        for name, test in vars(module).items()
+        if name.startswith("test_") and "toolchain" in inspect.signature(test).parameters
+    }
+    for module in _MODULES
+}
+for tests in _TAKEN.values():
+    globals().update(tests)
+
+
+@pytest.mark.parametrize("module", _MODULES, ids=lambda module: str(module.__name__))
+def test_what_every_language_must_do_is_tested_here(module: Any) -> None:
+    assert _TAKEN[module]
+
+
+# -- the samples, whose texts are under tests/render/golden
+
+
+def launches() -> Iterator[tuple[str, list[Any], tuple[Any, ...], Triple, Triple]]:
+    """Arrays, scalars, grid and block for each sample."""
+    random = np.random.default_rng(5)
+    floats = random.standard_normal(64 * 64).astype(np.float32)
+    halves = random.standard_normal(700).astype(np.float16)
+    yield (
+        "saxpy",
+        [floats[:1000].copy(), floats[1000:2000].copy()],
+        (1.5, 1000),
+        (4, 1, 1),
+        (256, 1, 1),
+    )
+    yield "blur", [np.zeros_like(floats), floats], (64, 64), (5, 9, 1), (16, 8, 1)
+    yield (
+        "matmul",
+        [np.zeros(1024, np.float32), floats[:1024], floats[1024:2048]],
+        (32,),
+        (2, 2, 1),
+        (16, 16, 1),
+    )
+    many = random.integers(0, 256, 3000).astype(np.uint8)
+    yield "histogram", [np.zeros(256, np.uint32), many], (3000,), (24, 1, 1), (128, 1, 1)
+    doubles = random.random(128)
+    yield "mixed", [np.zeros(128, np.uint8), doubles], (3, 90), (4, 1, 1), (8, 4, 1)
+    large = (random.random(200) * 1e9).astype(np.float32)
+    yield (
+        "search",
+        [np.zeros(200, np.int32), np.zeros(1, np.float32), large],
+        (2.5, 200),
+        (7, 1, 1),
+        (32, 1, 1),
+    )
+    outputs = [np.zeros(700, np.uint16), np.zeros(700, np.uint16)]
+    yield (
+        "halves",
+        [outputs[0].view(np.float16), outputs[1], halves, np.zeros(700, np.uint32)],
+        (700,),
+        (3, 1, 1),
+        (256, 1, 1),
+    )
+
+
+LAUNCHES = {name: rest for name, *rest in launches()}
+GOLDEN = Path(__file__).parents[2] / "render" / "golden"
+
+
+def test_every_golden_text_is_launched() -> None:
+    assert set(LAUNCHES) == {path.name.split(".")[0] for path in GOLDEN.glob("*.ptx.txt")}
+    assert set(LAUNCHES) == {path.name.split(".")[0] for path in GOLDEN.glob("*.cuda.txt")}
+
+
+def check(engine: Engine, name: str, text: str, schedule: str) -> None:
+    arrays, values, grid, block = LAUNCHES[name]
+    expected = [array.copy() for array in arrays]
+    # Threads of `mixed` that differ in y alone write the same to one place.
+    interpret(SAMPLES[name], *expected, vals=values, grid=grid, block=block, races=False)
+    got = [array.copy() for array in arrays]
+    params = SAMPLES[name].lower().signature.params
+    scalars = iter(values)
+    given = dict(zip([p.name for p in params if p.is_pointer], got, strict=True))
+    given |= {p.name: next(scalars) for p in params if not p.is_pointer}
+    kernel = SAMPLES[name].lower()
+    engine.run(text, name, ordered(kernel, given), grid, block, schedule=schedule)
+    for mine, theirs in zip(got, expected, strict=True):
+        if theirs.dtype.kind == "f" and kernel.contract:
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_golden_ptx(engine: Engine, name: str, schedule: str) -> None:
+    check(engine, name, (GOLDEN / f"{name}.ptx.txt").read_text(), schedule)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("architecture", ["compute_80", "compute_90"])
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_golden_cuda(
+    engine: Engine, nvrtc: NVRTC, name: str, architecture: str, schedule: str
+) -> None:
+    nvrtc.architecture = architecture
+    check(engine, name, OnEngine(engine, nvrtc, schedule).text(SAMPLES[name].lower()), schedule)
