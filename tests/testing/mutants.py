@@ -1,0 +1,102 @@
+"""Fakes that break one promise each, and a pytest plugin that puts one under the kit."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import hal_core as hal
+from hal_core.testing.fake import FakePlugin
+
+
+class Mutant(NamedTuple):
+    name: str
+    spoil: Callable[[], None]  # changes a class for the rest of the process
+    chapters: tuple[str, ...]  # of which one must notice
+    promises: tuple[str, ...]  # one of their tests must fail
+
+
+CAUGHT = "caught"  # a file beside the output: the test that failed, and how
+MUTANTS: dict[str, Mutant] = {}
+MODULES = (
+    "mutants_of_memory", "mutants_of_launches", "mutants_of_compilers", "mutants_of_events",
+)  # fmt: skip
+
+
+def every() -> dict[str, Mutant]:
+    for module in MODULES:
+        importlib.import_module(module)
+    return MUTANTS
+
+
+def mutant(promises: str, chapters: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Enters a function that spoils something, with the promises it breaks."""
+
+    def enter(spoil: Callable[[], None]) -> Callable[[], None]:
+        name = spoil.__name__
+        MUTANTS[name] = Mutant(name, spoil, tuple(chapters.split()), tuple(promises.split()))
+        return spoil
+
+    return enter
+
+
+def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
+    """The decorated function takes the place of a method, and gets that one as its first
+    argument."""
+    inner = getattr(owner, name)
+
+    def put(method: Callable[..., Any]) -> None:
+        setattr(owner, name, lambda *args, **named: method(inner, *args, **named))
+
+    return put
+
+
+# -- as a pytest plugin
+
+
+def facts(fake: str) -> dict[str, Any]:
+    """What a fake of this name is, other than the plain one."""
+    from hal_core.testing.fake.device import CAPABILITIES, LIMITS
+
+    small = LIMITS._replace(
+        max_block=(64, 32, 8), max_block_threads=64, max_grid=(70_000, 1000, 100),
+        shared_nbytes=4096, view_alignment=256, max_alloc_nbytes=8 << 20,
+    )  # fmt: skip
+    return {
+        "": {},
+        "forks": {"capabilities": CAPABILITIES | {"subprocess_fork"}},
+        "alone and small": {
+            "devices": 1, "memory_nbytes": 16 << 20, "limits": small, "capabilities": frozenset(),
+        },
+    }[fake]  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from hal_core.testing.conformance import forked, threads
+
+    forked.SECONDS = threads.SECONDS = 10.0  # what hangs here hangs for ever
+    hal.Device.register_plugin("FAKE", FakePlugin(**facts(os.environ["HAL_FAKE"])))
+    name = os.environ["HAL_MUTANT"]
+    if name:
+        every()[name].spoil()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """One failure is enough; what it leaves behind could hang."""
+    if os.environ["HAL_MUTANT"] and report.when == "call" and report.failed:
+        Path(CAUGHT).write_text(f"{report.nodeid}\n{report.longreprtext}", encoding="utf-8")
+        os._exit(1)
+
+
+@pytest.fixture
+def hal_fault() -> Callable[[hal.Program], None]:
+    def fail(program: hal.Program) -> None:
+        device: Any = program.device
+        device.chip.fail("run")
+
+    return fail

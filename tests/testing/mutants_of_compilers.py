@@ -1,0 +1,185 @@
+"""Fakes whose compiler, compile cache or dtypes are wrong."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from mutants import around, mutant
+
+from hal_core import cache, compiler, config, selection
+from hal_core.errors import CompileError, InvalidKernel
+from hal_core.ir.listing import parse_listing
+from hal_core.program import Program
+from hal_core.testing import casts
+from hal_core.testing.fake.compiler import FakeCompiler
+
+# -- the cache and its key
+
+
+def _key(change: dict[int, Any]) -> None:
+    """`digest` gets these in the place of (source, options, identity)."""
+
+    @around(compiler, "digest")
+    def digest(inner: Any, *parts: Any) -> str:
+        return str(inner(*(change.get(place, part) for place, part in enumerate(parts))))
+
+
+@mutant("C1 C2 C3", "compile")
+def key_forgets_the_source() -> None:
+    @around(compiler, "digest")
+    def digest(inner: Any, source: str, options: Any, identity: str) -> str:
+        return str(inner("", options._replace(entry="", signature=""), identity))
+
+
+@mutant("C2", "compile")
+def key_forgets_the_compiler() -> None:
+    _key({2: "any"})
+
+
+@mutant("C2", "compile")
+def identity_has_no_version() -> None:
+    FakeCompiler.identity = "fake"
+
+
+@mutant("C1", "compile")
+def cache_is_never_hit() -> None:
+    cache.load = lambda key: None
+
+
+@mutant("C1", "compile")
+def cache_cannot_be_switched_off() -> None:
+    config.CCACHE.parse = lambda text: True
+
+
+@mutant("C1", "compile")
+def a_forbidden_miss_compiles() -> None:
+    config.CACHE_ONLY.parse = lambda text: False
+
+
+@mutant("C3", "compile")
+def a_damaged_entry_is_believed() -> None:
+    """Whatever is in the file behind what an entry begins with."""
+
+    @around(cache, "store")
+    def store(inner: Any, key: str, image: bytes) -> None:
+        inner(key, image)
+        written[key] = image
+
+    @around(cache, "load")
+    def load(inner: Any, key: str) -> Any:
+        before = written.get(key)
+        found = inner(key)
+        return before[:-3] if found is None and before is not None else found
+
+    written: dict[str, bytes] = {}
+
+
+# -- errors
+
+
+@mutant("C5", "compile")
+def compiler_prints_its_errors() -> None:
+    @around(FakeCompiler, "_compile")
+    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
+        try:
+            return inner(self, source, options)  # type: ignore[no-any-return]
+        except CompileError as error:
+            os.write(2, str(error).encode())
+            raise
+
+
+def _changes_errors(**facts: Any) -> None:
+    @around(FakeCompiler, "_compile")
+    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
+        try:
+            return inner(self, source, options)  # type: ignore[no-any-return]
+        except CompileError as error:
+            known = {"log": error.log, "source": error.source, "line": error.line}
+            known |= {"device": error.device} | facts
+            raise CompileError(error.operation, error.problem, **known) from None
+
+
+@mutant("C5", "compile")
+def compile_errors_have_no_log() -> None:
+    _changes_errors(log="")
+
+
+@mutant("C5", "compile")
+def compile_errors_have_no_source() -> None:
+    _changes_errors(source="")
+
+
+@mutant("C5", "compile")
+def compile_errors_show_another_line() -> None:
+    _changes_errors(line=1)
+
+
+@mutant("C5", "compile")
+def compile_errors_escape_raw() -> None:
+    @around(FakeCompiler, "_compile")
+    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
+        try:
+            parse_listing(source)
+        except InvalidKernel as error:
+            raise RuntimeError(str(error)) from None
+        return inner(self, source, options)  # type: ignore[no-any-return]
+
+
+@mutant("options", "compile")
+def options_mean_nothing() -> None:
+    @around(FakeCompiler, "_compile")
+    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
+        return inner(self, source, options._replace(options=(), defines=(), includes=()))  # type: ignore[no-any-return]
+
+
+# -- which compiler, and what it can
+
+
+@mutant("C6 C7", "compile")
+def a_forced_compiler_is_not_taken() -> None:
+    selection.forced = lambda family, names: None
+
+
+@mutant("C8", "compile")
+def disassembly_is_empty() -> None:
+    FakeCompiler._disassemble = lambda self, image: ""  # type: ignore[method-assign]
+
+
+@mutant("V3", "compile")
+def sources_take_any_offset() -> None:
+    @around(Program, "_check_buffer")
+    def _check_buffer(inner: Any, self: Any, param: Any, buffer: Any) -> None:
+        rendered, self.binary = self.binary, self.binary._replace(rendered=True)
+        try:
+            inner(self, param, buffer)
+        finally:
+            self.binary = rendered
+
+
+@mutant("C9", "dtype")
+def a_dtype_is_claimed_and_not_compiled() -> None:
+    @around(FakeCompiler, "_compile")
+    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
+        if "uint16" in source:
+            raise CompileError(f"compile {options.entry}", "no uint16", log="none", source=source)
+        return inner(self, source, options)  # type: ignore[no-any-return]
+
+
+@mutant("D1", "dtype")
+def bfloat16_is_cut_and_not_rounded() -> None:
+    def _to_bfloat16(value: Any) -> Any:
+        return (value.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+
+    casts._to_bfloat16 = _to_bfloat16
+
+
+@mutant("D1", "dtype")
+def nans_of_bfloat16_become_infinite() -> None:
+    inner = casts._to_bfloat16
+
+    def _to_bfloat16(value: Any) -> Any:
+        return np.where(np.isnan(value), np.uint16(0x7F80), inner(value))
+
+    casts._to_bfloat16 = _to_bfloat16

@@ -1,0 +1,110 @@
+"""Fakes whose clock lies, or whose work no profile sees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from mutants import around, mutant
+
+from hal_core import profiling
+from hal_core.profiling import recorder, watch
+from hal_core.testing.fake.device import FakeDevice
+
+Times = tuple[int, int]
+
+
+def _clock(change: Callable[[Times], Times]) -> None:
+    """Every measured piece of work has other times."""
+
+    class Clock(profiling.HostClock):
+        def measure(self, work: Any) -> Any:
+            result, times = super().measure(work)
+            return result, lambda: change(times())
+
+    FakeDevice._make_clock = lambda self: Clock(self)  # type: ignore[method-assign]
+
+
+@mutant("F1", "event")
+def events_end_before_they_begin() -> None:
+    _clock(lambda times: times[::-1])
+
+
+@mutant("F1", "event")
+def events_take_no_time() -> None:
+    _clock(lambda times: (times[0], times[0]))
+
+
+@mutant("F1", "event")
+def events_take_a_microsecond() -> None:
+    _clock(lambda times: (times[0], times[0] + 1000))
+
+
+@mutant("F1", "event")
+def events_are_on_another_clock() -> None:
+    shift = time.time_ns() - perf_counter_ns()
+    _clock(lambda times: (times[0] + shift, times[1] + shift))
+
+
+@mutant("F1", "event")
+def events_are_in_microseconds() -> None:
+    _clock(lambda times: (times[0] // 1000, times[1] // 1000))
+
+
+@mutant("F1", "event")
+def events_begin_when_the_device_opened() -> None:
+    begin = perf_counter_ns()
+    _clock(lambda times: (begin, times[1]))
+
+
+@mutant("F1", "event")
+def events_are_long_by_half() -> None:
+    _clock(lambda times: (times[0], times[1] + (times[1] - times[0]) // 2 + 2_500_000))
+
+
+@mutant("F1", "event")
+def events_tell_when_work_was_queued() -> None:
+    class Clock(profiling.HostClock):
+        def measure(self, work: Any) -> Any:
+            begin = perf_counter_ns()
+            result = work()
+            times = begin, perf_counter_ns()
+            return result, lambda: times
+
+    FakeDevice._make_clock = lambda self: Clock(self)  # type: ignore[method-assign]
+
+
+@mutant("F1", "event")
+def frees_are_not_told() -> None:
+    @around(recorder.Ring, "add")
+    def add(inner: Any, self: Any, *entry: Any) -> None:
+        if "free" not in entry:
+            inner(self, *entry)
+
+
+@mutant("F1", "event")
+def launches_of_old_programs_are_not_told() -> None:
+    watch.watch_program = lambda program: None
+
+
+@mutant("F1", "event")
+def what_is_dropped_is_not_counted() -> None:
+    @around(recorder.Ring, "read")
+    def read(inner: Any, self: Any) -> Any:
+        return inner(self)[0], 0
+
+
+@mutant("F1", "event")
+def profiles_stay_on() -> None:
+    watch.unwatch_all = lambda: None
+    recorder.Ring.read = lambda self: (  # type: ignore[method-assign]
+        tuple(recorder._event(*entry) for entry in self._snapshot()),
+        0,
+    )
+
+
+@mutant("F1", "event")
+def every_event_is_of_one_thread() -> None:
+    recorder.get_ident = lambda: 1

@@ -1,0 +1,350 @@
+"""Fakes whose kernels, launches, order, times or compilers are wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mutants import around, mutant
+
+from hal_core.errors import HalError
+from hal_core.program import Program
+from hal_core.testing.fake import chip, driver
+from hal_core.testing.fake.chip import Block, Chip
+from hal_core.testing.fake.device import FakeDevice
+from hal_core.testing.fake.program import FakeProgram
+
+# -- which threads run
+
+
+def _interprets(change: Callable[..., list[tuple[Any, Any]]]) -> None:
+    """`change(grid, block)` gives the launches that are made of one."""
+
+    @around(Chip, "_interpret")
+    def _interpret(
+        inner: Any, self: Any, kernel: Any, args: Any, grid: Any, block: Any, done: Any
+    ) -> int:
+        for times in change(grid, block):
+            status = int(inner(self, kernel, args, *times, done))
+        return status
+
+
+@mutant("P6", "program")
+def launch_skips_the_last_block() -> None:
+    _interprets(lambda grid, block: [((max(1, grid[0] - 1), *grid[1:]), block)])
+
+
+@mutant("P6", "program")
+def launch_runs_one_block_twice() -> None:
+    _interprets(lambda grid, block: [(grid, block), ((1, 1, 1), block)])
+
+
+@mutant("P6", "program")
+def grid_y_and_z_are_swapped() -> None:
+    _interprets(lambda grid, block: [((grid[0], grid[2], grid[1]), block)])
+
+
+@mutant("P6", "program")
+def block_x_and_y_are_swapped() -> None:
+    _interprets(lambda grid, block: [(grid, (block[1], block[0], block[2]))])
+
+
+@mutant("P6", "program")
+def z_is_ignored() -> None:
+    _interprets(lambda grid, block: [((*grid[:2], 1), (*block[:2], 1))])
+
+
+@mutant("P6", "program")
+def surplus_threads_do_not_run() -> None:
+    @around(Program, "_checked")
+    def _checked(
+        inner: Any, self: Any, bufs: Any, vals: Any, grid: Any, block: Any, threads: Any, *rest: Any
+    ) -> Any:
+        if threads is not None and self.binary.block is None:
+            grid, block, threads = threads, 1, None
+        return inner(self, bufs, vals, grid, block, threads, *rest)
+
+
+@mutant("P5", "program")
+def zero_launches_one() -> None:
+    @around(Program, "_rules")
+    def _rules(inner: Any, self: Any) -> Any:
+        rules = inner(self)
+
+        class Rules:
+            def resolve(self, *extents: Any) -> Any:
+                grid, block = rules.resolve(*extents)
+                return tuple(max(1, n) for n in grid), tuple(max(1, n) for n in block)
+
+        return Rules()
+
+
+# -- arguments
+
+
+def _changes_values(change: Callable[[list[Any]], list[Any]]) -> None:
+    """`change` gets the numbers of a launch, and gives those that the kernel sees."""
+
+    @around(Chip, "launch")
+    def launch(inner: Any, self: Any, program: int, args: Any, *rest: Any) -> int:
+        values = iter(change([arg for arg in args if not isinstance(arg, Block | None)]))
+        args = tuple(arg if isinstance(arg, Block | None) else next(values) for arg in args)
+        return int(inner(self, program, args, *rest))
+
+
+@mutant("P3 P6", "program")
+def values_are_swapped() -> None:
+    _changes_values(lambda values: values[::-1])
+
+
+@mutant("P3", "program")
+def values_have_sixteen_bits() -> None:
+    _changes_values(
+        lambda values: [
+            int(np.int64(value).astype(np.int16)) if type(value) is int and 0 < value < 1 << 63
+            else value
+            for value in values
+        ]
+    )  # fmt: skip
+
+
+@mutant("P3", "program")
+def floats_have_four_bytes() -> None:
+    with_errors = np.errstate(all="ignore")
+
+    def change(values: list[Any]) -> list[Any]:
+        with with_errors:
+            return [float(np.float32(v)) if type(v) is float else v for v in values]
+
+    _changes_values(change)
+
+
+@mutant("P3", "program")
+def infinities_become_large_numbers() -> None:
+    largest = np.finfo(np.float32).max.item()
+    _changes_values(
+        lambda values: [
+            max(-largest, min(largest, v)) if type(v) is float and np.isinf(v) else v
+            for v in values
+        ]
+    )
+
+
+@mutant("P3", "program")
+def bools_are_always_true() -> None:
+    _changes_values(lambda values: [True if type(v) is bool else v for v in values])
+
+
+@mutant("V3 P7", "view language")
+def nans_are_made_alike() -> None:
+    @around(Chip, "_elements")
+    def _elements(inner: Any, self: Any, place: Any, dtype: Any) -> Any:
+        found = inner(self, place, dtype)
+        if found.dtype.kind == "f":
+            found[np.isnan(found)] = np.nan
+        return found
+
+
+@mutant("X1", "process")
+def threads_share_the_storage_of_arguments() -> None:
+    @around(FakeProgram, "_bind")
+    def _bind(inner: Any, self: Any) -> Any:
+        launch, storage = inner(self), [None] * len(self.signature.params)
+
+        def shared(geometry: Any, *args: Any) -> None:
+            storage[:] = args
+            time.sleep(0)  # as a binding that releases the GIL
+            launch(geometry, *storage)
+
+        return shared
+
+
+@mutant("X1", "process")
+def a_program_belongs_to_its_thread() -> None:
+    @around(FakeProgram, "_bind")
+    def _bind(inner: Any, self: Any) -> Any:
+        launch, owner = inner(self), threading.get_ident()
+
+        def checked(geometry: Any, *args: Any) -> None:
+            if threading.get_ident() == owner:
+                launch(geometry, *args)
+
+        return checked
+
+
+# -- order
+
+
+@mutant("P8", "program process")
+def copies_overtake_launches() -> None:
+    @around(Chip, "copy")
+    def copy(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
+        with self._lock:
+            if any(work.call == "write" for work in self._queue):
+                return int(inner(self, dest, src, nbytes))
+            return int(self._put(dest, bytes(self._at(src, nbytes))))
+
+
+@mutant("P8 P6 P3 P5", "program")
+def reads_do_not_wait_for_launches() -> None:
+    @around(Chip, "read")
+    def read(inner: Any, self: Any, dest: memoryview, src: Block) -> int:
+        with self._lock:
+            launches = [work for work in self._queue if work.call == "run"]
+            self._queue = type(self._queue)(work for work in self._queue if work.call != "run")
+            try:
+                return int(inner(self, dest, src))
+            finally:
+                self._queue.extend(launches)
+
+
+@mutant("P8", "program process")
+def the_queue_is_a_stack() -> None:
+    @around(Chip, "_drain")
+    def _drain(inner: Any, self: Any, *args: Any, **named: Any) -> Any:
+        tail = []
+        while self._queue and self._queue[-1].call == "run":
+            tail.append(self._queue.pop())
+        self._queue.extend(tail)
+        return inner(self, *args, **named)
+
+
+@mutant("synchronize", "program")
+def waiting_returns_at_once() -> None:
+    @around(FakeDevice, "_synchronize")
+    def _synchronize(inner: Any, self: Any, timeout: float | None) -> bool:
+        return True
+
+
+@mutant("P9", "process")
+def close_does_not_wait() -> None:
+    @around(FakeDevice, "close")
+    def close(inner: Any, self: Any) -> None:
+        self.chip._queue.clear()
+        inner(self)
+
+
+# -- times
+
+
+def _lies(change: Callable[[float], Any]) -> None:
+    @around(FakeProgram, "_launch_timed")
+    def _launch_timed(inner: Any, self: Any, geometry: Any, args: Any) -> Any:
+        return change(inner(self, geometry, args))
+
+
+@mutant("P4", "program")
+def times_are_negative() -> None:
+    _lies(lambda seconds: -seconds)
+
+
+@mutant("P4", "program")
+def times_are_zero() -> None:
+    _lies(lambda seconds: 0.0)
+
+
+@mutant("P4", "program")
+def times_are_nanoseconds() -> None:
+    _lies(lambda seconds: seconds * 1e9)
+
+
+@mutant("P4", "program")
+def times_are_constant() -> None:
+    _lies(lambda seconds: 1e-6)
+
+
+@mutant("P4", "program")
+def times_are_of_the_clock() -> None:
+    _lies(lambda seconds: time.time())
+
+
+@mutant("P4", "program")
+def times_are_missing() -> None:
+    _lies(lambda seconds: None)
+
+
+@mutant("P4", "program")
+def times_are_told_before_the_end() -> None:
+    @around(FakeProgram, "_launch_timed")
+    def _launch_timed(inner: Any, self: Any, geometry: Any, args: Any) -> float:
+        start = time.perf_counter()
+        self._bind()(geometry, *args)
+        return time.perf_counter() - start
+
+
+# -- binaries and failures
+
+
+@mutant("P1", "program")
+def the_name_of_the_entry_is_ignored() -> None:
+    @around(Chip, "load")
+    def load(inner: Any, self: Any, image: bytes, entry: str) -> Any:
+        for line in image.decode(errors="replace").splitlines():
+            words = line.replace("(", " ").split()
+            for word in words[:3]:
+                status, handle = inner(self, image, word)
+                if status == chip.OK:
+                    return status, handle
+        return inner(self, image, entry)
+
+
+@mutant("P1", "program")
+def half_a_binary_is_enough() -> None:
+    @around(Chip, "load")
+    def load(inner: Any, self: Any, image: bytes, entry: str) -> Any:
+        return inner(self, image.removesuffix(chip.END) + chip.END, entry)
+
+
+@mutant("P1", "program")
+def a_bad_binary_is_another_error() -> None:
+    @around(driver, "check")
+    def check(inner: Any, call: str, status: int, *rest: Any) -> None:
+        inner(call, chip.FAULT if status == chip.BAD_BINARY else status, *rest)
+
+
+@mutant("P10", "program process")
+def unloading_does_nothing() -> None:
+    FakeProgram._unload = lambda self: None  # type: ignore[method-assign]
+
+
+@mutant("P10", "program")
+def unloading_does_not_wait_for_the_queue() -> None:
+    @around(Chip, "unload")
+    def unload(inner: Any, self: Any, program: int) -> int:
+        kernel = self._programs.get(program)
+        name = kernel.name if kernel is not None else ""
+        self._queue = type(self._queue)(work for work in self._queue if work.name != name)
+        return int(inner(self, program))
+
+
+@mutant("P9", "process")
+def failures_on_the_device_are_not_told() -> None:
+    @around(Chip, "_drain")
+    def _drain(inner: Any, self: Any, *args: Any, **named: Any) -> int:
+        inner(self, *args, **named)
+        return chip.OK
+
+
+@mutant("P9", "process")
+def failures_name_no_program() -> None:
+    @around(FakeDevice, "check")
+    def check(inner: Any, self: Any, call: str, status: int) -> None:
+        driver.check(call, status, self.name)
+
+
+@mutant("P9", "process")
+def failures_are_raw_errors() -> None:
+    @around(driver, "check")
+    def check(inner: Any, *args: Any) -> None:
+        try:
+            inner(*args)
+        except HalError as error:
+            raise RuntimeError(str(error)) from None
+
+
+@mutant("P5", "program")
+def blocks_beyond_a_limit_are_cut() -> None:
+    _interprets(lambda grid, block: [(grid, (min(block[0], 128), *block[1:]))])

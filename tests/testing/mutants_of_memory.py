@@ -1,0 +1,433 @@
+"""Fakes whose memory, copies or accounts are wrong."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from mutants import around, mutant
+
+import hal_core as hal
+from hal_core import allocator as core
+from hal_core import buffer as buffers
+from hal_core import fork
+from hal_core.testing.fake import chip, driver
+from hal_core.testing.fake.chip import Block, Chip
+from hal_core.testing.fake.device import FakeAllocator, FakeDevice
+
+# -- copies
+
+
+@mutant("B4", "buffer")
+def copyin_drops_the_last_byte() -> None:
+    @around(FakeAllocator, "_copyin")
+    def _copyin(inner: Any, self: Any, dest: Block, src: memoryview) -> None:
+        inner(self, dest, src[:-1])
+
+
+@mutant("B4 B5", "buffer")
+def copyout_drops_the_last_byte() -> None:
+    @around(FakeAllocator, "_copyout")
+    def _copyout(inner: Any, self: Any, dest: memoryview, src: Block) -> None:
+        inner(self, dest[:-1], src)
+
+
+@mutant("B4 B5", "buffer")
+def copyin_keeps_the_callers_memory() -> None:
+    @around(Chip, "write")
+    def write(inner: Any, self: Any, dest: Block, data: Any) -> int:
+        self._enqueue("write", "write", lambda: self._put(dest, data))
+        return chip.OK
+
+    FakeAllocator._copyin = lambda self, dest, src: self.device.chip.write(dest, src)  # type: ignore[method-assign,assignment,return-value]
+
+
+@mutant("B4", "buffer")
+def copies_beyond_a_page_are_cut() -> None:
+    @around(FakeAllocator, "_copyin")
+    def _copyin(inner: Any, self: Any, dest: Block, src: memoryview) -> None:
+        inner(self, dest, src[:65536])
+
+
+@mutant("B4 B5", "buffer")
+def reads_are_stale() -> None:
+    @around(Chip, "read")
+    def read(inner: Any, self: Any, dest: memoryview, src: Block) -> int:
+        dest[:] = self._at(src, dest.nbytes)
+        return chip.OK
+
+
+@mutant("B6", "buffer")
+def copy_drops_the_last_byte() -> None:
+    @around(Chip, "copy")
+    def copy(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
+        return int(inner(self, dest, src, nbytes - 1))
+
+
+@mutant("B6", "buffer")
+def transfer_between_devices_drops_the_tail() -> None:
+    @around(FakeAllocator, "_transfer")
+    def _transfer(inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any) -> bool:
+        if there is self.device:
+            return bool(inner(self, dest, src, nbytes, there))
+        staging = memoryview(bytearray(nbytes))
+        there.allocator._copyout(staging, src)
+        self._copyin(dest, staging[: nbytes // 16 * 16])
+        return True
+
+
+@mutant("B6", "buffer")
+def transfer_between_devices_is_claimed_and_not_done() -> None:
+    @around(FakeAllocator, "_transfer")
+    def _transfer(inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any) -> bool:
+        return there is not self.device or inner(self, dest, src, nbytes, there)
+
+
+@mutant("B6", "buffer")
+def overlapping_copies_go_forward_only() -> None:
+    @around(FakeAllocator, "_transfer")
+    def _transfer(inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any) -> bool:
+        for start in range(0, nbytes, 64):
+            size = min(64, nbytes - start)
+            parts = (place._replace(offset=place.offset + start) for place in (dest, src))
+            if not inner(self, *parts, size, there):
+                return False
+        return True
+
+
+@mutant("B6", "buffer")
+def copy_ignores_where_its_source_begins() -> None:
+    @around(Chip, "copy")
+    def copy(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
+        return int(inner(self, dest, src._replace(offset=0), nbytes))
+
+
+@mutant("fill", "buffer")
+def fill_ignores_the_patterns_phase() -> None:
+    @around(FakeAllocator, "_fill")
+    def _fill(inner: Any, self: Any, dest: Block, nbytes: int, pattern: bytes) -> None:
+        inner(self, dest, nbytes, pattern[1:] + pattern[:1])
+
+
+@mutant("fill B14", "buffer")
+def fill_sets_the_first_element_only() -> None:
+    @around(FakeAllocator, "_fill")
+    def _fill(inner: Any, self: Any, dest: Block, nbytes: int, pattern: bytes) -> None:
+        inner(self, dest, len(pattern), pattern)
+
+
+@mutant("B6", "buffer")
+def two_devices_share_their_memory() -> None:
+    memory: dict[int, bytearray] = {}
+
+    @around(Chip, "__init__")
+    def __init__(inner: Any, self: Any, nbytes: int) -> None:
+        inner(self, nbytes)
+        self._memory = memory
+
+
+# -- options
+
+
+@mutant("B14", "buffer")
+def zero_is_not_zero_when_memory_is_used_again() -> None:
+    FakeAllocator.fresh_is_zero = True  # it is not: the chip fills what is new with 0xaa
+
+
+@mutant("B7", "buffer")
+def options_are_ignored() -> None:
+    @around(FakeAllocator, "_check")
+    def _check(inner: Any, self: Any, nbytes: int, options: Any) -> Any:
+        return inner(self, nbytes, None)
+
+
+# -- views
+
+
+@mutant("B6 V1 V3", "buffer view")
+def view_ignores_its_offset() -> None:
+    FakeAllocator._offset = lambda self, opaque, nbytes, offset: opaque  # type: ignore[method-assign,assignment]
+
+
+@mutant("V1", "view")
+def view_doubles_its_offset() -> None:
+    @around(FakeAllocator, "_offset")
+    def _offset(inner: Any, self: Any, opaque: Block, nbytes: int, offset: int) -> Block:
+        return inner(self, opaque, nbytes, min(2 * offset, max(0, 1000 - nbytes)))  # type: ignore[no-any-return]
+
+
+@mutant("V1 V3", "view")
+def views_begin_at_multiples_of_sixteen() -> None:
+    @around(FakeAllocator, "_offset")
+    def _offset(inner: Any, self: Any, opaque: Block, nbytes: int, offset: int) -> Block:
+        return inner(self, opaque, nbytes, offset & -16)  # type: ignore[no-any-return]
+
+
+@mutant("V5", "view")
+def freeing_a_view_frees_its_base() -> None:
+    @around(buffers.Buffer, "deallocate")
+    def deallocate(inner: Any, self: Any) -> None:
+        inner(self if self.base is None else self.base)
+
+
+@mutant("V5 B2", "view buffer")
+def old_views_stay_usable() -> None:
+    @around(buffers.Buffer, "_detach")
+    def _detach(inner: Any, self: Any) -> None:
+        if self.base is None:
+            inner(self)
+
+
+# -- allocation
+
+
+@mutant("A2 A8", "allocator")
+def free_does_nothing() -> None:
+    FakeAllocator._free = lambda self, opaque, nbytes, options: None  # type: ignore[method-assign]
+
+
+@mutant("B4", "buffer")
+def alloc_forgets_a_byte() -> None:
+    @around(Chip, "alloc")
+    def alloc(inner: Any, self: Any, nbytes: int) -> Any:
+        return inner(self, nbytes - 1)
+
+
+@mutant("A1", "allocator")
+def cache_returns_another_keys_block() -> None:
+    @around(core.Allocator, "alloc")
+    def alloc(inner: Any, self: Any, nbytes: int, options: Any = None) -> Any:
+        size = core._rounded(nbytes)
+        others = [key for key, blocks in self._cache.items() if blocks and key != size]
+        if others and options in (None, hal.BufferSpec()):
+            blocks = self._cache[others[0]]
+            self._cache.setdefault(size, blocks).append(blocks.pop())
+        return inner(self, nbytes, options)
+
+
+@mutant("A1 X1", "allocator process")
+def cache_hands_out_a_block_and_keeps_it() -> None:
+    @around(core.Allocator, "alloc")
+    def alloc(inner: Any, self: Any, nbytes: int, options: Any = None) -> Any:
+        blocks = self._cache.get(core._rounded(nbytes))
+        kept = blocks[-1] if blocks else None
+        made = inner(self, nbytes, options)
+        if kept is not None and kept[1] == made:
+            blocks.append(kept)
+        return made
+
+
+@mutant("A1 B8", "allocator buffer")
+def cache_keeps_nothing() -> None:
+    @around(core.Allocator, "_settle")
+    def _settle(inner: Any, self: Any, *args: Any) -> None:
+        inner(self, *args)
+        self._evict(self._cached)
+
+
+@mutant("A2", "allocator")
+def nolru_is_cached() -> None:
+    @around(core.Allocator, "free")
+    def free(inner: Any, self: Any, opaque: Any, nbytes: int, options: Any = None) -> None:
+        inner(self, opaque, nbytes, None)
+
+
+@mutant("A3 A1", "allocator")
+def cache_has_no_bound() -> None:
+    @around(core.Allocator, "_evict")
+    def _evict(inner: Any, self: Any, nbytes: int) -> None:
+        if nbytes == self._cached:
+            inner(self, nbytes)
+
+
+@mutant("A3", "allocator")
+def cache_evicts_what_was_used_last() -> None:
+    @around(core.Allocator, "_oldest")
+    def _oldest(inner: Any, self: Any, key: Any) -> float:
+        return -float(inner(self, key)) if self._cache[key] else float("inf")
+
+
+@mutant("A4 A8", "allocator")
+def limit_is_not_kept() -> None:
+    @around(core.Allocator, "_reserve")
+    def _reserve(inner: Any, self: Any, size: int) -> bool:
+        before, self.limit = self.limit, 0
+        try:
+            return bool(inner(self, size))
+        finally:
+            self.limit = before
+
+
+@mutant("A8", "allocator")
+def limit_does_not_count_the_cache() -> None:
+    @around(core.Allocator, "_reserve")
+    def _reserve(inner: Any, self: Any, size: int) -> bool:
+        before, self.limit = self.limit, self.limit and self.limit + self._cached
+        try:
+            return bool(inner(self, size))
+        finally:
+            self.limit = before
+
+
+@mutant("A4", "allocator")
+def a_full_device_is_another_error() -> None:
+    driver._ERRORS[chip.OUT_OF_MEMORY] = hal.InvalidState
+
+
+@mutant("A4", "allocator")
+def cache_is_not_given_up_before_a_refusal() -> None:
+    @around(core.Allocator, "_fresh")
+    def _fresh(inner: Any, self: Any, nbytes: int, size: int, options: Any) -> Any:
+        self.free_cache = lambda: None
+        try:
+            return inner(self, nbytes, size, options)
+        finally:
+            del self.free_cache
+
+
+@mutant("A6", "allocator")
+def double_frees_pass() -> None:
+    @around(core.Allocator, "free")
+    def free(inner: Any, self: Any, opaque: Any, nbytes: int, options: Any = None) -> None:
+        if opaque in self._live:
+            inner(self, opaque, nbytes, options)
+
+
+@mutant("A6", "allocator")
+def finalizers_wait_for_the_lock() -> None:
+    def __del__(self: Any) -> None:
+        owner = self._owned
+        if owner is not None:
+            with owner._lock:
+                owner._settle(self._buf, self.nbytes, self.options)
+            owner._free_dropped()
+
+    buffers.Buffer.__del__ = __del__  # type: ignore[method-assign]
+
+
+@mutant("A5", "allocator")
+def the_backend_is_called_with_the_lock_held() -> None:
+    @around(core.Allocator, "_drop")
+    def _drop(inner: Any, self: Any, opaque: Any, size: int, options: Any) -> None:
+        self._held -= size
+        self._free(opaque, size, options)
+
+
+@mutant("A7 P8", "allocator process")
+def host_writes_overtake_the_queue() -> None:
+    @around(Chip, "write")
+    def write(inner: Any, self: Any, dest: Block, data: bytes) -> int:
+        with self._lock:
+            return int(self._check(dest, len(data)) or self._put(dest, data))
+
+
+@mutant("A7", "allocator")
+def free_does_not_wait_for_the_queue() -> None:
+    """And new memory is where the old was."""
+
+    @around(Chip, "free")
+    def free(inner: Any, self: Any, block: Block) -> int:
+        with self._lock:
+            status = int(self._check(block, 0))
+            self.spare = block.handle, self._memory.pop(block.handle, bytearray())
+            return status
+
+    @around(Chip, "alloc")
+    def alloc(inner: Any, self: Any, nbytes: int) -> Any:
+        with self._lock:
+            handle, memory = getattr(self, "spare", (0, b""))
+            if len(memory) != nbytes:
+                return inner(self, nbytes)
+            self._memory[handle] = memory
+            self._queue.rotate()  # what comes next overtakes
+            self.spare = 0, b""
+            return chip.OK, Block(handle, 0)
+
+    @around(Chip, "write")
+    def write(inner: Any, self: Any, dest: Block, data: bytes) -> int:
+        with self._lock:
+            return int(self._check(dest, len(data)) or self._put(dest, data))
+
+
+@mutant("B11 A1", "buffer allocator")
+def statistics_count_views() -> None:
+    @around(buffers.Buffer, "_attach")
+    def _attach(inner: Any, self: Any, operation: str) -> None:
+        inner(self, operation)
+        self._device.allocator._current += self.nbytes
+
+
+@mutant("B11 A1", "buffer allocator")
+def statistics_count_rounded_sizes() -> None:
+    @around(core.Allocator, "statistics")
+    def statistics(inner: Any, self: Any) -> Any:
+        facts = inner(self)
+        return facts._replace(current=sum(map(core._rounded, self._live.values())))
+
+
+# -- threads, processes, the end
+
+
+@mutant("X1 A5 A8", "process allocator")
+def accounts_have_no_lock() -> None:
+    """Each counter is read, and written a little later."""
+
+    @around(core.Allocator, "_settle")
+    def _settle(inner: Any, self: Any, *args: Any) -> None:
+        current = self._current
+        threading.Event().wait(0.0005)
+        inner(self, *args)
+        self._current = current - args[1]
+
+    @around(core.Allocator, "__init__")
+    def __init__(inner: Any, self: Any, *args: Any) -> None:
+        inner(self, *args)
+        self._lock = _NoLock()
+
+
+class _NoLock:
+    def acquire(self, blocking: bool = True) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@mutant("P10", "process")
+def close_keeps_the_device_open() -> None:
+    FakeDevice._close = lambda self: None  # type: ignore[method-assign]
+
+
+@mutant("X2", "process")
+def children_use_their_parents_driver() -> None:
+    fork.survives = lambda capabilities: True
+
+
+@mutant("X2", "process")
+def children_hang() -> None:
+    around(fork, "_in_child")
+    fork._in_child = lambda: None
+    fork.survives = lambda capabilities: True
+
+    @around(Chip, "_begin")
+    def _begin(inner: Any, self: Any, call: str) -> Any:
+        if threading.current_thread() is threading.main_thread() and _is_child():
+            threading.Event().wait()
+        return inner(self, call)
+
+
+_parent = 0
+
+
+def _is_child() -> bool:
+    import os
+
+    global _parent
+    _parent = _parent or os.getpid()
+    return os.getpid() != _parent

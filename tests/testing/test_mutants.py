@@ -1,0 +1,61 @@
+"""The kit is strong enough: a fake that breaks a promise fails the test of that promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from kit_process import Outcome, run_kit
+from mutants import Mutant, every
+
+AT_ONCE = 2
+MUTANTS = every()
+
+
+class Runs:
+    """Runs of the kit, each on one mutant; those that are `wanted` begin ahead of their test."""
+
+    def __init__(self, folder: Path, wanted: list[Mutant]) -> None:
+        self._folder, self._pool = folder, ThreadPoolExecutor(AT_ONCE)
+        self._ahead = {mutant.name: self._pool.submit(self._run, mutant) for mutant in wanted}
+
+    def of(self, mutant: Mutant) -> Outcome:
+        ahead = self._ahead.get(mutant.name)
+        return ahead.result() if ahead is not None else self._run(mutant)
+
+    def _run(self, mutant: Mutant) -> Outcome:
+        tests = " or ".join(f"test_{promise}_" for promise in mutant.promises)
+        folder = self._folder / mutant.name
+        return run_kit(folder, "-x", "-k", tests, chapters=mutant.chapters, mutant=mutant.name)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Runs]:
+    wanted = [
+        item.callspec.params["mutant"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "runs" in item.fixturenames
+    ]
+    among_others = hasattr(request.config, "workerinput")  # of xdist, which deals the tests out
+    made = Runs(tmp_path_factory.mktemp("mutants"), [] if among_others else wanted)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
+def test_a_mutant_is_caught(mutant: Mutant, runs: Runs) -> None:
+    done = runs.of(mutant)
+    assert done.caught, f"it survives, or the kit fails in a set-up:\n{done.text[-3000:]}"
+    test = done.caught.splitlines()[0].rpartition("::test_")[2]
+    assert test.startswith(mutant.promises), done.caught
+
+
+def test_there_are_enough() -> None:
+    assert len(MUTANTS) >= 30
