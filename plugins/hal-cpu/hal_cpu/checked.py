@@ -55,7 +55,7 @@ class CheckedAllocator(CPUAllocator):
 
     def __init__(self, device: Compiled) -> None:
         super().__init__(device)
-        self.poison = False  # a block does it itself
+        self.poison = True  # whatever the environment says by now
         self._blocks: dict[int, Block] = {}
         self._quarantine = Quarantine()
         self._numbers = itertools.count(1)
@@ -78,9 +78,12 @@ class CheckedAllocator(CPUAllocator):
         super()._drop(opaque, self._blocks[opaque].nbytes, options)
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
-        block = Block(nbytes, next(self._numbers), options.zero)
+        block = Block(nbytes, next(self._numbers), options.zero, self.poison)
         self._blocks[block.address] = block
         return Place(block.address, nbytes, block)
+
+    def _initialise(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
+        """That was done, and a fill would count as written."""
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         block = self._blocks.pop(opaque)

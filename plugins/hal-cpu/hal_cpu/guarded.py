@@ -30,8 +30,11 @@ class Block:
 
     __slots__ = ("address", "called", "high", "low", "nbytes", "number", "written")
 
-    def __init__(self, nbytes: int, number: int, zero: bool) -> None:
-        """Raises: OutOfMemory."""
+    def __init__(self, nbytes: int, number: int, zero: bool, poison: bool) -> None:
+        """Zeros that count as written, or unknown: with `poison` full of FRESH, else untouched.
+
+        Raises: OutOfMemory.
+        """
         room = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
         self.nbytes, self.number = nbytes, number
         self.called = ""  # what the last launch called it
@@ -41,7 +44,7 @@ class Block:
         self.written: Array | None = None if zero else np.zeros(nbytes, np.uint8)
         for start, stop in self.around:
             ctypes.memset(start, AROUND, stop - start)
-        if not zero:
+        if poison and not zero:
             ctypes.memset(self.address, FRESH, nbytes)
 
     @property

@@ -3,14 +3,16 @@ memory."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from hashlib import sha256
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hal_core.compiler import CompileOptions, Compiler
-from hal_core.errors import CompileError, HalError
+from hal_core.errors import CompileError, HalError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
@@ -27,24 +29,36 @@ from hal_cpu.program import check_shared
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
-    from hal_core.ir import Kernel, Param
+    from hal_core.ir import Kernel, Param, Signature
     from hal_cpu.checked import CheckedDevice
     from hal_cpu.guarded import Place
 
 
 class UOpsCompiler(Compiler):
-    """A kernel's listing is what is loaded: nothing is compiled."""
+    """A kernel's listing is what is loaded, behind a sum that tells a damaged one."""
 
     language = format = "uops"
     target = "interpreter"
     identity = "uops 1"
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
-        return source.encode()
+        operation = f"compile {options.entry}"
+        if options.options or options.defines or options.includes:
+            raise Unsupported(
+                operation,
+                "options, defines and includes mean nothing to a listing",
+                got=(options.options, options.defines, options.includes),
+                device="CPU",
+                fix="Leave them out.",
+            )
+        _read(source, options.entry, options.signature, operation, "CPU")
+        text = source.encode()
+        return _MARK + sha256(text).hexdigest().encode() + b"\n" + text
 
     def _disassemble(self, image: bytes) -> str:
-        if image.startswith(b"kernel "):
-            return image.decode()
+        text = _text_of(image)
+        if text is not None:
+            return text
         return ObjectCompiler()._disassemble(image)  # of a kernel that is machine code all the same
 
 
@@ -125,17 +139,38 @@ def _give_memory(given: Given, param: Param, place: Place, called: str) -> None:
         place.block.called = called
 
 
+_MARK = b"uops "
+
+
+def _text_of(image: bytes) -> str | None:
+    """The listing; None when the bytes are not what the compiler gave."""
+    head, _, text = image.partition(b"\n")
+    if head != _MARK + sha256(text).hexdigest().encode():
+        return None
+    return text.decode()
+
+
 def _kernel(binary: Binary, device: str) -> Kernel:
-    """Raises: CompileError when the bytes are no listing of this kernel."""
+    """Raises: CompileError when the bytes are no listing of this kernel, or damaged."""
+    text = _text_of(binary.image)
+    if text is None:
+        problem = "the bytes are no kernel of the interpreter, or damaged"
+        raise CompileError(f"load {binary.entry}", problem, device=device)
+    return _read(text, binary.entry, binary.signature, f"load {binary.entry}", device)
+
+
+def _read(text: str, entry: str, signature: Signature, operation: str, device: str) -> Kernel:
+    """The kernel of a listing. Raises: CompileError for another one, and with the line at fault."""
     try:
-        kernel = parse_listing(binary.image.decode())
+        kernel = parse_listing(text)
         verify(kernel)
-    except (HalError, UnicodeDecodeError) as error:
-        raise CompileError(f"load {binary.entry}", f"no kernel: {error}", device=device) from None
-    if kernel.name != binary.entry or kernel.signature != binary.signature:
+    except HalError as error:
+        line = re.match(r"line (\d+) ", error.problem)
+        problem, place = "the listing is no kernel", int(line[1]) if line else None
         raise CompileError(
-            f"load {binary.entry}",
-            f"the listing is of another kernel, {kernel.name}({kernel.signature})",
-            device=device,
-        )
+            operation, problem, log=str(error), source=text, line=place, device=device
+        ) from None
+    if kernel.name != entry or kernel.signature != signature:
+        problem = f"the listing is of another kernel, {kernel.name}({kernel.signature})"
+        raise CompileError(operation, problem, source=text, device=device)
     return kernel

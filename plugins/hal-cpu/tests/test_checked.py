@@ -328,15 +328,34 @@ def test_results_are_the_interpreter_s(checked: CheckedDevice) -> None:
     assert 0 < seconds < 60
 
 
-@pytest.mark.parametrize("image", [b"", b"\xff\xfe", b"kernel copy()\n", b"ELF", None])
-def test_P1_bytes_that_are_no_listing_of_the_kernel(
-    checked: CheckedDevice, image: bytes | None
-) -> None:
+def test_P1_bytes_that_are_not_the_kernel_are_refused(checked: CheckedDevice) -> None:
     whole = checked.compile(copy).binary
-    damaged = whole.image[:-20] if image is None else image
-    with pytest.raises(hal.CompileError, match="load copy"):
-        checked.load(whole._replace(image=damaged))
+    cut = [whole.image[:end] for end in range(len(whole.image))]
+    changed = whole.image.replace(b"float32", b"float64")
+    for image in (*cut, changed, whole.image + b"\n", b"\xff\xfe"):
+        with pytest.raises(hal.CompileError, match=r"load copy: .*or damaged"):
+            checked.load(whole._replace(image=image))
+    with pytest.raises(hal.CompileError, match=r"load other: .*another kernel, copy"):
+        checked.load(whole._replace(entry="other"))
     assert checked.load(whole).signature == copy.signature
+
+
+def test_C5_a_listing_can_be_a_source(checked: CheckedDevice) -> None:
+    text = checked.compile(count).source
+
+    def source(text: str, **options: Any) -> hal.Source:
+        return hal.Source("count", text, "total: int32*", language="uops", **options)
+
+    total = ints(checked, 0)
+    checked.compile(source(text))(total, threads=5)
+    assert total.numpy().tolist() == [5]
+    with pytest.raises(hal.CompileError, match="compile count: the listing is no kernel") as caught:
+        checked.compile(source(text.replace("ATOMIC", "ATOM!C")))
+    assert caught.value.line and "ATOM!C" in str(caught.value)
+    with pytest.raises(hal.CompileError, match="another kernel, copy"):
+        checked.compile(source(checked.compile(copy).source))
+    with pytest.raises(hal.Unsupported, match="mean nothing to a listing"):
+        checked.compile(source(text, defines={"N": 1}))
 
 
 def test_P10_an_unloaded_program_is_refused(checked: CheckedDevice) -> None:
