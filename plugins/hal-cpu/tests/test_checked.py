@@ -294,6 +294,21 @@ def test_ordinary_mode_imports_nothing_of_it() -> None:
     assert done.stdout == "[]\n"
 
 
+_CHECKED = """
+import sys
+import hal_core as hal
+signature = hal.Signature.parse("nothing", "n: int32")
+hal.Device["CPU"].compile(hal.Kernel("nothing", signature, ()))(vals=(1,), threads=1)
+print([name for name in ("pytest", "hypothesis", "llvmlite") if name in sys.modules])
+"""
+
+
+def test_checked_mode_needs_no_test_tools() -> None:
+    command, environment = [sys.executable, "-c", _CHECKED], os.environ | {"HAL_CHECK": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_the_setting_is_read_when_a_device_is_opened(
     checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
