@@ -5,6 +5,7 @@ HAL_TEST_CUDA=system runs the same tests on the machine's own driver and GPUs.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -17,17 +18,24 @@ import pytest
 
 import hal_core as hal
 from hal_core import config
-from hal_cuda import plugin
+from hal_cuda import nvrtc, plugin
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "cuda"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import build
+from simulator import Simulator
 
 SYSTEM = os.environ.get("HAL_TEST_CUDA") == "system"
 
 
 def _software_driver() -> Any:
-    """Loaded under the name that the bindings look for: they find what is loaded already."""
+    """Loaded under the name that the bindings look for: they find what is loaded already.
+
+    It is as new as NVRTC, whose PTX an older driver would refuse.
+    """
+    with contextlib.suppress(hal.CompilerUnavailable):
+        os.environ.setdefault("SIM_CUDA_DRIVER", "{}.{}".format(*nvrtc.find().version))
     folder = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}"
     return ctypes.CDLL(str(build.build(folder / "cuda")), mode=ctypes.RTLD_GLOBAL)
 
@@ -56,24 +64,9 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
     yield hal.Device["CUDA"]
 
 
-class Simulator:
-    """What the software driver lets tests do to it."""
-
-    def fail(self, call: str, code: int, nth: int = 1) -> None:
-        """The nth next call of that name gives `code`."""
-        DRIVER.sim_fail(call.encode(), nth, code)
-
-    def calls(self, call: str) -> int:
-        return int(DRIVER.sim_calls(call.encode()))
-
-    def live(self) -> str:
-        """What exists in the driver now."""
-        DRIVER.sim_live.restype = ctypes.c_char_p
-        return bytes(DRIVER.sim_live()).decode()
-
-
 @pytest.fixture
-def simulator() -> Simulator:
+def simulator() -> Iterator[Simulator]:
     if DRIVER is None:
         pytest.skip("the machine's own driver cannot be told to fail")
-    return Simulator()
+    yield Simulator(DRIVER)
+    DRIVER.sim_clear()

@@ -1,16 +1,11 @@
 // Entry points: launches.
 #include <cstring>
 
+#include "faults.h"
 #include "module.h"
 
-using namespace sim;
-
+namespace sim {
 namespace {
-
-struct Shape {
-    unsigned grid[3], block[3];
-    unsigned dynamic_shared_nbytes;
-};
 
 void check_shape(const Function& function, const Shape& is) {
     const ptx::Function& code = *function.code;
@@ -78,8 +73,13 @@ CUresult code_of(ptx::Fault fault) {
     return CUDA_ERROR_UNKNOWN;
 }
 
+// A kernel on the device. A failure that a test wants of "run" is one that comes late.
 void execute(const Function& function, const Shape& shape, const std::vector<uint8_t>& params) {
     Context& context = function.module->context;
+    if (CUresult wanted = arrived("run")) {
+        Lock lock(driver().mutex);
+        return fail(context, wanted, function.code->name + ": a failure that was asked for");
+    }
     ptx::Launch launch{};
     launch.function = function.code;
     std::copy(shape.grid, shape.grid + 3, launch.grid);
@@ -95,6 +95,8 @@ void execute(const Function& function, const Shape& shape, const std::vector<uin
     fail(context, code_of(outcome.fault), function.code->name + ": " + outcome.message);
 }
 
+}  // namespace
+
 CUresult launch(const char* name, CUfunction handle, const Shape& shape, CUstream stream_handle,
                 void** arguments, void** extra) {
     return enter_context(name, [&](Context& context, Lock& lock) {
@@ -107,7 +109,9 @@ CUresult launch(const char* name, CUfunction handle, const Shape& shape, CUstrea
     });
 }
 
-}  // namespace
+}  // namespace sim
+
+using namespace sim;
 
 EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
                                unsigned grid_z, unsigned block_x, unsigned block_y,

@@ -1,0 +1,46 @@
+"""What every backend must keep; `nox -s conformance` asks it of both compilers and bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+from hal_core.testing.conformance import *  # noqa: F403
+from hal_core.testing.plugin import External
+
+ILLEGAL_ADDRESS = 700
+
+
+@pytest.fixture(scope="session")
+def hal_device_name(own_cache: None) -> str:
+    return hal.Device.canonicalize("CUDA")
+
+
+@pytest.fixture
+def hal_fault(simulator: Simulator) -> Callable[[hal.Program], None]:
+    """The driver accepts the launch, and the kernel faults."""
+    return lambda program: simulator.fail("run", ILLEGAL_ADDRESS)
+
+
+@pytest.fixture
+def hal_external(device: hal.Compiled) -> Iterator[External]:
+    """Device memory that the driver gave somebody else."""
+    api = device.api
+    with device.check("external"):
+        address = api.allocate(64, device.stream, False)
+        api.fill(address, b"\0", 64, device.stream)
+
+    def content() -> bytes:
+        data = np.empty(64, np.uint8)
+        with device.check("external"):
+            api.copy_out(data, address, 64, device.stream)
+            api.wait(device.stream)
+        return data.tobytes()
+
+    yield External(address, 64, content)
+    with device.check("external"):
+        api.free(address, device.stream, False)

@@ -1,0 +1,136 @@
+"""Launches: how many calls of the driver they take, what they refuse, what a fault leaves."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+
+
+@hal.kernel
+def saxpy(
+    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
+) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def astray(y: hal.Ptr[hal.int32], where: hal.int64) -> None:
+    y[where + hal.int64(hal.global_idx(0))] = 1
+
+
+def _pair(device: hal.Compiled, size: int = 1000) -> tuple[hal.Buffer, hal.Buffer]:
+    x = hal.Buffer.from_numpy(np.arange(size, dtype="f4"), device)
+    return hal.Buffer.from_numpy(np.ones(size, dtype="f4"), device), x
+
+
+def test_a_launch_is_one_call_of_the_driver(device: hal.Compiled, simulator: Simulator) -> None:
+    program, (y, x) = device.compile(saxpy), _pair(device)
+    program(y, x, vals=(2.0, 1000), threads=1000)
+    device.synchronize()
+    before = simulator.all_calls()
+    for _ in range(10):
+        program(y, x, vals=(2.0, 1000), threads=1000)
+    assert simulator.calls_since(before) == {"cuLaunchKernel": 10}
+
+
+def test_a_cached_allocation_is_no_call_at_all(device: hal.Compiled, simulator: Simulator) -> None:
+    hal.empty(5000, hal.float32, device).deallocate()
+    before = simulator.all_calls()
+    for _ in range(10):
+        hal.empty(5000, hal.float32, device).deallocate()
+    assert simulator.calls_since(before) == {}
+
+
+def test_a_small_copy_is_one_call_and_a_wait(device: hal.Compiled, simulator: Simulator) -> None:
+    made = hal.Buffer.from_numpy(np.arange(1000, dtype="i4"), device)
+    before = simulator.all_calls()
+    made.copyin(bytes(4000))
+    assert simulator.calls_since(before) == {"cuMemcpyHtoDAsync": 1}
+    before = simulator.all_calls()
+    made.copyout(bytearray(4000))
+    assert simulator.calls_since(before) == {"cuMemcpyDtoHAsync": 1, "cuStreamSynchronize": 1}
+
+
+def test_each_thread_makes_the_context_current_once(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    program, (y, x) = device.compile(saxpy), _pair(device)
+    program(y, x, vals=(0.0, 1000), threads=1000)
+    before = simulator.all_calls()
+
+    def work() -> None:
+        for _ in range(5):
+            program(y, x, vals=(0.0, 1000), threads=1000)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert simulator.calls_since(before) == {"cuCtxSetCurrent": 1, "cuLaunchKernel": 5}
+
+
+@pytest.mark.parametrize("nbytes", [1 << 20, (4 << 20) + 1, 13_000_001])
+def test_large_copies_go_through_pinned_memory(device: hal.Compiled, nbytes: int) -> None:
+    data = np.random.default_rng(nbytes).bytes(nbytes)
+    made = hal.Buffer(device, nbytes, hal.uint8).allocate().copyin(data)
+    back = bytearray(nbytes)
+    made.view(nbytes - 1, offset=1).copyout(memoryview(back)[1:])
+    assert back[1:] == data[1:]
+
+
+def test_P9_a_kernel_that_goes_astray_costs_the_context_and_no_more(
+    device: hal.Compiled,
+) -> None:
+    device.close()
+    with hal.Device["CUDA"] as opened:
+        y = hal.Buffer(opened, 64, hal.int32).allocate().fill(0)
+        program = opened.compile(astray)
+        program(y, vals=(1 << 40,), threads=64)
+        with pytest.raises(hal.DeviceFault, match=r"ILLEGAL_ADDRESS.*astray.*CUDA.*open it again"):
+            opened.synchronize()
+        with pytest.raises(hal.DeviceFault, match="context is lost"):
+            y.copyout(bytearray(256))
+        with pytest.raises(hal.DeviceFault):
+            opened.close()
+        assert opened.closed
+    again = hal.Device["CUDA"]
+    y, x = _pair(again)
+    again.compile(saxpy)(y, x, vals=(2.0, 1000), threads=1000)
+    assert y.numpy()[999] == 1999
+
+
+def test_P2_limits_of_the_kernel_are_told_before_the_driver_refuses(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    program, (y, x) = device.compile(saxpy), _pair(device)
+    before = simulator.all_calls()
+    with pytest.raises(hal.InvalidArgument):
+        program(y, x, vals=(2.0, 1000), grid=1, block=2048)
+    with pytest.raises(hal.InvalidArgument):
+        program(y, x, vals=(2.0, 1000), grid=1, block=32, shared=1 << 30)
+    assert "cuLaunchKernel" not in simulator.calls_since(before)
+
+
+def test_P5_much_dynamic_shared_memory_is_asked_for(device: hal.Compiled) -> None:
+    text = """
+    extern "C" __global__ void hold(int *y) {
+        extern __shared__ int tile[];
+        tile[threadIdx.x * 500] = threadIdx.x;
+        __syncthreads();
+        y[threadIdx.x] = tile[(31 - threadIdx.x) * 500];
+    }
+    """
+    pytest.importorskip("cuda.pathfinder")
+    try:
+        program = device.compile(hal.Source("hold", text, "y: int32*", language="cuda"))
+    except hal.CompilerUnavailable as error:
+        pytest.skip(str(error))
+    y = hal.Buffer(device, 32, hal.int32).allocate()
+    program(y, grid=1, block=32, shared=64_000)
+    assert y.numpy().tolist() == list(range(31, -1, -1))
