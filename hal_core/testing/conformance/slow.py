@@ -54,9 +54,13 @@ class SlowCounter:
         return time.perf_counter() - begin
 
     def __call__(self, buffer: hal.Buffer, start: int) -> None:
-        self.program(buffer, vals=self.vals(start), threads=self.size)
+        self.program(buffer, vals=self._vals(start), threads=self.size)
 
-    def vals(self, start: int) -> tuple[int, ...]:
+    def timed(self, buffer: hal.Buffer) -> float:
+        """Seconds of device time, as `wait=True` tells them."""
+        return self.program(buffer, vals=self._vals(0), threads=self.size, wait=True)
+
+    def _vals(self, start: int) -> tuple[int, ...]:
         return start, _THERE, _BACK, self.turns, self.size
 
     def buffer(self, device: hal.Compiled, spec: hal.BufferSpec | None = None) -> hal.Buffer:

@@ -6,7 +6,6 @@ import gc
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter_ns
 
@@ -111,31 +110,35 @@ class TestEvent:
 
     def test_F1_more_work_takes_longer(self, device: hal.Compiled) -> None:
         slow = SlowCounter(device)
-        made = slow.buffer(device)
+        made, turns = slow.buffer(device), slow.turns
 
-        def seconds() -> float:
+        def seconds(times: int) -> float:
+            slow.turns = turns * times
             with hal.profile() as profile:
                 for turn in range(4):
                     slow(made, turn)
             return min(event.seconds for event in events_of(device, profile, "launch"))
 
         for _ in range(4):  # on a busy machine a moment's rest can be longer than the work
-            few = seconds()
-            slow.turns *= 16
-            if seconds() > 4 * few > 0:
+            few = seconds(1)
+            if seconds(16) > 4 * few > 0:
                 return
         pytest.fail("sixteen times the work does not take four times as long")
 
     def test_F1_launches_take_what_wait_says(self, device: hal.Compiled) -> None:
         need(device, "timing")
-        slow = SlowCounter(device, seconds=0.01)
-        made = slow.buffer(device)
-        waited = min(_timed(slow, made) for _ in range(4))
-        with hal.profile() as profile:
-            for turn in range(4):
-                slow(made, turn)
-        told = min(event.seconds for event in events_of(device, profile, "launch"))
-        assert waited / 3 < told < waited * 3
+        slow = SlowCounter(device)
+        made, pairs = slow.buffer(device), list[tuple[float, float]]()
+        for _ in range(6):  # on a busy machine one of the two may have had to wait
+            waited = min(slow.timed(made) for _ in range(4))
+            with hal.profile() as profile:
+                for turn in range(4):
+                    slow(made, turn)
+            told = min(event.seconds for event in events_of(device, profile, "launch"))
+            if waited / 3 < told < waited * 3:
+                return
+            pairs.append((waited, told))
+        pytest.fail(f"seconds that `wait=True` gave, and those of the events: {pairs}")
 
     def test_F1_it_is_turned_on_later_and_off(self, device: hal.Compiled) -> None:
         program, made = device.compile(count_up), buffer_of(device, bytes(400), hal.int32)
@@ -177,8 +180,3 @@ class TestEvent:
             in_threads(work, 4)
         launches = Counter(event.thread for event in events_of(device, profile, "launch"))
         assert launches == {ident: number + 1 for number, ident in idents.items()}
-
-
-def _timed(slow: SlowCounter, made: hal.Buffer) -> float:
-    call: Callable[..., float] = slow.program
-    return call(made, vals=slow.vals(0), threads=slow.size, wait=True)
