@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import ExitStack
 from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -254,24 +255,20 @@ class Compiled:
         with self._lock:
             if self.closed:
                 return
-            try:
+            with ExitStack() as steps:  # the last first; each is taken, whatever another raises
+                if self._backend is not None:
+                    steps.callback(self._backend.closed, self)
+                steps.callback(self._close)
+                if "allocator" in self.__dict__:
+                    steps.callback(self.allocator.close)
+                for program in list(self._loaded):
+                    steps.callback(program.unload)
+                steps.callback(self._end)
                 self._synchronize(None)
-            finally:
-                self.closed = True
-                try:
-                    self._release()
-                finally:
-                    self._close()
-                    if self._backend is not None:
-                        self._backend.closed(self)
 
-    def _release(self) -> None:
-        for program in list(self._loaded):
-            program.unload()
+    def _end(self) -> None:
+        self.closed = True
         self._programs.clear()
-        allocator = self.__dict__.get("allocator")
-        if allocator is not None:
-            allocator.close()
 
     # -- fork
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,6 +57,35 @@ def test_closing_waits_then_releases_then_closes(plugin: FakePlugin) -> None:
             use()
     assert "closed" in repr(device)
     assert hal.Device["FAKE:1"] is not device
+
+
+@pytest.mark.parametrize("step", ["_synchronize", "_close", "allocator", "program"])
+def test_closing_takes_every_step_whatever_one_raises(plugin: FakePlugin, step: str) -> None:
+    """A device whose `_close` had failed stayed in the registry, closed."""
+    device: Any = hal.Device["FAKE:1"]
+    source = hal.Source("k", "def k(t): pass", "", language="python")
+    programs = [device.compile(source)]
+    programs += [device.load(programs[0].binary) for _ in range(2)]
+    unloaded: list[int] = []
+    for number, program in enumerate(programs):
+        program._unload = partial(unloaded.append, number)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    if step == "program":
+        programs[1]._unload = fail
+    elif step == "allocator":
+        hal.zeros(10, hal.int8, device).deallocate()
+        device.allocator.close = fail
+    else:
+        setattr(device, step, fail)
+    with pytest.raises(ZeroDivisionError):
+        device.close()
+    assert device.closed and hal.Device["FAKE:1"] is not device
+    assert len(unloaded) == (2 if step == "program" else 3)
+    if step != "_close":
+        assert device.log[-1] == "close"
 
 
 def test_with_closes(plugin: FakePlugin) -> None:
