@@ -84,7 +84,7 @@ class NVRTCCompiler(Compiler):
 
     def _check_driver(self) -> None:
         """A driver translates the PTX of its own version of CUDA and of older ones."""
-        driver, compiler = self.device.api.version(), self.library.version
+        driver, compiler = self.device.driver_version, self.library.version
         if compiler > driver:
             old, new = (".".join(map(str, version)) for version in (driver, compiler))
             package = f"nvidia-cuda-nvrtc-cu{driver[0]}=={old}.*"
@@ -134,7 +134,7 @@ class PTXCompiler(Compiler):
     def __init__(self, device: CUDADevice) -> None:
         self.device = device
         self.target = ptx_target(device)
-        version = ".".join(map(str, device.api.version()))
+        version = ".".join(map(str, device.driver_version))
         self.identity = f"ptx {self.target}, driver {version}"
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:

@@ -23,8 +23,10 @@ _KDL_CUDA, _LEGACY_STREAM = 2, 1  # DLPack's numbers
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
     """Facts of every GPU; no context is made. Raises: DeviceUnavailable."""
-    count = driver.api().count()
-    return [describe(f"{family}:{n}" if n else family, driver.api().facts(n)) for n in range(count)]
+    api = driver.api()
+    with driver.check("enumerate", family):
+        facts = [api.facts(index) for index in range(api.count())]
+    return [describe(f"{family}:{n}" if n else family, one) for n, one in enumerate(facts)]
 
 
 def describe(name: str, facts: driver.Facts) -> DeviceInfo:
@@ -76,6 +78,13 @@ class CUDADevice(Compiled):
             except BaseException:
                 self._release_context()
                 raise
+
+    @property
+    def driver_version(self) -> tuple[int, int]:
+        """Of CUDA, the newest that the driver takes."""
+        with self.check("open"):
+            version: tuple[int, int] = self.api.version()
+            return version
 
     def check(self, operation: str) -> driver.check:
         """`with device.check("copyin"):` - the context is current, refusals become ours."""

@@ -13,10 +13,10 @@ def checks() -> list[Check]:
 
 def _driver() -> Check:
     try:
-        binding = driver.api()
+        with driver.check("doctor", "CUDA"):
+            version = ".".join(map(str, driver.api().version()))
     except HalError as error:
         return Check("driver", False, error.problem, error.fix or "")
-    version = ".".join(map(str, binding.version()))
     return Check("driver", True, f"CUDA {version}, through {driver.DRIVER.read()}")
 
 

@@ -40,7 +40,7 @@ DRIVER = config.declare(
 
 INSTALL = "Install the NVIDIA driver (nvidia-smi shows it); no toolkit is needed."
 
-SUCCESS, NOT_READY = 0, 600
+NOT_FOUND, NOT_READY = 500, 600
 STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
 
 

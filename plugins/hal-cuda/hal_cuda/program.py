@@ -45,8 +45,10 @@ class CUDAProgram(Program):
         try:
             self._function = api.function_of(self._module.handle, self.name)
         except driver.Refused as error:
+            if error.code != driver.NOT_FOUND:
+                raise
             raise CompileError(
-                operation, f"the binary has no such entry ({error.name})", device=self.device.name,
+                operation, "the binary has no such entry", device=self.device.name,
                 fix='In CUDA C++, mark the kernel extern "C".',
             ) from None  # fmt: skip
         facts = api.kernel_facts(self._function)
