@@ -41,17 +41,6 @@ NOT_SUPPORTED(cuTexRefSetFilterMode)
 NOT_SUPPORTED(cuTexRefSetFlags)
 NOT_SUPPORTED(cuTexRefSetFormat)
 
-// launches of before 2011
-NOT_SUPPORTED(cuFuncSetBlockShape)
-NOT_SUPPORTED(cuFuncSetSharedSize)
-NOT_SUPPORTED(cuLaunch)
-NOT_SUPPORTED(cuLaunchGrid)
-NOT_SUPPORTED(cuLaunchGridAsync)
-NOT_SUPPORTED(cuParamSetSize)
-NOT_SUPPORTED(cuParamSetf)
-NOT_SUPPORTED(cuParamSeti)
-NOT_SUPPORTED(cuParamSetv)
-
 // linking, other processes, profiling
 NOT_SUPPORTED(cuIpcCloseMemHandle)
 NOT_SUPPORTED(cuIpcGetEventHandle)

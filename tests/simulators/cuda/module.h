@@ -24,6 +24,9 @@ struct Function {
     const ptx::Function* code;
     uint32_t dynamic_shared_nbytes;  // the most a launch may ask for
     int carveout = -1;
+    // What the calls of before 2011 have set for the next launch.
+    unsigned block[3] = {1, 1, 1}, shared_nbytes = 0;
+    std::vector<uint8_t> params{};
 
     Function(std::shared_ptr<Module> module, const ptx::Function* code);
 };
@@ -55,6 +58,15 @@ CUfunction function_of(const std::shared_ptr<Module>& module, const char* name);
 
 // A CUkernel is accepted too, and loaded into the current context first.
 std::shared_ptr<Function> function_at(Lock& lock, Context& context, CUfunction handle);
+
+struct Shape {
+    unsigned grid[3], block[3];
+    unsigned dynamic_shared_nbytes;
+};
+
+// Arguments as an array of pointers, or as the `extra` list of keys and values.
+CUresult launch(const char* name, CUfunction handle, const Shape& shape, CUstream stream,
+                void** arguments, void** extra);
 
 int attribute_of(const Function& function, unsigned attribute);
 
