@@ -217,11 +217,8 @@ def libraries() -> None:
 
 def codes() -> None:
     for code in cu.CUresult:
-        status, name = cu.cuGetErrorName(code)
-        if int(status):  # of an interface newer than the driver
-            assert int(code) in (917, 918, 919), code
-            continue
-        assert name == code.name.encode(), (code, name)
+        assert ck(cu.cuGetErrorName(code)) == code.name.encode(), code
+        assert ck(cu.cuGetErrorString(code)), code
 
 
 def forked() -> None:

@@ -35,7 +35,9 @@ std::map<int, Code> table() {
     add(7, "CUDA_ERROR_PROFILER_ALREADY_STARTED");
     add(8, "CUDA_ERROR_PROFILER_ALREADY_STOPPED");
     add(34, "CUDA_ERROR_STUB_LIBRARY");
+    add(36, "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER");
     add(46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable");
+    add(47, "CUDA_ERROR_MULTICAST_RESOURCE_FULL");
     add(100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected");
     add(101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal");
     add(102, "CUDA_ERROR_DEVICE_NOT_LICENSED");
@@ -66,6 +68,7 @@ std::map<int, Code> table() {
     add(224, "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY");
     add(225, "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC");
     add(226, "CUDA_ERROR_CONTAINED");
+    add(227, "CUDA_ERROR_INSUFFICIENT_LOADER_VERSION");
     add(300, "CUDA_ERROR_INVALID_SOURCE");
     add(301, "CUDA_ERROR_FILE_NOT_FOUND");
     add(302, "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND");
@@ -126,6 +129,9 @@ std::map<int, Code> table() {
     add(914, "CUDA_ERROR_INVALID_RESOURCE_TYPE");
     add(915, "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION");
     add(916, "CUDA_ERROR_KEY_ROTATION");
+    add(917, "CUDA_ERROR_STREAM_DETACHED");
+    add(918, "CUDA_ERROR_GRAPH_RECAPTURE_FAILURE");
+    add(919, "CUDA_ERROR_FABRIC_NOT_READY");
     add(999, "CUDA_ERROR_UNKNOWN", "unknown error");
     return codes;
 }
