@@ -38,7 +38,9 @@ TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12")
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11")
 TYPE_TOOLS = ("mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
 # A device and the compiler that the conformance kit asks for.
-PAIRS = ("CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "OPENCL-driver")
+PAIRS = (
+    "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CUDA-nvrtc", "CUDA-ptx", "OPENCL-driver",
+)  # fmt: skip
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang")
 
 nox.needs_version = ">=2024.10.9"
@@ -61,13 +63,15 @@ CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
 FULL = "3.12" if _runs("3.12") else CURRENT  # lint and types
 
-# Tests that run compilers over thousands of kernels: once is enough.
-ELSEWHERE = ("render", "fuzz")
+# Tests that run compilers over thousands of kernels, or are C++: once is enough.
+ELSEWHERE = ("render", "fuzz", "simulators")
 
 # What depends on the interpreter - import, discovery, Python's syntax tree, generated calls - and a
 # kernel from text to result on a backend.
 SYNTAX = ("tests/test_import.py", "tests/test_discovery.py", "tests/lang")
 RESULTS = ("tests/test_program.py", "tests/test_examples.py")
+# Tests of a backend that every Python runs; FULL runs all.
+QUICK = ("test_program.py", "test_readme.py", "test_missing.py")
 # What meets a dependency: hooks, metadata, tables, arrays, folders, LLVM.
 LOWEST = (
     *RESULTS, "tests/test_backend.py", "tests/test_buffer.py", "tests/test_cache.py",
@@ -132,7 +136,11 @@ def _opencl_platform(session: nox.Session) -> None:
 
 
 def _pytest(
-    session: nox.Session, *paths: str, optimize: bool = False, require: tuple[str, ...] = ()
+    session: nox.Session,
+    *paths: str,
+    optimize: bool = False,
+    require: tuple[str, ...] = (),
+    **variables: str,
 ) -> None:
     """Runs outside the checkout, which only gives the test files and their settings.
 
@@ -144,6 +152,7 @@ def _pytest(
     # As variables, for the workers too: -P and, without asserts, -O.
     env = {"HAL_REQUIRE": ",".join(require), "PYTHONSAFEPATH": "1"}
     env |= {"PYTHONOPTIMIZE": "1"} if optimize else {}
+    env |= variables
     session.run("python", "-m", "pytest", *config, *arguments, env=env)
 
 
@@ -170,13 +179,18 @@ def core(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
-    """The core and one backend: all of its own tests, and what depends on the interpreter."""
+    """The core and one backend: what depends on the interpreter; on one Python all there is."""
     _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
     if backend == "opencl":
         _opencl_platform(session)
     once = SYNTAX if backend == BACKENDS[0] else ()
     own = f"plugins/hal-{backend}/tests"
-    _pytest(session, *once, *RESULTS, own, require=(backend.upper(),))
+    paths: tuple[str, ...] = (own,)
+    if session.python != FULL:
+        paths = tuple(f"{own}/{name}" for name in QUICK if (ROOT / own / name).exists())
+    elif backend == "cuda":
+        paths = (own, "tests/simulators")
+    _pytest(session, *once, *RESULTS, *paths, require=(backend.upper(),))
 
 
 @nox.session
@@ -184,8 +198,11 @@ def together(session: nox.Session) -> None:
     """The core, every backend and compilers from PyPI in one environment; `python -O`."""
     _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
     _opencl_platform(session)
-    plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS)
-    _pytest(session, "tests", *plugins, optimize=True, require=("CPU", "OPENCL"))
+    # hal-cuda's tests load a software driver, whose GPUs would be everybody's best devices.
+    plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name != "hal-cuda")
+    names = sorted(path.name for path in (ROOT / "tests").iterdir() if path.name != "simulators")
+    core = (f"tests/{name}" for name in names if not name.endswith(".py") or "test_" in name)
+    _pytest(session, *core, *plugins, optimize=True, require=("CPU", "OPENCL"))
 
 
 @nox.session
@@ -265,7 +282,56 @@ def conformance(session: nox.Session, pair: str) -> None:
         _opencl_platform(session)
     OUT.mkdir(exist_ok=True)
     report = ("--report", str(OUT / f"conformance-{pair}.md"))
-    session.run("hal", "check", device, "--pair", compiler, *report, *session.posargs)
+    env = _software_cuda(session) if device == "CUDA" else {}
+    session.run("hal", "check", device, "--pair", compiler, *report, *session.posargs, env=env)
+
+
+def _software_cuda(session: nox.Session) -> dict[str, str]:
+    """Builds the software CUDA driver; what a process needs to find it."""
+    folder = Path(session.create_tmp()).resolve() / "cuda"
+    session.run("python", str(ROOT / "tests" / "simulators" / "cuda" / "build.py"), str(folder))
+    return {"LD_LIBRARY_PATH": str(folder), "SIM_CUDA_DRIVER": "99.0"}
+
+
+@nox.session(python=FULL)
+def pycuda(session: nox.Session) -> None:
+    """PyCUDA, built from its sources without a toolkit; hal-cuda's tests through it."""
+    _install(session, "hal-core", "hal-cuda", tools=(*TEST_TOOLS, "setuptools"))
+    session.install("nvidia-cuda-runtime-cu12", "nvidia-cuda-profiler-api-cu12")
+    env = _software_cuda(session)
+    include = "import pathlib, nvidia; print(*(str(p) for p in pathlib.Path("
+    include += "list(nvidia.__path__)[0]).glob('cuda_*/include')))"
+    folders = str(session.run("python", "-c", include, silent=True)).split()
+    # Its build reads this file of the home folder; pip keeps what it builds where it always does.
+    config = Path(session.create_tmp()).resolve() / ".aksetup-defaults.py"
+    config.write_text(
+        f"CUDA_ENABLE_CURAND = False\nCUDA_INC_DIR = {folders!r}\nCUDADRV_LIB_DIR = "
+        f"[{env['LD_LIBRARY_PATH']!r}]\nLDFLAGS = ['-Wl,--no-as-needed']\n",
+        encoding="utf-8",
+    )
+    kept = str(session.run("python", "-m", "pip", "cache", "dir", silent=True)).strip()
+    session.install("pycuda", env={"HOME": str(config.parent), "PIP_CACHE_DIR": kept})
+    _pytest(session, "plugins/hal-cuda/tests", require=("CUDA",), HAL_CUDA_DRIVER="pycuda")
+
+
+@nox.session
+def hardware(session: nox.Session) -> None:
+    """The kit, the examples and the benchmarks on a device of this machine: `-- CUDA`.
+
+    Writes docs/hardware/DEVICE.md: versions, counts, tables.
+    """
+    if not session.posargs:
+        session.error("which device? nox -s hardware -- CUDA")
+    device = session.posargs[0]
+    _install(session, *DISTRIBUTIONS, tools=("pytest>=8.2", *DEMO_TOOLS))
+    title = "import sys, hal_core as hal; print(hal.Device.info(sys.argv[1]).title)"
+    said = str(session.run("python", "-c", title, device, silent=True)).strip()
+    name = re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")
+    page = ROOT / "docs" / "hardware" / f"{name}.md"
+    page.parent.mkdir(exist_ok=True)
+    session.run("hal", "check", device, "--require-device", "--report", str(page))
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        session.run("python", str(path), "--device", device)
 
 
 @nox.session
