@@ -24,17 +24,25 @@ _forks.set_forkserver_preload(
 
 
 class Outcome(NamedTuple):
-    code: int | None  # None: it did not end
-    text: str
+    code: int | None  # pytest's; None: it did not end
+    text: str  # what pytest said
     caught: str = ""  # a mutant: the test that failed, and how
 
 
 def run_kit(
-    folder: Path, *arguments: str, chapters: tuple[str, ...] = (), mutant: str = "", fake: str = ""
+    folder: Path,
+    *arguments: str,
+    chapters: tuple[str, ...] = (),
+    text: str = "",
+    mutant: str = "",
+    fake: str = "",
 ) -> Outcome:
-    """pytest's exit code and what it said. `fake`: another kind of it, see mutants.FAKES."""
+    """Of some chapters or all, or of a test file with this `text`. `fake`: see mutants.facts."""
     folder.mkdir(exist_ok=True)
     modules = [f"{PACKAGE}.test_{chapter}" for chapter in chapters] or [PACKAGE]
+    if text:
+        (folder / "test_own.py").write_text(text, encoding="utf-8")
+        modules = ["test_own.py"]
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     try:

@@ -96,7 +96,7 @@ def _changes_errors(**facts: Any) -> None:
         try:
             return inner(self, source, options)  # type: ignore[no-any-return]
         except CompileError as error:
-            known = {"log": error.log, "source": error.source, "line": error.line}
+            known: dict[str, Any] = {"log": error.log, "source": error.source, "line": error.line}
             known |= {"device": error.device} | facts
             raise CompileError(error.operation, error.problem, **known) from None
 

@@ -107,4 +107,6 @@ def profiles_stay_on() -> None:
 
 @mutant("F1", "event")
 def every_event_is_of_one_thread() -> None:
-    recorder.get_ident = lambda: 1
+    @around(recorder, "get_ident")
+    def get_ident(inner: Any) -> int:
+        return 1

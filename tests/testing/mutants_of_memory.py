@@ -39,7 +39,9 @@ def copyin_keeps_the_callers_memory() -> None:
         self._enqueue("write", "write", lambda: self._put(dest, data))
         return chip.OK
 
-    FakeAllocator._copyin = lambda self, dest, src: self.device.chip.write(dest, src)  # type: ignore[method-assign,assignment,return-value]
+    @around(FakeAllocator, "_copyin")
+    def _copyin(inner: Any, self: Any, dest: Block, src: memoryview) -> None:
+        self.device.chip.write(dest, src)
 
 
 @mutant("B4", "buffer")
@@ -146,7 +148,9 @@ def options_are_ignored() -> None:
 
 @mutant("B6 V1 V3", "buffer view")
 def view_ignores_its_offset() -> None:
-    FakeAllocator._offset = lambda self, opaque, nbytes, offset: opaque  # type: ignore[method-assign,assignment]
+    @around(FakeAllocator, "_offset")
+    def _offset(inner: Any, self: Any, opaque: Block, nbytes: int, offset: int) -> Block:
+        return opaque
 
 
 @mutant("V1", "view")

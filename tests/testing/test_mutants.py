@@ -38,13 +38,15 @@ class Runs:
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Runs]:
-    wanted = [
-        item.callspec.params["mutant"]
+    wanted: list[Mutant] = [
+        MUTANTS[item.callspec.id]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and "runs" in item.fixturenames
+        if isinstance(item, pytest.Function) and "mutant" in item.fixturenames
     ]
     among_others = hasattr(request.config, "workerinput")  # of xdist, which deals the tests out
-    made = Runs(tmp_path_factory.mktemp("mutants"), [] if among_others else wanted)
+    if among_others:
+        wanted = []
+    made = Runs(tmp_path_factory.mktemp("mutants"), wanted)
     yield made
     made.close()
 

@@ -276,7 +276,7 @@ def wander(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> N
 @_collect
 def _wander(random: np.random.Generator) -> Sample:
     x = random.integers(-(2**31), 2**31, 500, np.int32)
-    return Sample(wander, [_zeros(500), x], (500,), {"threads": 500, "block": 128})
+    return Sample(wander, [_zeros(500), x], (500,), {"threads": 500, "block": 64})
 
 
 @hal.kernel

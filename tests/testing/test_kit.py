@@ -1,0 +1,50 @@
+"""The kit on fakes that keep every promise, and on authors' tests beside it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from kit_process import run_kit
+
+# Why the fake is not asked for something: nothing else may be skipped.
+SKIPPED = re.compile(
+    r"SKIPPED \[\d+\] \S+ (its allocator honours no (uncached|cpu_access|host|external_ptr)"
+    r"|it declares no memory that (the host sees|DLPack has a name for) .*"
+    r"|nothing to try: .* 'uops'.*)"
+)
+
+
+@pytest.mark.parametrize("fake", ["", "forks", "alone and small"])
+def test_a_fake_that_keeps_every_promise(fake: str, tmp_path: Path) -> None:
+    done = run_kit(tmp_path, fake=fake)
+    assert done.code == 0, done.text[-4000:]
+    skipped = [line for line in done.text.splitlines() if line.startswith("SKIPPED")]
+    assert [line for line in skipped if not SKIPPED.fullmatch(line)] == []
+    passed = re.search(r"^(\d+) passed, (\d+) skipped in", done.text, re.MULTILINE)
+    assert passed is not None and int(passed[1]) >= 400 and int(passed[2]) < 15
+
+
+OURS = "import pytest\nimport hal_core as hal\nfrom hal_core.testing.conformance import TestView\n"
+
+
+def test_memory_that_a_test_leaves_behind_is_an_error(tmp_path: Path) -> None:
+    text = """
+kept = []
+def test_keeps(device):
+    kept.append(hal.empty(10, hal.int8, device))
+"""
+    done = run_kit(tmp_path, "-k", "keeps", text=OURS + text)
+    assert done.code == 1 and "1 blocks of memory are still allocated" in done.text
+
+
+def test_a_skip_for_no_declared_reason_is_a_failure(tmp_path: Path) -> None:
+    text = """
+def skips(self, device):
+    pytest.skip("not today")
+TestView.test_V4_view_and_base_see_each_other = skips
+"""
+    done = run_kit(tmp_path, "-k", "V4", text=OURS + text)
+    assert done.code == 1, done.text
+    assert "skipped, though no ability is declared missing: not today" in done.text
