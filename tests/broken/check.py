@@ -24,7 +24,7 @@ def damage() -> Path:
 
 
 def doctor() -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "hal_core", "doctor", "--json", "--time-limit", "15"]
+    command = [sys.executable, "-m", "hal_core", "doctor", "--json", "--time-limit", "10"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     expect(done.stderr == "", f"hal doctor wrote to stderr: {done.stderr}")
     return done.returncode, {row["name"]: row for row in json.loads(done.stdout)}
