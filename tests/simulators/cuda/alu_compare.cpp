@@ -159,7 +159,6 @@ bool set_value_rule(Decoder& d) {
     uint64_t truth = 0;
     switch (result) {
         case Type::u32: case Type::s32: truth = 0xffffffff; break;
-        case Type::u16: case Type::s16: truth = 0xffff; break;
         case Type::f32: truth = 0x3f800000; break;
         case Type::f16: truth = 0x3c00; break;
         case Type::bf16: truth = 0x3f80; break;
@@ -185,7 +184,9 @@ bool select_rule(Decoder& d) {
     d.out.d = d.to(type);
     d.out.a = d.from(type);
     d.out.b = d.from(type);
-    d.out.c = d.from(Type::pred);
+    bool negated = false;
+    d.out.c = d.predicate(negated);
+    if (negated) std::swap(d.out.a, d.out.b);
     d.out.run = select;
     return true;
 }
@@ -203,6 +204,7 @@ bool select_by_sign_rule(Decoder& d) {
     d.out.ftz = d.word("ftz");
     const Type type = d.type(), sign = d.type();
     if (nbytes_of(type) < 2 || !d.done() || (sign != Type::s32 && sign != Type::f32)) return false;
+    if (d.out.ftz && sign != Type::f32) return false;
     d.out.type = sign;
     d.out.d = d.to(type);
     d.out.a = d.from(type);

@@ -193,9 +193,18 @@ bool suits_floats(const Decoder& d, bool to_integral, bool rounds) {
     return narrows == rounds;
 }
 
+// Whether every value of an integer type is one of the other's; .sat is refused then.
+bool fits(Type from, Type to) {
+    if (is_signed(from) == is_signed(to)) return nbytes_of(from) <= nbytes_of(to);
+    return is_signed(to) && nbytes_of(from) < nbytes_of(to);
+}
+
 Handler way_of(const Decoder& d, bool to_integral, bool rounds) {
     const Type to = d.out.type, from = d.out.from;
-    if (is_integer(to) && is_integer(from)) return to_integral || rounds ? nullptr : whole_to_whole;
+    if (is_integer(to) && is_integer(from)) {
+        const bool limits = !fits(from, to);
+        return to_integral || rounds || (d.out.saturate && !limits) ? nullptr : whole_to_whole;
+    }
     if (is_integer(to)) return to_integral && !rounds ? float_to_whole : nullptr;
     if (is_integer(from)) return rounds && !to_integral ? whole_to_float : nullptr;
     return suits_floats(d, to_integral, rounds) ? float_to_float : nullptr;

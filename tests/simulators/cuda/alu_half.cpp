@@ -107,25 +107,38 @@ bool extreme_rule(Decoder& d) {
 template <class Op>
 bool approximate_rule(Decoder& d) {
     if (!d.word("approx")) return false;
-    const bool flushes = d.word("ftz");  // of bfloat16 ex2 asks for it, and it has no effect here
-    (void)flushes;
     return operands<Op, 1>(d);
+}
+
+// Of bfloat16 it flushes always, and says so.
+bool ex2_rule(Decoder& d) {
+    if (!d.word("approx")) return false;
+    const bool flushes = d.word("ftz");
+    const bool done = operands<Ex2, 1>(d);
+    const bool brain = d.out.type == Type::bf16 || d.out.type == Type::bf16x2;
+    if (done && flushes != brain) d.fail("bfloat16 takes .ftz here, and float16 does not");
+    d.out.ftz = flushes;
+    return done;
 }
 
 // -- signs: `mode` 1 clears them, else they are turned
 
 template <uint32_t signs>
 void change_sign(Thread& t, const Instruction& i) {
-    const uint32_t a = get<uint32_t>(t, i.a);
+    uint32_t a = get<uint32_t>(t, i.a);
+    for (uint32_t half : {0x7fffu, 0x7fff0000u}) {
+        // Subnormal: a fraction, and no bit of the exponent.
+        if (i.ftz && (a & half & 0x7c007c00) == 0) a &= ~half;
+    }
     put<uint32_t>(t, i.d, i.mode != 0 ? a & ~signs : a ^ signs);
 }
 
 template <uint16_t clears>
 bool sign_rule(Decoder& d) {
-    const bool flushes = d.word("ftz");
+    d.out.ftz = d.word("ftz");
     d.out.mode = clears;
     const Type type = d.type();
-    if (flushes) return false;
+    if (d.out.ftz && type != Type::f16 && type != Type::f16x2) return false;
     const bool two = type == Type::f16x2 || type == Type::bf16x2;
     if (!two && type != Type::f16 && type != Type::bf16) return false;
     return d.unary(type, two ? change_sign<0x80008000> : change_sign<0x8000>);
@@ -137,7 +150,7 @@ void add_half_rules(Rules& rules) {
     rules.insert({{"add", arithmetic_rule<Add, 2>}, {"sub", arithmetic_rule<Sub, 2>},
                   {"mul", arithmetic_rule<Mul, 2>}, {"fma", arithmetic_rule<Fma, 3>},
                   {"min", extreme_rule<Min>}, {"max", extreme_rule<Max>},
-                  {"tanh", approximate_rule<Tanh>}, {"ex2", approximate_rule<Ex2>},
+                  {"tanh", approximate_rule<Tanh>}, {"ex2", ex2_rule},
                   {"neg", sign_rule<0>}, {"abs", sign_rule<1>}});
 }
 

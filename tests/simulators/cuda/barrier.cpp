@@ -94,9 +94,13 @@ bool barrier_rule(Decoder& d) {
     if (reduces && !reduction(d)) return false;
     if (!d.done()) return false;
     if (reduces) d.out.d = d.to((d.out.mode & 3) == popc ? Type::u32 : Type::pred);
+    const Operand number = d.peek();
+    if (number.kind == Operand::Number && number.bits > 15) d.fail("a block has barriers 0 to 15");
     d.out.a = d.from(Type::u32);
     if (arrives || d.operands() == (reduces ? 4u : 2u)) {
         d.out.mode |= Mode::counted;
+        const Operand count = d.peek();
+        if (count.kind == Operand::Number && count.bits % warp_size != 0) d.fail("a barrier counts whole warps");
         d.out.b = d.from(Type::u32);
     }
     bool negated = false;

@@ -100,7 +100,7 @@ public:
           element_(nbytes_of(declared.type)) {}
 
     void whole() {
-        if (!declared_.is_array) {
+        if (!declared_.is_array && declared_.lanes == 1) {
             const bool braces = cursor_.mark("{");
             value(0);
             if (braces) cursor_.expect("}");

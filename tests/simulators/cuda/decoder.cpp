@@ -87,6 +87,13 @@ namespace {
 bool bits_of(const Operand& operand, Type type, uint64_t& bits) {
     const uint32_t nbytes = nbytes_of(type);
     bits = operand.bits;
+    if (operand.literal == Token::Float32 && type == Type::f64) {
+        float narrow;
+        std::memcpy(&narrow, &bits, sizeof narrow);
+        const double wide = narrow;
+        std::memcpy(&bits, &wide, sizeof wide);
+        return true;
+    }
     if (operand.literal == Token::Float32) return nbytes == 4 && (is_bits(type) || type == Type::f32);
     if (operand.literal == Token::Float64) {
         if (type == Type::f32) {
@@ -113,6 +120,9 @@ uint32_t Decoder::from(const Operand& operand, Type type, bool wider) {
     switch (operand.kind) {
         case Operand::Register:
         case Operand::Constant:
+            if (operand.kind == Operand::Constant && name_ != "mov" && name_ != "cvt") {
+                fail("special registers are read by mov and cvt alone (got " + operand.name + ")");
+            }
             if (!(wider ? agrees_or_wider : agrees)(operand.type, type)) {
                 fail(operand.name + " is a ." + name_of(operand.type) + ", not a ." + name_of(type));
             }
@@ -133,7 +143,9 @@ void Decoder::address(Space space) {
     if (!operand.bracketed) fail("an address stands in brackets (got " + operand.name + ")");
     out.offset = operand.offset;
     if (operand.kind == Operand::Number) {
-        if (operand.literal != Token::Integer) fail("an address is an integer");
+        if (operand.literal != Token::Integer || space != Space::local) {
+            fail("only in local memory is an address a number");
+        }
         out.a = frame.constant(operand.bits);
     } else if (operand.kind == Operand::Register) {
         const bool is_64 = agrees(operand.type, Type::u64);

@@ -27,7 +27,8 @@ def _register(kind: str) -> str:
 def text_of(lines: str, gives: Sequence[str], takes: Sequence[str], before: str = "") -> str:
     """A kernel around `lines`, in which %a, %b ... are operands, and %x, %y results."""
     params = [f".param .u64 p{number}" for number in range(len(gives) + len(takes) + 1)]
-    body = ["    mov.u32 %place, %tid.x;", "    mad.lo.u32 %place, %ctaid.x, %ntid.x, %place;"]
+    body = ["    mov.u32 %place, %tid.x;", "    mov.u32 %count, %ctaid.x;"]
+    body += ["    mad.lo.u32 %place, %count, 256, %place;"]  # blocks have so many threads
     body += [f"    ld.param.u32 %count, [p{len(params) - 1}];"]
     body += ["    setp.ge.u32 %beyond, %place, %count;", "    @%beyond bra done;"]
     registers = [

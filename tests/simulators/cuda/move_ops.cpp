@@ -101,7 +101,8 @@ void move_variable(Decoder& d, Type type, const Operand& source) {
 
 bool move_rule(Decoder& d) {
     const Type type = d.type();
-    if (type == Type::none || nbytes_of(type) == 1 || !d.done()) return false;
+    const bool half = is_float(type) && type != Type::f32 && type != Type::f64;
+    if (type == Type::none || nbytes_of(type) == 1 || half || !d.done()) return false;
     const Operand target = d.take(), source = d.take();
     if (target.kind == Operand::Vector || source.kind == Operand::Vector) return move_vector(d, type, target, source);
     d.out.d = d.to(target, type);

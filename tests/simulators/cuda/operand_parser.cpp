@@ -99,11 +99,7 @@ Operand RoutineParser::single() {
     Operand made;
     if (cursor_.peek().kind == Token::Word && cursor_.peek().text != "WARP_SZ") {
         made = named(cursor_.take().text);
-        if (cursor_.mark("+")) {
-            made.offset = static_cast<int64_t>(cursor_.integer("an offset"));
-        } else if (cursor_.is_mark("-")) {
-            made.offset = static_cast<int64_t>(cursor_.integer("an offset"));
-        }
+        if (cursor_.mark("+")) made.offset = static_cast<int64_t>(cursor_.integer("an offset"));
         if (made.offset != 0 && !bracketed && made.kind != Operand::Variable) {
             cursor_.fail("a plus where no address is");
         }

@@ -24,11 +24,14 @@ void start(Thread& thread, const Routine& entry) {
     }
 }
 
+bool takes_part(const Thread& thread, const Instruction& instruction) {
+    return instruction.guard < 0 || (thread.r[instruction.guard] != 0) != instruction.negated;
+}
+
 // One instruction.
 inline void step(Thread& thread) {
     const Instruction& instruction = *thread.next++;
-    if (instruction.guard >= 0 && (thread.r[instruction.guard] != 0) == instruction.negated) return;
-    instruction.run(thread, instruction);
+    if (takes_part(thread, instruction)) instruction.run(thread, instruction);
 }
 
 class Scheduler {
@@ -103,7 +106,7 @@ private:
             const Thread& thread = block_.threads[place];
             if (thread.state != State::Ready || thread.next != at) continue;
             together[size++] = place;
-            block_.active |= 1u << thread.lane;
+            if (takes_part(thread, *at)) block_.active |= 1u << thread.lane;
         }
         for (uint32_t number = 0; number < size; ++number) {
             running_ = &block_.threads[together[number]];

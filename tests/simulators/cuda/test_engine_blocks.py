@@ -1,0 +1,190 @@
+"""Threads of a block together: barriers, and where each is, under both schedules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from engine_kernel import STORE, entry, fault, words
+from engine_runner import SCHEDULES, Engine, Fault, shared_engine
+
+both = pytest.mark.parametrize("schedule", SCHEDULES)
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return shared_engine(tmp_path_factory)
+
+
+def turned(barrier: str) -> str:
+    """Each thread reads what its mirror image has written."""
+    return entry(f"""
+    .shared .b32 s[256];
+    mov.u32 %r4, %ntid.x;
+    mov.u64 %rd2, s;
+    mad.wide.u32 %rd3, %r1, 4, %rd2;
+    mul.lo.u32 %r5, %r1, 10;
+    st.shared.u32 [%rd3], %r5;
+    {barrier}
+    sub.u32 %r6, %r4, %r1;
+    mad.wide.u32 %rd3, %r6, 4, %rd2;
+    ld.shared.u32 %r3, [%rd3+-4];
+{STORE}""")
+
+
+@both
+@pytest.mark.parametrize("threads", [1, 31, 32, 33, 256])
+def test_a_barrier(engine: Engine, schedule: str, threads: int) -> None:
+    for barrier in ("bar.sync 0;", "barrier.sync 3;", "bar.cta.sync 15;"):
+        got = words(engine, turned(barrier), threads, schedule=schedule)
+        assert got == [10 * (threads - 1 - k) for k in range(threads)]
+
+
+def test_a_missing_barrier_shows(engine: Engine) -> None:
+    """Where threads run one by one; in step within a warp it happens to go well."""
+    right = [10 * (31 - k) for k in range(32)]
+    assert words(engine, turned(""), 32, schedule="run-to-barrier") != right
+    assert words(engine, turned(""), 32, schedule="lockstep") == right
+
+
+@both
+def test_a_barrier_that_a_thread_never_comes_to(engine: Engine, schedule: str) -> None:
+    for way in ("ret;", "exit;", "bra out;"):
+        body = f"    setp.eq.u32 %p1, %r1, 3;\n    @%p1 {way}\n    bar.sync 0;\nout:"
+        caught = fault(engine, entry(body), np.zeros(8, np.uint32), threads=64, schedule=schedule)
+        assert caught.kind == "Deadlock" and "bar.sync 0" in str(caught)
+
+
+@both
+def test_two_barriers_for_one_warp(engine: Engine, schedule: str) -> None:
+    body = """
+    setp.lt.u32 %p1, %r1, 8;
+    @%p1 bra low;
+    bar.sync 0;
+    bra out;
+low:
+    bar.sync 0;
+out:
+"""
+    caught = fault(engine, entry(body), np.zeros(8, np.uint32), threads=32, schedule=schedule)
+    assert caught.kind == "Deadlock" and "different barriers" in str(caught)
+    # Which barrier.sync, without .aligned, allows.
+    engine.run(
+        entry(body.replace("bar.sync", "barrier.sync")),
+        "k",
+        [np.zeros(8, np.uint32)],
+        (1, 1, 1),
+        (32, 1, 1),
+        schedule=schedule,
+    )
+
+
+@both
+def test_producers_and_consumers(engine: Engine, schedule: str) -> None:
+    """The first warp arrives and goes on, the second waits for it."""
+    body = """
+    .shared .b32 s;
+    setp.lt.u32 %p1, %r1, 32;
+    @!%p1 bra take;
+    setp.eq.u32 %p2, %r1, 31;
+    @%p2 st.shared.u32 [s], 77;
+    bar.arrive 1, 64;
+    mov.u32 %r3, 1;
+    bra out;
+take:
+    bar.sync 1, 64;
+    ld.shared.u32 %r3, [s];
+out:
+"""
+    assert words(engine, entry(body + STORE), 64, schedule=schedule) == [1] * 32 + [77] * 32
+
+
+@both
+def test_reductions_at_a_barrier(engine: Engine, schedule: str) -> None:
+    body = """
+    setp.lt.u32 %p1, %r1, 20;
+    bar.red.popc.u32 %r3, 0, %p1;
+    bar.red.popc.u32 %r4, 0, !%p1;
+    mad.lo.u32 %r3, %r4, 1000, %r3;
+    bar.red.and.pred %p2, 0, %p1;
+    @%p2 add.u32 %r3, %r3, 1000000;
+    bar.red.or.pred %p2, 0, %p1;
+    @%p2 add.u32 %r3, %r3, 2000000;
+"""
+    assert words(engine, entry(body + STORE), 50, schedule=schedule) == [2030020] * 50
+
+
+# -- special registers
+
+
+@both
+def test_where_a_thread_is(engine: Engine, schedule: str) -> None:
+    names = [f"{word}.{axis}" for word in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
+    names += ["laneid", "warpid", "nwarpid"]
+    names += [f"lanemask_{word}" for word in ("eq", "le", "lt", "ge", "gt")]
+    parts = [
+        f"    mov.u32 %r3, %{name};\n    st.global.u32 [%rd2+{4 * k}], %r3;"
+        for k, name in enumerate(names)
+    ]
+    size = 4 * len(names)
+    place = f"""
+    mov.u32 %r4, %tid.y; mov.u32 %r5, %tid.z;
+    mad.lo.u32 %r4, %r5, 3, %r4;
+    mad.lo.u32 %r1, %r4, 5, %r1;
+    mov.u32 %r4, %ctaid.y; mov.u32 %r5, %ctaid.z;
+    mad.lo.u32 %r4, %r5, 2, %r4;
+    mad.lo.u32 %r4, %r4, 2, %r2;
+    mad.lo.u32 %r1, %r4, 60, %r1;
+    mad.wide.u32 %rd2, %r1, {size}, %rd1;
+"""
+    got = np.zeros((8 * 60, len(names)), np.uint32)
+    engine.run(entry(place + "\n".join(parts)), "k", [got], (2, 2, 2), (5, 3, 4), schedule=schedule)
+    for number, row in enumerate(got.tolist()):
+        block, thread = divmod(number, 60)
+        lane = thread % 32
+        eq, lt = 1 << lane, (1 << lane) - 1
+        expected = [
+            thread % 5,
+            thread // 5 % 3,
+            thread // 15,
+            5,
+            3,
+            4,
+            block % 2,
+            block // 2 % 2,
+            block // 4,
+            2,
+            2,
+            2,
+        ]
+        expected += [
+            lane,
+            thread // 32,
+            2,
+            eq,
+            eq | lt,
+            lt,
+            ~lt & 0xFFFFFFFF,
+            ~(lt | eq) & 0xFFFFFFFF,
+        ]
+        assert row == expected
+
+
+def test_clocks_go_on(engine: Engine) -> None:
+    body = """
+    mov.u64 %rd2, %clock64;
+    mov.u64 %rd3, %clock64;
+    setp.gt.u64 %p1, %rd3, %rd2;
+    selp.u32 %r3, 1, 0, %p1;
+    mov.u64 %rd2, %globaltimer;
+    setp.gt.u64 %p1, %rd2, 0;
+    @%p1 add.u32 %r3, %r3, 1;
+"""
+    assert words(engine, entry(body + STORE)) == [2]
+
+
+def test_a_fault_of_one_thread_ends_the_launch(engine: Engine) -> None:
+    got = np.zeros(64, np.uint32)
+    body = f"    mov.u32 %r3, 1;\n{STORE}\n    setp.eq.u32 %p1, %r1, 3;\n    @%p1 trap;\n"
+    with pytest.raises(Fault, match="Trap"):
+        engine.run(entry(body), "k", [got], (2, 1, 1), (32, 1, 1))
+    assert got.tolist() == [1] * 4 + [0] * 60
