@@ -85,6 +85,8 @@ def test_what_writes_memory(checked: CheckedDevice) -> None:
     assert unread(other) == [6, 7]  # half an element
     part[1:2].fill(1)
     assert unread(other) == [7]
+    checked.compile(copy)(other[7:], fresh[0:1], threads=1)
+    assert other._buf.block.written is None  # all of it: nothing to keep a record of
 
 
 def test_memory_of_others_counts_as_written(checked: CheckedDevice) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import re
@@ -9,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -225,12 +225,34 @@ def test_C8_machine_code_is_disassembled(checked: CheckedDevice) -> None:
             checked.compiler.disassemble(b"neither")
 
 
-def test_what_a_kernel_prints_is_printed_once(checked: CheckedDevice, capfd: Any) -> None:
+def test_what_is_left_of_freed_memory_is_told_by_the_next_launch(checked: CheckedDevice) -> None:
     y, x = given_floats(checked, 4)
-    program = checked.compile(source('if (i == 1) printf("thread %d of %d\\n", (int)i, n);'))
-    for _ in range(2):
+    program = checked.compile(source("y[i] = x[i];"))
+    gone = hal.empty(100, hal.uint8, checked)
+    ctypes.memset(gone._buf + 100, 1, 1)
+    gone.deallocate()
+    with pytest.raises(DeviceFault, match="a write behind the end of block"):
         program(y, x, vals=(4,), threads=4)
-    assert capfd.readouterr().out == "thread 1 of 4\n" * 2
+    program(y, x, vals=(4,), threads=4)
+    assert y.numpy().tolist() == [0, 1, 2, 3]
+
+
+def test_a_stack_that_runs_out_in_any_thread(checked: CheckedDevice) -> None:
+    """Its handler needs another stack, which fault handlers of Python give to their thread only."""
+    y, x = given_floats(checked, 4)
+    program = checked.compile(source("volatile char many[200 << 20]; many[i] = 1; y[0] = many[7];"))
+    told: list[str] = []
+
+    def launch() -> None:
+        try:
+            program(y, x, vals=(4,), threads=4)
+        except DeviceFault as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    thread.join()
+    assert told and re.match("kernel probe: SIGSEGV at 0x", told[0])
 
 
 def test_launches_of_several_threads(checked: CheckedDevice) -> None:
@@ -304,6 +326,33 @@ def test_no_process_to_be_had(checked: CheckedDevice, monkeypatch: pytest.Monkey
     monkeypatch.setattr(apart, "_stub", lambda: lambda job: -1)
     with pytest.raises(DeviceFault, match=r"the system grants no process.*Look at ulimit -u"):
         checked.compile(source("y[i] = x[i];"))(y, x, vals=(4,), threads=4)
+
+
+_PRINTS = r"""
+import ctypes
+import hal_core as hal
+text = r'''
+#include <stdio.h>
+void probe(const hal_thread *t, float *y) {
+    int64_t i = hal_global_idx(t, 0);
+    if (i == 1) printf("thread %d\n", (int)i);
+}
+'''
+device = hal.Device["CPU"]
+program = device.compile(hal.Source("probe", text, "y: float32*", language="c"))
+ctypes.CDLL(None).printf(b"before\n")
+for _ in range(2):
+    program(hal.zeros(4, hal.float32, device), threads=4)
+"""
+
+
+def test_what_a_kernel_prints_is_printed_once() -> None:
+    """As what the process had printed before: what C has not written yet is not written twice."""
+    environment = os.environ | {"HAL_CHECK": "1"}
+    environment.pop("PYTHONUNBUFFERED", None)
+    command = [sys.executable, "-c", _PRINTS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "before\nthread 1\nthread 1\n"
 
 
 _SCRIPT = """
