@@ -74,6 +74,7 @@ def facts(fake: str) -> dict[str, Any]:
             "devices": 1, "memory_nbytes": 16 << 20, "limits": small,
             "capabilities": frozenset({"timing", "disassemble"}),
         },
+        "32 bits": {"capabilities": frozenset({"timing", "disassemble", "float_atomics"})},
     }  # fmt: skip
     return made[fake]
 
@@ -83,6 +84,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
     forked.SECONDS = threads.SECONDS = 10.0  # what hangs here hangs for ever
     hal.Device.register_plugin("FAKE", FakePlugin(**facts(os.environ["HAL_FAKE"])))
+    if os.environ["HAL_FAKE"] == "32 bits":
+        from hal_core.render import UOpsRenderer
+
+        every_dtype = UOpsRenderer.dtypes
+        UOpsRenderer.dtypes = frozenset(dtype for dtype in every_dtype if dtype.itemsize < 8)
     name = os.environ["HAL_MUTANT"]
     if name:
         every()[name].spoil()

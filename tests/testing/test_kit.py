@@ -16,7 +16,7 @@ SKIPPED = re.compile(
 )
 
 
-@pytest.mark.parametrize("fake", ["", "forks", "alone and small"])
+@pytest.mark.parametrize("fake", ["", "forks", "alone and small", "32 bits"])
 def test_a_fake_that_keeps_every_promise(fake: str, tmp_path: Path) -> None:
     done = run_kit(tmp_path, fake=fake)
     assert done.code == 0, done.text[-4000:]

@@ -115,14 +115,14 @@ def bool_operations(
 
 @cache
 def casts(source: hal.DType) -> KernelFunction:
-    """To everything but float64."""
+    """To everything but 64 bits."""
 
     @hal.kernel
     def convert(
         b: hal.Ptr[hal.bool_], i8: hal.Ptr[hal.int8], i16: hal.Ptr[hal.int16],
-        i32: hal.Ptr[hal.int32], i64: hal.Ptr[hal.int64], u8: hal.Ptr[hal.uint8],
-        u16: hal.Ptr[hal.uint16], u32: hal.Ptr[hal.uint32], u64: hal.Ptr[hal.uint64],
-        h: hal.Ptr[hal.float16], f: hal.Ptr[hal.float32], x: hal.ConstPtr[source], n: hal.int32,
+        i32: hal.Ptr[hal.int32], u8: hal.Ptr[hal.uint8], u16: hal.Ptr[hal.uint16],
+        u32: hal.Ptr[hal.uint32], h: hal.Ptr[hal.float16], f: hal.Ptr[hal.float32],
+        x: hal.ConstPtr[source], n: hal.int32,
     ) -> None:  # fmt: skip
         i = hal.global_idx(0)
         if i < n:
@@ -131,11 +131,9 @@ def casts(source: hal.DType) -> KernelFunction:
             i8[i] = hal.int8(v)
             i16[i] = hal.int16(v)
             i32[i] = hal.int32(v)
-            i64[i] = hal.int64(v)
             u8[i] = hal.uint8(v)
             u16[i] = hal.uint16(v)
             u32[i] = hal.uint32(v)
-            u64[i] = hal.uint64(v)
             f[i] = hal.float32(v)
             h[i] = hal.float32(v)
 
@@ -143,6 +141,26 @@ def casts(source: hal.DType) -> KernelFunction:
 
 
 CAST_TARGETS = (
+    hal.bool_, hal.int8, hal.int16, hal.int32, hal.uint8, hal.uint16, hal.uint32, hal.float16,
+    hal.float32,
+)  # fmt: skip
+
+
+@cache
+def wide_casts(source: hal.DType) -> KernelFunction:
+    @hal.kernel
+    def widen(
+        i64: hal.Ptr[hal.int64], u64: hal.Ptr[hal.uint64], x: hal.ConstPtr[source], n: hal.int32
+    ) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            i64[i] = hal.int64(x[i])
+            u64[i] = hal.uint64(x[i])
+
+    return widen
+
+
+DOUBLE_SOURCES = (
     hal.bool_, hal.int8, hal.int16, hal.int32, hal.int64, hal.uint8, hal.uint16, hal.uint32,
     hal.uint64, hal.float16, hal.float32,
 )  # fmt: skip
@@ -262,8 +280,14 @@ def sample_of_casts(source: hal.DType) -> Sample:
     return Sample(casts(source), [*made, x], (len(x),), {"threads": len(x)})
 
 
+def sample_of_wide_casts(source: hal.DType) -> Sample:
+    x = edges.numbers(source)
+    made = [np.zeros(len(x), np.int64), np.zeros(len(x), np.uint64)]
+    return Sample(wide_casts(source), [*made, x], (len(x),), {"threads": len(x)})
+
+
 def sample_of_casts_to_double() -> Sample:
-    values = [edges.numbers(dtype) for dtype in CAST_TARGETS]
+    values = [edges.numbers(dtype) for dtype in DOUBLE_SOURCES]
     n = max(map(len, values))
     arrays = [np.resize(array, n) for array in values]
     d = np.zeros(len(arrays) * n)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import hal_core as hal
+from hal_core.lang import KernelFunction
 from hal_core.testing.casts import stored_as
 from hal_core.testing.conformance.edges import Array, is_right
 from hal_core.testing.conformance.language import Sample
@@ -15,9 +17,33 @@ _GUARD = 16  # bytes on both sides of an array that nobody may touch
 _TIMES = 2  # a program's second launch goes another way than its first
 
 
+def lacking(device: hal.Compiled, kernel: KernelFunction) -> list[str]:
+    """The dtypes of a kernel that the device cannot compute with."""
+    lowered = kernel.lower()
+    used = {uop.dtype for uop in lowered.uops if uop.dtype} | lowered.signature.dtypes
+    return sorted(dtype.name for dtype in used if not device.supports(dtype))
+
+
+def compiled(device: hal.Compiled, kernel: KernelFunction, needs: str = "") -> hal.Program | None:
+    """The program; None where the device refuses it, by the name of a dtype or of `needs`."""
+    missing = lacking(device, kernel)
+    if needs and needs not in device.info.capabilities:
+        missing.append(needs)
+    if not missing:
+        return device.compile(kernel)
+    with pytest.raises(hal.Unsupported, match="|".join(missing)):
+        device.compile(kernel)
+    return None
+
+
 def check(device: hal.Compiled, sample: Sample) -> None:
-    """Runs the sample, on views that lie between bytes which must stay, and compares."""
-    program = device.compile(sample.kernel)
+    """Runs the sample, on views that lie between bytes which must stay, and compares.
+
+    A device that lacks what it uses must refuse it.
+    """
+    program = compiled(device, sample.kernel, sample.needs)
+    if program is None:
+        return
     params = program.signature.pointers
     expected = [array.copy() for array in sample.arrays]
     before = [pattern(_GUARD, place) for place in range(len(params))]

@@ -1,5 +1,8 @@
 """Kernels that the chapters launch."""
 
+# Of dtypes that are variables.
+# mypy: disable-error-code="valid-type"
+
 from __future__ import annotations
 
 from functools import cache
@@ -13,7 +16,7 @@ def copier(dtype: hal.DType) -> KernelFunction:
     """y[i] = x[i], of any dtype."""
 
     @hal.kernel
-    def copies(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:  # type: ignore[valid-type]
+    def copies(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
         i = hal.global_idx(0)
         if i < n:
             y[i] = x[i]
@@ -115,28 +118,36 @@ def keeper(dtype: hal.DType) -> KernelFunction:
     """y[0] = v."""
 
     @hal.kernel
-    def keeps(y: hal.Ptr[dtype], v: dtype) -> None:  # type: ignore[valid-type]
+    def keeps(y: hal.Ptr[dtype], v: dtype) -> None:
         y[hal.global_idx(0)] = v
 
     return keeps
 
 
-@hal.kernel
-def keep_all(
-    a: hal.int8, p: hal.Ptr[hal.int8], b: hal.uint64, q: hal.Ptr[hal.uint64], c: hal.bool_,
-    d: hal.float32, r: hal.Ptr[hal.float32], s: hal.Ptr[hal.bool_], e: hal.int16, f: hal.int64,
-    t: hal.Ptr[hal.int16], u: hal.Ptr[hal.int64], g: hal.uint8, v: hal.Ptr[hal.uint8],
-    h: hal.uint32, w: hal.Ptr[hal.uint32], x: hal.Ptr[hal.int32], k: hal.int32, m: hal.uint16,
-    y: hal.Ptr[hal.uint16],
-) -> None:  # fmt: skip
-    """Values of every width between pointers, none where another's alignment would put it."""
-    p[0] = a
-    q[0] = b
-    s[0] = c
-    r[0] = d
-    t[0] = e
-    u[0] = f
-    v[0] = g
-    w[0] = h
-    x[0] = k
-    y[0] = m
+@cache
+def all_keeper(signed: hal.DType, unsigned: hal.DType) -> KernelFunction:
+    """Values of every width between pointers, none where another's alignment would put it.
+
+    The first pointer is given the first value, and so on; two values are of the given dtypes.
+    """
+
+    @hal.kernel
+    def keep_all(
+        a: hal.int8, p: hal.Ptr[hal.int8], b: unsigned, q: hal.Ptr[unsigned], c: hal.bool_,
+        d: hal.float32, r: hal.Ptr[hal.bool_], s: hal.Ptr[hal.float32], e: hal.int16, f: signed,
+        t: hal.Ptr[hal.int16], u: hal.Ptr[signed], g: hal.uint8, v: hal.Ptr[hal.uint8],
+        h: hal.uint32, w: hal.Ptr[hal.uint32], x: hal.Ptr[hal.int32], k: hal.int32, m: hal.uint16,
+        y: hal.Ptr[hal.uint16],
+    ) -> None:  # fmt: skip
+        p[0] = a
+        q[0] = b
+        r[0] = c
+        s[0] = d
+        t[0] = e
+        u[0] = f
+        v[0] = g
+        w[0] = h
+        x[0] = k
+        y[0] = m
+
+    return keep_all
