@@ -8,8 +8,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
+from multiprocessing import forkserver
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mutants
 import pytest
@@ -17,10 +19,19 @@ import pytest
 PACKAGE = "hal_core.testing.conformance"
 SECONDS = 150
 
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(
-    ["pytest", "numpy", "hal_core.testing.plugin", PACKAGE, "mutants", *mutants.MODULES]
-)
+INI = """[pytest]
+filterwarnings =
+    error
+    ignore:assertions not in test modules:pytest.PytestConfigWarning
+    ignore:Module already imported so cannot be rewritten; mutants:pytest.PytestAssertRewriteWarning
+"""
+
+# Under python -O only asserts that pytest has rewritten hold, and it rewrites what it imports.
+PLAIN = [] if sys.flags.optimize else ["--assert=plain"]
+_PRELOAD = ["pytest", "numpy", "mutants", *mutants.MODULES]
+_FORKS = "forkserver" in multiprocessing.get_all_start_methods()
+_processes: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
+_lock = threading.Lock()
 
 
 class Outcome(NamedTuple):
@@ -43,17 +54,10 @@ def run_kit(
     if text:
         (folder / "test_own.py").write_text(text, encoding="utf-8")
         modules = ["test_own.py"]
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    try:
-        asked = (*arguments, "--pyargs", *modules)
-        process = _forks.Process(target=_kit, args=(str(folder), asked, mutant, fake), daemon=True)
-        process.start()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+    asked = (*arguments, "--pyargs", *modules)
+    _begin()
+    process = _processes.Process(target=_kit, args=(str(folder), asked, mutant, fake), daemon=True)
+    process.start()
     process.join(SECONDS)
     process.kill()
     output, caught = (
@@ -63,18 +67,28 @@ def run_kit(
     return Outcome(process.exitcode, output, caught)
 
 
+def _begin() -> None:
+    """Starts the process from which the others are forked; once."""
+    if not _FORKS:
+        return
+    with _lock, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+        chapters = ["hal_core.testing.plugin", PACKAGE] if PLAIN else []
+        _processes.set_forkserver_preload([*_PRELOAD, *chapters])
+        forkserver.ensure_running()
+
+
 def _kit(folder: str, arguments: tuple[str, ...], mutant: str, fake: str) -> None:
     os.chdir(folder)
     for stream in (1, 2):
         os.dup2(os.open("output", os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
-    Path("pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    Path("pytest.ini").write_text(INI)
     os.environ |= {"HAL_MUTANT": mutant, "HAL_FAKE": fake}
     code = pytest.main(
         [
-            "-q", "-rfEs", "--tb=short", "--assert=plain", "-p", "no:cacheprovider",
-            "-p", "no:xdist", "-p", "hal_core.testing.plugin", "-p", "mutants",
-            "--hal-device", "FAKE", "--hal-require-device", "--hal-time-limit", "30",
-            *arguments,
+            "-q", "-rfEs", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist",
+            "-p", "hal_core.testing.plugin", "-p", "mutants", "--hal-device", "FAKE",
+            "--hal-require-device", "--hal-time-limit", "30", *PLAIN, *arguments,
         ]
     )  # fmt: skip
     sys.stdout.flush()
