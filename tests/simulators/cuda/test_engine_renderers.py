@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_nvrtc import NVRTCText
 from engine_runner import SCHEDULES, Engine, ordered, shared_engine
 
 from hal_core.ir import Kernel
@@ -28,19 +29,8 @@ import test_leaving
 import test_operations
 import test_shared
 import test_text
-from offline import NVRTC
 from samples import SAMPLES
 from toolchains import Arrays, Toolchain, Triple
-
-
-class NVRTCText(NVRTC):
-    """To PTX. Its warnings are the business of other tests."""
-
-    image, architecture = "PTX", "compute_80"
-
-    def compile(self, kernel: Kernel) -> bytes:
-        flags = [f"--gpu-architecture={self.architecture}", "-w", *self.renderer.options(kernel)]
-        return self.library.compile(self.renderer.render(kernel), flags)
 
 
 class OnEngine(Toolchain):
@@ -48,7 +38,7 @@ class OnEngine(Toolchain):
 
     renderer = PTXRenderer()
 
-    def __init__(self, engine: Engine, nvrtc: NVRTC | None, schedule: str) -> None:
+    def __init__(self, engine: Engine, nvrtc: NVRTCText | None, schedule: str) -> None:
         super().__init__(engine.folder)
         self.engine, self.nvrtc, self.schedule = engine, nvrtc, schedule
         if nvrtc:
@@ -56,7 +46,7 @@ class OnEngine(Toolchain):
 
     def text(self, kernel: Kernel) -> str:
         if self.nvrtc:
-            return self.nvrtc.compile(kernel).rstrip(b"\0").decode()
+            return self.nvrtc.compile(kernel).decode()
         return self.renderer.render(kernel)
 
     def run(
@@ -84,7 +74,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def nvrtc(tmp_path_factory: pytest.TempPathFactory) -> NVRTC:
+def nvrtc(tmp_path_factory: pytest.TempPathFactory) -> NVRTCText:
     made = NVRTCText(tmp_path_factory.mktemp("nvrtc"))
     if made.missing:
         pytest.skip(made.missing)
@@ -200,7 +190,7 @@ def test_golden_ptx(engine: Engine, name: str, schedule: str) -> None:
 @pytest.mark.parametrize("architecture", ["compute_80", "compute_90"])
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_golden_cuda(
-    engine: Engine, nvrtc: NVRTC, name: str, architecture: str, schedule: str
+    engine: Engine, nvrtc: NVRTCText, name: str, architecture: str, schedule: str
 ) -> None:
     nvrtc.architecture = architecture
     check(engine, name, OnEngine(engine, nvrtc, schedule).text(SAMPLES[name].lower()), schedule)
