@@ -117,14 +117,16 @@ def _make(device: Compiled, pair: CompilerPair) -> Selected | None:
     with device._lock:
         try:
             chosen = Selected(pair.name, pair.compiler(), pair.renderer)
-        except (HalError, ImportError, OSError) as error:
+        except (Exception, SystemExit) as error:  # a plugin may do anything
             device._failed[pair.name] = _reason(error)
             return None
         return device._selected.setdefault(pair.name, chosen)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """An error as part of a sentence that names operation and device itself."""
-    if not isinstance(error, HalError):
+    if isinstance(error, (ImportError, OSError)):
         return str(error)
+    if not isinstance(error, HalError):
+        return f"{type(error).__name__}: {error}"
     return f"{error.problem} ({error.fix.rstrip('.')})" if error.fix else error.problem

@@ -193,6 +193,29 @@ def test_C7_when_all_fail_every_reason_is_shown(monkeypatch: pytest.MonkeyPatch)
             device.supports(hal.float32)
 
 
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("by what"), SystemExit(3), KeyError("cc"), NameError("no name cc")]
+)
+def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wild(FakePlugin):
+        @hal.hookimpl
+        def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+            def wild() -> Any:
+                raise error
+
+            pair = super().hal_make_compilers(device)[0]
+            return [hal.CompilerPair("wild", "python", None, wild), pair]
+
+    hal.Device.register_plugin("WILD", Wild())
+    with hal.Device["WILD"] as device:
+        assert device.compile(source()).pair == "python"
+        monkeypatch.setenv("WILD_CC", "wild")
+        with pytest.raises(hal.CompilerUnavailable, match=rf"wild: {type(error).__name__}: "):
+            device.compile(source())
+
+
 def test_C8_without_a_disassembler_it_says_what_to_read() -> None:
     with pytest.raises(hal.Unsupported, match=r"FakeCompiler has no disassembler.*program\.source"):
         FakeCompiler().disassemble(b"")
