@@ -313,6 +313,27 @@ def pycuda(session: nox.Session) -> None:
     _pytest(session, "plugins/hal-cuda/tests", require=("CUDA",), HAL_CUDA_DRIVER="pycuda")
 
 
+@nox.session(python=FULL)
+def outside(session: nox.Session) -> None:
+    """A backend for an API that is not shipped, examples/wgpu-backend, against the kit."""
+    project = ROOT / "examples" / "wgpu-backend"
+    folder = _install(session, "hal-core", tools=("pytest>=8.2",))
+    session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(project))
+    (wheel,) = folder.glob("hal_wgpu-*.whl")
+    session.install(str(wheel))
+    session.install("--force-reinstall", "--no-deps", str(wheel))
+    count = "from hal_wgpu import driver; print(len(driver.adapters()))"
+    found = str(session.run("python", "-c", count, silent=True)).split()
+    if found[-1:] == ["0"]:
+        session.skip("no Vulkan adapter on this machine; Mesa's llvmpipe is one for any CPU")
+    OUT.mkdir(exist_ok=True)
+    gaps = ("--known-gaps", str(project / "known-gaps.txt"))
+    session.run("hal", "check", "WGPU", *gaps, "--report", str(OUT / "wgpu.md"), *session.posargs)
+    config = ["-c", str(project / "pyproject.toml"), "--rootdir", str(project)]
+    config += ["-p", "no:cacheprovider"]
+    session.run("python", "-m", "pytest", *config, str(project / "tests"))
+
+
 @nox.session
 def hardware(session: nox.Session) -> None:
     """The kit, the examples and the benchmarks on a device of this machine: `-- CUDA`.
