@@ -16,7 +16,6 @@ void start(Thread& thread, const Routine& entry) {
     thread.registers.clear();
     thread.local.clear();
     thread.callers.clear();
-    thread.state = State::Ready;
     thread.carry = false;
     enter(thread, entry);
     for (const SpecialSlot& each : entry.specials) {
@@ -36,11 +35,17 @@ inline void step(Thread& thread) {
 
 class Scheduler {
 public:
-    explicit Scheduler(Block& block) : block_(block) {}
+    Scheduler(Block& block, const Routine& entry) : block_(block), entry_(entry) {}
 
     // Until all threads have ended. Raises Deadlock where none can go on.
     void run() {
         const bool lockstep = block_.launch.schedule == Schedule::Lockstep;
+        for (Thread& thread : block_.threads) thread.state = State::Ready;
+        if (lockstep) {
+            for (Thread& thread : block_.threads) start(thread, entry_);
+        } else {
+            first_turn_of_threads();
+        }
         while (lockstep ? turn_of_warps() : turn_of_threads()) {
         }
         for (Thread& thread : block_.threads) {
@@ -61,16 +66,29 @@ private:
         if (most != 0 && block_.steps > most) raise(Fault::Timeout, "more instructions than the launch may take");
     }
 
+    void turn_of(Thread& thread) {
+        running_ = &thread;
+        uint32_t left = slice;
+        do step(thread);
+        while (thread.state == State::Ready && --left != 0);
+        count(slice - left + 1);
+    }
+
+    // A thread is made just before it runs, for most run to their end at once: what was written
+    // is then still in the cache.
+    void first_turn_of_threads() {
+        for (Thread& thread : block_.threads) {
+            start(thread, entry_);
+            turn_of(thread);
+        }
+    }
+
     bool turn_of_threads() {
         bool any = false;
         for (Thread& thread : block_.threads) {
             if (thread.state != State::Ready) continue;
             any = true;
-            running_ = &thread;
-            uint32_t left = slice;
-            do step(thread);
-            while (thread.state == State::Ready && --left != 0);
-            count(slice - left + 1);
+            turn_of(thread);
         }
         return any;
     }
@@ -94,6 +112,7 @@ private:
         for (uint32_t place = first; place < last; ++place) {
             const Thread& thread = block_.threads[place];
             if (thread.state != State::Ready) continue;
+            if (chosen != nullptr && thread.next == chosen->next) continue;
             if (chosen == nullptr || (reversed ? goes_first(*chosen, thread) : goes_first(thread, *chosen))) {
                 chosen = &thread;
             }
@@ -123,6 +142,7 @@ private:
     }
 
     Block& block_;
+    const Routine& entry_;
     const Thread* running_ = nullptr;
     uint64_t turns_ = 0;
 };
@@ -156,11 +176,8 @@ std::string described(const Block& block, const Thread* thread, const std::strin
 void run_block(Block& block, const Routine& entry, const Thread*& running) {
     std::fill(block.shared.begin(), block.shared.end(), unwritten);
     block.barriers.fill(Barrier{});
-    for (Thread& thread : block.threads) {
-        running = nullptr;
-        start(thread, entry);
-    }
-    Scheduler scheduler(block);
+    block.in_warps = 0;
+    Scheduler scheduler(block, entry);
     try {
         scheduler.run();
     } catch (const Raised&) {
