@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.allocator import LRUAllocator
 from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.errors import HalError
 from hal_wgpu import driver
 
 if TYPE_CHECKING:
@@ -65,10 +66,23 @@ class WGPUDevice(Compiled):
             return self.gpu.create_buffer(size=nbytes, usage=every)
 
     def _synchronize(self, timeout: float | None) -> bool:
+        if timeout is None:
+            self._wait()
+            return True
+        raised: list[Exception] = []
+
+        def wait() -> None:
+            try:
+                self._wait()
+            except HalError as error:
+                raised.append(error)
+
         # wgpu-py's waits take no time limit, so a thread waits that can be left behind.
-        waiting = threading.Thread(target=self._wait, daemon=True)
+        waiting = threading.Thread(target=wait, daemon=True)
         waiting.start()
         waiting.join(timeout)
+        if raised:
+            raise raised[0]
         return not waiting.is_alive()
 
     def _wait(self) -> None:
