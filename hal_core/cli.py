@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("doctor", help="what is wrong with the installed plugins")
     command.add_argument("--json", action="store_true", help="for programs")
     command.add_argument("-v", "--verbose", action="store_true", help="every check")
-    command.add_argument("--time-limit", type=float, default=30, metavar="SECONDS")
+    command.add_argument("--time-limit", type=_seconds, default=30, metavar="SECONDS")
     command.set_defaults(run=_doctor)
 
     command = commands.add_parser("new", help="the distribution of a new backend")
@@ -82,6 +82,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0 (got {text!r})")
+    return seconds
+
+
 # -- devices
 
 
@@ -97,7 +107,7 @@ def _devices(options: argparse.Namespace) -> int:
     for name in available:
         info = Device.info(name)
         family = name.partition(":")[0]
-        memory = _nbytes(info.memory_nbytes)
+        memory = doctor.readable(info.memory_nbytes)
         backend = Device.backend(family).distribution or "registered"
         state = Device.states()[family] + (", default" if name == default else "")
         table.add_row(name, info.kind, info.title, memory, info.arch, backend, state)
@@ -124,14 +134,6 @@ def _default() -> tuple[str, str]:
         return Device.info(Device.DEFAULT).name, ""
     except HalError as error:
         return "", str(error)
-
-
-def _nbytes(number: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:.3g} {unit}"
-        number /= 1024
-    return f"{number:.3g} TiB"
 
 
 # -- doctor
@@ -261,7 +263,7 @@ def _cache(options: argparse.Namespace) -> int:
     elif deleted is not None:
         print(f"{deleted} entries deleted from {place}")
     else:
-        used, limit = _nbytes(found.nbytes), _nbytes(found.limit)
+        used, limit = doctor.readable(found.nbytes), doctor.readable(found.limit)
         print(f"{place}: {found.entries} entries, {used} of at most {limit}")
         why = ", ".join(f"{number} {reason}" for reason, number in found.reasons.items())
         print(f"{found.hits} hits, {found.misses} misses{why and f' ({why})'}, in all processes")

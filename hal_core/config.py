@@ -50,7 +50,7 @@ class Setting(Generic[T]):
                 f"environment variable {self.name}",
                 str(error),
                 got=text,
-                fix=f"It means: {self.meaning}",
+                fix=f"It means: {self.meaning}.",
             ) from None
 
     def __repr__(self) -> str:

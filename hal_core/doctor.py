@@ -98,13 +98,22 @@ def examine_cache() -> Finding:
         there = os.path.dirname(there)  # it is made at the first kernel
     writable = os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
     found = cache.statistics()
-    detail = f"{found.entries} entries, {found.nbytes} bytes of at most {cache.LIMIT.read()}"
+    used, limit = readable(found.nbytes), readable(cache.LIMIT.read())
+    detail = f"{found.entries} entries, {used} of at most {limit}"
     hint = "Set HAL_CACHE_DIR to a folder that is writable, or HAL_CCACHE=0 to go without."
     checks = (Check("writable", writable, detail, hint),)
     return Finding("compile cache", "cache", "ready", place, checks=checks)
 
 
 # -- what a person reads
+
+
+def readable(nbytes: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.3g} TiB"
 
 
 def show(findings: list[Finding], verbose: bool) -> None:
@@ -205,7 +214,7 @@ class _Probe:
             self.output.close()
             self.folder.cleanup()
         if answer is None:
-            return self.finding._replace(why=f"The probe {ending} without an answer.{said}")
+            return self.finding._replace(why=f"No answer: the probe {ending}.{said}")
         finding = self.finding._replace(**answer)
         if ending != "ended":
             return finding._replace(state="broken", why=f"The probe answered, then {ending}.{said}")

@@ -40,7 +40,8 @@ class HalError(Exception):
             text += f" ({'; '.join(facts)})"
         if device:
             text += f" on {device}"
-        text += "."
+        if not text.endswith("."):  # a sentence of the driver's own
+            text += "."
         if fix:
             text += f" {fix}"
         super().__init__(text)

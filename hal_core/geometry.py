@@ -45,7 +45,7 @@ class Rules(NamedTuple):
         elif grid is not None and fixed is not None:
             shape, blocks = fixed, self._dim3("grid", grid)
         else:
-            self._refuse("give grid and block, or threads", (grid, block, threads))
+            self._refuse("give grid and block, or threads")
         if fixed and shape != fixed:
             self._refuse("the kernel fixes its block", shape, f"block {fixed}")
         self._check_limits(blocks, shape, shared)
@@ -94,12 +94,11 @@ class Rules(NamedTuple):
             self._refuse(f"{what} is one to three integers, none negative", extent)
         return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
 
-    def _refuse(self, problem: str, got: object, limit: object = None) -> NoReturn:
-        facts = {} if limit is None else {"limit": limit}
+    def _refuse(self, problem: str, *values: object) -> NoReturn:
+        facts = dict(zip(("got", "limit"), values, strict=False))
         raise InvalidArgument(
             self.operation,
             problem,
-            got=got,
             device=self.device,
             fix="grid= counts blocks, block= threads of a block, threads= all threads.",
             **facts,

@@ -79,10 +79,13 @@ def warnings(called: Names) -> list[str]:
         if entry.group == discovery.DEVICES and entry.name.upper() == called.family
     }
     long = "The name is long: run `ruff format` and break the lines that `ruff check` names."
+    prefer = f"HAL_PREFER={called.family}={called.distribution}"
+    both = f"With both installed, using it is an error until {prefer} chooses."
+    said = dict.fromkeys(others, both)
+    if called.distribution in others:
+        said[called.distribution] = "Yours has the same name: pip replaces one by the other."
     return [long] * (len(called.spelling) > _FITS) + [
-        f"{other} provides {called.family} already. With both installed, using it is an error "
-        f"until HAL_PREFER={called.family}={called.distribution} chooses."
-        for other in sorted(others)
+        f"{other} provides {called.family} already. {what}" for other, what in sorted(said.items())
     ]
 
 

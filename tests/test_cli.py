@@ -59,6 +59,14 @@ def test_usage_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.startswith("usage: hal")
 
 
+@pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])
+def test_a_time_limit_that_is_none(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["doctor", f"--time-limit={limit}"])
+    assert caught.value.code == 2
+    assert f"expected seconds, more than 0 (got '{limit}')" in capsys.readouterr().err
+
+
 # -- devices
 
 

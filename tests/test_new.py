@@ -187,7 +187,8 @@ def test_a_family_that_others_provide_is_said(
 ) -> None:
     assert main(["new", "OpenCL", "--into", str(tmp_path)]) == 0
     said = capsys.readouterr().err
-    assert said.startswith("hal: warning: hal-opencl provides OPENCL already") and "PREFER" in said
+    assert said.startswith("hal: warning: hal-opencl provides OPENCL already")
+    assert "HAL_PREFER" not in said and "pip replaces one by the other" in said
 
 
 def test_a_family_that_is_installed_is_said(tmp_path: Path) -> None:
@@ -196,6 +197,7 @@ def test_a_family_that_is_installed_is_said(tmp_path: Path) -> None:
     code = f"from hal_core.cli import main; main(['new', 'npu2', '--into', {str(tmp_path)!r}])"
     done = site.run(code)
     assert done.stderr.startswith("hal: warning: others-npu provides NPU2 already"), done.stderr
+    assert "until HAL_PREFER=NPU2=hal-npu2 chooses" in done.stderr
 
 
 def test_a_long_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

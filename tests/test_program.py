@@ -199,7 +199,7 @@ def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> No
 @pytest.mark.parametrize(
     ("call", "pattern"),
     [
-        ({}, "give grid and block, or threads"),
+        ({}, r"give grid and block, or threads on \w+\."),
         ({"grid": 1}, "give grid and block, or threads"),
         ({"block": 1}, "give grid and block, or threads"),
         ({"grid": 1, "block": 1, "threads": 1}, "not both"),

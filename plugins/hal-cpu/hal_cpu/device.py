@@ -32,7 +32,10 @@ THREADS = config.declare(
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
     if not 0 < seconds < math.inf:
         raise ValueError("expected a number of seconds, more than 0")
     return seconds

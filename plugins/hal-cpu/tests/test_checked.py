@@ -326,7 +326,7 @@ def test_settings_that_cannot_be_read(
 ) -> None:
     monkeypatch.setenv("HAL_CHECK", "1")
     monkeypatch.setenv(f"HAL_CPU_CHECK_{name}", text)
-    with pytest.raises(hal.InvalidArgument, match=f"HAL_CPU_CHECK_{name}.*It means: "):
+    with pytest.raises(hal.InvalidArgument, match=f"HAL_CPU_CHECK_{name}: expected .*It means: "):
         opened()
 
 
