@@ -6,8 +6,10 @@ using namespace sim;
 
 namespace {
 
-CUresult create(const char* name, CUcontext* out, unsigned flags, CUdevice ordinal) {
-    return enter(name, [&](Lock&) {
+// `special` is what only greater drivers can do: affinities, green contexts.
+CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, bool special = false) {
+    return enter("cuCtxCreate", [&](Lock&) {
+        need(!special, CUDA_ERROR_NOT_SUPPORTED);
         need(out != nullptr);
         Context* context = make_context(device_at(ordinal), flags);
         stack().push_back(context);
@@ -22,18 +24,16 @@ void drop_top_if(const Context& context) {
 }  // namespace
 
 EXPORT CUresult cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice device) {
-    return create("cuCtxCreate", out, flags, device);
+    return create(out, flags, device);
 }
 
 EXPORT CUresult cuCtxCreate_v3(CUcontext* out, void*, int affinities, unsigned flags,
                                CUdevice device) {
-    if (affinities != 0) return CUDA_ERROR_NOT_SUPPORTED;
-    return create("cuCtxCreate", out, flags, device);
+    return create(out, flags, device, affinities != 0);
 }
 
 EXPORT CUresult cuCtxCreate_v4(CUcontext* out, void* parameters, unsigned flags, CUdevice device) {
-    if (parameters) return CUDA_ERROR_NOT_SUPPORTED;
-    return create("cuCtxCreate", out, flags, device);
+    return create(out, flags, device, parameters != nullptr);
 }
 
 EXPORT CUresult cuCtxDestroy_v2(CUcontext handle) {

@@ -36,56 +36,60 @@ Side side_of(const Described& is, const Box& box) {
     }
 }
 
-CUresult copy_box(const char* name, const Described& to, const Described& from, Box box,
-                  CUstream* handle) {
+struct Asked {
+    Described to, from;
+    Box box;
+};
+
+Asked read(const CUDA_MEMCPY2D& is) {
+    return {{is.dstMemoryType, is.dstHost, is.dstDevice, is.dstXInBytes, is.dstY, 0,
+             is.dstPitch, 0},
+            {is.srcMemoryType, is.srcHost, is.srcDevice, is.srcXInBytes, is.srcY, 0,
+             is.srcPitch, 0},
+            {is.WidthInBytes, is.Height}};
+}
+
+Asked read(const CUDA_MEMCPY3D& is) {
+    return {{is.dstMemoryType, is.dstHost, is.dstDevice, is.dstXInBytes, is.dstY, is.dstZ,
+             is.dstPitch, is.dstHeight},
+            {is.srcMemoryType, is.srcHost, is.srcDevice, is.srcXInBytes, is.srcY, is.srcZ,
+             is.srcPitch, is.srcHeight},
+            {is.WidthInBytes, is.Height, is.Depth}};
+}
+
+template <class Record>
+CUresult copy_box(const char* name, const Record* record, CUstream* handle = nullptr) {
     return enter_context(name, [&](Context& context, Lock& lock) {
-        if (box.empty()) return;
+        need(record != nullptr);
         auto stream = handle ? stream_of(context, *handle) : context.legacy;
-        copy(lock, *stream, name, side_of(to, box), side_of(from, box), box, !handle);
+        Asked is = read(*record);
+        if (is.box.empty()) return;
+        Side to = side_of(is.to, is.box), from = side_of(is.from, is.box);
+        copy(lock, *stream, name, to, from, is.box, !handle);
     });
-}
-
-CUresult copy_2d(const char* name, const CUDA_MEMCPY2D* is, CUstream* stream = nullptr) {
-    if (!is) return CUDA_ERROR_INVALID_VALUE;
-    return copy_box(name,
-                    {is->dstMemoryType, is->dstHost, is->dstDevice, is->dstXInBytes, is->dstY, 0,
-                     is->dstPitch, 0},
-                    {is->srcMemoryType, is->srcHost, is->srcDevice, is->srcXInBytes, is->srcY, 0,
-                     is->srcPitch, 0},
-                    {is->WidthInBytes, is->Height}, stream);
-}
-
-CUresult copy_3d(const char* name, const CUDA_MEMCPY3D* is, CUstream* stream = nullptr) {
-    if (!is) return CUDA_ERROR_INVALID_VALUE;
-    return copy_box(name,
-                    {is->dstMemoryType, is->dstHost, is->dstDevice, is->dstXInBytes, is->dstY,
-                     is->dstZ, is->dstPitch, is->dstHeight},
-                    {is->srcMemoryType, is->srcHost, is->srcDevice, is->srcXInBytes, is->srcY,
-                     is->srcZ, is->srcPitch, is->srcHeight},
-                    {is->WidthInBytes, is->Height, is->Depth}, stream);
 }
 
 }  // namespace
 
-EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* is) { return copy_2d("cuMemcpy2D", is); }
+EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* is) { return copy_box("cuMemcpy2D", is); }
 
 EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* is) {
-    return copy_2d("cuMemcpy2DUnaligned", is);
+    return copy_box("cuMemcpy2DUnaligned", is);
 }
 
 EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* is, CUstream stream) {
-    return copy_2d("cuMemcpy2DAsync", is, &stream);
+    return copy_box("cuMemcpy2DAsync", is, &stream);
 }
 
-EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* is) { return copy_3d("cuMemcpy3D", is); }
+EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* is) { return copy_box("cuMemcpy3D", is); }
 
 EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* is, CUstream stream) {
-    return copy_3d("cuMemcpy3DAsync", is, &stream);
+    return copy_box("cuMemcpy3DAsync", is, &stream);
 }
 
 // Addresses say by themselves which context they are of.
-EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D* is) { return copy_3d("cuMemcpy3DPeer", is); }
+EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D* is) { return copy_box("cuMemcpy3DPeer", is); }
 
 EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D* is, CUstream stream) {
-    return copy_3d("cuMemcpy3DPeerAsync", is, &stream);
+    return copy_box("cuMemcpy3DPeerAsync", is, &stream);
 }

@@ -65,8 +65,8 @@ struct Shape {
 };
 
 // Arguments as an array of pointers, or as the `extra` list of keys and values.
-CUresult launch(const char* name, CUfunction handle, const Shape& shape, CUstream stream,
-                void** arguments, void** extra);
+void launch(Context& context, const char* name, const std::shared_ptr<Function>& function,
+            const Shape& shape, CUstream stream, void** arguments, void** extra);
 
 int attribute_of(const Function& function, unsigned attribute);
 

@@ -97,45 +97,47 @@ void execute(const Function& function, const Shape& shape, const std::vector<uin
 
 }  // namespace
 
-CUresult launch(const char* name, CUfunction handle, const Shape& shape, CUstream stream_handle,
-                void** arguments, void** extra) {
-    return enter_context(name, [&](Context& context, Lock& lock) {
-        auto function = function_at(lock, context, handle);
-        auto stream = stream_of(context, stream_handle);
-        need(&stream->context == &function->module->context, CUDA_ERROR_INVALID_HANDLE);
-        check_shape(*function, shape);
-        auto params = parameters(*function->code, arguments, extra);
-        submit(*stream, {name, [=] { execute(*function, shape, params); }});
-    });
+void launch(Context& context, const char* name, const std::shared_ptr<Function>& function,
+            const Shape& shape, CUstream handle, void** arguments, void** extra) {
+    auto stream = stream_of(context, handle);
+    need(&stream->context == &function->module->context, CUDA_ERROR_INVALID_HANDLE);
+    check_shape(*function, shape);
+    auto params = parameters(*function->code, arguments, extra);
+    submit(*stream, {name, [=] { execute(*function, shape, params); }});
 }
 
 }  // namespace sim
 
 using namespace sim;
 
-EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
-                               unsigned grid_z, unsigned block_x, unsigned block_y,
-                               unsigned block_z, unsigned dynamic_shared_nbytes, CUstream stream,
-                               void** arguments, void** extra) {
-    Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_nbytes};
-    return launch("cuLaunchKernel", function, shape, stream, arguments, extra);
+EXPORT CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                               unsigned block_x, unsigned block_y, unsigned block_z,
+                               unsigned dynamic_shared_nbytes, CUstream stream, void** arguments,
+                               void** extra) {
+    return enter_context("cuLaunchKernel", [&](Context& context, Lock& lock) {
+        Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_nbytes};
+        auto function = function_at(lock, context, handle);
+        launch(context, "cuLaunchKernel", function, shape, stream, arguments, extra);
+    });
 }
 
 // Hints are taken and ignored; a cluster or a cooperative grid would change what a kernel may do.
-EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* is, CUfunction function, void** arguments,
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* is, CUfunction handle, void** arguments,
                                  void** extra) {
-    if (!is || (is->numAttrs && !is->attrs)) return CUDA_ERROR_INVALID_VALUE;
-    constexpr unsigned COOPERATIVE = 2, CLUSTER = 4;
-    for (unsigned index = 0; index < is->numAttrs; ++index) {
-        const CUlaunchAttribute& attribute = is->attrs[index];
-        auto& cluster = attribute.value.clusterDim;
-        bool several = cluster.x * cluster.y * cluster.z > 1;
-        if (attribute.id == COOPERATIVE && attribute.value.cooperative)
-            return CUDA_ERROR_NOT_SUPPORTED;
-        if (attribute.id == CLUSTER && several) return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    Shape shape{{is->gridDimX, is->gridDimY, is->gridDimZ},
-                {is->blockDimX, is->blockDimY, is->blockDimZ},
-                is->sharedMemBytes};
-    return launch("cuLaunchKernelEx", function, shape, is->hStream, arguments, extra);
+    return enter_context("cuLaunchKernelEx", [&](Context& context, Lock& lock) {
+        need(is && (is->attrs || is->numAttrs == 0));
+        constexpr unsigned COOPERATIVE = 2, CLUSTER = 4;
+        for (unsigned index = 0; index < is->numAttrs; ++index) {
+            const CUlaunchAttribute& attribute = is->attrs[index];
+            auto& cluster = attribute.value.clusterDim;
+            bool asked = attribute.id == COOPERATIVE && attribute.value.cooperative;
+            bool several = attribute.id == CLUSTER && cluster.x * cluster.y * cluster.z > 1;
+            need(!asked && !several, CUDA_ERROR_NOT_SUPPORTED);
+        }
+        Shape shape{{is->gridDimX, is->gridDimY, is->gridDimZ},
+                    {is->blockDimX, is->blockDimY, is->blockDimZ},
+                    is->sharedMemBytes};
+        auto function = function_at(lock, context, handle);
+        launch(context, "cuLaunchKernelEx", function, shape, is->hStream, arguments, extra);
+    });
 }

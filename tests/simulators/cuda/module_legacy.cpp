@@ -26,23 +26,20 @@ CUresult set_bytes(const char* name, CUfunction handle, int offset, const void* 
 }
 
 CUresult launch_grid(const char* name, CUfunction handle, int width, int height, CUstream stream) {
-    Shape shape{};
-    std::vector<uint8_t> params;
-    CUresult known = answer([&] {
-        Lock lock(driver().mutex);
-        auto function = driver().functions.get(handle);
+    return enter_context(name, [&](Context& context, Lock& lock) {
+        auto function = function_at(lock, context, handle);
         need(width > 0 && height > 0);
-        shape = {{unsigned(width), unsigned(height), 1},
-                 {function->block[0], function->block[1], function->block[2]},
-                 function->shared_nbytes};
-        params = function->params;
+        auto& block = function->block;
+        Shape shape{{unsigned(width), unsigned(height), 1},
+                    {block[0], block[1], block[2]},
+                    function->shared_nbytes};
+        size_t nbytes = function->params.size();
+        void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER),
+                         function->params.data(),
+                         reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE), &nbytes,
+                         reinterpret_cast<void*>(CU_LAUNCH_PARAM_END)};
+        launch(context, name, function, shape, stream, nullptr, extra);
     });
-    if (known != CUDA_SUCCESS) return known;
-    size_t nbytes = params.size();
-    void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER), params.data(),
-                     reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE), &nbytes,
-                     reinterpret_cast<void*>(CU_LAUNCH_PARAM_END)};
-    return launch(name, handle, shape, stream, nullptr, extra);
 }
 
 }  // namespace

@@ -185,6 +185,16 @@ def test_the_nth_call_fails(failing: Driver) -> None:
     assert cuda.library.sim_all_calls() == b"cuMemAlloc 4\n"
 
 
+def test_a_kernel_that_fails_late(failing: Driver) -> None:
+    failing.fail("run", 2, 700)
+    function, memory = failing.function(failing.module(FILL), "fill"), failing.alloc(4)
+    failing.launch(function, memory, UINT(1))
+    failing.cuCtxSynchronize()
+    failing.launch(function, memory, UINT(2))
+    assert failing.code.cuCtxSynchronize() == 700
+    assert failing.message().startswith("fill: ")
+
+
 def test_failures_from_the_environment(load_driver: Load) -> None:
     cuda = load_driver(fail="cuMemAlloc:2:2,cuStreamCreate:1:999", delay="cuEventCreate:50000")
     cuda.start()
