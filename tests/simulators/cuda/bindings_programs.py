@@ -44,6 +44,11 @@ class Failed(Exception):
     """A call gave this code."""
 
 
+def expect(holds: object, *seen: object) -> None:
+    if not holds:
+        raise AssertionError(seen)
+
+
 def ck(answer: tuple[Any, ...]) -> Any:
     code, *values = answer
     if int(code):
@@ -60,8 +65,9 @@ def compiled(source: bytes) -> bytes:
     return ptx
 
 
-def live() -> dict[str, int]:
-    return {name: n for name, n in json.loads(SIM.sim_live()).items() if n}
+def nothing_lives(*when: object) -> None:
+    live = {name: n for name, n in json.loads(SIM.sim_live()).items() if n}
+    expect(live == {}, live, *when)
 
 
 def run_saxpy(ptx: bytes, count: int = 5000) -> None:
@@ -99,7 +105,7 @@ def run_saxpy(ptx: bytes, count: int = 5000) -> None:
         ck(cu.cuEventRecord(end, stream))
         ck(cu.cuMemcpyDtoHAsync(y.ctypes.data, far, y.nbytes, stream))
         ck(cu.cuStreamSynchronize(stream))
-        assert ck(cu.cuEventElapsedTime(start, end)) > 0
+        expect(ck(cu.cuEventElapsedTime(start, end)) > 0)
         np.testing.assert_array_equal(y, 2 * x + 1)
     finally:
         for step in reversed(undo):
@@ -109,7 +115,7 @@ def run_saxpy(ptx: bytes, count: int = 5000) -> None:
 def saxpy() -> None:
     ck(cu.cuInit(0))
     run_saxpy(compiled(SAXPY))
-    assert live() == {}, live()
+    nothing_lives()
 
 
 # What run_saxpy calls on the way up; on the way down a failure would leave what it could not free.
@@ -129,11 +135,11 @@ def failures() -> None:
             try:
                 run_saxpy(ptx)
             except Failed as failed:
-                assert failed.args == (999,), (name, failed)
+                expect(failed.args == (999,), name, failed)
             else:
-                assert nth == 2, name
+                expect(nth == 2, name)
             SIM.sim_clear()
-            assert live() == {}, (name, nth, live())
+            nothing_lives(name, nth)
 
 
 def reduction() -> None:
@@ -148,12 +154,12 @@ def reduction() -> None:
     ck(cu.cuLaunchKernel(function, 16, 1, 1, 256, 1, 1, 0, 0, ((memory, out), (None, None)), 0))
     total = np.zeros(1, np.float32)
     ck(cu.cuMemcpyDtoH(total.ctypes.data, out, 4))
-    assert total[0] == x.sum(), total
+    expect(total[0] == x.sum(), total)
     for address in (memory, out):
         ck(cu.cuMemFree(address))
     ck(cu.cuModuleUnload(module))
     ck(cu.cuDevicePrimaryCtxRelease(0))
-    assert live() == {}, live()
+    nothing_lives()
 
 
 def two_devices() -> None:
@@ -171,7 +177,7 @@ def two_devices() -> None:
     there, here = (addresses[1], contexts[1]), (addresses[0], contexts[0])
     ck(cu.cuMemcpyPeerAsync(*there, *here, data.nbytes, streams[1]))
     ck(cu.cuEventRecord(event, streams[1]))
-    assert int(cu.cuEventQuery(event)[0]) == 600
+    expect(int(cu.cuEventQuery(event)[0]) == 600)
     ck(cu.cuStreamWaitEvent(streams[0], event, 0))
     ck(cu.cuMemsetD32Async(addresses[0], 7, 1000, streams[0]))  # only once it was copied
     for stream in streams:
@@ -183,7 +189,7 @@ def two_devices() -> None:
         ck(cu.cuStreamDestroy(streams[device]))
         ck(cu.cuMemFree(addresses[device]))
         ck(cu.cuDevicePrimaryCtxRelease(device))
-    assert live() == {}, live()
+    nothing_lives()
 
 
 def libraries() -> None:
@@ -212,13 +218,13 @@ def libraries() -> None:
     ck(cu.cuStreamDestroy(stream))
     ck(cu.cuLibraryUnload(library))
     ck(cu.cuDevicePrimaryCtxRelease(0))
-    assert live() == {}, live()
+    nothing_lives()
 
 
 def codes() -> None:
     for code in cu.CUresult:
-        assert ck(cu.cuGetErrorName(code)) == code.name.encode(), code
-        assert ck(cu.cuGetErrorString(code)), code
+        expect(ck(cu.cuGetErrorName(code)) == code.name.encode(), code)
+        expect(ck(cu.cuGetErrorString(code)), code)
 
 
 def forked() -> None:
@@ -229,14 +235,14 @@ def forked() -> None:
     if child == 0:
         calls = (cu.cuMemFree(address), cu.cuCtxSynchronize(), cu.cuInit(0))
         os._exit(0 if {int(each[0]) for each in calls} == {3} else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    expect(os.waitpid(child, 0)[1] == 0)
     ck(cu.cuMemFree(address))
     ck(cu.cuDevicePrimaryCtxRelease(0))
-    assert live() == {}, live()
+    nothing_lives()
 
 
 def no_device() -> None:
-    assert int(cu.cuInit(0)[0]) == 100
+    expect(int(cu.cuInit(0)[0]) == 100)
 
 
 PROGRAMS = (saxpy, failures, reduction, two_devices, libraries, codes, forked, no_device)

@@ -69,7 +69,7 @@ def build(folder: Path, *, extra: tuple[str, ...] = ()) -> Path:
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may start at once
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            made = list(pool.map(lambda unit: _object(command, *unit, objects), units()))
+            made = list(pool.map(lambda unit: _object(command, unit[0], unit[1], objects), units()))
         return _library(command, made, folder)
 
 

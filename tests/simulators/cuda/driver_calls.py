@@ -52,10 +52,13 @@ class Driver:
         call = getattr(self.code, name)
 
         def checked(*values: object) -> None:
-            code = call(*values)
-            assert code == 0, f"{name} gave {code}: {self.message()}"
+            self.succeed(name, call(*values))
 
         return checked
+
+    def succeed(self, name: str, code: int) -> None:
+        if code:
+            raise AssertionError(f"{name} gave {code}: {self.message()}")
 
     def get(self, name: str, *values: object, kind: Any = ctypes.c_uint64) -> int:
         """What a function writes to its first argument."""
@@ -127,8 +130,7 @@ class Driver:
         return self.code.cuLaunchKernel(function, *grid, *block, shared, stream, pointers, None)
 
     def launch(self, function: int, *arguments: Any, **how: Any) -> None:
-        code = self.launch_code(function, *arguments, **how)
-        assert code == 0, f"cuLaunchKernel gave {code}: {self.message()}"
+        self.succeed("cuLaunchKernel", self.launch_code(function, *arguments, **how))
 
     # -- control
 

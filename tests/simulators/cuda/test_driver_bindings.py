@@ -36,7 +36,9 @@ def missing(*names: str) -> str:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    return os.environ | {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(HERE)} | more
+    """Of a child. Its asserts count under `python -O` too."""
+    paths = {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(HERE)}
+    return os.environ | {"PYTHONOPTIMIZE": ""} | paths | more
 
 
 def run(folder: Path, *command: str, **env: str) -> str:
