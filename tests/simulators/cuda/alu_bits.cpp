@@ -1,4 +1,4 @@
-// Logic, shifts and fields of bits (ISA, sections 9.7.8 and 9.7.1.16 to 24).
+// Logic, shifts and counts of bits (ISA, sections 9.7.8 and 9.7.1).
 #include "alu.h"
 #include "decoder.h"
 
@@ -14,19 +14,23 @@ struct CNot { template <class T> static T of(T a) { return a == 0; } };
 
 template <class Op>
 struct LogicOfPredicates {
-    static void two(Thread& t, const Instruction& i) { t.r[i.d] = Op::of(t.r[i.a] & 1, t.r[i.b] & 1); }
+    static void two(Thread& t, const Instruction& i) {
+        t.r[i.d] = Op::of(t.r[i.a] & 1, t.r[i.b] & 1);
+    }
     static void one(Thread& t, const Instruction& i) { t.r[i.d] = (t.r[i.a] & 1) ^ 1; }
 };
 
 template <class Op>
 bool logic_rule(Decoder& d) {
     const Type type = d.type();
-    return d.binary(type, type == Type::pred ? LogicOfPredicates<Op>::two : among_bits<Binary<Op>>(type));
+    return d.binary(type,
+                    type == Type::pred ? LogicOfPredicates<Op>::two : among_bits<Binary<Op>>(type));
 }
 
 bool not_rule(Decoder& d) {
     const Type type = d.type();
-    return d.unary(type, type == Type::pred ? LogicOfPredicates<Not>::one : among_bits<Unary<Not>>(type));
+    return d.unary(type,
+                   type == Type::pred ? LogicOfPredicates<Not>::one : among_bits<Unary<Not>>(type));
 }
 
 bool cnot_rule(Decoder& d) {
@@ -74,7 +78,8 @@ bool shift_right_rule(Decoder& d) {
 
 // shf: 32 of the 64 bits of b and a. `mode`: 1 to the right, 2 clamps the amount to 32.
 void funnel(Thread& t, const Instruction& i) {
-    const uint64_t both = static_cast<uint64_t>(get<uint32_t>(t, i.b)) << 32 | get<uint32_t>(t, i.a);
+    const uint64_t both =
+        static_cast<uint64_t>(get<uint32_t>(t, i.b)) << 32 | get<uint32_t>(t, i.a);
     const uint32_t c = get<uint32_t>(t, i.c), by = (i.mode & 2) != 0 ? (c < 32 ? c : 32) : c & 31;
     put<uint32_t>(t, i.d, static_cast<uint32_t>((i.mode & 1) != 0 ? both >> by : both << by >> 32));
 }
@@ -93,7 +98,8 @@ void look_up(Thread& t, const Instruction& i) {
     uint32_t result = 0;
     for (uint32_t index = 0; index < 8; ++index) {
         if ((i.mode >> index & 1) == 0) continue;
-        result |= ((index & 4) != 0 ? a : ~a) & ((index & 2) != 0 ? b : ~b) & ((index & 1) != 0 ? c : ~c);
+        result |=
+            ((index & 4) != 0 ? a : ~a) & ((index & 2) != 0 ? b : ~b) & ((index & 1) != 0 ? c : ~c);
     }
     put<uint32_t>(t, i.d, result);
 }
@@ -106,107 +112,13 @@ bool look_up_rule(Decoder& d) {
     return true;
 }
 
-// -- fields
-
-template <class T>
-void extract(Thread& t, const Instruction& i) {
-    const uint32_t most = 8 * sizeof(T) - 1;
-    const T a = get<T>(t, i.a);
-    const uint32_t start = get<uint32_t>(t, i.b) & 0xff, length = get<uint32_t>(t, i.c) & 0xff;
-    const auto bit = [&](uint32_t place) { return static_cast<uint64_t>(a) >> std::min(place, most) & 1; };
-    uint64_t result = 0;
-    for (uint32_t place = 0; place <= most; ++place) {
-        // Behind the field stands its last bit if it has a sign; beyond the operand, the operand's.
-        const bool inside = place < length && start + place <= most;
-        uint64_t value = 0;
-        if (inside) value = bit(start + place);
-        else if (std::is_signed_v<T> && length != 0) value = bit(std::min(start + length - 1, most));
-        result |= value << place;
-    }
-    put<T>(t, i.d, static_cast<T>(result));
-}
-
-template <class T>
-void insert(Thread& t, const Instruction& i) {
-    const uint32_t width = 8 * sizeof(T);
-    const uint32_t start = get<uint32_t>(t, i.c) & 0xff;
-    const uint32_t length = get<uint32_t>(t, t.routine->lists[i.list]) & 0xff;
-    T result = get<T>(t, i.b);
-    for (uint32_t place = 0; place < length && start + place < width; ++place) {
-        const T mask = static_cast<T>(T(1) << (start + place));
-        const bool set = (get<T>(t, i.a) >> place & 1) != 0;
-        result = set ? result | mask : result & ~mask;
-    }
-    put<T>(t, i.d, result);
-}
-
-struct Extract { template <class T> static constexpr Handler run = extract<T>; };
-
-bool extract_rule(Decoder& d) {
-    const Type type = d.type();
-    if (!is_integer(type) || nbytes_of(type) < 4 || !d.done()) return false;
-    d.out.d = d.to(type);
-    d.out.a = d.from(type);
-    d.out.b = d.from(Type::u32);
-    d.out.c = d.from(Type::u32);
-    d.out.run = among_integers<Extract>(type);
-    return true;
-}
-
-bool insert_rule(Decoder& d) {
-    const Type type = d.type();
-    if ((type != Type::b32 && type != Type::b64) || !d.done()) return false;
-    d.out.d = d.to(type);
-    d.out.a = d.from(type);
-    d.out.b = d.from(type);
-    d.out.c = d.from(Type::u32);
-    d.list({d.from(Type::u32)});
-    d.out.run = type == Type::b32 ? insert<uint32_t> : insert<uint64_t>;
-    return true;
-}
-
-// bmsk: `length` ones from bit `start`. `mode` 1 clamps, else both wrap.
-void mask(Thread& t, const Instruction& i) {
-    uint32_t start = get<uint32_t>(t, i.a), length = get<uint32_t>(t, i.b);
-    if (i.mode == 0) {
-        start &= 31;
-        length &= 31;
-    }
-    const uint64_t ones = length >= 32 ? 0xffffffff : (1ull << length) - 1;
-    put<uint32_t>(t, i.d, start >= 32 ? 0 : static_cast<uint32_t>(ones << start));
-}
-
-bool mask_rule(Decoder& d) {
-    d.out.mode = d.word("clamp");
-    if (d.out.mode == 0 && !d.word("wrap")) return false;
-    return d.type() == Type::b32 && d.binary(Type::b32, mask);
-}
-
-// szext: the low N bits with their sign, or zeros. `mode` 1 clamps N to 32, else it wraps.
-template <class T>
-void extend(Thread& t, const Instruction& i) {
-    uint32_t bits = get<uint32_t>(t, i.b);
-    bits = i.mode != 0 ? std::min(bits, 32u) : bits & 31;
-    const uint32_t a = get<uint32_t>(t, i.a);
-    if (bits == 0) return put<uint32_t>(t, i.d, 0);
-    const T high = static_cast<T>(a << (32 - bits));
-    put<T>(t, i.d, high >> (32 - bits));
-}
-
-bool extend_rule(Decoder& d) {
-    d.out.mode = d.word("clamp");
-    if (d.out.mode == 0 && !d.word("wrap")) return false;
-    const Type type = d.type();
-    if (type == Type::u32) return d.binary(type, extend<uint32_t>);
-    return type == Type::s32 && d.binary(type, extend<int32_t>);
-}
-
 // -- counting
 
 struct Reverse {
     template <class T> static T of(T a) {
         T result = 0;
-        for (size_t bit = 0; bit < 8 * sizeof(T); ++bit) result = static_cast<T>(result << 1 | (a >> bit & 1));
+        for (size_t bit = 0; bit < 8 * sizeof(T); ++bit)
+            result = static_cast<T>(result << 1 | (a >> bit & 1));
         return result;
     }
 };
@@ -215,11 +127,18 @@ uint32_t population(uint64_t a) { return static_cast<uint32_t>(__builtin_popcoun
 
 template <class T>
 uint32_t leading_zeros(T a) {
-    return a == 0 ? 8 * sizeof(T) : static_cast<uint32_t>(__builtin_clzll(a)) - (64 - 8 * sizeof(T));
+    return a == 0 ? 8 * sizeof(T)
+                  : static_cast<uint32_t>(__builtin_clzll(a)) - (64 - 8 * sizeof(T));
 }
 
-template <class T> void count_ones(Thread& t, const Instruction& i) { put<uint32_t>(t, i.d, population(get<T>(t, i.a))); }
-template <class T> void count_zeros(Thread& t, const Instruction& i) { put<uint32_t>(t, i.d, leading_zeros(get<T>(t, i.a))); }
+template <class T>
+void count_ones(Thread& t, const Instruction& i) {
+    put<uint32_t>(t, i.d, population(get<T>(t, i.a)));
+}
+template <class T>
+void count_zeros(Thread& t, const Instruction& i) {
+    put<uint32_t>(t, i.d, leading_zeros(get<T>(t, i.a)));
+}
 
 // The place of the highest bit that is not the sign; `mode` 1 counts from the top.
 template <class T>
@@ -228,7 +147,10 @@ void find_bit(Thread& t, const Instruction& i) {
     const T a = get<T>(t, i.a);
     const Bits found = static_cast<Bits>(a < 0 ? ~a : a);
     const uint32_t zeros = leading_zeros(found);
-    put<uint32_t>(t, i.d, found == 0 ? 0xffffffff : i.mode != 0 ? zeros : 8 * sizeof(T) - 1 - zeros);
+    put<uint32_t>(t, i.d,
+                  found == 0    ? 0xffffffff
+                  : i.mode != 0 ? zeros
+                                : 8 * sizeof(T) - 1 - zeros);
 }
 
 struct FindBit { template <class T> static constexpr Handler run = find_bit<T>; };
@@ -261,48 +183,22 @@ bool reverse_rule(Decoder& d) {
     return nbytes_of(type) >= 4 && d.unary(type, among_bits<Unary<Reverse>>(type));
 }
 
-// -- prmt: bytes of b and a by their numbers (section 9.7.9.7)
-
-enum Permutation : uint16_t { by_selector, f4e, b4e, rc8, ecl, ecr, rc16 };
-
-uint32_t selector_of(uint16_t mode, uint32_t c) {
-    constexpr uint32_t tables[][4] = {
-        {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123}, {0x0000, 0x1111, 0x2222, 0x3333},
-        {0x3210, 0x3211, 0x3222, 0x3333}, {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
-    return mode == by_selector ? c : tables[mode - 1][c & 3];
-}
-
-void permute(Thread& t, const Instruction& i) {
-    const uint64_t both = static_cast<uint64_t>(get<uint32_t>(t, i.b)) << 32 | get<uint32_t>(t, i.a);
-    const uint32_t selector = selector_of(i.mode, get<uint32_t>(t, i.c));
-    uint32_t result = 0;
-    for (uint32_t place = 0; place < 4; ++place) {
-        const uint32_t choice = selector >> (4 * place) & 15;
-        uint32_t byte = static_cast<uint32_t>(both >> (8 * (choice & 7))) & 0xff;
-        if ((choice & 8) != 0) byte = (byte & 0x80) != 0 ? 0xff : 0;  // its sign alone
-        result |= byte << (8 * place);
-    }
-    put<uint32_t>(t, i.d, result);
-}
-
-bool permute_rule(Decoder& d) {
-    constexpr const char* names[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
-    if (d.type() != Type::b32) return false;
-    for (uint16_t number = 0; number < std::size(names); ++number) {
-        if (d.word(names[number])) d.out.mode = static_cast<uint16_t>(number + 1);
-    }
-    return d.ternary(Type::b32, permute);
-}
-
 }  // namespace
 
 void add_bit_rules(Rules& rules) {
-    rules.insert({{"and", logic_rule<And>}, {"or", logic_rule<Or>}, {"xor", logic_rule<Xor>},
-                  {"not", not_rule}, {"cnot", cnot_rule}, {"shl", shift_left_rule}, {"shr", shift_right_rule},
-                  {"shf", funnel_rule}, {"lop3", look_up_rule}, {"bfe", extract_rule}, {"bfi", insert_rule},
-                  {"bmsk", mask_rule}, {"szext", extend_rule}, {"brev", reverse_rule},
-                  {"popc", count_rule<CountOnes>}, {"clz", count_rule<CountZeros>}, {"bfind", find_bit_rule},
-                  {"prmt", permute_rule}});
+    rules.insert({{"and", logic_rule<And>},
+                  {"or", logic_rule<Or>},
+                  {"xor", logic_rule<Xor>},
+                  {"not", not_rule},
+                  {"cnot", cnot_rule},
+                  {"shl", shift_left_rule},
+                  {"shr", shift_right_rule},
+                  {"shf", funnel_rule},
+                  {"lop3", look_up_rule},
+                  {"brev", reverse_rule},
+                  {"popc", count_rule<CountOnes>},
+                  {"clz", count_rule<CountZeros>},
+                  {"bfind", find_bit_rule}});
 }
 
 }  // namespace ptx

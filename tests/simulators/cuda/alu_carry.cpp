@@ -36,7 +36,8 @@ void multiply_add(Thread& t, const Instruction& i) {
     Double<T> product = Double<T>{get<T>(t, i.a)} * get<T>(t, i.b);
     if (is_signed(i.type)) {
         using Wide = std::conditional_t<sizeof(T) == 4, int64_t, __int128>;
-        product = static_cast<Double<T>>(static_cast<Wide>(get<Signed>(t, i.a)) * get<Signed>(t, i.b));
+        product =
+            static_cast<Double<T>>(static_cast<Wide>(get<Signed>(t, i.a)) * get<Signed>(t, i.b));
     }
     const T part = static_cast<T>((i.mode & high) != 0 ? product >> (8 * sizeof(T)) : product);
     const bool carry = (i.mode & takes_carry) != 0 && t.carry;
@@ -64,7 +65,8 @@ bool product_rule(Decoder& d) {
     if (!is_high && !d.word("lo")) return false;
     const bool gives = d.word("cc");
     if (!gives && !takes) return false;
-    d.out.mode = static_cast<uint16_t>((takes ? takes_carry : 0) | (gives ? gives_carry : 0) | (is_high ? high : 0));
+    d.out.mode = static_cast<uint16_t>((takes ? takes_carry : 0) | (gives ? gives_carry : 0) |
+                                       (is_high ? high : 0));
     const Type type = d.type();
     return d.ternary(type, of_size(type, multiply_add<uint32_t>, multiply_add<uint64_t>));
 }
@@ -73,7 +75,8 @@ bool product_rule(Decoder& d) {
 
 int64_t part_of(uint32_t value, uint32_t place, uint32_t bits, bool is_signed) {
     const uint32_t part = value >> (place * bits) & ((1u << bits) - 1);
-    return is_signed && (part >> (bits - 1)) != 0 ? static_cast<int64_t>(part) - (1ll << bits) : part;
+    return is_signed && (part >> (bits - 1)) != 0 ? static_cast<int64_t>(part) - (1ll << bits)
+                                                  : part;
 }
 
 template <uint32_t bits_of_a>

@@ -8,7 +8,26 @@ namespace ptx {
 
 namespace {
 
-enum Comparison : uint8_t { eq, ne, lt, le, gt, ge, lo, ls, hi, hs, equ, neu, ltu, leu, gtu, geu, num, nan };
+enum Comparison : uint8_t {
+    eq,
+    ne,
+    lt,
+    le,
+    gt,
+    ge,
+    lo,
+    ls,
+    hi,
+    hs,
+    equ,
+    neu,
+    ltu,
+    leu,
+    gtu,
+    geu,
+    num,
+    nan
+};
 
 constexpr const char* names[] = {"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs",
                                  "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
@@ -134,7 +153,8 @@ bool set_predicate_rule(Decoder& d) {
     const uint8_t comparison = d.out.mode & 31;
     const bool flushes = type == Type::f32 || type == Type::f16;
     d.out.run = by_type<SetPredicate>(type);
-    if (d.out.run == nullptr || !suits(comparison, type) || !d.done() || (d.out.ftz && !flushes)) return false;
+    if (d.out.run == nullptr || !suits(comparison, type) || !d.done() || (d.out.ftz && !flushes))
+        return false;
     const Operand target = d.take();
     if (target.pair) {
         d.list({d.to(target.parts[1], Type::pred)});
@@ -180,7 +200,9 @@ void select(Thread& t, const Instruction& i) { t.r[i.d] = t.r[t.r[i.c] != 0 ? i.
 
 bool select_rule(Decoder& d) {
     const Type type = d.type();
-    if (nbytes_of(type) < 2 || !d.done() || (is_float(type) && type != Type::f32 && type != Type::f64)) return false;
+    if (nbytes_of(type) < 2 || !d.done() ||
+        (is_float(type) && type != Type::f32 && type != Type::f64))
+        return false;
     d.out.d = d.to(type);
     d.out.a = d.from(type);
     d.out.b = d.from(type);
@@ -236,7 +258,8 @@ void test_property(Thread& t, const Instruction& i) {
 struct TestProperty { template <class T> static constexpr Handler run = test_property<T>; };
 
 bool test_property_rule(Decoder& d) {
-    constexpr const char* properties[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+    constexpr const char* properties[] = {"finite",     "infinite", "number",
+                                          "notanumber", "normal",   "subnormal"};
     size_t found = 0;
     while (found < std::size(properties) && !d.word(properties[found])) ++found;
     const Type type = d.type();

@@ -123,10 +123,11 @@ double rounded(Whole value, int bits, Rounding rounding) {
     uint64_t kept = dropped == 0 ? size : size >> dropped;
     if (dropped != 0) {
         const uint64_t rest = size & ((1ull << dropped) - 1), middle = 1ull << (dropped - 1);
-        const bool away = rounding == Rounding::nearest ? rest > middle || (rest == middle && (kept & 1) != 0)
-                          : rounding == Rounding::down  ? negative && rest != 0
-                          : rounding == Rounding::up    ? !negative && rest != 0
-                                                        : false;
+        const bool away = rounding == Rounding::nearest
+                              ? rest > middle || (rest == middle && (kept & 1) != 0)
+                          : rounding == Rounding::down ? negative && rest != 0
+                          : rounding == Rounding::up   ? !negative && rest != 0
+                                                       : false;
         kept += away;
     }
     const double result = std::ldexp(static_cast<double>(kept), dropped);
@@ -134,7 +135,10 @@ double rounded(Whole value, int bits, Rounding rounding) {
 }
 
 void whole_to_float(Thread& t, const Instruction& i) {
-    const int bits = i.type == Type::f16 ? 11 : i.type == Type::bf16 ? 8 : i.type == Type::f32 ? 24 : 53;
+    const int bits = i.type == Type::f16    ? 11
+                     : i.type == Type::bf16 ? 8
+                     : i.type == Type::f32  ? 24
+                                            : 53;
     t.r[i.d] = slot_of_float(rounded(whole_from(t.r[i.a], i.from), bits, i.rounding), i);
 }
 
@@ -219,7 +223,9 @@ bool convert_rule(Decoder& d) {
     d.out.from = d.type();
     const Type to = d.out.type, from = d.out.from;
     if (to == Type::f16x2 || to == Type::bf16x2) return packs(d, to, from, rounds);
-    const auto single = [](Type type) { return is_integer(type) || (is_float(type) && type != Type::f16x2 && type != Type::bf16x2); };
+    const auto single = [](Type type) {
+        return is_integer(type) || (is_float(type) && type != Type::f16x2 && type != Type::bf16x2);
+    };
     if (!single(to) || !single(from) || !d.done()) return false;
     if (d.out.relu && !(from == Type::f32 && nbytes_of(to) == 2 && is_float(to))) return false;
     if (d.out.ftz && to != Type::f32 && from != Type::f32) return false;

@@ -27,7 +27,8 @@ T operand(const Thread& t, const Instruction& i, int number) {
 // To nearest, subnormals kept.
 template <class Op, class T, int count>
 void plain(Thread& t, const Instruction& i) {
-    const T a = operand<T, count>(t, i, 0), b = operand<T, count>(t, i, 1), c = operand<T, count>(t, i, 2);
+    const T a = operand<T, count>(t, i, 0), b = operand<T, count>(t, i, 1),
+            c = operand<T, count>(t, i, 2);
     put<T>(t, i.d, canonical(Op::of(a, b, c), a, b, c));
 }
 
@@ -55,7 +56,9 @@ Handler handler_of(const Instruction& i, Type type) {
 
 template <int count>
 bool operands(Decoder& d, Type type, Handler run) {
-    return count == 1 ? d.unary(type, run) : count == 2 ? d.binary(type, run) : d.ternary(type, run);
+    return count == 1   ? d.unary(type, run)
+           : count == 2 ? d.binary(type, run)
+                        : d.ternary(type, run);
 }
 
 // {.rnd}{.ftz}{.sat}.f32 or {.rnd}.f64
@@ -111,7 +114,8 @@ bool full_division_rule(Decoder& d) {
 }
 
 bool tanh_rule(Decoder& d) {
-    return d.word("approx") && d.type() == Type::f32 && d.unary(Type::f32, approximate<Approximate::tanh, 1>);
+    return d.word("approx") && d.type() == Type::f32 &&
+           d.unary(Type::f32, approximate<Approximate::tanh, 1>);
 }
 
 // rcp and rsqrt of float64 see and give the upper 32 bits alone, and flush. Sections 9.7.3.14, 17.
@@ -125,7 +129,8 @@ void gross(Thread& t, const Instruction& i) {
 
 template <Function function>
 bool gross_rule(Decoder& d) {
-    return d.word("approx") && d.word("ftz") && d.type() == Type::f64 && d.unary(Type::f64, gross<function>);
+    return d.word("approx") && d.word("ftz") && d.type() == Type::f64 &&
+           d.unary(Type::f64, gross<function>);
 }
 
 void rsqrt_of_double(Thread& t, const Instruction& i) {
@@ -195,7 +200,8 @@ void extreme(Thread& t, const Instruction& i) {
     }
     T result = Op::of(a, b);
     if (i.nan && (a != a || b != b)) result = std::numeric_limits<T>::quiet_NaN();
-    if (i.mode == xor_sign && result == result) result = std::copysign(result, negative ? T(-1) : T(1));
+    if (i.mode == xor_sign && result == result)
+        result = std::copysign(result, negative ? T(-1) : T(1));
     put<T>(t, i.d, canonical(result, a, b));
 }
 
@@ -220,18 +226,32 @@ bool extreme_rule(Decoder& d) {
 void add_float_rules(Rules& rules) {
     using A = Approximate;
     rules.insert({
-        {"add", exact_rule<Add, 2, false, true>}, {"sub", exact_rule<Sub, 2, false, true>},
-        {"mul", exact_rule<Mul, 2, false, true>}, {"fma", exact_rule<Fma, 3, true, true>},
-        {"mad", exact_rule<Fma, 3, true, true>}, {"div", exact_rule<Div, 2, true, false>},
-        {"sqrt", exact_rule<Sqrt, 1, true, false>}, {"rcp", exact_rule<Rcp, 1, true, false>},
-        {"div", approximate_rule<A::div, 2>}, {"div", full_division_rule},
-        {"sqrt", approximate_rule<A::sqrt, 1>}, {"rcp", approximate_rule<A::rcp, 1>},
-        {"rsqrt", approximate_rule<A::rsqrt, 1>}, {"sin", approximate_rule<A::sin, 1>},
-        {"cos", approximate_rule<A::cos, 1>}, {"lg2", approximate_rule<A::lg2, 1>},
-        {"ex2", approximate_rule<A::ex2, 1>}, {"tanh", tanh_rule},
-        {"rcp", gross_rule<A::rcp>}, {"rsqrt", gross_rule<A::rsqrt>}, {"rsqrt", rsqrt_of_double_rule},
-        {"neg", sign_rule<Neg>}, {"abs", sign_rule<Abs>}, {"copysign", copysign_rule},
-        {"min", extreme_rule<Min>}, {"max", extreme_rule<Max>},
+        {"add", exact_rule<Add, 2, false, true>},
+        {"sub", exact_rule<Sub, 2, false, true>},
+        {"mul", exact_rule<Mul, 2, false, true>},
+        {"fma", exact_rule<Fma, 3, true, true>},
+        {"mad", exact_rule<Fma, 3, true, true>},
+        {"div", exact_rule<Div, 2, true, false>},
+        {"sqrt", exact_rule<Sqrt, 1, true, false>},
+        {"rcp", exact_rule<Rcp, 1, true, false>},
+        {"div", approximate_rule<A::div, 2>},
+        {"div", full_division_rule},
+        {"sqrt", approximate_rule<A::sqrt, 1>},
+        {"rcp", approximate_rule<A::rcp, 1>},
+        {"rsqrt", approximate_rule<A::rsqrt, 1>},
+        {"sin", approximate_rule<A::sin, 1>},
+        {"cos", approximate_rule<A::cos, 1>},
+        {"lg2", approximate_rule<A::lg2, 1>},
+        {"ex2", approximate_rule<A::ex2, 1>},
+        {"tanh", tanh_rule},
+        {"rcp", gross_rule<A::rcp>},
+        {"rsqrt", gross_rule<A::rsqrt>},
+        {"rsqrt", rsqrt_of_double_rule},
+        {"neg", sign_rule<Neg>},
+        {"abs", sign_rule<Abs>},
+        {"copysign", copysign_rule},
+        {"min", extreme_rule<Min>},
+        {"max", extreme_rule<Max>},
     });
 }
 

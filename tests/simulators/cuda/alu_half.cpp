@@ -48,7 +48,8 @@ uint16_t one(const Instruction& i, uint16_t a, uint16_t b, uint16_t c) {
         if (i.ftz) value = flushed_half<H>(value);
     }
     double result = Op::of(values[0], values[1], values[2]);
-    if (i.nan && (values[0] != values[0] || values[1] != values[1])) result = std::numeric_limits<double>::quiet_NaN();
+    if (i.nan && (values[0] != values[0] || values[1] != values[1]))
+        result = std::numeric_limits<double>::quiet_NaN();
     if (i.saturate) result = clamped(result);
     if (i.relu && result <= 0) result = 0;
     H rounded = H::of(result);
@@ -64,8 +65,10 @@ void compute(Thread& t, const Instruction& i) {
     uint32_t result = 0;
     for (int part = 0; part < parts; ++part) {
         const int by = 16 * part;
-        result |= static_cast<uint32_t>(one<Op, H>(i, static_cast<uint16_t>(a >> by), static_cast<uint16_t>(b >> by),
-                                                   static_cast<uint16_t>(c >> by))) << by;
+        result |= static_cast<uint32_t>(one<Op, H>(i, static_cast<uint16_t>(a >> by),
+                                                   static_cast<uint16_t>(b >> by),
+                                                   static_cast<uint16_t>(c >> by)))
+                  << by;
     }
     put<uint32_t>(t, i.d, result);
 }
@@ -83,7 +86,9 @@ bool operands(Decoder& d) {
     }
     const bool brain = type == Type::bf16 || type == Type::bf16x2;
     if (brain && (d.out.ftz || d.out.saturate)) return false;
-    return count == 1 ? d.unary(type, run) : count == 2 ? d.binary(type, run) : d.ternary(type, run);
+    return count == 1   ? d.unary(type, run)
+           : count == 2 ? d.binary(type, run)
+                        : d.ternary(type, run);
 }
 
 // {.rn}{.ftz}{.sat}

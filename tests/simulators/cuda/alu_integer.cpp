@@ -10,26 +10,52 @@ namespace ptx {
 namespace {
 
 template <class T>
-using Unsigned = std::make_unsigned_t<T>;
-
-template <class T>
-using Wide = std::conditional_t<std::is_signed_v<T>,
-    std::conditional_t<sizeof(T) == 2, int32_t, std::conditional_t<sizeof(T) == 4, int64_t, __int128>>,
-    std::conditional_t<sizeof(T) == 2, uint32_t, std::conditional_t<sizeof(T) == 4, uint64_t, unsigned __int128>>>;
+using Wide = std::conditional_t<
+    std::is_signed_v<T>,
+    std::conditional_t<sizeof(T) == 2, int32_t,
+                       std::conditional_t<sizeof(T) == 4, int64_t, __int128>>,
+    std::conditional_t<sizeof(T) == 2, uint32_t,
+                       std::conditional_t<sizeof(T) == 4, uint64_t, unsigned __int128>>>;
 
 // Computed without a sign, where wrapping is defined; 16 bits would be promoted to int.
 template <class T> uint64_t bits(T value) { return static_cast<uint64_t>(value); }
 
-struct Add { template <class T> static T of(T a, T b) { return static_cast<T>(bits(a) + bits(b)); } };
-struct Sub { template <class T> static T of(T a, T b) { return static_cast<T>(bits(a) - bits(b)); } };
-struct MulLo { template <class T> static T of(T a, T b) { return static_cast<T>(bits(a) * bits(b)); } };
-struct MulHi {
-    template <class T> static T of(T a, T b) {
-        return static_cast<T>((static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b)) >> (8 * sizeof(T)));
+struct Add {
+    template <class T>
+    static T of(T a, T b) {
+        return static_cast<T>(bits(a) + bits(b));
     }
 };
-struct MadLo { template <class T> static T of(T a, T b, T c) { return Add::of(MulLo::of(a, b), c); } };
-struct MadHi { template <class T> static T of(T a, T b, T c) { return Add::of(MulHi::of(a, b), c); } };
+struct Sub {
+    template <class T>
+    static T of(T a, T b) {
+        return static_cast<T>(bits(a) - bits(b));
+    }
+};
+struct MulLo {
+    template <class T>
+    static T of(T a, T b) {
+        return static_cast<T>(bits(a) * bits(b));
+    }
+};
+struct MulHi {
+    template <class T> static T of(T a, T b) {
+        return static_cast<T>((static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b)) >>
+                              (8 * sizeof(T)));
+    }
+};
+struct MadLo {
+    template <class T>
+    static T of(T a, T b, T c) {
+        return Add::of(MulLo::of(a, b), c);
+    }
+};
+struct MadHi {
+    template <class T>
+    static T of(T a, T b, T c) {
+        return Add::of(MulHi::of(a, b), c);
+    }
+};
 
 struct Div {
     template <class T> static T of(T a, T b) {
@@ -50,7 +76,10 @@ struct Max { template <class T> static T of(T a, T b) { return a > b ? a : b; } 
 struct Neg { template <class T> static T of(T a) { return Sub::of(T(0), a); } };
 struct Abs { template <class T> static T of(T a) { return a < 0 ? Neg::of(a) : a; } };
 struct Sad {
-    template <class T> static T of(T a, T b, T c) { return Add::of(c, a < b ? Sub::of(b, a) : Sub::of(a, b)); }
+    template <class T>
+    static T of(T a, T b, T c) {
+        return Add::of(c, a < b ? Sub::of(b, a) : Sub::of(a, b));
+    }
 };
 
 template <class T>
@@ -62,7 +91,10 @@ T saturated(int64_t value) {
 struct AddSat { template <class T> static T of(T a, T b) { return saturated<T>(int64_t{a} + b); } };
 struct SubSat { template <class T> static T of(T a, T b) { return saturated<T>(int64_t{a} - b); } };
 struct MadHiSat {
-    template <class T> static T of(T a, T b, T c) { return saturated<T>(int64_t{MulHi::of(a, b)} + c); }
+    template <class T>
+    static T of(T a, T b, T c) {
+        return saturated<T>(int64_t{MulHi::of(a, b)} + c);
+    }
 };
 
 // -- products of twice the width
@@ -76,7 +108,8 @@ void mul_wide(Thread& t, const Instruction& i) {
 template <class T>
 void mad_wide(Thread& t, const Instruction& i) {
     using Result = Wide<T>;
-    const Result product = static_cast<Result>(get<T>(t, i.a)) * static_cast<Result>(get<T>(t, i.b));
+    const Result product =
+        static_cast<Result>(get<T>(t, i.a)) * static_cast<Result>(get<T>(t, i.b));
     put<Result>(t, i.d, Add::of(product, get<Result>(t, i.c)));
 }
 
@@ -142,9 +175,11 @@ bool mad_rule(Decoder& d) {
     if (d.word("wide")) return wide_rule(d, true);
     const bool high = d.word("hi");
     if (!high && !d.word("lo")) return false;
-    if (high && d.word("sat")) return d.type() == Type::s32 && d.ternary(Type::s32, ternary<MadHiSat, int32_t>);
+    if (high && d.word("sat"))
+        return d.type() == Type::s32 && d.ternary(Type::s32, ternary<MadHiSat, int32_t>);
     const Type type = d.type();
-    return d.ternary(type, high ? among_integers<Ternary<MadHi>>(type) : among_integers<Ternary<MadLo>>(type));
+    return d.ternary(
+        type, high ? among_integers<Ternary<MadHi>>(type) : among_integers<Ternary<MadLo>>(type));
 }
 
 // -- 24 bits: of both factors the low ones, with their sign
@@ -153,10 +188,30 @@ template <class T> int64_t low_24(T value) {
     return std::is_signed_v<T> ? static_cast<int32_t>(static_cast<uint32_t>(value) << 8) >> 8
                                : static_cast<int64_t>(static_cast<uint32_t>(value) & 0xffffff);
 }
-struct Mul24Lo { template <class T> static T of(T a, T b) { return static_cast<T>(low_24(a) * low_24(b)); } };
-struct Mul24Hi { template <class T> static T of(T a, T b) { return static_cast<T>((low_24(a) * low_24(b)) >> 16); } };
-struct Mad24Lo { template <class T> static T of(T a, T b, T c) { return Add::of(Mul24Lo::of(a, b), c); } };
-struct Mad24Hi { template <class T> static T of(T a, T b, T c) { return Add::of(Mul24Hi::of(a, b), c); } };
+struct Mul24Lo {
+    template <class T>
+    static T of(T a, T b) {
+        return static_cast<T>(low_24(a) * low_24(b));
+    }
+};
+struct Mul24Hi {
+    template <class T>
+    static T of(T a, T b) {
+        return static_cast<T>((low_24(a) * low_24(b)) >> 16);
+    }
+};
+struct Mad24Lo {
+    template <class T>
+    static T of(T a, T b, T c) {
+        return Add::of(Mul24Lo::of(a, b), c);
+    }
+};
+struct Mad24Hi {
+    template <class T>
+    static T of(T a, T b, T c) {
+        return Add::of(Mul24Hi::of(a, b), c);
+    }
+};
 
 template <class Low, class High>
 Handler of_24(bool high, Type type) {
@@ -182,10 +237,19 @@ bool mad24_rule(Decoder& d) {
 }  // namespace
 
 void add_integer_rules(Rules& rules) {
-    rules.insert({{"add", sum_rule<Add, AddSat>}, {"sub", sum_rule<Sub, SubSat>}, {"mul", mul_rule},
-                  {"mad", mad_rule}, {"div", two_rule<Div>}, {"rem", two_rule<Rem>},
-                  {"min", two_rule<Min>}, {"max", two_rule<Max>}, {"neg", signed_rule<Neg>},
-                  {"abs", signed_rule<Abs>}, {"sad", sad_rule}, {"mul24", mul24_rule}, {"mad24", mad24_rule}});
+    rules.insert({{"add", sum_rule<Add, AddSat>},
+                  {"sub", sum_rule<Sub, SubSat>},
+                  {"mul", mul_rule},
+                  {"mad", mad_rule},
+                  {"div", two_rule<Div>},
+                  {"rem", two_rule<Rem>},
+                  {"min", two_rule<Min>},
+                  {"max", two_rule<Max>},
+                  {"neg", signed_rule<Neg>},
+                  {"abs", signed_rule<Abs>},
+                  {"sad", sad_rule},
+                  {"mul24", mul24_rule},
+                  {"mad24", mad24_rule}});
 }
 
 }  // namespace ptx

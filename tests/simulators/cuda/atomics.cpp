@@ -17,8 +17,18 @@ struct Or { template <class T> static T of(T old, T b) { return old | b; } };
 struct Xor { template <class T> static T of(T old, T b) { return old ^ b; } };
 struct Exchange { template <class T> static T of(T, T b) { return b; } };
 struct Increment { template <class T> static T of(T old, T b) { return old >= b ? 0 : old + 1; } };
-struct Decrement { template <class T> static T of(T old, T b) { return old == 0 || old > b ? b : old - 1; } };
-struct AddFloat { template <class T> static T of(T old, T b) { return canonical(old + b, old, b); } };
+struct Decrement {
+    template <class T>
+    static T of(T old, T b) {
+        return old == 0 || old > b ? b : old - 1;
+    }
+};
+struct AddFloat {
+    template <class T>
+    static T of(T old, T b) {
+        return canonical(old + b, old, b);
+    }
+};
 
 template <class H, int parts>
 struct AddHalves {

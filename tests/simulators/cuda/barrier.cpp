@@ -20,9 +20,11 @@ uint32_t weight_of(const Thread& t) {
 }
 
 uint32_t expected_of(const Thread& t, const Instruction& i) {
-    if ((i.mode & Mode::counted) == 0) return (t.block->size + warp_size - 1) / warp_size * warp_size;
+    if ((i.mode & Mode::counted) == 0)
+        return (t.block->size + warp_size - 1) / warp_size * warp_size;
     const uint32_t expected = get<uint32_t>(t, i.b);
-    if (expected == 0 || expected % warp_size != 0) raise(Fault::Illegal, "a barrier counts whole warps");
+    if (expected == 0 || expected % warp_size != 0)
+        raise(Fault::Illegal, "a barrier counts whole warps");
     return expected;
 }
 
@@ -44,7 +46,8 @@ void complete(Block& block, uint32_t number) {
         // In conditional code it is known that all threads of the warp take the same way.
         if ((at.mode & Mode::aligned) != 0 && first->next != thread.next) {
             raise(Fault::Deadlock, "threads of one warp come to different barriers, lines " +
-                                       std::to_string(first->next[-1].line) + " and " + std::to_string(at.line));
+                                       std::to_string(first->next[-1].line) + " and " +
+                                       std::to_string(at.line));
         }
         reduce(thread, at, block.barriers[number]);
         thread.state = State::Ready;
@@ -100,7 +103,8 @@ bool barrier_rule(Decoder& d) {
     if (arrives || d.operands() == (reduces ? 4u : 2u)) {
         d.out.mode |= Mode::counted;
         const Operand count = d.peek();
-        if (count.kind == Operand::Number && count.bits % warp_size != 0) d.fail("a barrier counts whole warps");
+        if (count.kind == Operand::Number && count.bits % warp_size != 0)
+            d.fail("a barrier counts whole warps");
         d.out.b = d.from(Type::u32);
     }
     bool negated = false;

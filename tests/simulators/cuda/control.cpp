@@ -63,7 +63,8 @@ void return_(Thread& t, const Instruction&) {
     t.callers.pop_back();
     for (size_t number = 0; number < t.routine->results.size(); ++number) {
         const Formal& result = t.routine->results[number];
-        std::memcpy(bytes_of(t, caller.registers, caller.local, actual(*caller.call, *caller.routine, number)),
+        std::memcpy(bytes_of(t, caller.registers, caller.local,
+                             actual(*caller.call, *caller.routine, number)),
                     bytes_of(t, t.registers_at, t.local_at, formal(result)), result.nbytes);
     }
     t.registers.resize(t.registers_at);
@@ -81,8 +82,10 @@ void call_outside(Thread& t, const Instruction& i) {
 
 Place place_of(Decoder& d, const Operand& operand, const Formal& formal, bool result) {
     if (operand.kind == Operand::Variable) {
-        if (operand.space != Space::param || operand.launch_param || operand.bracketed) d.fail("an argument is a .param variable");
-        if (operand.nbytes != formal.nbytes) d.fail(operand.name + " is not of the parameter's size");
+        if (operand.space != Space::param || operand.launch_param || operand.bracketed)
+            d.fail("an argument is a .param variable");
+        if (operand.nbytes != formal.nbytes)
+            d.fail(operand.name + " is not of the parameter's size");
         return {true, static_cast<uint32_t>(operand.at)};
     }
     Type type = Type::none;
@@ -114,7 +117,8 @@ bool call_rule(Decoder& d) {
     const Operand name = d.take();
     const Operand arguments = d.more() ? d.take() : none;
     const Routine* called = name.kind == Operand::Name ? d.frame.callee(name.name) : nullptr;
-    if (called == nullptr) d.fail("no function " + name.name + " (calls through a register are not known here)");
+    if (called == nullptr)
+        d.fail("no function " + name.name + " (calls through a register are not known here)");
     if (called->is_entry) d.fail("an entry is not called");
     std::vector<uint32_t> places;
     add_places(d, results, called->results, true, places);
@@ -170,8 +174,14 @@ bool sleep_rule(Decoder& d) {
 }  // namespace
 
 void add_control_rules(Rules& rules) {
-    rules.insert({{"bra", jump_rule}, {"brx", indexed_rule}, {"call", call_rule}, {"ret", return_rule},
-                  {"exit", bare<stop>}, {"trap", bare<trap>}, {"brkpt", bare<trap>}, {"nanosleep", sleep_rule}});
+    rules.insert({{"bra", jump_rule},
+                  {"brx", indexed_rule},
+                  {"call", call_rule},
+                  {"ret", return_rule},
+                  {"exit", bare<stop>},
+                  {"trap", bare<trap>},
+                  {"brkpt", bare<trap>},
+                  {"nanosleep", sleep_rule}});
 }
 
 }  // namespace ptx

@@ -50,7 +50,8 @@ void Cursor::expect(const char* wanted) {
 }
 
 std::string Cursor::word(const char* what) {
-    if (peek().kind != Token::Word) fail(std::string(what) + " expected (got " + shown(peek()) + ")");
+    if (peek().kind != Token::Word)
+        fail(std::string(what) + " expected (got " + shown(peek()) + ")");
     return take().text;
 }
 
@@ -69,8 +70,10 @@ void Cursor::skip_past(const char* wanted) {
 bool Cursor::starts_number() const {
     const Token& token = peek();
     if (token.kind == Token::Word) return token.text == "WARP_SZ";
-    if (token.kind == Token::Mark) return token.text == "-" || token.text == "+" || token.text == "~" || token.text == "(";
-    return token.kind == Token::Integer || token.kind == Token::Float32 || token.kind == Token::Float64;
+    if (token.kind == Token::Mark)
+        return token.text == "-" || token.text == "+" || token.text == "~" || token.text == "(";
+    return token.kind == Token::Integer || token.kind == Token::Float32 ||
+           token.kind == Token::Float64;
 }
 
 Token Cursor::number(const char* what) {

@@ -143,7 +143,8 @@ private:
             variable_.initial.resize(at + element_);
         }
         if (at + element_ > variable_.initial.size()) cursor_.fail("more values than elements");
-        if (cursor_.peek().kind == Token::Word && cursor_.peek().text != "WARP_SZ") return address(at);
+        if (cursor_.peek().kind == Token::Word && cursor_.peek().text != "WARP_SZ")
+            return address(at);
         const Token number = cursor_.number("an initial value");
         uint64_t bits = number.bits;
         const Type type = declared_.type;
@@ -152,8 +153,9 @@ private:
             std::memcpy(&wide, &bits, sizeof wide);
             const auto narrow = static_cast<float>(wide);
             std::memcpy(&bits, &narrow, sizeof narrow);
-        } else if (number.kind == Token::Integer ? is_float(type)
-                                                 : element_ != (number.kind == Token::Float32 ? 4u : 8u)) {
+        } else if (number.kind == Token::Integer
+                       ? is_float(type)
+                       : element_ != (number.kind == Token::Float32 ? 4u : 8u)) {
             cursor_.fail("an initial value that is no ." + std::string(name_of(type)));
         }
         std::memcpy(&variable_.initial[at], &bits, element_);

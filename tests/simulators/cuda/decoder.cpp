@@ -94,7 +94,8 @@ bool bits_of(const Operand& operand, Type type, uint64_t& bits) {
         std::memcpy(&bits, &wide, sizeof wide);
         return true;
     }
-    if (operand.literal == Token::Float32) return nbytes == 4 && (is_bits(type) || type == Type::f32);
+    if (operand.literal == Token::Float32)
+        return nbytes == 4 && (is_bits(type) || type == Type::f32);
     if (operand.literal == Token::Float64) {
         if (type == Type::f32) {
             double wide;
@@ -124,7 +125,8 @@ uint32_t Decoder::from(const Operand& operand, Type type, bool wider) {
                 fail("special registers are read by mov and cvt alone (got " + operand.name + ")");
             }
             if (!(wider ? agrees_or_wider : agrees)(operand.type, type)) {
-                fail(operand.name + " is a ." + name_of(operand.type) + ", not a ." + name_of(type));
+                fail(operand.name + " is a ." + name_of(operand.type) + ", not a ." +
+                     name_of(type));
             }
             if (operand.negated) fail("no operand to negate (got !" + operand.name + ")");
             return operand.slot;
@@ -152,7 +154,8 @@ void Decoder::address(Space space) {
         // In the spaces of a block 32 bits are enough.
         const bool is_32 = agrees(operand.type, Type::u32) &&
                            space != Space::generic && space != Space::global;
-        if (!is_64 && !is_32) fail(operand.name + " is no address, but a ." + name_of(operand.type));
+        if (!is_64 && !is_32)
+            fail(operand.name + " is no address, but a ." + name_of(operand.type));
         out.a = operand.slot;
         out.narrow = !is_64;
     } else if (operand.kind == Operand::Variable) {
@@ -215,10 +218,10 @@ bool Decoder::ternary(Type type, Handler run) {
 const Rules& all_rules() {
     static const Rules rules = [] {
         Rules made;
-        for (auto add : {add_integer_rules, add_bit_rules, add_carry_rules, add_float_rules,
-                         add_half_rules, add_compare_rules, add_convert_rules, add_move_rules,
-                         add_memory_rules, add_atomic_rules, add_control_rules, add_barrier_rules,
-                         add_warp_rules}) {
+        for (auto add : {add_integer_rules, add_bit_rules, add_field_rules, add_carry_rules,
+                         add_float_rules, add_half_rules, add_compare_rules, add_convert_rules,
+                         add_move_rules, add_memory_rules, add_atomic_rules, add_control_rules,
+                         add_barrier_rules, add_warp_rules}) {
             add(made);
         }
         return made;
@@ -234,7 +237,8 @@ Instruction decode(Frame& frame, const std::string& name, const std::vector<std:
     for (auto rule = first; rule != last; ++rule) {
         Decoder decoder(frame, name, words, operands, line);
         if (!rule->second(decoder)) continue;
-        if (decoder.more()) decoder.fail("too many operands (got " + std::to_string(operands.size()) + ")");
+        if (decoder.more())
+            decoder.fail("too many operands (got " + std::to_string(operands.size()) + ")");
         return decoder.out;
     }
     unknown.fail("modifiers or types that this engine does not know");

@@ -100,6 +100,7 @@ using Rules = std::multimap<std::string, Rule>;  // by the name of the instructi
 // Each group of instructions adds its own.
 void add_integer_rules(Rules& rules);
 void add_bit_rules(Rules& rules);
+void add_field_rules(Rules& rules);
 void add_carry_rules(Rules& rules);
 void add_float_rules(Rules& rules);
 void add_half_rules(Rules& rules);

@@ -7,8 +7,8 @@
 //
 // `run` reads what is in memory and the parameters, one behind the other: "memory N" and N bytes,
 // which are no parameter yet; "inside K OFFSET", an address in the K-th of them; "value N" and N
-// bytes. It writes all memory back. SCHEDULE is run-to-barrier or lockstep. A text that is not accepted is
-// status 1, a fault 2, with the reason on standard error.
+// bytes. It writes all memory back. SCHEDULE is run-to-barrier or lockstep. A text that is not
+// accepted is status 1, a fault 2, with the reason on standard error.
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -53,7 +53,9 @@ private:
         if (number >= all.size()) return nullptr;
         Allocation& each = all[number];
         const uint64_t offset = address - each.address;
-        if (address < each.address || offset > each.bytes.size() || nbytes > each.bytes.size() - offset) return nullptr;
+        if (address < each.address || offset > each.bytes.size() ||
+            nbytes > each.bytes.size() - offset)
+            return nullptr;
         return each.bytes.data() + offset;
     }
 
@@ -94,10 +96,10 @@ int check() {
 int facts(const ptx::Module& module) {
     std::cout << "module " << module.version << " " << module.target << "\n";
     for (const ptx::Function& each : module.functions) {
-        std::cout << "entry " << each.name << " params " << each.params_nbytes << " shared " << each.shared_nbytes
-                  << " local " << each.local_nbytes << " registers " << each.registers << " threads "
-                  << each.max_threads << " required " << each.required[0] << " " << each.required[1] << " "
-                  << each.required[2] << "\n";
+        std::cout << "entry " << each.name << " params " << each.params_nbytes << " shared "
+                  << each.shared_nbytes << " local " << each.local_nbytes << " registers "
+                  << each.registers << " threads " << each.max_threads << " required "
+                  << each.required[0] << " " << each.required[1] << " " << each.required[2] << "\n";
     }
     for (const ptx::Variable& each : module.variables) {
         std::cout << "variable " << each.name << " " << each.nbytes << " " << each.alignment
@@ -128,7 +130,8 @@ std::vector<uint8_t> parameters(const ptx::Function& function, Flat& memory) {
             std::memcpy(value.data(), &address, sizeof address);
         }
         const ptx::Param& param = function.params.at(number++);
-        std::copy_n(value.begin(), std::min<size_t>(value.size(), param.nbytes), block.begin() + param.offset);
+        std::copy_n(value.begin(), std::min<size_t>(value.size(), param.nbytes),
+                    block.begin() + param.offset);
     }
     return block;
 }
@@ -149,14 +152,18 @@ int run(ptx::Module& module, char** words) {
     const std::vector<uint8_t> params = parameters(*function, memory);
     const auto number = [&](int place) { return static_cast<uint32_t>(std::stoul(words[place])); };
     const bool lockstep = std::string(words[8]) == "lockstep";
-    const ptx::Launch launch{function, {number(1), number(2), number(3)}, {number(4), number(5), number(6)},
-                             number(7), params.data(),
+    const ptx::Launch launch{function,
+                             {number(1), number(2), number(3)},
+                             {number(4), number(5), number(6)},
+                             number(7),
+                             params.data(),
                              lockstep ? ptx::Schedule::Lockstep : ptx::Schedule::RunToBarrier,
                              std::stoull(words[9])};
     const ptx::Outcome outcome = ptx::run(module, launch, memory);
     for (size_t place = module.variables.size(); place < memory.all.size(); ++place) {
         const std::vector<uint8_t>& bytes = memory.all[place].bytes;
-        std::cout.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        std::cout.write(reinterpret_cast<const char*>(bytes.data()),
+                        static_cast<std::streamsize>(bytes.size()));
     }
     if (outcome.fault == ptx::Fault::None) return 0;
     std::cerr << name_of(outcome.fault) << ": " << outcome.message << "\n";

@@ -20,10 +20,11 @@ Array = npt.NDArray[Any]
 Triple = tuple[int, int, int]
 
 SOURCES = (
-    "alu_bits", "alu_carry", "alu_compare", "alu_convert", "alu_float", "alu_half", "alu_integer",
-    "atomics", "barrier", "control", "cursor", "declaration", "decoder", "engine", "engine_main",
-    "externals", "lexer", "load_store", "machine", "move_ops", "operand_parser", "parser",
-    "routine_parser", "scheduler", "types", "warp_ops",
+    "alu_bits", "alu_carry", "alu_compare", "alu_convert", "alu_fields", "alu_float",
+    "alu_half", "alu_integer", "atomics", "barrier", "control", "cursor", "declaration",
+    "decoder", "engine", "engine_main", "externals", "lexer", "load_store", "machine",
+    "move_ops", "operand_parser", "parser", "routine_head", "routine_parser", "scheduler",
+    "types", "warp_actions", "warp_ops",
 )  # fmt: skip
 SCHEDULES = ("run-to-barrier", "lockstep")
 

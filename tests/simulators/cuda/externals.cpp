@@ -12,8 +12,9 @@ uint64_t argument(Thread& t, const Instruction& call, const Routine& called, siz
     const size_t place = called.results.size() + number;
     const uint32_t* operand = &t.routine->lists[call.list + 2 * place];
     uint64_t value = 0;
-    const void* from = operand[0] != 0 ? static_cast<const void*>(t.local.data() + t.local_at + operand[1])
-                                       : static_cast<const void*>(&t.r[operand[1]]);
+    const void* from = operand[0] != 0
+                           ? static_cast<const void*>(t.local.data() + t.local_at + operand[1])
+                           : static_cast<const void*>(&t.r[operand[1]]);
     std::memcpy(&value, from, std::min<size_t>(called.params[number].nbytes, sizeof value));
     return value;
 }
@@ -65,7 +66,8 @@ private:
         size_t here = start + 1;
         std::string pattern = "%";
         const auto accept = [&](const char* marks) {
-            while (here < format.size() && std::strchr(marks, format[here]) != nullptr) pattern += format[here++];
+            while (here < format.size() && std::strchr(marks, format[here]) != nullptr)
+                pattern += format[here++];
         };
         accept("-+ #0");
         width(format, here, pattern);
@@ -75,7 +77,8 @@ private:
         }
         size_t longs = 0;
         for (; here < format.size() && std::strchr("lhzjt", format[here]) != nullptr; ++here) {
-            longs += format[here] == 'l' || format[here] == 'z' || format[here] == 'j' || format[here] == 't';
+            longs += format[here] == 'l' || format[here] == 'z' || format[here] == 'j' ||
+                     format[here] == 't';
         }
         if (here >= format.size()) return here;
         emit(pattern, format[here], longs != 0);
@@ -98,7 +101,8 @@ private:
             text_ += '%';
         } else if (std::strchr("di", kind) != nullptr) {
             const uint64_t value = take(is_long ? 8 : 4);
-            write(pattern + "lld", is_long ? static_cast<long long>(value) : static_cast<int32_t>(value));
+            write(pattern + "lld",
+                  is_long ? static_cast<long long>(value) : static_cast<int32_t>(value));
         } else if (std::strchr("uxXo", kind) != nullptr) {
             write(pattern + "ll" + kind, static_cast<unsigned long long>(take(is_long ? 8 : 4)));
         } else if (std::strchr("fFeEgGaA", kind) != nullptr) {
@@ -138,7 +142,8 @@ void print(Thread& t, const Instruction& call, const Routine& called) {
     const std::string what = text_at(t, argument(t, call, called, 0));
     const std::string file = text_at(t, argument(t, call, called, 1));
     const uint64_t line = argument(t, call, called, 2);
-    raise(Fault::Assert, "assertion failed: " + what + " (" + file + ", line " + std::to_string(line) + ")");
+    raise(Fault::Assert,
+          "assertion failed: " + what + " (" + file + ", line " + std::to_string(line) + ")");
 }
 
 }  // namespace
@@ -147,7 +152,8 @@ bool is_external(const std::string& name) { return name == "vprintf" || name == 
 
 const char* external_problem(const Routine& routine) {
     const bool prints = routine.name == "vprintf";
-    if (routine.params.size() != (prints ? 2u : 5u) || routine.results.size() > (prints ? 1u : 0u)) {
+    if (routine.params.size() != (prints ? 2u : 5u) ||
+        routine.results.size() > (prints ? 1u : 0u)) {
         return "a declaration with other parameters than the function has";
     }
     for (const Formal& result : routine.results) {

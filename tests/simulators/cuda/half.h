@@ -35,7 +35,8 @@ struct Format {
         const bool negative = std::signbit(value);
         const uint16_t sign = negative ? 0x8000 : 0;
         const double size = std::fabs(value);
-        if (size == std::numeric_limits<double>::infinity()) return {static_cast<uint16_t>(sign | infinity)};
+        if (size == std::numeric_limits<double>::infinity())
+            return {static_cast<uint16_t>(sign | infinity)};
         int exponent = 0;
         std::frexp(size, &exponent);  // size is below 2^exponent
         exponent = size == 0 ? least_exponent : std::max(exponent - 1, least_exponent);
@@ -46,7 +47,8 @@ struct Format {
         const double result = std::ldexp(whole, exponent - fraction_bits);
         const double limit = std::ldexp(2 - std::ldexp(1, -fraction_bits), bias);
         if (result > limit) {
-            const bool stays = rounding == Rounding::zero || rounding == (negative ? Rounding::up : Rounding::down);
+            const bool stays = rounding == Rounding::zero ||
+                               rounding == (negative ? Rounding::up : Rounding::down);
             return {static_cast<uint16_t>(sign | (stays ? most : infinity))};
         }
         const auto units = static_cast<uint32_t>(whole);
@@ -70,11 +72,29 @@ using Half = Format<5, 10>;
 using Brain = Format<8, 7>;
 
 // Comparisons need no rounding.
-template <int e, int f> bool operator==(Format<e, f> a, Format<e, f> b) { return a.value() == b.value(); }
-template <int e, int f> bool operator!=(Format<e, f> a, Format<e, f> b) { return a.value() != b.value(); }
-template <int e, int f> bool operator<(Format<e, f> a, Format<e, f> b) { return a.value() < b.value(); }
-template <int e, int f> bool operator<=(Format<e, f> a, Format<e, f> b) { return a.value() <= b.value(); }
-template <int e, int f> bool operator>(Format<e, f> a, Format<e, f> b) { return a.value() > b.value(); }
-template <int e, int f> bool operator>=(Format<e, f> a, Format<e, f> b) { return a.value() >= b.value(); }
+template <int e, int f>
+bool operator==(Format<e, f> a, Format<e, f> b) {
+    return a.value() == b.value();
+}
+template <int e, int f>
+bool operator!=(Format<e, f> a, Format<e, f> b) {
+    return a.value() != b.value();
+}
+template <int e, int f>
+bool operator<(Format<e, f> a, Format<e, f> b) {
+    return a.value() < b.value();
+}
+template <int e, int f>
+bool operator<=(Format<e, f> a, Format<e, f> b) {
+    return a.value() <= b.value();
+}
+template <int e, int f>
+bool operator>(Format<e, f> a, Format<e, f> b) {
+    return a.value() > b.value();
+}
+template <int e, int f>
+bool operator>=(Format<e, f> a, Format<e, f> b) {
+    return a.value() >= b.value();
+}
 
 }  // namespace ptx

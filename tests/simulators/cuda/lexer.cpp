@@ -9,7 +9,9 @@ namespace ptx {
 
 namespace {
 
-bool starts_word(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%'; }
+bool starts_word(char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
+}
 bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -94,7 +96,8 @@ private:
 
     void number() {
         const char second = peek(1);
-        if (peek() == '0' && std::strchr("fFdD", second) != nullptr && second != '\0') return bits();
+        if (peek() == '0' && std::strchr("fFdD", second) != nullptr && second != '\0')
+            return bits();
         size_t end = here_;
         while (is_digit(text_[end])) ++end;
         const bool whole = end >= text_.size() || (text_[end] != '.' && text_[end] != 'e');
@@ -132,13 +135,15 @@ private:
             digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
             throw ParseError(line_, "0f takes 8 hexadecimal digits and 0d takes 16");
         }
-        add(single ? Token::Float32 : Token::Float64, "", std::strtoull(digits.c_str(), nullptr, 16));
+        add(single ? Token::Float32 : Token::Float64, "",
+            std::strtoull(digits.c_str(), nullptr, 16));
     }
 
     void string() {
         const size_t start = ++here_;
         while (peek() != '"') {
-            if (here_ >= text_.size() || peek() == '\n') throw ParseError(line_, "a string that does not end");
+            if (here_ >= text_.size() || peek() == '\n')
+                throw ParseError(line_, "a string that does not end");
             ++here_;
         }
         add(Token::String, text_.substr(start, here_++ - start));

@@ -16,7 +16,8 @@ uint64_t address_of(const Thread& t, const Instruction& i) {
 template <class T>
 void load(Thread& t, const Instruction& i) {
     T value;
-    std::memcpy(&value, resolve(t, space_of(i), address_of(t, i), sizeof(T), sizeof(T), false), sizeof(T));
+    std::memcpy(&value, resolve(t, space_of(i), address_of(t, i), sizeof(T), sizeof(T), false),
+                sizeof(T));
     put<T>(t, i.d, value);
 }
 
@@ -42,7 +43,8 @@ void load_launch_param(Thread& t, const Instruction& i) {
 template <class T>
 void store(Thread& t, const Instruction& i) {
     const T value = get<T>(t, i.b);
-    std::memcpy(resolve(t, space_of(i), address_of(t, i), sizeof(T), sizeof(T), true), &value, sizeof(T));
+    std::memcpy(resolve(t, space_of(i), address_of(t, i), sizeof(T), sizeof(T), true), &value,
+                sizeof(T));
 }
 
 template <class T>
@@ -102,7 +104,8 @@ void cache_words(Decoder& d, bool loads) {
     if (loads) d.one_of({"ca", "cg", "cs", "lu", "cv"});
     else d.one_of({"wb", "cg", "cs", "wt"});
     if (loads) d.word("nc");
-    d.one_of({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"});
+    d.one_of({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
+              "L1::no_allocate"});
     d.one_of({"L2::evict_normal", "L2::evict_first", "L2::evict_last"});
     if (loads) d.one_of({"L2::64B", "L2::128B", "L2::256B"});
 }
@@ -111,7 +114,8 @@ void cache_words(Decoder& d, bool loads) {
 // come with the launch and are named, or reached through a generic address.
 void param_space(Decoder& d, bool loads) {
     const Operand& place = d.peek();
-    if (place.kind == Operand::Variable && !place.launch_param) d.out.mode = static_cast<uint16_t>(Space::local);
+    if (place.kind == Operand::Variable && !place.launch_param)
+        d.out.mode = static_cast<uint16_t>(Space::local);
     else d.out.mode = static_cast<uint16_t>(Space::generic);
     if (place.launch_param && !loads) d.fail("parameters of an entry are read alone");
 }
@@ -121,7 +125,8 @@ bool named_param(Decoder& d, uint32_t nbytes) {
     const Operand& place = d.peek();
     if (!place.launch_param || !place.bracketed) return false;
     const auto offset = static_cast<uint64_t>(place.offset);
-    if (offset > place.nbytes || nbytes > place.nbytes - offset) d.fail("more than the parameter " + place.name + " has");
+    if (offset > place.nbytes || nbytes > place.nbytes - offset)
+        d.fail("more than the parameter " + place.name + " has");
     d.out.offset = static_cast<int64_t>(place.at + offset);
     if ((place.at + offset) % nbytes != 0) d.fail("not aligned: " + place.name);
     return true;
@@ -133,11 +138,13 @@ void values(Decoder& d, Type type, const Operand& operand, uint32_t lanes, bool 
         d.fail("as many registers as the vector has elements expected");
     }
     if (!is_vector) {
-        (loads ? d.out.d : d.out.b) = loads ? d.to(operand, type, true) : d.from(operand, type, true);
+        (loads ? d.out.d : d.out.b) =
+            loads ? d.to(operand, type, true) : d.from(operand, type, true);
         return;
     }
     std::vector<uint32_t> slots;
-    for (const Operand& part : operand.parts) slots.push_back(loads ? d.to(part, type, true) : d.from(part, type, true));
+    for (const Operand& part : operand.parts)
+        slots.push_back(loads ? d.to(part, type, true) : d.from(part, type, true));
     d.list(slots);
 }
 
@@ -147,7 +154,8 @@ bool memory_words(Decoder& d, bool loads, Space& space, uint32_t& lanes, Type& t
     cache_words(d, loads);
     lanes = d.word("v2") ? 2 : d.word("v4") ? 4 : 1;
     type = d.type();
-    const bool packed = type == Type::f16x2 || type == Type::bf16x2 || type == Type::bf16 || type == Type::f16;
+    const bool packed =
+        type == Type::f16x2 || type == Type::bf16x2 || type == Type::bf16 || type == Type::f16;
     if (nbytes_of(type) == 0 || packed || !d.done()) return false;
     if (nbytes_of(type) * lanes > 16) d.fail("a vector of more than 16 bytes");
     d.out.type = type;
@@ -202,7 +210,8 @@ bool prefetch_rule(Decoder& d) {
 }  // namespace
 
 void add_memory_rules(Rules& rules) {
-    rules.insert({{"ld", load_rule}, {"ldu", load_rule}, {"st", store_rule}, {"prefetch", prefetch_rule}});
+    rules.insert(
+        {{"ld", load_rule}, {"ldu", load_rule}, {"st", store_rule}, {"prefetch", prefetch_rule}});
 }
 
 }  // namespace ptx

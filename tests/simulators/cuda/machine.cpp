@@ -16,9 +16,11 @@ std::string hexadecimal(uint64_t value) {
     return text;
 }
 
-[[noreturn]] void out_of_bounds(const char* where, uint64_t address, uint32_t nbytes, uint64_t limit) {
-    raise(Fault::OutOfBounds, std::to_string(nbytes) + " bytes at " + hexadecimal(address) + " of " +
-                                  where + " memory, which has " + std::to_string(limit) + " bytes");
+[[noreturn]] void out_of_bounds(const char* where, uint64_t address, uint32_t nbytes,
+                                uint64_t limit) {
+    raise(Fault::OutOfBounds, std::to_string(nbytes) + " bytes at " + hexadecimal(address) +
+                                  " of " + where + " memory, which has " + std::to_string(limit) +
+                                  " bytes");
 }
 
 uint8_t* inside(std::vector<uint8_t>& bytes, const char* where, uint64_t address, uint32_t nbytes) {
@@ -31,8 +33,9 @@ uint8_t* inside(std::vector<uint8_t>& bytes, const char* where, uint64_t address
 uint8_t* global(Thread& thread, uint64_t address, uint32_t nbytes, bool write) {
     void* found = thread.block->memory.at(address, nbytes, write);
     if (found == nullptr) {
-        raise(Fault::OutOfBounds, std::string(write ? "writes " : "reads ") + std::to_string(nbytes) +
-                                      " bytes at " + hexadecimal(address) + ", which no allocation holds");
+        raise(Fault::OutOfBounds, std::string(write ? "writes " : "reads ") +
+                                      std::to_string(nbytes) + " bytes at " + hexadecimal(address) +
+                                      ", which no allocation holds");
     }
     return static_cast<uint8_t*>(found);
 }
@@ -41,7 +44,8 @@ uint8_t* launch_param(Thread& thread, uint64_t address, uint32_t nbytes, bool wr
     const Launch& launch = thread.block->launch;
     if (write) raise(Fault::OutOfBounds, "writes a parameter of the kernel");
     const uint64_t limit = launch.function->params_nbytes;
-    if (address > limit || nbytes > limit - address) out_of_bounds("parameter", address, nbytes, limit);
+    if (address > limit || nbytes > limit - address)
+        out_of_bounds("parameter", address, nbytes, limit);
     return const_cast<uint8_t*>(launch.params) + address;  // read alone
 }
 

@@ -72,7 +72,8 @@ struct Block {
     std::vector<uint8_t> shared;
     std::array<Barrier, 16> barriers;
     uint32_t in_warps = 0;  // threads that are InWarp
-    std::vector<std::vector<uint64_t>> frames;  // of each routine, with the addresses of this launch
+    std::vector<std::vector<uint64_t>>
+        frames;           // of each routine, with the addresses of this launch
     uint32_t active = 0;  // lanes that run this instruction together, where schedule is Lockstep
 };
 

@@ -10,7 +10,9 @@ namespace {
 
 void move(Thread& t, const Instruction& i) { t.r[i.d] = t.r[i.a]; }
 
-void move_address(Thread& t, const Instruction& i) { t.r[i.d] = t.r[i.a] + static_cast<uint64_t>(i.offset); }
+void move_address(Thread& t, const Instruction& i) {
+    t.r[i.d] = t.r[i.a] + static_cast<uint64_t>(i.offset);
+}
 
 // Parts of `mode` bits each, the first in the low ones.
 void pack(Thread& t, const Instruction& i) {
@@ -51,9 +53,12 @@ struct Running {
 };
 
 constexpr Running running[] = {
-    {"%clock", Type::u32, ticking_clock, 0},         {"%clock_hi", Type::u32, ticking_clock, 32},
-    {"%clock64", Type::u64, ticking_clock, 0},       {"%globaltimer", Type::u64, global_timer, 0},
-    {"%globaltimer_lo", Type::u32, global_timer, 0}, {"%globaltimer_hi", Type::u32, global_timer, 32},
+    {"%clock", Type::u32, ticking_clock, 0},
+    {"%clock_hi", Type::u32, ticking_clock, 32},
+    {"%clock64", Type::u64, ticking_clock, 0},
+    {"%globaltimer", Type::u64, global_timer, 0},
+    {"%globaltimer_lo", Type::u32, global_timer, 0},
+    {"%globaltimer_hi", Type::u32, global_timer, 32},
 };
 
 bool move_running(Decoder& d, Type type, const Operand& source) {
@@ -69,7 +74,8 @@ bool move_running(Decoder& d, Type type, const Operand& source) {
 
 Type part_of(Decoder& d, Type whole, size_t parts) {
     const size_t nbytes = nbytes_of(whole) / std::max<size_t>(parts, 1);
-    if (parts < 2 || nbytes * parts != nbytes_of(whole)) d.fail("so many parts do not make the whole");
+    if (parts < 2 || nbytes * parts != nbytes_of(whole))
+        d.fail("so many parts do not make the whole");
     d.out.mode = static_cast<uint16_t>(8 * nbytes);
     return nbytes == 1 ? Type::b8 : nbytes == 2 ? Type::b16 : Type::b32;
 }
@@ -80,7 +86,8 @@ bool move_vector(Decoder& d, Type type, const Operand& target, const Operand& so
     const Operand& vector = packs ? source : target;
     const Type part = part_of(d, type, vector.parts.size());
     std::vector<uint32_t> slots;
-    for (const Operand& each : vector.parts) slots.push_back(packs ? d.from(each, part) : d.to(each, part));
+    for (const Operand& each : vector.parts)
+        slots.push_back(packs ? d.from(each, part) : d.to(each, part));
     if (packs) d.out.d = d.to(target, type);
     else d.out.a = d.from(source, type);
     d.list(slots);
@@ -95,7 +102,8 @@ void move_variable(Decoder& d, Type type, const Operand& source) {
     }
     d.out.a = source.slot;
     d.out.offset = source.offset;
-    if (source.space == Space::param && !source.launch_param) d.out.offset += static_cast<int64_t>(local_window);
+    if (source.space == Space::param && !source.launch_param)
+        d.out.offset += static_cast<int64_t>(local_window);
     d.out.run = move_address;
 }
 
@@ -104,7 +112,8 @@ bool move_rule(Decoder& d) {
     const bool half = is_float(type) && type != Type::f32 && type != Type::f64;
     if (type == Type::none || nbytes_of(type) == 1 || half || !d.done()) return false;
     const Operand target = d.take(), source = d.take();
-    if (target.kind == Operand::Vector || source.kind == Operand::Vector) return move_vector(d, type, target, source);
+    if (target.kind == Operand::Vector || source.kind == Operand::Vector)
+        return move_vector(d, type, target, source);
     d.out.d = d.to(target, type);
     if (source.kind == Operand::Variable && !source.bracketed) {
         move_variable(d, type, source);
@@ -127,7 +136,9 @@ uint64_t window_of(Space space) {
     }
 }
 
-void add_window(Thread& t, const Instruction& i) { t.r[i.d] = t.r[i.a] + static_cast<uint64_t>(i.offset); }
+void add_window(Thread& t, const Instruction& i) {
+    t.r[i.d] = t.r[i.a] + static_cast<uint64_t>(i.offset);
+}
 
 void drop_window(Thread& t, const Instruction& i) { t.r[i.d] = t.r[i.a] & within_window; }
 
@@ -162,7 +173,8 @@ bool convert_address_rule(Decoder& d) {
     const uint64_t window = window_of(space);
     const Operand source = d.take();
     if (source.kind == Operand::Variable && !source.bracketed) {
-        if (from_generic || source.space != space) d.fail(source.name + " is a variable of another state space");
+        if (from_generic || source.space != space)
+            d.fail(source.name + " is a variable of another state space");
         d.out.a = source.slot;
         d.out.offset = source.offset;
     } else {

@@ -39,7 +39,8 @@ Symbol* RoutineParser::register_of_range(const std::string& name, int scope) {
     if (name[digits] == '0' && name.size() > digits + 1) return nullptr;  // %r01 is no %r1
     Scope& here = scopes_[static_cast<size_t>(scope)];
     const auto range = here.ranges.find(name.substr(0, digits));
-    if (range == here.ranges.end() || std::stoul(name.substr(digits)) >= range->second.count) return nullptr;
+    if (range == here.ranges.end() || std::stoul(name.substr(digits)) >= range->second.count)
+        return nullptr;
     Symbol symbol;
     symbol.type = range->second.type;
     symbol.lanes = range->second.lanes;
@@ -147,7 +148,9 @@ Operand RoutineParser::symbol_operand(const std::string& name, Symbol& symbol) {
         made.launch_param = symbol.kind == Symbol::LaunchParam;
         made.slot = new_slot(made.launch_param ? param_window | symbol.at : symbol.at);
         switch (symbol.kind) {
-            case Symbol::ModuleVariable: made_->addresses.push_back({made.slot, symbol.number}); break;
+            case Symbol::ModuleVariable:
+                made_->addresses.push_back({made.slot, symbol.number});
+                break;
             case Symbol::EntryShared: made_->own_shared.push_back(made.slot); break;
             case Symbol::DynamicShared: made_->dynamic_shared.push_back(made.slot); break;
             case Symbol::Local: made_->locals.push_back(made.slot); break;
@@ -162,9 +165,11 @@ Operand RoutineParser::symbol_operand(const std::string& name, Symbol& symbol) {
     uint32_t lane = 0;
     if (symbol.lanes > 1) {
         const std::string part = cursor_.peek().kind == Token::Dotted ? cursor_.take().text : "";
-        const size_t place = part.size() == 1 ? std::string("xyzwrgba").find(part) : std::string::npos;
+        const size_t place =
+            part.size() == 1 ? std::string("xyzwrgba").find(part) : std::string::npos;
         lane = static_cast<uint32_t>(place % 4);
-        if (place == std::string::npos || lane >= symbol.lanes) cursor_.fail(name + " is a vector: name .x or another part");
+        if (place == std::string::npos || lane >= symbol.lanes)
+            cursor_.fail(name + " is a vector: name .x or another part");
     }
     made.kind = Operand::Register;
     made.type = symbol.type;
@@ -174,15 +179,30 @@ Operand RoutineParser::symbol_operand(const std::string& name, Symbol& symbol) {
 
 bool special_named(const std::string& name, Special& special, Type& type) {
     static const std::map<std::string, Special> names = {
-        {"%tid.x", Special::tid_x}, {"%tid.y", Special::tid_y}, {"%tid.z", Special::tid_z},
-        {"%ntid.x", Special::ntid_x}, {"%ntid.y", Special::ntid_y}, {"%ntid.z", Special::ntid_z},
-        {"%ctaid.x", Special::ctaid_x}, {"%ctaid.y", Special::ctaid_y}, {"%ctaid.z", Special::ctaid_z},
-        {"%nctaid.x", Special::nctaid_x}, {"%nctaid.y", Special::nctaid_y}, {"%nctaid.z", Special::nctaid_z},
-        {"%laneid", Special::laneid}, {"%warpid", Special::warpid}, {"%nwarpid", Special::nwarpid},
-        {"%smid", Special::smid}, {"%nsmid", Special::nsmid}, {"%gridid", Special::gridid},
-        {"%lanemask_eq", Special::lanemask_eq}, {"%lanemask_le", Special::lanemask_le},
-        {"%lanemask_lt", Special::lanemask_lt}, {"%lanemask_ge", Special::lanemask_ge},
-        {"%lanemask_gt", Special::lanemask_gt}, {"%total_smem_size", Special::total_smem_size},
+        {"%tid.x", Special::tid_x},
+        {"%tid.y", Special::tid_y},
+        {"%tid.z", Special::tid_z},
+        {"%ntid.x", Special::ntid_x},
+        {"%ntid.y", Special::ntid_y},
+        {"%ntid.z", Special::ntid_z},
+        {"%ctaid.x", Special::ctaid_x},
+        {"%ctaid.y", Special::ctaid_y},
+        {"%ctaid.z", Special::ctaid_z},
+        {"%nctaid.x", Special::nctaid_x},
+        {"%nctaid.y", Special::nctaid_y},
+        {"%nctaid.z", Special::nctaid_z},
+        {"%laneid", Special::laneid},
+        {"%warpid", Special::warpid},
+        {"%nwarpid", Special::nwarpid},
+        {"%smid", Special::smid},
+        {"%nsmid", Special::nsmid},
+        {"%gridid", Special::gridid},
+        {"%lanemask_eq", Special::lanemask_eq},
+        {"%lanemask_le", Special::lanemask_le},
+        {"%lanemask_lt", Special::lanemask_lt},
+        {"%lanemask_ge", Special::lanemask_ge},
+        {"%lanemask_gt", Special::lanemask_gt},
+        {"%total_smem_size", Special::total_smem_size},
         {"%dynamic_smem_size", Special::dynamic_smem_size},
     };
     const auto found = names.find(name);

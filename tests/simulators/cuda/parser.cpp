@@ -46,7 +46,8 @@ void Parser::header() {
     unsigned major = 0, minor = 0;
     const size_t place = line.find(".version");
     if (place == std::string::npos ||
-        std::sscanf(line.c_str() + place, ".version %u.%u", &major, &minor) != 2 || major > 99 || minor > 9) {
+        std::sscanf(line.c_str() + place, ".version %u.%u", &major, &minor) != 2 || major > 99 ||
+        minor > 9) {
         cursor.fail(".version takes a number like 8.0");
     }
     cursor.take();
@@ -54,7 +55,8 @@ void Parser::header() {
     if (module.version < 60) cursor.fail("an ISA older than 6.0");
     if (!cursor.dotted("target")) cursor.fail(".target expected behind .version");
     const std::string target = cursor.word("an architecture");
-    if (std::sscanf(target.c_str(), "sm_%u", &module.target) != 1) cursor.fail("no architecture: " + target);
+    if (std::sscanf(target.c_str(), "sm_%u", &module.target) != 1)
+        cursor.fail("no architecture: " + target);
     while (cursor.mark(",")) cursor.word("an option of .target");
     if (!cursor.dotted("address_size") || cursor.integer("a size") != 64) {
         cursor.fail(".address_size 64 expected behind .target");
@@ -92,7 +94,8 @@ void Parser::statement() {
     bool external = false;
     while (cursor.peek().kind == Token::Dotted) {
         if (cursor.dotted("extern")) external = true;
-        else if (!cursor.dotted("visible") && !cursor.dotted("weak") && !cursor.dotted("common")) break;
+        else if (!cursor.dotted("visible") && !cursor.dotted("weak") && !cursor.dotted("common"))
+            break;
     }
     if (cursor.dotted("entry")) return parse_routine(*this, true);
     if (cursor.dotted("func")) return parse_routine(*this, false);
@@ -119,10 +122,12 @@ void Parser::variable(Space space, bool external) {
         if (symbols.count(declared.name) != 0) cursor.fail("a second " + declared.name);
         if (nbytes_of(declared.type) == 0) cursor.fail("predicates live in registers alone");
         if (space != Space::shared) {
-            if (external) cursor.fail(declared.name + " is of another module, and nothing is linked");
+            if (external)
+                cursor.fail(declared.name + " is of another module, and nothing is linked");
             global_or_constant(space, declared);
         } else {
-            if (declared.unsized && !external) cursor.fail("only .extern .shared is without a size");
+            if (declared.unsized && !external)
+                cursor.fail("only .extern .shared is without a size");
             Symbol symbol;
             symbol.kind = external ? Symbol::DynamicShared : Symbol::ModuleShared;
             symbol.space = space;
@@ -151,7 +156,8 @@ void Parser::global_or_constant(Space space, Declaration& declared) {
     if (cursor.mark("=")) {
         initialiser(cursor, declared, made, [this](const std::string& name) -> int64_t {
             const auto found = symbols.find(name);
-            const bool fits = found != symbols.end() && found->second.kind == Symbol::ModuleVariable;
+            const bool fits =
+                found != symbols.end() && found->second.kind == Symbol::ModuleVariable;
             return fits ? static_cast<int64_t>(found->second.number) : -1;
         });
     } else if (declared.unsized) {
@@ -167,7 +173,8 @@ void Parser::finish() {
     Body& body = *module.body;
     for (const auto& [name, line] : called_) {
         const Routine& called = *body.by_name.at(name);
-        if (!called.defined && !is_external(name)) throw ParseError(line, "a call of " + name + ", which has no body");
+        if (!called.defined && !is_external(name))
+            throw ParseError(line, "a call of " + name + ", which has no body");
     }
     const auto own = static_cast<uint32_t>(aligned(body.shared_nbytes, 128));
     for (auto& routine : body.routines) {

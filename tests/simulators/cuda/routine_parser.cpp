@@ -7,7 +7,6 @@ namespace ptx {
 namespace {
 
 constexpr uint64_t most_local = 512 * 1024;  // bytes of a thread, as hardware has
-constexpr uint32_t most_params = 32764;      // bytes of an entry
 
 }  // namespace
 
@@ -55,81 +54,6 @@ void RoutineParser::whole() {
     parser_.module.functions.push_back(function_);
 }
 
-// -- the head
-
-std::vector<Formal> RoutineParser::formals(bool results) {
-    std::vector<Formal> all;
-    cursor_.expect("(");
-    if (cursor_.mark(")")) return all;
-    do {
-        const bool is_register = cursor_.dotted("reg");
-        if (!is_register && !cursor_.dotted("param")) cursor_.fail(".param expected");
-        if (is_register && is_entry_) cursor_.fail("an entry takes no registers");
-        Declaration declared = declaration(cursor_);
-        Formal made;
-        formal(declared, is_register, made);
-        all.push_back(made);
-    } while (cursor_.mark(","));
-    cursor_.expect(")");
-    if (results && all.size() > 1) cursor_.fail("more than one result");
-    return all;
-}
-
-void RoutineParser::formal(Declaration& declared, bool is_register, Formal& made) {
-    if (declared.unsized || declared.is_range) cursor_.fail("a parameter has a size");
-    Symbol symbol;
-    symbol.type = declared.type;
-    symbol.nbytes = made.nbytes = static_cast<uint32_t>(declared.nbytes);
-    if (is_register) {
-        if (declared.is_array || declared.lanes != 1) cursor_.fail("a register is no array");
-        symbol.kind = Symbol::Register;
-        symbol.slot = made.slot = static_cast<int32_t>(new_slot(0));
-        return add(declared, symbol);
-    }
-    if (nbytes_of(declared.type) == 0) cursor_.fail("predicates live in registers alone");
-    symbol.space = Space::param;
-    if (!is_entry_) {
-        local_ = aligned(local_, declared.alignment);
-        symbol.kind = Symbol::Local;
-        symbol.at = made.offset = local_;
-        local_ += declared.nbytes;
-    } else {
-        const uint64_t at = aligned(function_.params_nbytes, declared.alignment);
-        if (at + declared.nbytes > most_params) cursor_.fail("more than 32764 bytes of parameters");
-        symbol.kind = Symbol::LaunchParam;
-        symbol.at = at;
-        function_.params.push_back({static_cast<uint32_t>(at), made.nbytes});
-        function_.params_nbytes = static_cast<uint32_t>(at + declared.nbytes);
-    }
-    add(declared, symbol);
-}
-
-void RoutineParser::directives() {
-    while (cursor_.peek().kind == Token::Dotted) {
-        if (parser_.annotation() || cursor_.dotted("noreturn") || cursor_.dotted("explicitcluster")) continue;
-        const std::string word = cursor_.peek().text;
-        const bool required = word == "reqntid", most = word == "maxntid";
-        if (!required && !most && word != "minnctapersm" && word != "maxnctapersm" && word != "maxnreg") {
-            cursor_.fail("a directive that this engine does not know: ." + word);
-        }
-        if (!is_entry_) cursor_.fail("." + word + " belongs to an entry");
-        cursor_.take();
-        uint64_t extents[3] = {1, 1, 1};
-        extents[0] = cursor_.integer("a number");
-        for (int axis = 1; axis < 3 && (required || most) && cursor_.mark(","); ++axis) {
-            extents[axis] = cursor_.integer("a number");
-        }
-        if (!required && !most) continue;
-        uint64_t product = 1;
-        for (int axis = 0; axis < 3; ++axis) {
-            if (extents[axis] == 0 || extents[axis] > 1024) cursor_.fail("an extent of 1 to 1024 expected");
-            product *= extents[axis];
-            if (required) function_.required[axis] = static_cast<uint32_t>(extents[axis]);
-        }
-        function_.max_threads = static_cast<uint32_t>(std::min<uint64_t>(product, 1024));
-    }
-}
-
 // -- the body
 
 // Behind an opened brace. Nested blocks are a loop, for a text may nest them without end.
@@ -163,7 +87,8 @@ void RoutineParser::statement() {
 
 void RoutineParser::label(const std::string& name) {
     Scope& scope = scopes_[static_cast<size_t>(scope_)];
-    if (scope.labels.count(name) != 0 || scope.targets.count(name) != 0) cursor_.fail("a second label " + name);
+    if (scope.labels.count(name) != 0 || scope.targets.count(name) != 0)
+        cursor_.fail("a second label " + name);
     if (!cursor_.dotted("branchtargets")) {
         scope.labels[name] = static_cast<uint32_t>(made_->code.size());
         return;
@@ -234,7 +159,8 @@ void RoutineParser::variables(Space space) {
             symbol.kind = Symbol::ModuleShared;
             symbol.at = parser_.place_shared(made);
         }
-        if (local_ > most_local || own_shared_ > 1u << 20) cursor_.fail("more memory than a thread has");
+        if (local_ > most_local || own_shared_ > 1u << 20)
+            cursor_.fail("more memory than a thread has");
         add(made, symbol);
         if (!cursor_.mark(",")) break;
         made = another(cursor_, made);
@@ -249,7 +175,8 @@ void RoutineParser::instruction() {
         negated = cursor_.mark("!");
         const std::string name = cursor_.word("a predicate");
         const Operand found = named(name);
-        if (found.kind != Operand::Register || found.type != Type::pred) cursor_.fail(name + " is no predicate");
+        if (found.kind != Operand::Register || found.type != Type::pred)
+            cursor_.fail(name + " is no predicate");
         guard = find(name);
     }
     const uint32_t line = cursor_.line();
@@ -302,7 +229,8 @@ void RoutineParser::resolve_labels() {
         if (fixup.in_list) {
             made_->lists[fixup.place] = target;
         } else {
-            made_->code[fixup.place].offset = static_cast<int64_t>(target) - static_cast<int64_t>(fixup.place);
+            made_->code[fixup.place].offset =
+                static_cast<int64_t>(target) - static_cast<int64_t>(fixup.place);
         }
     }
 }

@@ -63,7 +63,8 @@ private:
     void count(uint64_t steps) {
         block_.steps += steps;
         const uint64_t most = block_.launch.most_instructions;
-        if (most != 0 && block_.steps > most) raise(Fault::Timeout, "more instructions than the launch may take");
+        if (most != 0 && block_.steps > most)
+            raise(Fault::Timeout, "more instructions than the launch may take");
     }
 
     void turn_of(Thread& thread) {
@@ -113,7 +114,8 @@ private:
             const Thread& thread = block_.threads[place];
             if (thread.state != State::Ready) continue;
             if (chosen != nullptr && thread.next == chosen->next) continue;
-            if (chosen == nullptr || (reversed ? goes_first(*chosen, thread) : goes_first(thread, *chosen))) {
+            if (chosen == nullptr ||
+                (reversed ? goes_first(*chosen, thread) : goes_first(thread, *chosen))) {
                 chosen = &thread;
             }
         }
@@ -136,7 +138,8 @@ private:
     }
 
     static bool goes_first(const Thread& one, const Thread& other) {
-        if (one.callers.size() != other.callers.size()) return one.callers.size() > other.callers.size();
+        if (one.callers.size() != other.callers.size())
+            return one.callers.size() > other.callers.size();
         if (one.routine != other.routine) return one.routine->number > other.routine->number;
         return one.next < other.next;
     }
@@ -160,17 +163,20 @@ void place_frames(Block& block, uint64_t static_shared) {
 }
 
 std::string place_of(const std::array<uint32_t, 3>& place) {
-    return "(" + std::to_string(place[0]) + ", " + std::to_string(place[1]) + ", " + std::to_string(place[2]) + ")";
+    return "(" + std::to_string(place[0]) + ", " + std::to_string(place[1]) + ", " +
+           std::to_string(place[2]) + ")";
 }
 
 std::string described(const Block& block, const Thread* thread, const std::string& what) {
     if (thread == nullptr) return what;
-    const Instruction& at = *(thread->next == thread->routine->code.data() ? thread->next : thread->next - 1);
+    const Instruction& at =
+        *(thread->next == thread->routine->code.data() ? thread->next : thread->next - 1);
     const std::vector<std::string>& lines = block.module.body->lines;
     std::string text = at.line >= 1 && at.line <= lines.size() ? lines[at.line - 1] : "";
     text.erase(0, text.find_first_not_of(" \t"));
-    return what + "; line " + std::to_string(at.line) + ": " + text + "; thread " + place_of(thread->place) +
-           " of block " + place_of(block.place) + " of " + block.launch.function->name;
+    return what + "; line " + std::to_string(at.line) + ": " + text + "; thread " +
+           place_of(thread->place) + " of block " + place_of(block.place) + " of " +
+           block.launch.function->name;
 }
 
 void run_block(Block& block, const Routine& entry, const Thread*& running) {
@@ -205,7 +211,8 @@ std::string refusal(const Launch& launch) {
 
 Outcome run(const Module& module, const Launch& launch, Memory& memory) {
     const std::string refused = refusal(launch);
-    if (!refused.empty()) return {Fault::Illegal, refused + " in a launch of " + launch.function->name};
+    if (!refused.empty())
+        return {Fault::Illegal, refused + " in a launch of " + launch.function->name};
     const uint32_t* extents = launch.block;
     Block block(module, launch, memory);
     block.size = extents[0] * extents[1] * extents[2];
@@ -213,7 +220,8 @@ Outcome run(const Module& module, const Launch& launch, Memory& memory) {
     // Dynamic shared memory starts where any type may.
     const uint64_t behind = (launch.function->shared_nbytes + 127ull) / 128 * 128;
     const bool dynamic = launch.dynamic_shared_nbytes != 0;
-    block.shared.resize(dynamic ? behind + launch.dynamic_shared_nbytes : launch.function->shared_nbytes);
+    block.shared.resize(dynamic ? behind + launch.dynamic_shared_nbytes
+                                : launch.function->shared_nbytes);
     place_frames(block, behind);
     block.threads.resize(block.size);
     for (uint32_t index = 0; index < block.size; ++index) {
@@ -222,7 +230,8 @@ Outcome run(const Module& module, const Launch& launch, Memory& memory) {
         thread.index = index;
         thread.lane = index % warp_size;
         thread.warp = index / warp_size;
-        thread.place = {index % extents[0], index / extents[0] % extents[1], index / extents[0] / extents[1]};
+        thread.place = {index % extents[0], index / extents[0] % extents[1],
+                        index / extents[0] / extents[1]};
     }
     const Thread* running = nullptr;
     try {

@@ -6,138 +6,11 @@
 
 #include "decoder.h"
 #include "machine.h"
+#include "warp_actions.h"
 
 namespace ptx {
 
 namespace {
-
-// The lanes that take part; null for others.
-struct Lanes {
-    std::array<Thread*, warp_size> threads{};
-};
-
-const Instruction& instruction_of(const Thread& t) { return t.next[-1]; }
-
-using Action = void (*)(Lanes&);
-
-// -- the actions
-
-void sync(Lanes&) {}
-
-enum Shuffle : uint16_t { up, down, bfly, idx };
-
-// Source: section 9.7.9.6.
-void shuffle(Lanes& lanes) {
-    std::array<uint32_t, warp_size> values;
-    values.fill(0xa5a5a5a5);  // what a lane that takes no part gives is left open
-    for (uint32_t lane = 0; lane < warp_size; ++lane) {
-        const Thread* t = lanes.threads[lane];
-        if (t != nullptr) values[lane] = get<uint32_t>(*t, instruction_of(*t).a);
-    }
-    for (uint32_t lane = 0; lane < warp_size; ++lane) {
-        Thread* t = lanes.threads[lane];
-        if (t == nullptr) continue;
-        const Instruction& i = instruction_of(*t);
-        const uint32_t b = get<uint32_t>(*t, i.b) & 31, c = get<uint32_t>(*t, i.c);
-        const uint32_t clamp = c & 31, segment = c >> 8 & 31;
-        const auto max_lane = static_cast<int>((lane & segment) | (clamp & ~segment));
-        const auto min_lane = lane & segment;
-        int from = 0;
-        bool inside = false;
-        switch (i.mode) {
-            case up: from = static_cast<int>(lane - b); inside = from >= max_lane; break;
-            case down: from = static_cast<int>(lane + b); inside = from <= max_lane; break;
-            case bfly: from = static_cast<int>(lane ^ b); inside = from <= max_lane; break;
-            default: from = static_cast<int>(min_lane | (b & ~segment)); inside = from <= max_lane; break;
-        }
-        const uint32_t source = inside ? static_cast<uint32_t>(from) : lane;
-        put<uint32_t>(*t, i.d, values[source]);
-        if (i.count == 2) put<uint32_t>(*t, t->routine->lists[i.list + 1], inside);
-    }
-}
-
-enum Vote : uint16_t { all, any, uni, ballot, negated = 8 };
-
-void vote(Lanes& lanes) {
-    uint32_t trues = 0, present = 0;
-    for (uint32_t lane = 0; lane < warp_size; ++lane) {
-        const Thread* t = lanes.threads[lane];
-        if (t == nullptr) continue;
-        const Instruction& i = instruction_of(*t);
-        present |= 1u << lane;
-        if ((t->r[i.a] != 0) != ((i.mode & negated) != 0)) trues |= 1u << lane;
-    }
-    for (Thread* t : lanes.threads) {
-        if (t == nullptr) continue;
-        const Instruction& i = instruction_of(*t);
-        uint32_t result = trues;
-        switch (i.mode & 3) {
-            case all: result = trues == present; break;
-            case any: result = trues != 0; break;
-            case uni: result = trues == present || trues == 0; break;
-            default: break;
-        }
-        put<uint32_t>(*t, i.d, result);
-    }
-}
-
-enum Match : uint16_t { match_any, match_all };
-
-void match(Lanes& lanes) {
-    const auto value = [](const Thread& t) {
-        const Instruction& i = instruction_of(t);
-        return i.type == Type::b64 ? get<uint64_t>(t, i.a) : get<uint32_t>(t, i.a);
-    };
-    std::array<uint32_t, warp_size> same{};  // first for all, for a result may go to an operand
-    uint32_t present = 0;
-    for (uint32_t lane = 0; lane < warp_size; ++lane) {
-        const Thread* t = lanes.threads[lane];
-        if (t == nullptr) continue;
-        present |= 1u << lane;
-        for (uint32_t other = 0; other < warp_size; ++other) {
-            const Thread* beside = lanes.threads[other];
-            if (beside != nullptr && value(*beside) == value(*t)) same[lane] |= 1u << other;
-        }
-    }
-    for (Thread* t : lanes.threads) {
-        if (t == nullptr) continue;
-        const Instruction& i = instruction_of(*t);
-        const bool whole = same[t->lane] == present;
-        put<uint32_t>(*t, i.d, i.mode == match_all && !whole ? 0 : same[t->lane]);
-        if (i.count == 2) put<uint32_t>(*t, t->routine->lists[i.list + 1], whole);
-    }
-}
-
-enum Redux : uint16_t { add, min, max, and_, or_, xor_ };
-
-uint32_t combined(uint16_t mode, bool is_signed, uint32_t a, uint32_t b) {
-    const auto x = static_cast<int32_t>(a), y = static_cast<int32_t>(b);
-    switch (mode) {
-        case add: return a + b;
-        case min: return is_signed ? static_cast<uint32_t>(std::min(x, y)) : std::min(a, b);
-        case max: return is_signed ? static_cast<uint32_t>(std::max(x, y)) : std::max(a, b);
-        case and_: return a & b;
-        case or_: return a | b;
-        default: return a ^ b;
-    }
-}
-
-void redux(Lanes& lanes) {
-    bool started = false;
-    uint32_t total = 0;
-    for (const Thread* t : lanes.threads) {
-        if (t == nullptr) continue;
-        const Instruction& i = instruction_of(*t);
-        const uint32_t value = get<uint32_t>(*t, i.a);
-        total = started ? combined(i.mode, i.type == Type::s32, total, value) : value;
-        started = true;
-    }
-    for (Thread* t : lanes.threads) {
-        if (t != nullptr) put<uint32_t>(*t, instruction_of(*t).d, total);
-    }
-}
-
-// -- waiting
 
 template <Action action>
 void join(Thread& t, const Instruction& i) {
@@ -165,7 +38,8 @@ Action action_of(Handler handler) {
 
 bool together(const Thread& one, const Thread& other) {
     const Instruction &a = instruction_of(one), &b = instruction_of(other);
-    return one.mask == other.mask && a.run == b.run && (a.mode & 7) == (b.mode & 7) && a.type == b.type;
+    return one.mask == other.mask && a.run == b.run && (a.mode & 7) == (b.mode & 7) &&
+           a.type == b.type;
 }
 
 void activemask(Thread& t, const Instruction& i) {
@@ -237,12 +111,12 @@ bool shuffle_rule(Decoder& d) {
 bool vote_rule(Decoder& d) {
     constexpr const char* names[] = {"all", "any", "uni", "ballot"};
     if (!d.word("sync") || !chosen(d, names)) return false;
-    const Type type = d.out.mode == ballot ? Type::b32 : Type::pred;
+    const Type type = d.out.mode == static_cast<uint16_t>(Vote::ballot) ? Type::b32 : Type::pred;
     if (d.type() != type || !d.done()) return false;
     d.out.d = d.to(type);
     bool opposite = false;
     d.out.a = d.predicate(opposite);
-    if (opposite) d.out.mode |= negated;
+    if (opposite) d.out.mode |= negates;
     d.list({d.from(Type::b32)});
     d.out.run = join<vote>;
     return true;
@@ -254,7 +128,8 @@ bool match_rule(Decoder& d) {
     d.out.type = d.type();
     if ((d.out.type != Type::b32 && d.out.type != Type::b64) || !d.done()) return false;
     const Operand target = d.take();
-    if (target.pair && d.out.mode == match_any) d.fail("only .all says whether all agree");
+    if (target.pair && d.out.mode == static_cast<uint16_t>(Match::any))
+        d.fail("only .all says whether all agree");
     d.out.d = d.to(target.pair ? target.parts[0] : target, Type::b32);
     d.out.a = d.from(d.out.type);
     std::vector<uint32_t> slots = {d.from(Type::b32)};
@@ -268,8 +143,9 @@ bool redux_rule(Decoder& d) {
     constexpr const char* names[] = {"add", "min", "max", "and", "or", "xor"};
     if (!d.word("sync") || !chosen(d, names)) return false;
     const Type type = d.type();
-    const bool bits = d.out.mode >= and_;
-    if (!d.done() || (bits ? type != Type::b32 : type != Type::s32 && type != Type::u32)) return false;
+    const bool bits = d.out.mode >= static_cast<uint16_t>(Redux::and_);
+    if (!d.done() || (bits ? type != Type::b32 : type != Type::s32 && type != Type::u32))
+        return false;
     d.out.type = type;
     d.out.d = d.to(type);
     d.out.a = d.from(type);
@@ -295,8 +171,12 @@ bool activemask_rule(Decoder& d) {
 }  // namespace
 
 void add_warp_rules(Rules& rules) {
-    rules.insert({{"shfl", shuffle_rule}, {"vote", vote_rule}, {"match", match_rule}, {"redux", redux_rule},
-                  {"bar", sync_rule}, {"activemask", activemask_rule}});
+    rules.insert({{"shfl", shuffle_rule},
+                  {"vote", vote_rule},
+                  {"match", match_rule},
+                  {"redux", redux_rule},
+                  {"bar", sync_rule},
+                  {"activemask", activemask_rule}});
 }
 
 }  // namespace ptx
