@@ -59,7 +59,7 @@ def check(wanted: Wanted) -> int:
     except DeviceUnavailable as error:
         if wanted.require_device:
             raise
-        shown.line(f"{error} Nothing was checked.")
+        shown.line(f"{error} Nothing was checked; with --require-device this is a failure.")
         return 0
     shown.summary(report)
     for path in wanted.reports:
