@@ -104,7 +104,8 @@ def test_a_backend_that_does_not_conform(tmp_path: Path) -> None:
 def test_no_hardware_is_one_line(tmp_path: Path) -> None:
     done = hal_check(tmp_path, "FAKE", change=ABSENT)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("\n") == 1 and done.stdout.endswith("with --require-device this is a failure.\n")
+    assert done.stdout.count("\n") == 1
+    assert done.stdout.endswith("with --require-device this is a failure.\n")
     required = hal_check(tmp_path, "FAKE", "--require-device", change=ABSENT)
     assert (required.returncode, required.stdout) == (2, "")
     assert required.stderr.count("\n") == 1
