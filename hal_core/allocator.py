@@ -159,11 +159,15 @@ class Allocator(Generic[Opaque]):
         return opaque
 
     def _initialise(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
-        if options.zero:
-            if not self.fresh_is_zero:
-                self._fill(opaque, nbytes, b"\0")
-        elif self.poison:
-            self._fill(opaque, nbytes, b"\xcb")
+        try:
+            if options.zero:
+                if not self.fresh_is_zero:
+                    self._fill(opaque, nbytes, b"\0")
+            elif self.poison:
+                self._fill(opaque, nbytes, b"\xcb")
+        except BaseException:
+            self._give_back(opaque, nbytes, options)
+            raise
 
     def free(self, opaque: Opaque, nbytes: int, options: BufferSpec | None = None) -> None:
         """Give back what `alloc` gave, with the same size and options.

@@ -64,6 +64,18 @@ def test_A3_the_cache_is_bounded_and_evicts_the_oldest(allocator: Any) -> None:
     assert allocator.statistics().cached <= 3 * 1024, "a block beyond the bound is not kept"
 
 
+def test_A2_a_block_that_cannot_be_zeroed_goes_back(
+    allocator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise hal.DeviceFault("fill", "told to fail")
+
+    monkeypatch.setattr(allocator, "_fill", refuse)
+    with pytest.raises(hal.DeviceFault):
+        hal.empty(100, hal.int8, "FAKE", hal.BufferSpec(zero=True))
+    assert allocator.statistics().live == 0 and not allocator.memory
+
+
 def test_A4_flush_then_one_retry(allocator: Any) -> None:
     kept = allocator.alloc(4096)
     allocator.free(allocator.alloc(8192), 8192)

@@ -11,13 +11,20 @@ from hal_core.geometry import Dim3
 from hal_cuda.driver import ATTRIBUTES, NOT_READY, Facts, KernelFacts, Refused
 
 _function = cu.CUfunction_attribute
+_HOST = 1  # CU_MEMORYTYPE_HOST
 POOLS = True  # memory can be allocated and freed in the order of a stream
 _PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 
 
 def _call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
     """The results behind the status. Raises: Refused."""
-    status, *results = function(*arguments)
+    try:
+        status, *results = function(*arguments)
+    except ValueError as error:  # a code that cuda-bindings is too old to know
+        code = str(error).partition(" is not a valid CUresult")[0]
+        if not code.isdecimal():
+            raise
+        raise Refused(function.__name__, int(code), "an unknown code", "") from None
     if status:
         raise refused(function.__name__, status)
     return results[0] if len(results) == 1 else tuple(results)
@@ -72,6 +79,10 @@ def release(index: int) -> None:
 
 def set_current(context: Any) -> None:
     _call(cu.cuCtxSetCurrent, context)
+
+
+def is_current(context: Any) -> bool:
+    return int(_call(cu.cuCtxGetCurrent)) == int(context)
 
 
 def peer(context: Any, device: int, other: int) -> bool:
@@ -138,11 +149,15 @@ def fill(dest: int, pattern: bytes, count: int, stream: Any) -> None:
     _call(function, dest, int.from_bytes(pattern, "little"), count, stream)
 
 
-def context_of(address: int) -> int:
-    """The handle of the context that memory belongs to; 0 where it is none of a device."""
-    which = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
-    status, context = cu.cuPointerGetAttribute(which, address)
-    return 0 if status else int(context)
+def owner_of(address: int) -> tuple[int, bool]:
+    """The index of the device that memory belongs to, and whether it is the host's; -1 where the
+    driver does not know it. Its context is no help: memory from a pool has none."""
+    which = cu.CUpointer_attribute
+    status, index = cu.cuPointerGetAttribute(which.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+    if status:
+        return -1, False
+    kind = _call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+    return int(index), int(kind) == _HOST
 
 
 def range_of(address: int) -> tuple[int, int]:
@@ -163,6 +178,11 @@ def destroy_stream(stream: Any) -> None:
 
 
 def wait(stream: Any) -> None:
+    _call(cu.cuStreamSynchronize, stream)
+
+
+def wait_for_foreign(stream: int) -> None:
+    """The number of a stream that somebody else made."""
     _call(cu.cuStreamSynchronize, stream)
 
 
@@ -253,11 +273,13 @@ def launch(geometry{names}):
         use(context)
     gx, gy, gz, bx, by, bz, shared = geometry
     pack_into(here.storage, 0{names})
-    (status,) = launch_kernel(
-        function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, 0
-    )
-    if status:
-        failed(status)
+    while True:
+        (status,) = launch_kernel(
+            function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, 0
+        )
+        if not status:
+            break
+        refused(status)
     device.last_launched = name
 """
 Error: Any = ()  # cuda-bindings gives statuses and raises none

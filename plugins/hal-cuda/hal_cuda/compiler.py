@@ -144,7 +144,7 @@ class PTXCompiler(Compiler):
                 operation, "PTX takes no options, macros or headers", device=self.device.name
             )
         try:
-            with self.device.check(operation):
+            with self.device.own(operation):
                 module, _ = self.device.api.load(source.encode())
                 self.device.api.unload(module)
         except CompileError as error:

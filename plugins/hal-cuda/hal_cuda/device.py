@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from hal_core.allocator import LRUAllocator
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault, InvalidArgument, OutOfMemory
 from hal_cuda import driver
 from hal_cuda.interchange import array_interface
-from hal_cuda.staging import LARGE_NBYTES, Staging
+from hal_cuda.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 
 if TYPE_CHECKING:
     from hal_core.spec import BufferSpec
 
+T = TypeVar("T")
+
+_keeping: WeakSet[CUDAAllocator] = WeakSet()  # of closed devices, with memory that is still out
+
 _LONGEST_NAP = 1e-3  # seconds between two looks at a stream
+_FILL_NBYTES = 64 << 10  # of a pattern that is sent from the host
 _KDL_CUDA, _LEGACY_STREAM = 2, 1  # DLPack's numbers
 
 
@@ -76,23 +84,63 @@ class CUDADevice(Compiled):
                 driver.use(self.context)
                 self.stream = self.api.make_stream()
             except BaseException:
-                self._release_context()
+                self.release_context()
                 raise
 
     @property
     def driver_version(self) -> tuple[int, int]:
         """Of CUDA, the newest that the driver takes."""
-        with self.check("open"):
+        with self.own("open"):
             version: tuple[int, int] = self.api.version()
             return version
 
     def check(self, operation: str) -> driver.check:
         """`with device.check("copyin"):` - the context is current, refusals become ours."""
-        driver.use(self.context)
-        return driver.check(operation, self.name, self.last_launched)
+        guard = driver.check(operation, self.name, self.last_launched)
+        with guard:
+            driver.use(self.context)
+        return guard
+
+    def own(self, operation: str) -> driver.check:
+        """As `check`, and sure of it: another library may have changed the context meanwhile, and
+        the driver makes and loads things in whichever is current."""
+        driver.current.context = None
+        return self.check(operation)
+
+    def call(self, operation: str, work: Callable[..., T], *arguments: Any) -> T:
+        """One call of the driver, where asking for the context first would show."""
+        with self.check(operation):
+            try:
+                return work(*arguments)
+            except driver.Refused as error:
+                if not self.regained(error):
+                    raise
+                return work(*arguments)
+
+    def regained(self, error: driver.Refused) -> bool:
+        """Whether the driver refused because another context was current; ours is now."""
+        if error.code not in driver.WRONG_CONTEXT or self.closed:
+            return False
+        with driver.check("wait", self.name):
+            if self.api.is_current(self.context):
+                return False
+            self.api.set_current(self.context)
+        return True
+
+    @contextmanager
+    def events(self, count: int) -> Iterator[list[Any]]:
+        """The context is current."""
+        made: list[Any] = []
+        try:
+            while len(made) < count:
+                made.append(self.api.make_event())
+            yield made
+        finally:
+            for event in made:
+                self.api.destroy_event(event)
 
     def _synchronize(self, timeout: float | None) -> bool:
-        with self.check("wait"):
+        with self.own("wait"):
             if timeout is None:
                 self.api.wait(self.stream)
                 return True
@@ -109,20 +157,29 @@ class CUDADevice(Compiled):
     def unload_unused(self) -> None:
         """The context is current."""
         while self.unused:
-            self.api.unload(self.unused.popleft())
+            try:
+                module = self.unused.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self.api.unload(module)
 
     def _close(self) -> None:
+        allocator, lost = vars(self).get("allocator"), False
         try:
-            with driver.check("close", self.name):
-                driver.use(self.context)
+            with self.own("close"):
+                self.api.wait(self.stream)  # not every binding tells that a clean-up failed
                 self.unload_unused()
                 self.api.destroy_stream(self.stream)
         except DeviceFault:
-            pass  # the context is lost, and what it held with it
+            lost = True  # and what the context held with it
         finally:
-            self._release_context()
+            for one in list(_keeping) if lost else ():  # or it stays, and is lost when opened again
+                if one.device.index == self.index:
+                    one.let_go()
+            if allocator is None or not allocator.keep_context(lost):
+                self.release_context()
 
-    def _release_context(self) -> None:
+    def release_context(self) -> None:
         driver.current.context = None
         with driver.check("close", self.name):
             self.api.release(self.index)
@@ -144,18 +201,21 @@ class CUDAAllocator(LRUAllocator[int]):
         super().__init__(device)
         self._pooled = bool(device.info.vendor["memory_pools_supported"]) and device.api.POOLS
         self._staging = Staging(device)
+        self._late = False  # the device has ended
+        self._keeps_context = False  # for memory that is still out then
         self.dlpack_device = _KDL_CUDA, device.index
         self.dlpack_stream = _LEGACY_STREAM
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
         device = self.device
         try:
-            with device.check("allocate"):
+            with device.own("allocate"):
                 if options.host:
                     return int(device.api.allocate_host(nbytes))
                 return int(device.api.allocate(nbytes, device.stream, self._pooled))
         except OutOfMemory as error:
-            free, total = device.api.memory_info()
+            with device.own("allocate"):
+                free, total = device.api.memory_info()
             raise OutOfMemory(
                 "allocate", f"{error.problem}; the driver has {free} bytes free of {total}",
                 got=nbytes, device=device.name,
@@ -163,68 +223,93 @@ class CUDAAllocator(LRUAllocator[int]):
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         device = self.device
-        if device.closed:
+        if self._late:
             return self._free_late(opaque, options)
-        with device.check("free"):
-            if options.host:
-                device.api.wait(device.stream)
-                device.api.free_host(opaque)
-            else:
-                device.api.free(opaque, device.stream, self._pooled)
+        try:
+            with device.own("free"):
+                if options.host:
+                    device.api.wait(device.stream)
+                    device.api.free_host(opaque)
+                else:
+                    device.api.free(opaque, device.stream, self._pooled)
+        except DeviceFault:
+            pass  # the context is lost, as the next wait tells, and its memory with it
         return None
 
+    def keep_context(self, lost: bool) -> bool:
+        """The device ends. Whether memory is still out, which would go with the context."""
+        with self._lock:
+            self._drain()
+            self._late = True
+            self._keeps_context = not lost and bool(self._live or self._dropped)
+        if self._keeps_context:
+            _keeping.add(self)
+        return self._keeps_context
+
+    def let_go(self) -> None:
+        """Of the context, and with it of the memory that is still out."""
+        if self._keeps_context:
+            self._keeps_context = False
+            self.device.release_context()
+
     def _free_late(self, opaque: int, options: BufferSpec) -> None:
-        """An export kept the memory after the device was closed. If nobody else holds the primary
-        context it is gone already."""
-        api, index = self.device.api, self.device.index
+        """Somebody kept the memory after the device was closed."""
+        if not self._keeps_context:
+            return None  # it went with a context that was lost
+        device = self.device
         try:
-            context = api.retain(index)
-            try:
-                driver.use(context)
+            with device.own("free"):
+                api = device.api
                 api.free_host(opaque) if options.host else api.free(opaque, None, False)
-            finally:
-                driver.current.context = None
-                api.release(index)
-        except driver.Refused:
-            pass
+        except DeviceFault:
+            return self.let_go()
+        if not (self._live or self._dropped):
+            self.let_go()
+        return None
 
     def _wrap(self, pointer: int, nbytes: int) -> int:
         device = self.device
-        with device.check("external_ptr"):
-            if device.api.context_of(pointer):
-                return pointer
+        with device.own("external_ptr"):
+            index, of_host = device.api.owner_of(pointer)
+        if index == device.index or of_host:
+            return pointer
+        problem = "no memory that the CUDA driver knows"
+        fix = "Give a device address, such as int(gpuarray.gpudata)."
+        if index >= 0:
+            there = f"{device.family}:{index}" if index else device.family
+            problem = f"memory of another device, {there}"
+            fix = "Make the buffer there and copy it: here.copy_from(there)."
         raise InvalidArgument(
-            "external_ptr", "no memory that the CUDA driver knows", got=hex(pointer),
-            device=device.name, fix="Give a device address, such as int(gpuarray.gpudata).",
-        )  # fmt: skip
+            "external_ptr", problem, got=hex(pointer), device=device.name, fix=fix
+        )
 
     def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
         return opaque + offset
 
     def _copyin(self, dest: int, src: memoryview) -> None:
         device = self.device
-        with device.check("copyin"):
-            if src.nbytes >= LARGE_NBYTES:
+        if src.nbytes > LARGE_IN_NBYTES:
+            with device.own("copyin"):
                 self._staging.copy_in(dest, src)
-            else:  # the driver keeps a copy of pageable memory before it returns
-                device.api.copy_in(dest, src, src.nbytes, device.stream)
+        else:  # bytes of our own, as `src` may be pinned: the driver has copied them on return
+            copy_in = device.api.copy_in
+            device.call("copyin", copy_in, dest, bytes(src), src.nbytes, device.stream)
 
     def _copyout(self, dest: memoryview, src: int) -> None:
         device = self.device
-        with device.check("copyout"):
-            if dest.nbytes >= LARGE_NBYTES:
+        if dest.nbytes >= LARGE_OUT_NBYTES:
+            with device.own("copyout"):
                 self._staging.copy_out(dest, src)
-            else:
-                device.api.copy_out(dest, src, dest.nbytes, device.stream)
-                device.api.wait(device.stream)
+        else:
+            device.call("copyout", device.api.copy_out, dest, src, dest.nbytes, device.stream)
+            device.call("copyout", device.api.wait, device.stream)
 
     def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
         device = self.device
         if src_device is device:
             if abs(dest - src) < nbytes:
                 return False  # ranges that overlap have no order in a copy of the driver
-            with device.check("copy_from"):
-                device.api.copy(dest, src, nbytes, device.stream)
+            device.call("copy_from", device.api.copy, dest, src, nbytes, device.stream)
             return True
         if not isinstance(src_device, CUDADevice):
             return False
@@ -234,31 +319,32 @@ class CUDAAllocator(LRUAllocator[int]):
     def _transfer_peer(self, dest: int, src: int, nbytes: int, other: CUDADevice) -> None:
         """Behind the work of both devices, ahead of their later work."""
         device, api = self.device, self.device.api
-        with other.check("copy_from"):
-            written = api.make_event()
+        with other.own("copy_from"), other.events(1) as (written,):
             api.record(written, other.stream)
-        with device.check("copy_from"):
-            api.peer(other.context, device.index, other.index)
-            api.wait_for(device.stream, written)
-            api.copy_peer(dest, device.context, src, other.context, nbytes, device.stream)
-            copied = api.make_event()
-            api.record(copied, device.stream)
-        with other.check("copy_from"):
-            api.wait_for(other.stream, copied)
-            api.destroy_event(written)
-        with device.check("copy_from"):
-            api.destroy_event(copied)
+            with device.own("copy_from"), device.events(1) as (copied,):
+                api.peer(other.context, device.index, other.index)
+                api.wait_for(device.stream, written)
+                api.copy_peer(dest, device.context, src, other.context, nbytes, device.stream)
+                api.record(copied, device.stream)
+                driver.use(other.context)
+                api.wait_for(other.stream, copied)
 
     def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
         device = self.device
         half = len(pattern) // 2
         if len(pattern) == 8 and pattern[:half] == pattern[half:]:
             pattern = pattern[:half]
-        if len(pattern) == 8:  # wider than the driver fills: a part, then copies that double it
-            return super()._fill(dest, nbytes, pattern)
-        with device.check("fill"):
-            device.api.fill(dest, pattern, nbytes // len(pattern), device.stream)
-        return None
+        if len(pattern) < 8:
+            fill, count = device.api.fill, nbytes // len(pattern)
+            device.call("fill", fill, dest, pattern, count, device.stream)
+            return
+        # Wider than the driver fills: a part, then copies that double it.
+        done = min(nbytes, _FILL_NBYTES)
+        self._copyin(dest, memoryview(pattern * (done // len(pattern))))
+        while done < nbytes:
+            more = min(done, nbytes - done)
+            device.call("fill", device.api.copy, dest + done, dest, more, device.stream)
+            done += more
 
     def close(self) -> None:
         self._staging.close()

@@ -41,6 +41,7 @@ DRIVER = config.declare(
 INSTALL = "Install the NVIDIA driver (nvidia-smi shows it); no toolkit is needed."
 
 NOT_FOUND, NOT_READY = 500, 600
+WRONG_CONTEXT = frozenset({201, 400, 709})  # what another context says of handles of ours
 STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
 
 
@@ -105,6 +106,8 @@ _KINDS: dict[int, type[HalError]] = {
     **dict.fromkeys(STICKY, DeviceFault),
 }
 _FIXES = {
+    35: "Upgrade the NVIDIA driver.",
+    100: "nvidia-smi lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
     701: "Give the block fewer threads: program.info says how many it can have.",
     803: "Reboot, or reload the driver: its parts are of different versions.",
     **dict.fromkeys(
@@ -163,9 +166,10 @@ def api() -> Any:
     try:
         binding.initialise()
     except Refused as error:
-        if error.code in (34, 35, 100, 803, 3):
+        if error.code in (34, 3):  # a stub in the driver's place; NOT_INITIALIZED
             _no_driver(str(error))
-        raise DeviceUnavailable("enumerate CUDA", str(error), fix=INSTALL) from None
+        fix = _FIXES.get(error.code, INSTALL)
+        raise DeviceUnavailable("enumerate CUDA", str(error), fix=fix) from None
     except OSError as error:
         _no_driver(str(error).splitlines()[0])
     return binding

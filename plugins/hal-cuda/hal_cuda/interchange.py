@@ -5,6 +5,7 @@ Source: CUDA Array Interface, version 3 (Numba's documentation).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import as_dtype, uint8
@@ -42,8 +43,10 @@ def foreign(device: CUDADevice, obj: Any) -> Foreign | None:
     facts = getattr(obj, "__cuda_array_interface__", None)
     if isinstance(facts, dict):
         return _of_interface(device, obj, facts)
+    if facts is not None:
+        raise _refused(device, "__cuda_array_interface__ is no dictionary", facts)
     if type(obj).__module__.startswith("pycuda") and hasattr(obj, "__int__"):
-        with device.check("wrap"):
+        with device.own("wrap"):
             start, nbytes = device.api.range_of(int(obj))
         return Foreign(int(obj), start + nbytes - int(obj), uint8, obj)
     return None
@@ -52,22 +55,41 @@ def foreign(device: CUDADevice, obj: Any) -> Foreign | None:
 def _of_interface(device: CUDADevice, obj: Any, facts: dict[str, Any]) -> Foreign:
     import numpy as np
 
-    kind = np.dtype(facts["typestr"])
+    try:
+        kind = np.dtype(facts["typestr"])
+        shape = tuple(map(int, facts["shape"]))
+        address, read_only = facts["data"]
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"__cuda_array_interface__ lacks or garbles {error}"
+        raise _refused(device, problem, facts) from None
     dtype = as_dtype(kind, "wrap")
-    size, dense = 1, []
-    for extent in reversed(facts["shape"]):
-        dense.append(size * kind.itemsize)
-        size *= extent
-    strides = facts.get("strides")
     problem = ""
-    if strides is not None and tuple(strides) != tuple(reversed(dense)) and size > 1:
+    if not kind.isnative:
+        problem = "the elements are in the other byte order"
+    elif not _is_dense(shape, facts.get("strides"), kind.itemsize):
         problem = "the array is not C-contiguous"
-    elif facts["data"][1]:
+    elif read_only:
         problem = "the array is read-only"
     elif facts.get("mask") is not None:
         problem = "the array is masked"
     if problem:
-        raise InvalidArgument(
-            "wrap", problem, got=facts, device=device.name, fix="Make a copy of it there first."
-        )
-    return Foreign(facts["data"][0], size, dtype, obj)
+        raise _refused(device, problem, facts)
+    stream = facts.get("stream")
+    if stream not in (None, _LEGACY_STREAM):  # ours waits for the legacy one, and for no other
+        device.call("wrap", device.api.wait_for_foreign, stream)
+    return Foreign(address, math.prod(shape), dtype, obj)
+
+
+def _is_dense(shape: tuple[int, ...], strides: Any, step: int) -> bool:
+    if strides is None or not math.prod(shape):
+        return True
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def _refused(device: CUDADevice, problem: str, got: object) -> InvalidArgument:
+    fix = "Make a copy of it there first."
+    return InvalidArgument("wrap", problem, got=got, device=device.name, fix=fix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import threading
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from hal_cuda import driver
 from hal_cuda.compiler import MAKER
 from hal_cuda.device import CUDADevice
 
-_ANY_SHARED_NBYTES = 48 << 10  # dynamic shared memory that needs no permission
+_ANY_SHARED_NBYTES = 48 << 10  # of a block, static and dynamic, that needs no permission
 
 
 class CUDAProgram(Program):
@@ -34,7 +35,8 @@ class CUDAProgram(Program):
             )
         _, image = unseal(MAKER, binary.image, operation, device.name)
         self._storage = Arguments(binary, device.name)
-        with device.check(operation):
+        self._allowed_nbytes = 0  # of dynamic shared memory, where it was asked for
+        with device.own(operation):
             device.unload_unused()
             self._module = _Module(device)
             self._module.handle, _ = device.api.load(image)
@@ -62,9 +64,11 @@ class CUDAProgram(Program):
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
         api = self.device.api
-        if shared > _ANY_SHARED_NBYTES:
-            with self.device.check(f"launch {self.name}"):
-                api.allow_shared(self._function, shared)
+        if shared + (self.info.shared_nbytes or 0) > _ANY_SHARED_NBYTES:
+            with self.device._lock, self.device.own(f"launch {self.name}"):
+                if shared > self._allowed_nbytes:  # an earlier geometry keeps what it was given
+                    api.allow_shared(self._function, shared)
+                    self._allowed_nbytes = shared
         return api.geometry(grid, block, shared)
 
     def _bind(self) -> Callable[..., None]:
@@ -74,7 +78,7 @@ class CUDAProgram(Program):
             "pack_into": storage.pack_into,
             "here": storage,
             "current": driver.current,
-            "use": driver.use,
+            "use": functools.partial(_enter, device, self.name),
             "context": device.context,
             "launch_kernel": api.launch_of(self._function),
             "Error": api.Error,
@@ -82,39 +86,42 @@ class CUDAProgram(Program):
             "stream": device.stream,
             "device": device,
             "name": self.name,
-            "failed": self._failed,
+            "refused": functools.partial(_refused, device, self.name),
         }
         arguments = ", ".join(f"a{param.position}" for param in self.signature.params)
         text = api.LAUNCH.format(arguments=arguments, names=f", {arguments}" if arguments else "")
         exec(compile(text, f"<launch of {self.name}>", "exec"), space)
-        launch: Callable[..., None] = space["launch"]
+        launch: Callable[..., None] = space.pop("launch")  # no cycle: programs go at once
         return launch
-
-    def _failed(self, why: Any) -> None:
-        device = self.device
-        error = device.api.launch_refused(why)
-        raise driver.explain(error, f"launch {self.name}", device.name, device.last_launched)
 
     def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
         api, stream = self.device.api, self.device.stream
         launch = self._launch or self._bind()
-        with self.device.check("wait"):
-            start, end = api.make_event(), api.make_event()
-            try:
-                api.record(start, stream)
-                launch(geometry, *args)
-                api.record(end, stream)
-                self.device.last_launched = self.name
-                return float(api.seconds_between(start, end))
-            finally:
-                api.destroy_event(start)
-                api.destroy_event(end)
+        with self.device.own("wait"), self.device.events(2) as (start, end):
+            api.record(start, stream)
+            launch(geometry, *args)
+            api.record(end, stream)
+            return float(api.seconds_between(start, end))
 
     def _unload(self) -> None:
         self._function = None  # which holds the module, in PyCUDA
         self._module = _Module(self.device)
-        with self.device.check(f"unload {self.name}"):
+        with self.device.own(f"unload {self.name}"):
             self.device.unload_unused()
+
+
+def _enter(device: CUDADevice, name: str, context: Any) -> None:
+    """The first launch on a thread."""
+    device._check_open(f"launch {name}")
+    device.check(f"launch {name}")
+
+
+def _refused(device: CUDADevice, name: str, why: Any) -> None:
+    """Raises, unless another library had changed the context: the launch is then tried again."""
+    error = device.api.launch_refused(why)
+    if not device.regained(error):
+        device._check_open(f"launch {name}")
+        raise driver.explain(error, f"launch {name}", device.name, device.last_launched)
 
 
 class _Module:

@@ -20,6 +20,7 @@ import pycuda.driver as cu
 from hal_core.geometry import Dim3
 from hal_cuda.driver import ATTRIBUTES, Facts, KernelFacts, Refused
 
+_MEMORY_TYPE, _ORDINAL, _HOST = 2, 9, 1  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_HOST
 POOLS = False  # PyCUDA does not bind allocation in the order of a stream
 
 _memory: dict[int, Any] = {}  # address -> the object that owns it
@@ -62,6 +63,12 @@ def refused(error: cu.Error) -> Refused:
     sentence, _, more = rest.partition(" - ")
     code, name = _codes().get(sentence, (999, "an unknown code"))
     return Refused(call, code, name, more.strip("\0 \n") or sentence)
+
+
+def _of_code(call: str, code: int) -> Refused:
+    """Of a call past PyCUDA."""
+    sentence = next((text for text, known in _codes().items() if known[0] == code), "")
+    return Refused(call, code, _codes().get(sentence, (0, "an unknown code"))[1], sentence)
 
 
 class _Guard:
@@ -154,9 +161,14 @@ def release(index: int) -> None:
 def set_current(context: Any) -> None:
     code = _library().cuCtxSetCurrent(ctypes.c_void_p(context.handle))
     if code:
-        sentence = next((text for text, known in _codes().items() if known[0] == code), "")
-        raise Refused("cuCtxSetCurrent", code, _codes().get(sentence, (0, ""))[1], sentence)
+        raise _of_code("cuCtxSetCurrent", code)
     _here.context = context
+
+
+def is_current(context: Any) -> bool:
+    found = ctypes.c_void_p()
+    code = _library().cuCtxGetCurrent(ctypes.byref(found))
+    return code == 0 and found.value == int(context.handle)
 
 
 class _Here(threading.local):
@@ -246,10 +258,14 @@ def fill(dest: int, pattern: bytes, count: int, stream: Any) -> None:
         functions[len(pattern)](dest, int.from_bytes(pattern, "little"), count, stream.it)
 
 
-def context_of(address: int) -> int:
-    context = ctypes.c_void_p()
-    code = _library().cuPointerGetAttribute(ctypes.byref(context), 1, ctypes.c_uint64(address))
-    return 0 if code else int(context.value or 0)
+def owner_of(address: int) -> tuple[int, bool]:
+    """The index of the device that memory belongs to, and whether it is the host's; -1 where the
+    driver does not know it. Its context is no help: memory from a pool has none."""
+    index, kind, place = ctypes.c_int(-1), ctypes.c_uint(), ctypes.c_uint64(address)
+    ask = _library().cuPointerGetAttribute
+    if ask(ctypes.byref(index), _ORDINAL, place) or ask(ctypes.byref(kind), _MEMORY_TYPE, place):
+        return -1, False
+    return index.value, kind.value == _HOST
 
 
 def range_of(address: int) -> tuple[int, int]:
@@ -273,6 +289,13 @@ def destroy_stream(stream: Held) -> None:
 def wait(stream: Held) -> None:
     with guard:
         stream.it.synchronize()
+
+
+def wait_for_foreign(stream: int) -> None:
+    """The number of a stream that somebody else made."""
+    code = _library().cuStreamSynchronize(ctypes.c_void_p(stream))
+    if code:
+        raise _of_code("cuStreamSynchronize", code)
 
 
 def is_done(stream: Held) -> bool:
@@ -321,6 +344,7 @@ def load(image: bytes) -> tuple[Held, str]:
                 image + b"\0", message_handler=lambda ok, info, error: said.append(error)
             )
         except UnicodeDecodeError:  # the log of a driver that refused the image without one
+            cu.Context.synchronize()  # raises where the context is lost
             raise _no_image() from None
     return Held(module), said[0].strip("\0 \n") if said else ""
 
@@ -358,10 +382,12 @@ def launch(geometry{names}):
     if current.context is not context:
         use(context)
     grid, block, shared = geometry
-    try:
-        launch_kernel(grid, block, pack({arguments}), shared, stream.it)
-    except Error as error:
-        failed(error)
+    while True:
+        try:
+            launch_kernel(grid, block, pack({arguments}), shared, stream.it)
+            break
+        except Error as error:
+            refused(error)
     device.last_launched = name
 """
 Error = cu.Error

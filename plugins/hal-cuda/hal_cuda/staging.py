@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hal_cuda.device import CUDADevice
 
-LARGE_NBYTES = 1 << 20
+LARGE_IN_NBYTES, LARGE_OUT_NBYTES = 64 << 10, 1 << 20
 _HALF_NBYTES = 4 << 20
 
 
@@ -32,12 +32,15 @@ class Staging:
         api = self._device.api
         while len(self._halves) < 2:
             address = api.allocate_host(_HALF_NBYTES)
+            event = None
             try:
                 event = api.make_event()
+                api.record(event, self._device.stream)
             except BaseException:
                 api.free_host(address)
+                if event is not None:
+                    api.destroy_event(event)
                 raise
-            api.record(event, self._device.stream)
             self._halves.append((address, event))
         return self._halves
 
@@ -78,7 +81,7 @@ class Staging:
         with self._lock:
             halves, self._halves = self._halves, []
             if halves:
-                with self._device.check("close"):
+                with self._device.own("close"):
                     for address, event in halves:
                         self._device.api.destroy_event(event)
                         self._device.api.free_host(address)

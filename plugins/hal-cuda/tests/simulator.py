@@ -19,9 +19,17 @@ class Simulator:
         """The nth next call of that name gives `code`; "run" is a kernel on the device."""
         self.driver.sim_fail(call.encode(), ctypes.c_uint64(nth), code)
 
+    def delay(self, call: str, seconds: float) -> None:
+        """Calls of that name take so much longer; of a launch, the kernel on the device."""
+        self.driver.sim_delay(call.encode(), ctypes.c_uint64(int(seconds * 1e6)))
+
     def clear(self) -> None:
-        """No failure waits any more."""
+        """No failure waits any more, and nothing is slow."""
         self.driver.sim_clear()
+
+    def set_context(self, handle: int) -> None:
+        """What another library does on this thread, behind everybody's back."""
+        assert self.driver.cuCtxSetCurrent(ctypes.c_void_p(handle)) == 0
 
     def all_calls(self) -> dict[str, int]:
         self.driver.sim_all_calls.restype = ctypes.c_char_p

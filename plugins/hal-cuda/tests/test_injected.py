@@ -70,10 +70,9 @@ def test_every_call_that_fails_is_told_and_leaves_nothing(
         try:
             _everything()
         except hal.HalError as error:
-            assert isinstance(error, hal.OutOfMemory) or "CUDA_ERROR_UNKNOWN" in str(error), (
-                name,
-                error,
-            )
+            kinds = hal.OutOfMemory, hal.CompileError  # the latter is all that PyCUDA tells
+            told = isinstance(error, kinds) or "CUDA_ERROR_UNKNOWN" in str(error)
+            assert told, (name, error)
         for open_name in ("CUDA", "CUDA:1"):
             if open_name in hal.Device._opened:
                 hal.Device[open_name].close()
@@ -91,7 +90,7 @@ def test_A4_the_drivers_out_of_memory_says_what_is_free(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
     for name in ("cuMemAllocAsync", "cuMemAlloc"):
-        for nth in (1, 2):  # the allocator tries twice
+        for nth in range(1, 5):  # the allocator tries twice, and PyCUDA twice each time
             simulator.fail(name, OUT_OF_MEMORY, nth)
     with pytest.raises(hal.OutOfMemory) as caught:
         hal.Buffer(device, 123457, hal.uint8).allocate()

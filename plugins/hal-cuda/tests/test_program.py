@@ -134,3 +134,37 @@ def test_P5_much_dynamic_shared_memory_is_asked_for(device: hal.Compiled) -> Non
     y = hal.Buffer(device, 32, hal.int32).allocate()
     program(y, grid=1, block=32, shared=64_000)
     assert y.numpy().tolist() == list(range(31, -1, -1))
+
+
+def test_P5_what_one_geometry_was_allowed_another_does_not_take_away(
+    device: hal.Compiled,
+) -> None:
+    program = device.compile(_holding(device, static=0))
+    y = hal.Buffer(device, 32, hal.int32).allocate()
+    for shared in (96_000, 60_000, 96_000, 1_000, 60_000, 96_000):
+        program(y, grid=1, block=32, shared=shared)
+        assert y.numpy().tolist() == list(range(31, -1, -1)), shared
+
+
+def test_P5_static_and_dynamic_shared_memory_count_together(device: hal.Compiled) -> None:
+    program = device.compile(_holding(device, static=10_000))
+    assert program.info.shared_nbytes >= 40_000
+    y = hal.Buffer(device, 32, hal.int32).allocate()
+    program(y, grid=1, block=32, shared=20_000)
+    assert y.numpy().tolist() == list(range(31, -1, -1))
+
+
+def _holding(device: hal.Compiled, static: int) -> hal.Source:
+    """`static` integers of shared memory, and the dynamic kind."""
+    pytest.importorskip("cuda.pathfinder")
+    text = f"""
+    extern "C" __global__ void hold(int *y) {{
+        extern __shared__ int tile[];
+        volatile __shared__ int own[{static or 1}];
+        tile[threadIdx.x] = threadIdx.x;
+        if (threadIdx.x == 0) own[{static or 1} - 1] = 0;
+        __syncthreads();
+        y[threadIdx.x] = tile[31 - threadIdx.x] + own[{static or 1} - 1];
+    }}
+    """
+    return hal.Source("hold", text, "y: int32*", language="cuda")

@@ -1,0 +1,233 @@
+"""Devices: which there are, contexts that others change, many threads, closing."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+@hal.kernel
+def trapped(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+def test_R7_an_index_out_of_range_says_what_there_is(device: hal.Compiled) -> None:
+    with pytest.raises(hal.UnknownDevice, match=r"has 2 devices.*CUDA:9.*CUDA:1"):
+        hal.Device["CUDA:9"]
+
+
+def _everything(device: hal.Compiled) -> list[Callable[[], object]]:
+    """What may be the first call after another library changed the context."""
+    program = device.compile(add_one)
+    y = hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
+    wide = hal.Buffer(device, 20_000, hal.float64).allocate()
+    there = hal.Buffer(hal.Device["CUDA:1"], 1000, hal.int32).allocate().fill(0)
+    large = bytes(3 << 20)
+    staged = hal.Buffer(device, len(large), hal.uint8).allocate()
+    program(y, vals=(1000,), threads=1000)
+
+    def fresh() -> None:
+        made = hal.Buffer(device, 999, hal.int32, hal.BufferSpec(nolru=True)).allocate().fill(1)
+        program(made, vals=(999,), threads=999)
+        assert set(made.numpy().tolist()) == {2}
+        made.deallocate()
+
+    def loaded() -> None:
+        again = device.load(program.binary)
+        again(y, vals=(1000,), threads=1000)
+
+    return [
+        lambda: program(y, vals=(1000,), threads=1000),
+        lambda: program(y, vals=(1000,), threads=1000, wait=True),
+        lambda: y.copyin(bytes(4000)),
+        lambda: staged.copyin(large),
+        lambda: staged.copyout(bytearray(large)),
+        lambda: y.copyout(bytearray(4000)),
+        lambda: y.fill(3),
+        lambda: wide.fill(1.1),
+        lambda: y.copy_from(there),
+        lambda: there.copy_from(y),
+        lambda: y.view(100).copy_from(y.view(100, offset=2000)),
+        lambda: device.synchronize(),
+        lambda: device.synchronize(timeout=5),
+        lambda: hal.Buffer(device, 50, hal.int32, hal.BufferSpec(host=True)).allocate().fill(0),
+        fresh,
+        loaded,
+    ]
+
+
+@pytest.mark.parametrize("other", ["none", "another device"])
+def test_a_context_that_others_change_is_made_current_again(
+    device: hal.Compiled, simulator: Simulator, other: str
+) -> None:
+    gone = None if other == "none" else hal.Device["CUDA:1"].context
+    handle = 0 if gone is None else int(getattr(gone, "handle", gone))
+    for work in _everything(device):
+        hal.Buffer(device, 4, hal.int32).allocate().fill(0)  # ours is current, and known to be
+        simulator.set_context(handle)
+        work()
+        device.synchronize()
+
+
+def test_a_launch_that_fails_for_a_reason_of_its_own_is_no_endless_try(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    program = device.compile(add_one)
+    y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
+    program(y, vals=(10,), threads=10)
+    for code in (1, 201, 400, 701):
+        simulator.fail("cuLaunchKernel", code)
+        with pytest.raises(hal.HalError, match=r"launch add_one: cuLaunchKernel failed.*CUDA"):
+            program(y, vals=(10,), threads=10)
+    program(y, vals=(10,), threads=10)
+    assert set(y.numpy().tolist()) == {2}
+
+
+def test_P_eight_threads_launch_copy_and_compile(device: hal.Compiled) -> None:
+    raised: list[BaseException] = []
+    start = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        try:
+            start.wait(60)
+            for turn in range(5):
+                y = hal.Buffer.from_numpy(np.full(500 + number, turn, "i4"), device)
+                program = device.load(device.compile(add_one).binary)
+                for _ in range(4):
+                    program(y, vals=(y.size,), threads=y.size)
+                assert program(y, vals=(y.size,), threads=y.size, wait=True) >= 0
+                assert set(y.numpy().tolist()) == {turn + 5}
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert raised == []
+
+
+# PyCUDA warns of modules whose last user was a thread that is not the closing one.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_closing_while_others_launch_gives_them_errors_of_ours(device: hal.Compiled) -> None:
+    device.close()
+    for _ in range(5):
+        raised: list[BaseException] = []
+        opened = hal.Device["CUDA"]
+        program = opened.compile(add_one)
+        y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
+        running = threading.Barrier(5)
+
+        def work() -> None:
+            try:
+                for turn in range(100_000):
+                    program(y, vals=(100,), threads=100)  # noqa: B023
+                    if turn == 3:
+                        running.wait(60)  # noqa: B023
+            except BaseException as error:
+                raised.append(error)  # noqa: B023
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        running.wait(60)
+        opened.close()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert {type(error) for error in raised} == {hal.InvalidState}, raised
+        assert all("closed" in str(error) for error in raised), raised
+
+
+def test_a_program_goes_with_its_last_reference_though_its_kernel_runs(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    y = hal.Buffer(device, 100, hal.int32).allocate().fill(0)
+    binary = device.compile(add_one).binary
+    device.load(binary)  # what went before is unloaded here
+    gc.collect()
+    device.synchronize()
+    device.load(binary)
+    modules = simulator.live()["modules"]
+    gc.disable()
+    try:
+        for _ in range(5):
+            simulator.delay("cuLaunchKernel", 0.02)
+            program = device.load(binary)
+            program(y, vals=(100,), threads=100)
+            del program
+            simulator.clear()
+        device.load(binary)
+        assert simulator.live()["modules"] <= modules + 1
+    finally:
+        gc.enable()
+    assert set(y.numpy().tolist()) == {5}
+
+
+def _refused_when_lost(program: hal.Program, y: hal.Buffer) -> list[Callable[[], object]]:
+    device = program.device
+    return [
+        lambda: program(y, vals=(100,), threads=100),
+        lambda: program(y, vals=(100,), threads=100, wait=True),
+        lambda: y.fill(1),
+        lambda: y.copyin(bytes(400)),
+        lambda: y.numpy(),
+        lambda: hal.Buffer(device, 5000, hal.int32).allocate(),
+        lambda: device.load(program.binary),
+    ]
+
+
+@pytest.mark.parametrize("code", [700, 716, 719, 702])
+def test_P9_what_the_kernel_did_is_told_at_the_next_wait(
+    device: hal.Compiled, simulator: Simulator, code: int
+) -> None:
+    device.close()
+    with hal.Device["CUDA"] as opened:
+        y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
+        program = opened.compile(trapped)
+        simulator.fail("run", code)
+        program(y, vals=(100,), threads=100)
+        with pytest.raises(hal.DeviceFault, match=r"wait: cu.*trapped.*on CUDA.*open it again"):
+            opened.synchronize()
+        for work in _refused_when_lost(program, y):
+            with pytest.raises(hal.DeviceFault, match="context is lost"):
+                work()
+        with pytest.raises(hal.DeviceFault):
+            opened.close()
+    again = hal.Device["CUDA"]
+    fresh = hal.Buffer(again, 100, hal.int32).allocate().fill(0)
+    again.compile(trapped)(fresh, vals=(100,), threads=100)
+    assert set(fresh.numpy().tolist()) == {1}
+    del y, work  # of the lost context: nobody's memory is freed for it
+    gc.collect()
+    assert set(fresh.numpy().tolist()) == {1}
+
+
+def test_waiting_with_a_limit_ends_in_time(device: hal.Compiled, simulator: Simulator) -> None:
+    program = device.compile(add_one)
+    y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
+    device.synchronize()
+    simulator.delay("cuLaunchKernel", 0.5)
+    program(y, vals=(10,), threads=10)
+    assert device.synchronize(timeout=0) is False
+    assert device.synchronize(timeout=0.05) is False
+    assert device.synchronize(timeout=30) is True
+    simulator.clear()

@@ -1,0 +1,267 @@
+"""Memory: what copies wait for, pinned and foreign memory, two devices, what is left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+from hal_cuda import driver
+
+OUT_OF_MEMORY, UNKNOWN = 2, 999
+SLOW = 0.15  # seconds of a kernel that host code must not overtake
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+def _on_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
+    raised: list[BaseException] = []
+
+    def one(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=one, args=(k,), daemon=True) for k in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    return raised
+
+
+@pytest.mark.parametrize("nbytes", [64, 100_000, 3 << 20])
+def test_B_copyin_from_pinned_memory_is_done_with_it_on_return(
+    device: hal.Compiled, simulator: Simulator, nbytes: int
+) -> None:
+    pinned = hal.Buffer(device, nbytes, hal.uint8, hal.BufferSpec(host=True)).allocate()
+    there = hal.Buffer(device, nbytes, hal.uint8).allocate().fill(0)
+    host = (ctypes.c_ubyte * nbytes).from_address(pinned._opaque_for("test"))
+    device.synchronize()
+    ctypes.memset(host, 7, nbytes)
+    work = hal.Buffer(device, 4, hal.int32).allocate().fill(0)
+    program = device.compile(add_one)
+    program(work, vals=(4,), threads=4)
+    device.synchronize()
+    simulator.delay("cuLaunchKernel", SLOW)
+    program(work, vals=(4,), threads=4)
+    there.copyin(host)
+    ctypes.memset(host, 9, nbytes)
+    simulator.clear()
+    assert set(there.numpy().tolist()) == {7}
+
+
+@pytest.mark.parametrize("nbytes", [4000, 3 << 20])
+def test_copies_from_eight_threads_at_once(device: hal.Compiled, nbytes: int) -> None:
+    def work(number: int) -> None:
+        data = np.random.default_rng(number).bytes(nbytes)
+        made = hal.Buffer(device, nbytes, hal.uint8).allocate()
+        for _ in range(3):
+            made.copyin(data)
+            back = bytearray(nbytes)
+            made.copyout(back)
+            assert back == data
+            made.fill(number)
+            assert made.numpy()[-1] == number
+
+    assert _on_threads(8, work) == []
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("offset", [1, 3, 4097])
+def test_views_at_odd_offsets_of_memory_of_others(
+    device: hal.Compiled, offset: int, pinned: bool
+) -> None:
+    size = (2 << 20) + 5
+    whole = hal.Buffer(device, size + offset, hal.uint8, hal.BufferSpec(host=pinned)).allocate()
+    whole.fill(1)
+    address = whole._opaque_for("test")
+    taken = hal.Buffer(
+        device, size, hal.uint8, hal.BufferSpec(external_ptr=address + offset)
+    ).allocate()
+    data = np.random.default_rng(offset).bytes(size)
+    taken.copyin(data)
+    assert taken.view(size - 1, offset=1).numpy().tobytes() == data[1:]
+    assert whole.numpy().tobytes() == b"\1" * offset + data
+    taken.view(100, offset=3).fill(5)
+    assert whole.numpy()[offset + 3 : offset + 103].tolist() == [5] * 100
+
+
+def test_B_external_ptr_of_another_device_is_refused_by_name(device: hal.Compiled) -> None:
+    other = hal.Device["CUDA:1"]
+    there = hal.Buffer(other, 64, hal.uint8).allocate()
+    address = there._opaque_for("test")
+    with pytest.raises(hal.InvalidArgument, match=r"external_ptr.*CUDA:1.*CUDA.*copy"):
+        hal.Buffer(device, 64, hal.uint8, hal.BufferSpec(external_ptr=address)).allocate()
+
+
+def test_B_external_ptr_of_nobody_is_refused(device: hal.Compiled) -> None:
+    with pytest.raises(hal.InvalidArgument, match=r"external_ptr.*no memory.*0x10000.*device addr"):
+        hal.Buffer(device, 64, hal.uint8, hal.BufferSpec(external_ptr=0x10000)).allocate()
+
+
+@pytest.mark.parametrize("pinned", ["neither", "source", "target"])
+@pytest.mark.parametrize("back", [False, True])
+def test_T1_copies_between_devices_wait_for_the_work_of_both(
+    device: hal.Compiled, simulator: Simulator, pinned: str, back: bool
+) -> None:
+    one, two = device, hal.Device["CUDA:1"]
+    if back:
+        one, two = two, one
+    size = 5000
+    source = hal.Buffer(one, size, hal.int32, hal.BufferSpec(host=pinned == "source"))
+    target = hal.Buffer(two, size, hal.int32, hal.BufferSpec(host=pinned == "target"))
+    source.allocate().fill(1)
+    target.allocate().fill(50)
+    programs = one.compile(add_one), two.compile(add_one)
+    simulator.delay("cuLaunchKernel", SLOW)
+    programs[0](source, vals=(size,), threads=size)
+    programs[1](target, vals=(size,), threads=size)
+    target.copy_from(source)
+    programs[0](source, vals=(size,), threads=size)  # not before it was read
+    programs[1](target, vals=(size,), threads=size)
+    assert set(target.numpy().tolist()) == {3}
+    assert set(source.numpy().tolist()) == {3}
+    simulator.clear()
+
+
+def test_a_failed_step_leaves_no_event(device: hal.Compiled, simulator: Simulator) -> None:
+    """While the device stays open: closing would clear up behind it."""
+    program = device.compile(add_one)
+    here = hal.Buffer(device, 100, hal.int32).allocate().fill(0)
+    there = hal.Buffer(hal.Device["CUDA:1"], 100, hal.int32).allocate()
+
+    def work() -> None:
+        there.copy_from(here)
+        program(here, vals=(100,), threads=100, wait=True)
+
+    work()
+    clean = simulator.live()
+    before = simulator.all_calls()
+    work()
+    calls = simulator.calls_since(before)
+    left_out = {"cuEventDestroy"}  # where that fails there is nothing left to try
+    if driver.DRIVER.read() == "pycuda":  # whose destructors end the process then
+        left_out |= {name for name in calls if name.startswith("cuCtx")}
+    for name in sorted(set(calls) - left_out):
+        for nth in range(1, calls[name] + 1):
+            simulator.fail(name, UNKNOWN, nth)
+            raised = False
+            try:
+                work()
+            except hal.HalError:
+                raised = True
+            assert raised or name == "cuCtxEnablePeerAccess", (name, nth)  # copies go without
+            simulator.clear()
+            gc.collect()
+            work()
+            assert simulator.live() == clean, (name, nth)
+
+
+def test_staging_that_cannot_be_made_leaves_nothing(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    device.close()
+    with hal.Device["CUDA"] as opened:
+        made = hal.Buffer(opened, 2 << 20, hal.uint8).allocate()
+        clean = simulator.live()
+        for name in ("cuMemHostAlloc", "cuEventCreate", "cuEventRecord"):
+            simulator.fail(name, OUT_OF_MEMORY)
+            with pytest.raises(hal.OutOfMemory):
+                made.copyin(bytes(2 << 20))
+            simulator.clear()
+            assert simulator.live() == clean, name
+        made.copyin(b"\7" * (2 << 20))
+        assert made.numpy()[-1] == 7
+
+
+def test_A4_out_of_memory_in_the_middle_leaves_what_was_there(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    kept = [hal.Buffer(device, 1000, hal.int32).allocate().fill(k) for k in range(3)]
+    device.allocator.free_cache()
+    for name in ("cuMemAllocAsync", "cuMemAlloc"):
+        for nth in range(1, 5):  # the allocator tries twice, and PyCUDA twice each time
+            simulator.fail(name, OUT_OF_MEMORY, nth)
+    with pytest.raises(hal.OutOfMemory, match=r"allocate: .*in use.*cached.*limit.*got 3108.*CUDA"):
+        hal.Buffer(device, 777, hal.int32).allocate()
+    simulator.clear()
+    program = device.compile(add_one)
+    for number, one in enumerate(kept):
+        program(one, vals=(1000,), threads=1000)
+        assert set(one.numpy().tolist()) == {number + 1}
+
+
+def test_A6_HAL_MEMORY_LIMIT_holds_for_device_and_pinned_memory(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.close()
+    monkeypatch.setenv("HAL_MEMORY_LIMIT", str(1 << 20))
+    with hal.Device["CUDA"] as opened:
+        first = hal.Buffer(opened, 600_000, hal.uint8).allocate()
+        for options in (None, hal.BufferSpec(host=True)):
+            with pytest.raises(hal.OutOfMemory, match=r"limit 1048576.*HAL_MEMORY_LIMIT"):
+                hal.Buffer(opened, 600_000, hal.uint8, options).allocate()
+        first.deallocate()
+        hal.Buffer(opened, 600_000, hal.uint8, hal.BufferSpec(host=True)).allocate()
+
+
+def test_a_wide_fill_needs_no_host_memory_of_its_size(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    size = 300_001
+    made = hal.Buffer(device, size + 1, hal.float64).allocate().fill(0)
+    before = simulator.all_calls()
+    made.view(size).fill(1.1)
+    assert "cuMemHostAlloc" not in simulator.calls_since(before)
+    sent = simulator.calls_since(before).get("cuMemcpyHtoDAsync", 0)
+    assert sent == 1, "a part, and copies that double it"
+    data = made.numpy()
+    assert data[-1] == 0 and set(data[:-1].tolist()) == {1.1}
+
+
+def test_memory_that_an_export_kept_outlives_the_device(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    device.close()
+    gc.collect()
+    clean = simulator.live()
+    with hal.Device["CUDA"] as first:
+        made = hal.Buffer(first, 100_000, hal.uint8, hal.BufferSpec(nolru=True)).allocate().fill(3)
+        export = _Export(made)
+        del made
+    with hal.Device["CUDA"] as second:
+        taken = hal.Buffer.from_dlpack(export, second)
+        assert set(taken.numpy().tolist()) == {3}
+        others = [hal.Buffer(second, 100_000, hal.uint8).allocate().fill(k) for k in range(8)]
+        del export, taken
+        gc.collect()
+        for number, one in enumerate(others):
+            assert set(one.numpy().tolist()) == {number}
+        del one, others
+    gc.collect()
+    assert simulator.live() == clean, "with the last block the context goes"
+
+
+class _Export:
+    def __init__(self, buffer: hal.Buffer) -> None:
+        self._capsule, self._place = buffer.__dlpack__(), buffer.__dlpack_device__()
+
+    def __dlpack__(self, stream: object = None) -> object:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._place

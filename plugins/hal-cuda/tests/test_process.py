@@ -1,0 +1,161 @@
+"""What needs a process of its own: no driver, no device, fork, the end with work in flight."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from simulator import Simulator
+
+HEAD = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import conftest
+import hal_core as hal
+from simulator import Simulator
+sim = Simulator(conftest.DRIVER)
+from test_device import add_one
+"""
+
+
+@pytest.fixture
+def run(simulator: Simulator, tmp_path: Path) -> Callable[..., str]:
+    def run(text: str, **environment: str) -> str:
+        env = {**os.environ, "HAL_CACHE_DIR": str(tmp_path), **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", HEAD + text], env=env, capture_output=True, text=True,
+            timeout=120, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return done.stdout
+
+    return run
+
+
+ASK = """
+try:
+    hal.Device["CUDA"]
+except hal.HalError as error:
+    print(type(error).__name__, error)
+print(hal.Device.states()["CUDA"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sim.fail('cuInit', 100)", ["CUDA_ERROR_NO_DEVICE", "CUDA_VISIBLE_DEVICES"]),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", ["NO_DEVICE", "CUDA_VISIBLE_DEVICES"]),
+        ("sim.fail('cuInit', 35)", ["cuInit gave 35", "Upgrade the NVIDIA driver"]),
+        ("sim.fail('cuInit', 803)", ["SYSTEM_DRIVER_MISMATCH", "Reboot"]),
+        ("sim.fail('cuInit', 999)", ["CUDA_ERROR_UNKNOWN", "nvidia-smi"]),
+    ],
+)
+def test_R10_a_driver_that_does_not_start_says_why(
+    run: Callable[..., str], text: str, said: list[str]
+) -> None:
+    text = run(text + ASK)
+    assert text.startswith("DeviceUnavailable") and text.endswith("no hardware\n"), text
+    assert "no NVIDIA driver" not in text, text
+    for part in said:
+        assert part in text, text
+
+
+def test_a_driver_too_old_for_NVRTC_leaves_our_own_PTX(run: Callable[..., str]) -> None:
+    text = run(
+        """
+import os
+device = hal.Device["CUDA"]
+y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
+program = device.compile(add_one)
+program(y, vals=(10,), threads=10)
+print(program.pair, set(y.numpy().tolist()))
+try:
+    device.compile(hal.Source("f", 'extern "C" __global__ void f() {}', "", language="cuda"))
+except hal.HalError as error:
+    print(type(error).__name__, error)
+""",
+        SIM_CUDA_DRIVER="12.0",
+    )
+    assert text.startswith("ptx {1}\n") and "CompilerUnavailable" in text, text
+    assert "too new for this driver" in text, text
+    assert "python -m pip install 'nvidia-cuda-nvrtc-cu12==12.0.*'" in text, text
+
+
+def test_fork_a_child_is_refused_and_its_parent_goes_on(run: Callable[..., str]) -> None:
+    text = run(
+        """
+import os, warnings, gc
+warnings.simplefilter("ignore")
+device = hal.Device["CUDA"]
+y = hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
+pinned = hal.Buffer(device, 1 << 20, hal.uint8, hal.BufferSpec(host=True)).allocate()
+pinned.copyin(bytes(1 << 20))
+export = y.__dlpack__()
+program = device.compile(add_one)
+sim.delay("cuLaunchKernel", 0.1)
+program(y, vals=(1000,), threads=1000)
+child = os.fork()
+if child == 0:
+    answers = []
+    for work in (
+        lambda: program(y, vals=(1000,), threads=1000), y.numpy, device.synchronize,
+        lambda: device.compile(add_one), lambda: hal.Buffer(device, 5, hal.int32).allocate(),
+        lambda: hal.Buffer.wrap(y, device), lambda: hal.Device["CUDA"].synchronize(),
+    ):
+        try:
+            answers.append(f"gave {work()}")
+        except hal.ForkError:
+            answers.append("ok")
+        except BaseException as error:
+            answers.append(repr(error))
+    del y, pinned, export, program
+    gc.collect()
+    print(answers, flush=True)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(set(y.numpy().tolist()))
+"""
+    )
+    assert text == f"{['ok'] * 7}\n{{1}}\n", text
+
+
+END = """
+import threading
+device = hal.Device["CUDA"]
+y = hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
+there = hal.Buffer(hal.Device["CUDA:1"], 1000, hal.int32).allocate()
+program = device.compile(add_one)
+export = y.__dlpack__()
+sim.delay("cuLaunchKernel", 0.2)
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for _ in range(5): program(y, vals=(1000,), threads=1000)",
+        "program(y, vals=(1000,), threads=1000)\nthere.copy_from(y)",
+        "program(y, vals=(1000,), threads=1000)\nsys.exit(0)",
+        "program(y, vals=(1000,), threads=1000)\ndel y, there, export",
+        "def work():\n    while not device.closed:\n        try:\n"
+        "            program(y, vals=(1000,), threads=1000, wait=True)\n"
+        "        except hal.InvalidState: return\n"
+        "threading.Thread(target=work, daemon=True).start()",
+        "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)",
+    ],
+    ids=["queued", "peer copy", "exit", "dropped", "daemon thread", "fault"],
+)
+def test_the_interpreter_ends_with_work_in_flight(
+    simulator: Simulator, tmp_path: Path, text: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + END + text], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "HAL_CACHE_DIR": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr or "DeviceFault" in done.stderr, done.stderr
