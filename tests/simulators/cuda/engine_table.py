@@ -127,4 +127,5 @@ def check(
         for row, (result,) in zip(rows, got, strict=True)
         if result != (want := int(expected(*row)) % (1 << wide))
     ]
-    assert not wrong, "\n".join([f"{len(wrong)} of {len(rows)}", *wrong[:10]])
+    if wrong:
+        raise AssertionError("\n".join([f"{len(wrong)} of {len(rows)}", *wrong[:10]]))
