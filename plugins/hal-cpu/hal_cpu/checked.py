@@ -24,7 +24,7 @@ log = logging.getLogger("hal_core")
 
 class CheckedDevice(CPUDevice):
     """Order: as of any CPU device. What freed memory shows is raised at the next launch,
-    `synchronize` or `close`."""
+    `synchronize` or `close`; the latter two look at all memory."""
 
     allocator: CheckedAllocator
     checked = True
@@ -39,6 +39,8 @@ class CheckedDevice(CPUDevice):
             raise self.faults.popleft()
 
     def _synchronize(self, timeout: float | None) -> bool:
+        if "allocator" in vars(self):
+            self.allocator.look()
         self.raise_fault()
         return True
 
@@ -59,6 +61,7 @@ class CheckedAllocator(CPUAllocator):
         self._blocks: dict[int, Block] = {}
         self._quarantine = Quarantine()
         self._numbers = itertools.count(1)
+        self._told: set[int] = set()  # numbers of damaged blocks
 
     @property
     def cache_limit(self) -> int:
@@ -87,15 +90,24 @@ class CheckedAllocator(CPUAllocator):
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         block = self._blocks.pop(opaque)
-        damage = block.damage()
-        if damage is not None:
-            self._report(block, damage)
+        self._look_at(block, "free")
         self._quarantine.add(block)
 
-    def _report(self, block: Block, damage: int) -> None:
+    def look(self) -> None:
+        """For writes beside blocks that are in use."""
+        for block in list(self._blocks.values()):
+            self._look_at(block, "wait")
+
+    def _look_at(self, block: Block, operation: str) -> None:
+        damage = block.damage()
+        if damage is not None and block.number not in self._told:
+            self._told.add(block.number)
+            self._report(operation, block, damage)
+
+    def _report(self, operation: str, block: Block, damage: int) -> None:
         where = "behind the end" if damage > 0 else "before the beginning"
         fault = DeviceFault(
-            "free",
+            operation,
             f"a write {where} of {block}",
             got=damage,
             limit=f"limit 0 to {block.nbytes - 1}",

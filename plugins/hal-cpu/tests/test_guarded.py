@@ -217,6 +217,17 @@ def test_a_write_beside_a_block_is_told_when_it_is_freed(
     assert checked.synchronize()  # told once
 
 
+@pytest.mark.parametrize("wait", ["synchronize", "close"])
+def test_a_write_beside_a_block_in_use_is_told_by_a_wait(checked: CheckedDevice, wait: str) -> None:
+    buffer = hal.empty(100, hal.uint8, checked)
+    ctypes.memset(buffer._buf + 100, 1, 1)
+    with pytest.raises(DeviceFault, match="wait: a write behind the end of block"):
+        getattr(checked, wait)()
+    if wait == "synchronize":
+        buffer.deallocate()
+        assert checked.synchronize(), "told once"
+
+
 def test_A4_freed_addresses_go_before_memory_is_refused(
     checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
