@@ -269,3 +269,12 @@ def test_the_cache_serves_other_processes(fake: hal.Compiled, own_cache: Path) -
     files = [path for path in own_cache.rglob("*") if path.is_file()]
     assert len(files) == 1 and TEXT.encode() in files[0].read_bytes()
     assert cache.statistics().entries == 1
+
+
+@pytest.mark.parametrize("wrong", ["\0", "\udc80"])
+@pytest.mark.parametrize("part", ["text", "options", "defines"])
+def test_K_characters_that_no_compiler_can_read_are_refused(part: str, wrong: str) -> None:
+    parts: dict[str, Any] = {"text": "x", "options": ("-DA",), "defines": {"A": 1}}
+    parts[part] = {"text": wrong, "options": (wrong,), "defines": {"A": wrong}}[part]
+    with pytest.raises(hal.InvalidArgument, match="Source 'k': a character"):
+        hal.Source("k", parts.pop("text"), "", language="c", **parts)

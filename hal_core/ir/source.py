@@ -64,6 +64,8 @@ class Source:
         put(self, "defines", tuple((key, str(value)) for key, value in (defines or {}).items()))
         put(self, "includes", tuple(str(folder) for folder in includes))
         put(self, "block", block_shape(block, f"Source {name!r}"))
+        for part in (text, *self.options, *sum(self.defines, ())):
+            _check_characters(name, part)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Source is frozen: make a new one instead of setting {name}")
@@ -72,6 +74,19 @@ class Source:
 
     def __repr__(self) -> str:
         return f"<Source {self.name}({self.signature}) {self.language}>"
+
+
+def _check_characters(name: str, part: str) -> None:
+    """Compilers written in C would stop at a zero, and nothing else can be sent to them."""
+    try:
+        wrong = "\0" if b"\0" in part.encode() else ""
+    except UnicodeEncodeError as error:
+        wrong = part[error.start]
+    if wrong:
+        raise InvalidArgument(
+            f"Source {name!r}", "a character that no compiler can read", got=wrong,
+            fix="Take it out of the text, the options or the macros.",
+        )  # fmt: skip
 
 
 def block_shape(block: tuple[int, ...] | None, operation: str) -> tuple[int, int, int] | None:

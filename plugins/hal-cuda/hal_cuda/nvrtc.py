@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from typing import Any
 
 from hal_core.errors import CompilerUnavailable
@@ -48,7 +49,7 @@ class NVRTC:
         place = ctypes.byref(program)
         self._call("CreateProgram", place, text.encode(), name.encode(), 0, None, None)
         try:
-            given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            given = (ctypes.c_char_p * len(options))(*map(os.fsencode, options))
             status = self._library.nvrtcCompileProgram(program, len(options), given)
             if status:
                 log = self._read("ProgramLog", program).rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,146 @@
+"""Compilers and images: broken source, the wrong architecture, what cannot be encoded."""
+
+from __future__ import annotations
+
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+from hal_core.seal import seal, unseal
+from hal_cuda import nvrtc
+from hal_cuda.compiler import MAKER, PTXCompiler
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+@pytest.fixture
+def cuda(device: hal.Compiled) -> hal.Compiled:
+    nvrtc.find()  # which the tests' own requirements bring
+    return device
+
+
+def _source(body: str, name: str = "f", head: str = 'extern "C" ') -> hal.Source:
+    text = f"{head}__global__ void {name}(int *y) {{ {body} }}"
+    return hal.Source(name, text, "y: int32*", language="cuda")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("y[0] = nowhere;", 'identifier "nowhere" is undefined'),
+        ("y[0] = 1", "expected a"),
+        ("}}}", "expected a declaration"),
+        ("\n#error told so\n", "told so"),
+        ('asm("nonsense;");', "nonsense"),
+    ],
+)
+def test_C_broken_source_is_refused_with_the_log(cuda: hal.Compiled, body: str, said: str) -> None:
+    with pytest.raises(hal.CompileError, match=r"f.*CUDA") as caught:
+        cuda.compile(_source(body))
+    assert said in caught.value.log or "asm" in body, caught.value.log
+
+
+def test_C_an_entry_that_is_not_there_says_how_to_name_it(cuda: hal.Compiled) -> None:
+    with pytest.raises(hal.CompileError, match=r'load f: .*no such entry.*CUDA.*extern "C"'):
+        cuda.compile(_source("y[0] = 1;", head=""))
+
+
+@pytest.mark.parametrize("text", ["\udc80", "a\0b"], ids=["surrogate", "zero"])
+def test_C_text_that_no_compiler_can_read_is_refused(cuda: hal.Compiled, text: str) -> None:
+    with pytest.raises(hal.InvalidArgument, match=r"Source 'f': a character"):
+        cuda.compile(_source(f"y[0] = 1; // {text}\n"))
+
+
+def test_C_an_option_that_no_encoding_takes_is_refused(cuda: hal.Compiled) -> None:
+    text = 'extern "C" __global__ void f(int *y) { y[0] = 1; }'
+    for extra in ({"options": ("-D\udc80",)}, {"options": ("--no-such-option",)}):
+        with pytest.raises(hal.HalError):
+            cuda.compile(hal.Source("f", text, "y: int32*", language="cuda", **extra))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((".target sm_", ".target sm_999 //"), "refuses the binary"),
+        (("ld.param", "ld.nowhere"), "refuses the binary"),
+        ((".version", ".version 99.0 //"), "refuses the binary"),
+    ],
+    ids=["architecture", "instruction", "version"],
+)
+def test_C_an_image_for_something_else_is_refused_at_loading(
+    device: hal.Compiled, simulator: Simulator, change: tuple[str, str], said: str
+) -> None:
+    text = (
+        next(pair for pair in device.compilers if pair.name == "ptx")
+        .renderer()
+        .render(add_one.lower())
+    )
+    assert change[0] in text
+    compiler = PTXCompiler(device)
+    image = seal(MAKER, ["ptx", compiler.target], text.replace(*change, 1).encode())
+    binary = device.compile(add_one).binary
+    modules = simulator.live()["modules"]
+    with pytest.raises(hal.CompileError, match=rf"load add_one: .*{said}.*CUDA"):
+        device.load(binary._replace(image=image, entry="add_one"))
+    assert simulator.live()["modules"] <= modules
+
+
+@pytest.mark.parametrize("place", [0, 20, 60, -1])
+def test_C_a_damaged_or_foreign_binary_never_gets_to_the_driver(
+    device: hal.Compiled, simulator: Simulator, place: int
+) -> None:
+    binary = device.compile(add_one).binary
+    damaged = bytearray(binary.image)
+    damaged[place] ^= 1
+    before = simulator.all_calls()
+    for image in (bytes(damaged), b"", binary.image[:30], binary.image[:-1]):
+        with pytest.raises(hal.CompileError, match=r"load add_one: .*CUDA.*again from its source"):
+            device.load(binary._replace(image=image))
+    assert "cuModuleLoadDataEx" not in simulator.calls_since(before)
+    assert unseal(MAKER, binary.image, "load", "CUDA")[1]
+
+
+def test_C_machine_code_of_another_GPU_is_named(device: hal.Compiled, simulator: Simulator) -> None:
+    binary = device.compile(add_one).binary
+    simulator.fail("cuModuleLoadDataEx", 209)
+    with pytest.raises(hal.CompileError, match=r"load add_one: .*(NO_BINARY_FOR_GPU|IMAGE).*CUDA"):
+        device.load(binary)
+    device.load(binary)
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [{"grid": 0, "block": 32}, {"threads": 0}, {"grid": (1, 0), "block": 32}],
+)
+def test_P2_nothing_is_launched_along_0(
+    device: hal.Compiled, simulator: Simulator, launch: dict[str, object]
+) -> None:
+    program = device.compile(add_one)
+    y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
+    before = simulator.all_calls()
+    program(y, vals=(10,), **launch)
+    assert "cuLaunchKernel" not in simulator.calls_since(before)
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        {"grid": 1, "block": 1025}, {"grid": 1, "block": (1, 1, 65)},
+        {"grid": (1, 65536), "block": 1}, {"grid": 1 << 31, "block": 1},
+        {"grid": 1, "block": 32, "shared": 1 << 20}, {"threads": 1 << 45}, {"grid": -1, "block": 1},
+    ],
+)  # fmt: skip
+def test_P2_what_is_over_a_limit_names_it(
+    device: hal.Compiled, simulator: Simulator, launch: dict[str, object]
+) -> None:
+    program = device.compile(add_one)
+    y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
+    before = simulator.all_calls()
+    with pytest.raises(hal.InvalidArgument, match=r"launch add_one: .*got.*CUDA"):
+        program(y, vals=(10,), **launch)
+    assert "cuLaunchKernel" not in simulator.calls_since(before)
