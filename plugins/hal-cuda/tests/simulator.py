@@ -29,7 +29,9 @@ class Simulator:
 
     def set_context(self, handle: int) -> None:
         """What another library does on this thread, behind everybody's back."""
-        assert self.driver.cuCtxSetCurrent(ctypes.c_void_p(handle)) == 0
+        code = self.driver.cuCtxSetCurrent(ctypes.c_void_p(handle))
+        if code:
+            raise RuntimeError(f"cuCtxSetCurrent gave {code}")
 
     def all_calls(self) -> dict[str, int]:
         self.driver.sim_all_calls.restype = ctypes.c_char_p
