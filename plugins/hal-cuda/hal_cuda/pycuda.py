@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pycuda.driver as cu
 
+from hal_core import fork
 from hal_core.geometry import Dim3
 from hal_cuda.driver import ATTRIBUTES, Facts, KernelFacts, Refused
 
@@ -24,6 +26,10 @@ _MEMORY_TYPE, _ORDINAL, _HOST = 2, 9, 1  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTY
 POOLS = False  # PyCUDA does not bind allocation in the order of a stream
 
 _memory: dict[int, Any] = {}  # address -> the object that owns it
+
+
+if hasattr(os, "register_at_fork"):  # in a child PyCUDA's destructors would end the process
+    os.register_at_fork(after_in_child=lambda: fork.keep(_memory))
 
 
 class Held:
