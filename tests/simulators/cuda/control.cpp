@@ -46,6 +46,7 @@ Place formal(const Formal& each) {
 void call(Thread& t, const Instruction& i) {
     const Routine& caller = *t.routine;
     const Routine& called = *t.block->module.body->routines[static_cast<size_t>(i.offset)];
+    if (!called.defined) return call_external(t, i, called);
     const size_t registers_at = t.registers_at, local_at = t.local_at;
     t.callers.push_back({&caller, &i, registers_at, local_at});
     enter(t, called);
@@ -74,10 +75,6 @@ void return_(Thread& t, const Instruction&) {
     t.routine = caller.routine;
     t.r = t.registers.data() + t.registers_at;
     t.next = caller.call + 1;
-}
-
-void call_outside(Thread& t, const Instruction& i) {
-    call_external(t, i, *t.block->module.body->routines[static_cast<size_t>(i.offset)]);
 }
 
 Place place_of(Decoder& d, const Operand& operand, const Formal& formal, bool result) {
@@ -125,7 +122,7 @@ bool call_rule(Decoder& d) {
     add_places(d, arguments, called->params, false, places);
     d.list(places);
     d.out.offset = called->number;
-    d.out.run = is_external(called->name) ? call_outside : call;
+    d.out.run = call;
     return true;
 }
 

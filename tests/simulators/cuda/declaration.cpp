@@ -125,7 +125,7 @@ private:
         if (cursor_.mark("}")) return;
         do {
             if (cursor_.mark("{")) {
-                if (depth + 1 >= declared_.extents.size() && declared_.lanes == 1) {
+                if (depth + 1 >= declared_.extents.size() + (declared_.lanes > 1)) {
                     cursor_.fail("more braces than dimensions");
                 }
                 list(depth + 1, at);

@@ -9,6 +9,9 @@ namespace ptx {
 
 bool is_external(const std::string& name);
 
+// What is wrong with the declaration of one; null: nothing.
+const char* external_problem(const Routine& routine);
+
 // Carries the call out in the frame of the caller.
 void call_external(Thread& thread, const Instruction& call, const Routine& routine);
 

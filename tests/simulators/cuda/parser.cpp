@@ -173,8 +173,10 @@ void Parser::finish() {
     Body& body = *module.body;
     for (const auto& [name, line] : called_) {
         const Routine& called = *body.by_name.at(name);
-        if (!called.defined && !is_external(name))
-            throw ParseError(line, "a call of " + name + ", which has no body");
+        if (called.defined) continue;
+        if (!is_external(name)) throw ParseError(line, "a call of " + name + ", which has no body");
+        const char* problem = external_problem(called);
+        if (problem != nullptr) throw ParseError(line, name + ": " + problem);
     }
     const auto own = static_cast<uint32_t>(aligned(body.shared_nbytes, 128));
     for (auto& routine : body.routines) {
