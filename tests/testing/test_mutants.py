@@ -41,7 +41,9 @@ def runs(
     wanted: list[Mutant] = [
         MUTANTS[item.callspec.id]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and "mutant" in item.fixturenames
+        if isinstance(item, pytest.Function)
+        and item.path == request.path
+        and "mutant" in item.fixturenames
     ]
     among_others = hasattr(request.config, "workerinput")  # of xdist, which deals the tests out
     if among_others:
