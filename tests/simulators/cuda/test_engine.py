@@ -170,6 +170,19 @@ def test_a_stack_that_is_full(engine: Engine) -> None:
     )
 
 
+def test_a_call_gives_its_memory_back(engine: Engine) -> None:
+    before = ".func f() { .local .b8 much[1024]; st.local.u8 [much], 1; ret; }\n"
+    body = """
+    mov.u32 %r3, 0;
+again:
+    call f;
+    add.u32 %r3, %r3, 1;
+    setp.lt.u32 %p1, %r3, 2000;
+    @%p1 bra again;
+"""
+    assert words(engine, entry(body + STORE, before=before)) == [2000]
+
+
 def test_printf(engine: Engine) -> None:
     before = """
 .extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
