@@ -240,7 +240,9 @@ def test_what_is_left_of_freed_memory_is_told_by_the_next_launch(checked: Checke
 def test_a_stack_that_runs_out_in_any_thread(checked: CheckedDevice) -> None:
     """Its handler needs another stack, which fault handlers of Python give to their thread only."""
     y, x = given_floats(checked, 4)
-    program = checked.compile(source("volatile char many[200 << 20]; many[i] = 1; y[0] = many[7];"))
+    # From its end on, page for page: far below the stack there may be other memory.
+    down = "for (long k = (200l << 20) - 1; k >= 0; k -= 4096) many[k] = 1; y[0] = many[7];"
+    program = checked.compile(source(f"volatile char many[200 << 20]; {down}"))
     told: list[str] = []
 
     def launch() -> None:
