@@ -1,7 +1,7 @@
 """Binaries with a checksum and a label, for drivers that trust what they are given.
 
-Some drivers follow pointers inside a damaged binary and take the process down, so nothing without
-a good seal gets there.
+Some drivers (PoCL) follow pointers inside a damaged binary and take the process down, so nothing
+without a good seal gets there.
 """
 
 from __future__ import annotations

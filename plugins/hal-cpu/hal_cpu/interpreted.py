@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from hashlib import sha256
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +16,7 @@ from hal_core.geometry import Dim3
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
 from hal_core.program import Program
+from hal_core.seal import seal, unseal
 from hal_core.testing.arguments import Given
 from hal_core.testing.casts import stored_as
 from hal_core.testing.interpreter import carry_out
@@ -52,14 +52,13 @@ class UOpsCompiler(Compiler):
                 fix="Leave them out.",
             )
         _read(source, options.entry, options.signature, operation, "CPU")
-        text = source.encode()
-        return _MARK + sha256(text).hexdigest().encode() + b"\n" + text
+        return seal(_MAKER, None, source.encode())
 
     def _disassemble(self, image: bytes) -> str:
-        text = _text_of(image)
-        if text is not None:
-            return text
-        return ObjectCompiler()._disassemble(image)  # of a kernel that is machine code all the same
+        try:
+            return unseal(_MAKER, image, "disassemble", "CPU")[1].decode()
+        except CompileError:  # a kernel that is machine code all the same
+            return ObjectCompiler()._disassemble(image)
 
 
 class Geometry(NamedTuple):
@@ -139,24 +138,14 @@ def _give_memory(given: Given, param: Param, place: Place, called: str) -> None:
         place.block.called = called
 
 
-_MARK = b"uops "
-
-
-def _text_of(image: bytes) -> str | None:
-    """The listing; None when the bytes are not what the compiler gave."""
-    head, _, text = image.partition(b"\n")
-    if head != _MARK + sha256(text).hexdigest().encode():
-        return None
-    return text.decode()
+_MAKER = "hal-cpu-uops 1"
 
 
 def _kernel(binary: Binary, device: str) -> Kernel:
     """Raises: CompileError when the bytes are no listing of this kernel, or damaged."""
-    text = _text_of(binary.image)
-    if text is None:
-        problem = "the bytes are no kernel of the interpreter, or damaged"
-        raise CompileError(f"load {binary.entry}", problem, device=device)
-    return _read(text, binary.entry, binary.signature, f"load {binary.entry}", device)
+    operation = f"load {binary.entry}"
+    _, text = unseal(_MAKER, binary.image, operation, device)
+    return _read(text.decode(), binary.entry, binary.signature, operation, device)
 
 
 def _read(text: str, entry: str, signature: Signature, operation: str, device: str) -> Kernel:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.seal import seal, unseal
 from hal_opencl import driver
 from hal_opencl.arguments import check_arguments, find_kernel
 from hal_opencl.driver import cl
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from hal_core.render import Renderer
     from hal_opencl.device import OpenCLDevice
 
-_MAGIC = b"hal-opencl 1\n"
-_HEADER = len(_MAGIC) + 32
+_MAKER = "hal-opencl 1"
 _FIXED = ("-cl-kernel-arg-info",)  # lets a wrong signature be found before the first launch
 _CORRECT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"  # else `/` may be off by 2.5 ulp
 
@@ -160,11 +158,8 @@ def _fault_line(log: str, options: CompileOptions) -> int | None:
 
 
 class Sealed(NamedTuple):
-    """A platform's binary with a checksum and the name of the driver that made it.
-
-    PoCL follows pointers inside a damaged binary and takes the process down, so nothing without
-    a good seal gets there. Where a platform gives no binary it is the text and its options.
-    """
+    """A platform's binary with a checksum and the name of the driver that made it. Where a
+    platform gives no binary it is the text and its options."""
 
     kind: str  # "binary" or "source"
     identity: str
@@ -172,22 +167,10 @@ class Sealed(NamedTuple):
     flags: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        head = json.dumps([self.kind, self.identity, list(self.flags)]).encode() + b"\n"
-        body = head + self.payload
-        return _MAGIC + hashlib.sha256(body).digest() + body
+        return seal(_MAKER, [self.kind, self.identity, list(self.flags)], self.payload)
 
     @classmethod
     def of_bytes(cls, image: bytes, operation: str, device: str) -> Sealed:
         """Raises: CompileError naming the cause."""
-        body = image[_HEADER:]
-        if not image.startswith(_MAGIC):
-            problem = "the bytes are not a binary of hal-opencl"
-        elif hashlib.sha256(body).digest() != image[len(_MAGIC) : _HEADER]:
-            problem = "the binary is damaged: its checksum does not match"
-        else:
-            head, _, payload = body.partition(b"\n")
-            kind, identity, flags = json.loads(head)
-            return cls(kind, identity, payload, tuple(flags))
-        raise CompileError(
-            operation, problem, device=device, fix="Compile the kernel again from its source."
-        )
+        (kind, identity, flags), payload = unseal(_MAKER, image, operation, device)
+        return cls(kind, identity, payload, tuple(flags))
