@@ -43,16 +43,21 @@ def expand(
 
     uops: list[UOp] = []
     replaced: dict[UOp, UOp] = {}
+    untouched = replaced.keys().isdisjoint
     for node in kernel.uops:
-        source = tuple(replaced.get(part, part) for part in node.src)
+        source = node.src
+        if not untouched(source):
+            source = tuple(replaced.get(part, part) for part in source)
         if node in wanted:
             page = Page(uops, node.line)
             result = FORMULAS[node.op](*(Value(part, page) for part in source))
             replaced[node] = result.node
             continue
-        if source != node.src:
-            replaced[node] = UOp(node.op, node.dtype, source, node.arg, node.line)
-        uops.append(replaced.get(node, node))
+        if source is not node.src:
+            made = replaced[node] = UOp(node.op, node.dtype, source, node.arg, node.line)
+            uops.append(made)
+        else:
+            uops.append(node)
     return kernel._replace(uops=tuple(uops))
 
 
