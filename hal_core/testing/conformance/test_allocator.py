@@ -311,9 +311,12 @@ class TestAllocator:
 
         def churn(_: int) -> None:
             for turn in range(300):
+                size = 5000 + 256 * turn  # another place in the cache each time, which is made
+                block = allocator.alloc(size)
                 ring: list[object] = [hal.Buffer(device, 600, hal.uint8).allocate()]
                 ring.append(ring)
-                allocator.free(allocator.alloc(5000 + turn), 5000 + turn)
+                del ring
+                allocator.free(block, size)
 
         gc.set_threshold(1, 1 << 30)  # the youngest objects only: all of them would take minutes
         try:

@@ -38,6 +38,8 @@ def load_driver(
     """Gives a driver that has not been initialized, with SIM_CUDA_* as the keywords say."""
 
     def load(**settings: object) -> Driver:
+        for name in [name for name in os.environ if name.startswith("SIM_CUDA_")]:
+            monkeypatch.delenv(name)  # what others have set for a driver of theirs
         for name, value in settings.items():
             monkeypatch.setenv(f"SIM_CUDA_{name.upper()}", str(value))
         # The loader keeps a library by its file: another file is another driver.
