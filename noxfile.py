@@ -36,7 +36,7 @@ TEST_TOOLS = (
 # Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++.
 TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12")
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11")
-TYPE_TOOLS = ("mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
+TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
 # A device and the compiler that the conformance kit asks for.
 PAIRS = (
     "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CUDA-nvrtc", "CUDA-ptx", "OPENCL-driver",
@@ -63,14 +63,15 @@ CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
 FULL = "3.12" if _runs("3.12") else CURRENT  # lint and types
 
-# Tests that run compilers over thousands of kernels, or are C++: once is enough.
-ELSEWHERE = ("render", "fuzz", "simulators")
+# Tests that run compilers over thousands of kernels, the kit over broken backends, or C++: once is
+# enough.
+ELSEWHERE = ("render", "fuzz", "simulators", "testing")
 
 # What depends on the interpreter - import, discovery, Python's syntax tree, generated calls - and a
 # kernel from text to result on a backend.
 SYNTAX = ("tests/test_import.py", "tests/test_discovery.py", "tests/lang")
 RESULTS = ("tests/test_program.py", "tests/test_examples.py")
-# Tests of a backend that every Python runs; FULL runs all.
+# Tests of a backend that every Python runs.
 QUICK = ("test_program.py", "test_readme.py", "test_missing.py")
 # What meets a dependency: hooks, metadata, tables, arrays, folders, LLVM.
 LOWEST = (
@@ -137,6 +138,7 @@ def _opencl_platform(session: nox.Session) -> None:
 def _pytest(
     session: nox.Session,
     *paths: str,
+    without: tuple[str, ...] = (),
     optimize: bool = False,
     require: tuple[str, ...] = (),
     **variables: str,
@@ -147,6 +149,7 @@ def _pytest(
     """
     config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
     config += ["-n", "auto", "--dist", "loadfile"]  # a file's tests share what is dear to make
+    config += [f"--ignore={ROOT / path}" for path in without]
     arguments = session.posargs or [str(ROOT / path) for path in paths]
     # As variables, for the workers too: -P and, without asserts, -O.
     env = {"HAL_REQUIRE": ",".join(require), "PYTHONSAFEPATH": "1"}
@@ -178,17 +181,17 @@ def core(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
-    """The core and one backend: what depends on the interpreter; on one Python all there is."""
+    """The core and one backend: what depends on the interpreter. `together` has all of the rest,
+    but for CUDA's, which one Python runs here."""
     _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
     if backend == "opencl":
         _opencl_platform(session)
     once = SYNTAX if backend == BACKENDS[0] else ()
     own = f"plugins/hal-{backend}/tests"
-    paths: tuple[str, ...] = (own,)
-    if session.python != FULL:
-        paths = tuple(f"{own}/{name}" for name in QUICK if (ROOT / own / name).exists())
-    elif backend == "cuda":
-        paths = (own, "tests/simulators")
+    if backend == "cuda" and session.python == FULL:
+        paths = [own, "tests/simulators"]
+    else:
+        paths = [f"{own}/{name}" for name in QUICK if (ROOT / own / name).exists()]
     _pytest(session, *once, *RESULTS, *paths, require=(backend.upper(),))
 
 
@@ -199,9 +202,9 @@ def together(session: nox.Session) -> None:
     _opencl_platform(session)
     # hal-cuda's tests load a software driver, whose GPUs would be everybody's best devices.
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name != "hal-cuda")
-    names = sorted(path.name for path in (ROOT / "tests").iterdir() if path.name != "simulators")
-    core = (f"tests/{name}" for name in names if not name.endswith(".py") or "test_" in name)
-    _pytest(session, *core, *plugins, optimize=True, require=("CPU", "OPENCL"))
+    without = ("tests/simulators",)
+    required = ("CPU", "OPENCL")
+    _pytest(session, "tests", *plugins, without=without, optimize=True, require=required)
 
 
 @nox.session

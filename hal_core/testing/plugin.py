@@ -235,10 +235,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     limit = item.config.getoption("--hal-time-limit")
     if _is_ours(item) and limit:
         faulthandler.dump_traceback_later(limit, exit=True, file=item.config.stash[STDERR])
-    try:
-        return (yield)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+    with pytest.MonkeyPatch.context() as patch:
+        if _is_ours(item):  # under CI pytest works out whole differences: of a MiB, for minutes
+            patch.delenv("CI", raising=False)
+            patch.delenv("BUILD_NUMBER", raising=False)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True)
