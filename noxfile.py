@@ -385,9 +385,10 @@ def lint(session: nox.Session) -> None:
     for name in PLUGINS:
         package = ROOT / "plugins" / name / name.replace("-", "_")
         session.run("mypy", str(package))
-    for shown in (str(readme), "examples", "tests/lang/typed_kernels.py"):
-        session.run("mypy", shown)
-        session.run("pyright", "--pythonpath", session.bin + "/python", shown)
+    examples = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*.py"))
+    for shown in ([str(readme)], examples, ["tests/lang/typed_kernels.py"]):
+        session.run("mypy", *shown)
+        session.run("pyright", "--pythonpath", session.bin + "/python", *shown)
 
 
 def _readme_code() -> str:
