@@ -75,7 +75,8 @@ def is_right(got: Array, expected: Array, dtype: hal.DType, ulps: Tolerance = 0)
         return same
     if dtype is hal.bfloat16:
         wide = [array.astype(np.uint32) << np.uint32(16) for array in (got, expected)]
-        return same | (np.isnan(wide[0].view("f4")) & np.isnan(wide[1].view("f4")))
+        both: Array = np.isnan(wide[0].view("f4")) & np.isnan(wide[1].view("f4"))
+        return same | both
     with np.errstate(all="ignore"):
         unit = np.spacing(np.maximum(np.abs(expected), np.finfo(expected.dtype).tiny))
         near: Array = (np.abs(got - expected) <= ulps * unit) & (np.asarray(ulps) > 0)

@@ -80,8 +80,8 @@ class TestBuffer:
         frozen = numbers.reshape(3, 4).copy()
         frozen.setflags(write=False)
         for source in (
-            numbers, numbers.tobytes(), bytearray(numbers), memoryview(numbers),
-            memoryview(numbers).cast("B"), frozen, array.array("f", numbers),
+            numbers, numbers.tobytes(), bytearray(numbers), numbers.data,
+            numbers.data.cast("B"), frozen, array.array("f", numbers),
         ):  # fmt: skip
             made.copyin(bytes(48)).copyin(source)
             assert read(made) == numbers.tobytes(), type(source)

@@ -53,7 +53,8 @@ def spelt(value: Any) -> str:
 
 
 def numbers(buffer: hal.Buffer) -> list[Any]:
-    return np.frombuffer(read(buffer), buffer.dtype.to_numpy()).tolist()
+    found: list[Any] = np.frombuffer(read(buffer), buffer.dtype.to_numpy()).tolist()
+    return found
 
 
 def zeros(device: hal.Compiled, size: int, dtype: hal.DType = hal.int32) -> hal.Buffer:
