@@ -195,7 +195,7 @@ class Digits:
         self.order = hal.Buffer.from_numpy(np.arange(self.size, dtype="i4"), device)
 
     def shuffle(self, random: np.random.Generator) -> None:
-        self.order.copyin(memoryview(random.permutation(self.size).astype("i4")))
+        self.order.copyin(random.permutation(self.size).astype("i4"))
 
 
 class Network:

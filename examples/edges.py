@@ -112,8 +112,9 @@ class Result(NamedTuple):
 
 def weights() -> Picture:
     offsets = np.arange(-RADIUS, RADIUS + 1)
-    bell = np.exp(-(offsets**2) / (2 * SIGMA**2))
-    return bell / bell.sum()
+    bell: Picture = np.exp(-(offsets**2) / (2 * SIGMA**2))
+    bell /= bell.sum()
+    return bell
 
 
 def run(device: hal.Compiled, photograph: Picture) -> Result:
