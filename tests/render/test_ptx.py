@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import shutil
 import subprocess
 import sys
@@ -12,14 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_atomics
-import test_bits
-import test_control
-import test_leaving
-import test_operations
-import test_shared
-import test_text
 from builder import Builder
+from every_language import TESTS
 from everything import everything
 from ptx_machine import Machine
 from samples import SAMPLES
@@ -59,31 +52,13 @@ def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
     return PTX(tmp_path_factory.mktemp("ptx"))
 
 
-_MODULES = (
-    test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared, test_text,
-)  # fmt: skip
-
-
-def _takes_a_toolchain(test: Any) -> bool:
-    return "toolchain" in inspect.signature(test).parameters
-
-
-# What every language must do: all tests that take a toolchain, here with the one above.
-_TAKEN = {
-    module: {
-        name: test
-        for name, test in vars(module).items()
-        if name.startswith("test_") and _takes_a_toolchain(test)
-    }
-    for module in _MODULES
-}
-for tests in _TAKEN.values():
+for tests in TESTS.values():
     globals().update(tests)
 
 
-@pytest.mark.parametrize("module", _MODULES, ids=lambda module: str(module.__name__))
-def test_what_every_language_must_do_is_tested_here(module: Any) -> None:
-    assert _TAKEN[module]
+@pytest.mark.parametrize("module", TESTS)
+def test_what_every_language_must_do_is_tested_here(module: str) -> None:
+    assert TESTS[module]
 
 
 # -- NVIDIA's assembler

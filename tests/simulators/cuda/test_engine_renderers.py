@@ -5,7 +5,6 @@ All tests of tests/render that take a toolchain run here, with the engine as one
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +21,7 @@ from hal_core.testing import interpret
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 
-import test_atomics
-import test_bits
-import test_control
-import test_leaving
-import test_operations
-import test_shared
-import test_text
+from every_language import TESTS
 from samples import SAMPLES
 from toolchains import Arrays, Toolchain, Triple
 
@@ -86,25 +79,13 @@ def toolchain(engine: Engine) -> Toolchain:
     return OnEngine(engine, None, SCHEDULES[0])
 
 
-_MODULES = (
-    test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared, test_text,
-)  # fmt: skip
-
-_TAKEN = {
-    module: {
-        name: test
-        for name, test in vars(module).items()
-        if name.startswith("test_") and "toolchain" in inspect.signature(test).parameters
-    }
-    for module in _MODULES
-}
-for tests in _TAKEN.values():
+for tests in TESTS.values():
     globals().update(tests)
 
 
-@pytest.mark.parametrize("module", _MODULES, ids=lambda module: str(module.__name__))
-def test_what_every_language_must_do_is_tested_here(module: Any) -> None:
-    assert _TAKEN[module]
+@pytest.mark.parametrize("module", TESTS)
+def test_what_every_language_must_do_is_tested_here(module: str) -> None:
+    assert TESTS[module]
 
 
 # -- the samples, whose texts are under tests/render/golden

@@ -1,0 +1,39 @@
+"""What every language must do: all tests of this folder that take a toolchain.
+
+Another language runs them with a toolchain of its own: its test file defines that fixture, and does
+`globals().update(tests)` for each of TESTS.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # before other folders' files of these names
+
+import test_atomics
+import test_bits
+import test_control
+import test_leaving
+import test_operations
+import test_shared
+import test_text
+
+
+def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    return {
+        name: test
+        for name, test in vars(module).items()
+        if name.startswith("test_") and "toolchain" in inspect.signature(test).parameters
+    }
+
+
+_MODULES = (
+    test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared, test_text,
+)  # fmt: skip
+
+TESTS = {module.__name__: _tests(module) for module in _MODULES}
