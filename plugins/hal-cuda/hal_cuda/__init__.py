@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from hal_core.compiler import Binary, CompilerPair
     from hal_core.device import DeviceInfo
     from hal_core.hookspecs import Check, Foreign
-    from hal_cuda.device import CUDAAllocator, CUDADevice
+    from hal_cuda.allocator import CUDAAllocator
+    from hal_cuda.device import CUDADevice
     from hal_cuda.program import CUDAProgram
 
 __version__ = "0.1.0"
@@ -38,7 +39,7 @@ class CUDAPlugin:
 
     @hookimpl
     def hal_make_allocator(self, device: CUDADevice) -> CUDAAllocator:
-        from hal_cuda.device import CUDAAllocator
+        from hal_cuda.allocator import CUDAAllocator
 
         return CUDAAllocator(device)
 

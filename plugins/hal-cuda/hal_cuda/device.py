@@ -1,4 +1,4 @@
-"""NVIDIA GPUs and their memory."""
+"""NVIDIA GPUs: their facts, contexts and streams."""
 
 from __future__ import annotations
 
@@ -6,27 +6,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from hal_core.allocator import LRUAllocator
 from hal_core.device import Compiled, DeviceInfo, Limits
-from hal_core.errors import DeviceFault, InvalidArgument, OutOfMemory
+from hal_core.errors import DeviceFault
 from hal_cuda import driver
-from hal_cuda.interchange import array_interface
-from hal_cuda.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 
 if TYPE_CHECKING:
-    from hal_core.spec import BufferSpec
+    from hal_cuda.allocator import CUDAAllocator
 
 T = TypeVar("T")
 
-_keeping: WeakSet[CUDAAllocator] = WeakSet()  # of closed devices, with memory that is still out
+keeping: WeakSet[CUDAAllocator] = WeakSet()  # of closed devices, with memory that is still out
 
 _LONGEST_NAP = 1e-3  # seconds between two looks at a stream
-_FILL_NBYTES = 64 << 10  # of a pattern that is sent from the host
-_KDL_CUDA, _LEGACY_STREAM = 2, 1  # DLPack's numbers
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
@@ -173,7 +167,7 @@ class CUDADevice(Compiled):
         except DeviceFault:
             lost = True  # and what the context held with it
         finally:
-            for one in list(_keeping) if lost else ():  # or it stays, and is lost when opened again
+            for one in list(keeping) if lost else ():  # or it stays, and is lost when opened again
                 if one.device.index == self.index:
                     one.let_go()
             if allocator is None or not allocator.keep_context(lost):
@@ -183,169 +177,3 @@ class CUDADevice(Compiled):
         driver.current.context = None
         with driver.check("close", self.name):
             self.api.release(self.index)
-
-
-class CUDAAllocator(LRUAllocator[int]):
-    """Opaque: a device address. Freeing is behind queued work.
-
-    `host` is pinned host memory, which kernels reach over the bus. `external_ptr` is a device
-    address of this GPU that somebody else allocated.
-    """
-
-    honours = frozenset({"nolru", "zero", "host", "external_ptr"})
-    null = 0
-    exports = MappingProxyType({"__cuda_array_interface__": array_interface})
-    device: CUDADevice
-
-    def __init__(self, device: CUDADevice) -> None:
-        super().__init__(device)
-        self._pooled = bool(device.info.vendor["memory_pools_supported"]) and device.api.POOLS
-        self._staging = Staging(device)
-        self._late = False  # the device has ended
-        self._keeps_context = False  # for memory that is still out then
-        self.dlpack_device = _KDL_CUDA, device.index
-        self.dlpack_stream = _LEGACY_STREAM
-
-    def _alloc(self, nbytes: int, options: BufferSpec) -> int:
-        device = self.device
-        try:
-            with device.own("allocate"):
-                if options.host:
-                    return int(device.api.allocate_host(nbytes))
-                return int(device.api.allocate(nbytes, device.stream, self._pooled))
-        except OutOfMemory as error:
-            with device.own("allocate"):
-                free, total = device.api.memory_info()
-            raise OutOfMemory(
-                "allocate", f"{error.problem}; the driver has {free} bytes free of {total}",
-                got=nbytes, device=device.name,
-            ) from None  # fmt: skip
-
-    def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
-        device = self.device
-        if self._late:
-            return self._free_late(opaque, options)
-        try:
-            with device.own("free"):
-                if options.host:
-                    device.api.wait(device.stream)
-                    device.api.free_host(opaque)
-                else:
-                    device.api.free(opaque, device.stream, self._pooled)
-        except DeviceFault:
-            pass  # the context is lost, as the next wait tells, and its memory with it
-        return None
-
-    def keep_context(self, lost: bool) -> bool:
-        """The device ends. Whether memory is still out, which would go with the context."""
-        with self._lock:
-            self._drain()
-            self._late = True
-            self._keeps_context = not lost and bool(self._live or self._dropped)
-        if self._keeps_context:
-            _keeping.add(self)
-        return self._keeps_context
-
-    def let_go(self) -> None:
-        """Of the context, and with it of the memory that is still out."""
-        if self._keeps_context:
-            self._keeps_context = False
-            self.device.release_context()
-
-    def _free_late(self, opaque: int, options: BufferSpec) -> None:
-        """Somebody kept the memory after the device was closed."""
-        if not self._keeps_context:
-            return None  # it went with a context that was lost
-        device = self.device
-        try:
-            with device.own("free"):
-                api = device.api
-                api.free_host(opaque) if options.host else api.free(opaque, None, False)
-        except DeviceFault:
-            return self.let_go()
-        if not (self._live or self._dropped):
-            self.let_go()
-        return None
-
-    def _wrap(self, pointer: int, nbytes: int) -> int:
-        device = self.device
-        with device.own("external_ptr"):
-            index, of_host = device.api.owner_of(pointer)
-        if index == device.index or of_host:
-            return pointer
-        problem = "no memory that the CUDA driver knows"
-        fix = "Give a device address, such as int(gpuarray.gpudata)."
-        if index >= 0:
-            there = f"{device.family}:{index}" if index else device.family
-            problem = f"memory of another device, {there}"
-            fix = "Make the buffer there and copy it: here.copy_from(there)."
-        raise InvalidArgument(
-            "external_ptr", problem, got=hex(pointer), device=device.name, fix=fix
-        )
-
-    def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
-        return opaque + offset
-
-    def _copyin(self, dest: int, src: memoryview) -> None:
-        device = self.device
-        if src.nbytes > LARGE_IN_NBYTES:
-            with device.own("copyin"):
-                self._staging.copy_in(dest, src)
-        else:  # bytes of our own, as `src` may be pinned: the driver has copied them on return
-            copy_in = device.api.copy_in
-            device.call("copyin", copy_in, dest, bytes(src), src.nbytes, device.stream)
-
-    def _copyout(self, dest: memoryview, src: int) -> None:
-        device = self.device
-        if dest.nbytes >= LARGE_OUT_NBYTES:
-            with device.own("copyout"):
-                self._staging.copy_out(dest, src)
-        else:
-            device.call("copyout", device.api.copy_out, dest, src, dest.nbytes, device.stream)
-            device.call("copyout", device.api.wait, device.stream)
-
-    def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
-        device = self.device
-        if src_device is device:
-            if abs(dest - src) < nbytes:
-                return False  # ranges that overlap have no order in a copy of the driver
-            device.call("copy_from", device.api.copy, dest, src, nbytes, device.stream)
-            return True
-        if not isinstance(src_device, CUDADevice):
-            return False
-        self._transfer_peer(dest, src, nbytes, src_device)
-        return True
-
-    def _transfer_peer(self, dest: int, src: int, nbytes: int, other: CUDADevice) -> None:
-        """Behind the work of both devices, ahead of their later work."""
-        device, api = self.device, self.device.api
-        with other.own("copy_from"), other.events(1) as (written,):
-            api.record(written, other.stream)
-            with device.own("copy_from"), device.events(1) as (copied,):
-                api.peer(other.context, device.index, other.index)
-                api.wait_for(device.stream, written)
-                api.copy_peer(dest, device.context, src, other.context, nbytes, device.stream)
-                api.record(copied, device.stream)
-                driver.use(other.context)
-                api.wait_for(other.stream, copied)
-
-    def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
-        device = self.device
-        half = len(pattern) // 2
-        if len(pattern) == 8 and pattern[:half] == pattern[half:]:
-            pattern = pattern[:half]
-        if len(pattern) < 8:
-            fill, count = device.api.fill, nbytes // len(pattern)
-            device.call("fill", fill, dest, pattern, count, device.stream)
-            return
-        # Wider than the driver fills: a part, then copies that double it.
-        done = min(nbytes, _FILL_NBYTES)
-        self._copyin(dest, memoryview(pattern * (done // len(pattern))))
-        while done < nbytes:
-            more = min(done, nbytes - done)
-            device.call("fill", device.api.copy, dest + done, dest, more, device.stream)
-            done += more
-
-    def close(self) -> None:
-        self._staging.close()
-        super().close()
