@@ -39,14 +39,14 @@ def evaluate(node: UOp, values: list[Number]) -> Number | None:
     return None if compute is None else held(compute(*values, *_width(node)), dtype)
 
 
-def spreads_nan(node: UOp, values: list[Number | None]) -> bool:
-    """Whether the node is NaN because one of its sources is; `values` are of those known."""
+def spreads_nan(node: UOp, sources: list[UOp], values: list[Number | None]) -> bool:
+    """Whether the node is NaN because one of `sources` is; `values` are of those known."""
     if node.op not in _NAN_OF_NAN or node.dtype is None or not node.dtype.is_float:
         return False
-    return any(
-        value != value if value is not None else _has_bits_of_nan(source)
-        for source, value in zip(node.src, values, strict=True)
-    )
+    for source, value in zip(sources, values, strict=True):
+        if value != value if value is not None else _has_bits_of_nan(source):
+            return True
+    return False
 
 
 def _has_bits_of_nan(node: UOp) -> bool:

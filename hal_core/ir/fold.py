@@ -87,7 +87,7 @@ class _Walk:
         sources = [self.new[source] for source in node.src]
         found = self._found(node, sources)
         if found is None:
-            self._emit(node)
+            self._emit_of(node, sources)
         elif isinstance(found, UOp):
             self.new[node] = found
         else:
@@ -107,8 +107,7 @@ class _Walk:
             value = evaluate(node, known)
             if value is not None:
                 return value
-        made = UOp(node.op, node.dtype, tuple(sources), node.arg)
-        return math.nan if spreads_nan(made, values) else simpler(node, sources, values)
+        return math.nan if spreads_nan(node, sources, values) else simpler(node, sources, values)
 
     def _special(self, node: UOp) -> Number | None:
         kind, axis = node.arg
@@ -119,9 +118,12 @@ class _Walk:
         return 0 if kind == "thread_idx" and self.shape[axis] == 1 else None
 
     def _emit(self, node: UOp) -> None:
-        sources = tuple([self.new[source] for source in node.src])
-        same = sources == node.src  # nodes are compared by identity
-        self._put(node, node if same else UOp(node.op, node.dtype, sources, node.arg, node.line))
+        self._emit_of(node, [self.new[source] for source in node.src])
+
+    def _emit_of(self, node: UOp, sources: list[UOp]) -> None:
+        src = tuple(sources)
+        same = src == node.src  # nodes are compared by identity
+        self._put(node, node if same else UOp(node.op, node.dtype, src, node.arg, node.line))
 
     def _put(self, node: UOp, new: UOp) -> None:
         self.new[node] = new

@@ -32,7 +32,8 @@ def _is_pointer(node: UOp, kernel: Kernel) -> bool:
 
 def _values(node: UOp, kernel: Kernel, *sources: UOp) -> str | None:
     for source in sources:
-        if source.op in _NOT_VALUES or _is_pointer(source, kernel):
+        op = source.op
+        if op in _NOT_VALUES or (op == "PARAM" and _is_pointer(source, kernel)):
             return f"{source!r} is not a value"
     return None
 
@@ -44,9 +45,8 @@ def _operands(takes: str, result: DType | None = None) -> Rule:
         problem = _values(node, kernel, *node.src)
         if problem:
             return problem
-        dtypes = {source.dtype for source in node.src}
-        (dtype, *others) = dtypes
-        if others or dtype is None:
+        dtype = node.src[0].dtype
+        if dtype is None or not all(source.dtype is dtype for source in node.src[1:]):
             names = " and ".join(str(source.dtype) for source in node.src)
             return f"its operands have one dtype, not {names}"
         if dtype.kind not in takes or dtype in STORAGE_DTYPES:

@@ -87,12 +87,11 @@ class UOp:
         arg: Any = None,
         line: int = 0,
     ) -> None:
-        put = object.__setattr__
-        put(self, "op", op)
-        put(self, "dtype", dtype)
-        put(self, "src", src)
-        put(self, "arg", arg)
-        put(self, "line", line)
+        _put_op(self, op)
+        _put_dtype(self, dtype)
+        _put_src(self, src)
+        _put_arg(self, arg)
+        _put_line(self, line)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a UOp is frozen; make a new one instead of setting {name}")
@@ -102,6 +101,12 @@ class UOp:
     def __repr__(self) -> str:
         arg = "" if self.arg is None else f" {self.arg!r}"
         return f"<UOp {self.op}{arg}{f' {self.dtype!r}' if self.dtype else ''}>"
+
+
+# The slots themselves, past __setattr__: a kernel has hundreds of nodes.
+_put_op, _put_dtype, _put_src, _put_arg, _put_line = (
+    vars(UOp)[slot].__set__ for slot in ("op", "dtype", "src", "arg", "line")
+)
 
 
 class Kernel(NamedTuple):

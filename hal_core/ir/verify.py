@@ -61,6 +61,10 @@ def _line(node: object) -> str:
     return f", line {line}" if line else ""
 
 
+# What `step` looks at; the others compute and nothing else.
+_TOLD = OPENS | CLOSES | LEAVES | {"SET", "GET", "SHARED"}
+
+
 class _Walk:
     """What is open, visible and assigned at one place of the list."""
 
@@ -79,18 +83,24 @@ class _Walk:
     def sources(self, node: UOp) -> str | None:
         if id(node) in self.seen:
             return "a node stands in the list once"
-        for source in node.src:
+        parts: tuple[object, ...] = node.src
+        for source in parts:
             if id(source) not in self.visible:
+                if not isinstance(source, UOp):
+                    return _NO_SOURCES
                 if id(source) in self.seen:
                     return f"{source!r} was computed inside a block that has ended"
                 return f"{source!r} does not stand earlier in the list"
         return None
 
     def step(self, node: UOp) -> str | None:
-        op, problem = node.op, None
+        op, number = node.op, id(node)
+        problem = None
         if self.left is not None and op not in CLOSES:
             return f"nothing follows the {self.left.op} of its block"
-        if op in CLOSES:
+        if op not in _TOLD:
+            pass
+        elif op in CLOSES:
             problem = self._close(node)
         elif op in LEAVES:
             problem = self._leave(node)
@@ -100,11 +110,11 @@ class _Walk:
             problem = "the variable is not assigned on every path to here"
         elif op == "SHARED" and self.open:
             problem = "shared memory is declared outside of loops and IFs"
-        self.seen.add(id(node))
+        self.seen.add(number)
         if op == "RANGE":  # a counter is visible inside its loop only
             self._open(node)
-        self.visible.add(id(node))
-        self.scopes[-1].append(id(node))
+        self.visible.add(number)
+        self.scopes[-1].append(number)
         if op in OPENS and op != "RANGE":
             self._open(node)
         return problem
@@ -160,20 +170,21 @@ def _both(first: set[int] | None, second: set[int] | None) -> set[int] | None:
 
 
 def _shape(node: object) -> str | None:
-    """Everything the rules may take for granted."""
+    """What the rules take for granted, with `sources`: what stands in the list is a UOp."""
     if not isinstance(node, UOp):
         return "not a UOp"
     if not isinstance(node.op, str) or node.op not in RULES:
         return "no such op"
     src: Any = node.src
     if not isinstance(src, tuple):
-        return "src is a tuple of UOps"
-    for part in src:
-        if not isinstance(part, UOp):
-            return "src is a tuple of UOps"
+        return _NO_SOURCES
     count = SOURCE_COUNTS.get(node.op, 2)
-    if len(node.src) != count:
-        return f"{node.op} has {count} sources, not {len(node.src)}"
-    if node.dtype is not None and DTYPES.get(getattr(node.dtype, "name", "")) is not node.dtype:
+    if len(src) != count:
+        return f"{node.op} has {count} sources, not {len(src)}"
+    if node.dtype is not None and id(node.dtype) not in _KNOWN:
         return "its dtype is not a dtype"
     return None
+
+
+_NO_SOURCES = "src is a tuple of UOps"
+_KNOWN = frozenset(map(id, DTYPES.values()))

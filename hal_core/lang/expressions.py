@@ -59,7 +59,7 @@ class Expressions:
 
         A choice of bare numbers takes it from the others, so that those behind it are read first.
         """
-        if not any(isinstance(node, ast.IfExp) for node in nodes):
+        if ast.IfExp not in map(type, nodes):
             return [self.expression(node) for node in nodes]
         read = {
             node: self.emit.capture(partial(self.expression, node))

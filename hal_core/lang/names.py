@@ -11,6 +11,7 @@ from hal_core.ir import UOp
 from hal_core.lang.annotations import closure_of
 from hal_core.lang.constants import Number
 from hal_core.lang.emit import Emitter, dtype_of
+from hal_core.lang.text import parameters_of
 
 # The end of a path through the text: what is visible there, and the node that ends it. Of a path
 # that has left there is nothing.
@@ -26,7 +27,7 @@ class Names:
 
     def __init__(self, function: FunctionType, tree: ast.FunctionDef) -> None:
         self.function = function
-        self.parameters = {arg.arg for arg in ast.walk(tree.args) if isinstance(arg, ast.arg)}
+        self.parameters = {arg.arg for arg in parameters_of(tree)}
         self.counters: set[str] = set()  # of for loops
         self.assignments: dict[str, int] = {}  # name -> number of places that assign it
         self.variables: dict[str, UOp] = {}

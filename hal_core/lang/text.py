@@ -35,7 +35,7 @@ class SourceText:
                 kernel=self.kernel,
             )
         self.tree = tree
-        names = [arg.arg for arg in ast.walk(tree.args) if isinstance(arg, ast.arg)]
+        names = [arg.arg for arg in parameters_of(tree)]
         if tree.name != code.co_name or set(names) != set(code.co_varnames[: len(names)]):
             raise self.error(
                 tree, "the file has changed since it was imported", "Start the program again."
@@ -81,8 +81,7 @@ class SourceText:
         return before.rstrip().endswith(b"(") and after.lstrip().startswith(b")")
 
     def parameter(self, name: str) -> ast.arg | None:
-        found = [arg for arg in ast.walk(self.tree.args) if isinstance(arg, ast.arg)]
-        return next((arg for arg in found if arg.arg == name), None)
+        return next((arg for arg in parameters_of(self.tree) if arg.arg == name), None)
 
     def error(self, node: ast.AST | None, problem: str, fix: str) -> KernelSyntaxError:
         """Says what is wrong at `node` and what to write instead."""
@@ -103,6 +102,13 @@ class SourceText:
             text=text,
             kernel=self.kernel,
         )
+
+
+def parameters_of(tree: ast.FunctionDef) -> list[ast.arg]:
+    """Of every kind; the kernel language has one of them."""
+    has = tree.args
+    kinds = [*has.posonlyargs, *has.args, has.vararg, *has.kwonlyargs, has.kwarg]
+    return [arg for arg in kinds if arg is not None]
 
 
 def _columns(node: ast.AST, text: str) -> tuple[int, int]:

@@ -46,13 +46,6 @@ class Page(NamedTuple):
     uops: list[UOp]
     line: int
 
-    def write(
-        self, op: str, dtype: DType | None, sources: Sequence[Value], arg: object = None
-    ) -> UOp:
-        node = UOp(op, dtype, tuple(source.node for source in sources), arg, self.line)
-        self.uops.append(node)
-        return node
-
 
 class Value:
     """A node that computes, with Python's operators; numbers become constants of its dtype."""
@@ -72,22 +65,25 @@ class Value:
     def format(self) -> Format:
         return FORMATS[self.dtype]
 
-    def new(self, op: str, dtype: DType, *sources: Value, arg: object = None) -> Self:
-        return type(self)(self.page.write(op, dtype, sources, arg), self.page)
+    def new(self, op: str, dtype: DType | None, *sources: Value, arg: object = None) -> Self:
+        page = self.page
+        node = UOp(op, dtype, tuple([source.node for source in sources]), arg, page.line)
+        page.uops.append(node)
+        return type(self)(node, page)
 
     def statement(self, op: str, *sources: Value) -> Self:
         """A node without a value."""
-        return type(self)(self.page.write(op, None, sources), self.page)
+        return self.new(op, None, *sources)
 
     def const(self, number: float, dtype: DType | None = None) -> Self:
-        return self.new("CONST", dtype or self.dtype, arg=number)
+        return self.new("CONST", dtype or self.node.dtype, arg=number)
 
     def _operand(self, other: Value | float) -> Value:
         return other if isinstance(other, Value) else self.const(other)
 
     def apply(self, op: str, *others: Value | float) -> Self:
         """An operation whose operands and result have this value's dtype."""
-        return self.new(op, self.dtype, self, *map(self._operand, others))
+        return self.new(op, self.node.dtype, self, *map(self._operand, others))
 
     def compare(self, op: str, other: Value | float) -> Self:
         return self.new(op, bool_, self, self._operand(other))
