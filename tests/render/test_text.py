@@ -232,9 +232,9 @@ def test_a_large_kernel_renders_in_linear_time(renderer: Renderer) -> None:
             b.store("r", value, value)
         kernel, best = b.kernel(), float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.thread_time()
             renderer.render(kernel)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     assert seconds(2000) < 40 * seconds(200)

@@ -277,7 +277,7 @@ def test_small_kernels_take_milliseconds() -> None:
     """A fuzzer needs a hundred kernels a second; four times that is left for a busy machine."""
     out = ints(64)
     interpret(search, out, vals=(7,), threads=64, block=8)
-    start = time.perf_counter()
+    start = time.thread_time()
     for _ in range(5):
         interpret(search, out, vals=(7,), threads=64, block=8)
-    assert (time.perf_counter() - start) / 5 < 0.04
+    assert (time.thread_time() - start) / 5 < 0.04
