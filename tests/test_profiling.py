@@ -21,7 +21,7 @@ from fake_backend import FakePlugin
 
 import hal_core as hal
 from hal_core import buffer as buffer_module
-from hal_core.profiling import recorder, watch
+from hal_core.profiling import HostClock, recorder, session, watch
 
 BACKENDS = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]
 ORDERED = [name for name in BACKENDS if name != "CPU"]  # there, threads run at once
@@ -292,6 +292,35 @@ def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake: hal.Compiled
             thread.join()
     # alloc, fill and free of each
     assert len(profile.events) == 100 and profile.dropped == 4 * 200 * 3 - 100
+
+
+def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake: hal.Compiled) -> None:
+    """Before the profile is read, with no lock held; and it may be used again."""
+    stopped: list[tuple[int, bool]] = []
+
+    def look() -> None:
+        free = session._lock.acquire(blocking=False)
+        if free:
+            session._lock.release()
+        stopped.append((len(recorder.rings), free))
+
+    class Clock(HostClock):
+        def stop(self) -> None:
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+
+    clock = Clock(fake)
+    fake._make_clock = lambda: clock  # type: ignore[method-assign]
+    x = hal.zeros(64, hal.float32, fake)
+    for turn in range(2):
+        with hal.profile() as outer:
+            with hal.profile() as inner:
+                x.fill(1)
+            x.fill(2)
+            assert len(stopped) == turn
+        assert stopped == [(0, True)] * (turn + 1)
+        assert len(outer.events) == 2 and len(inner.events) == 1
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])

@@ -9,6 +9,7 @@ from hal_core.profiling.events import (
     ProfileProgramEvent,
     ProfileRangeEvent,
 )
+from hal_core.profiling.knots import Knots
 from hal_core.profiling.session import (
     Profile,
     allocator_made,
@@ -23,7 +24,7 @@ from hal_core.profiling.session import (
 )
 
 __all__ = [
-    "HostClock", "Profile", "ProfileDeviceEvent", "ProfileEvent", "ProfileProgramEvent",
+    "HostClock", "Knots", "Profile", "ProfileDeviceEvent", "ProfileEvent", "ProfileProgramEvent",
     "ProfileRangeEvent", "Times", "allocator_made", "compiled", "device_made", "finalize_profile",
     "on_switch", "profile", "profile_range", "program_loaded", "start_profile",
 ]  # fmt: skip

@@ -35,3 +35,7 @@ class HostClock:
         self.device._synchronize(None)
         times = start, perf_counter_ns()
         return result, lambda: times
+
+    def stop(self) -> None:
+        """No profile is open any more. What `measure` gave may still be asked, and it may be called
+        again. Raises nothing."""

@@ -92,12 +92,15 @@ class Profile:
         ring = self._ring
         if ring is None:
             return
+        clocks = []
         with _lock:
             recorder.rings = tuple(other for other in recorder.rings if other is not ring)
             if not recorder.rings:
-                watch.unwatch_all()
+                clocks = watch.unwatch_all()
                 for switch in _switches:
                     switch(False)
+        for clock in clocks:
+            clock.stop()
         self._read = ring.read()
         self._ring = None
 

@@ -64,8 +64,11 @@ def watch_program(program: Program) -> None:
     _swap(program, {"_launch": launches.launch, "_launch_timed": launches.launch_timed})
 
 
-def unwatch_all() -> None:
-    """Everything is as it was; what was replaced meanwhile by somebody else stays."""
+def unwatch_all() -> list[HostClock]:
+    """Everything is as it was; what was replaced meanwhile by somebody else stays.
+
+    The clocks that were used: the caller stops them, with no lock in its hands.
+    """
     for target, changes in list(_swapped.items()):
         attributes = vars(target)
         for name, mine, before in changes:
@@ -76,7 +79,9 @@ def unwatch_all() -> None:
         if attributes.get("_geometries") and attributes["_launch"] is None:
             attributes["_launch"] = target._bind()  # as after any first launch
     _swapped.clear()
+    clocks = list(_clocks.values())
     _clocks.clear()
+    return clocks
 
 
 def _swap(target: object, changes: dict[str, Any]) -> None:

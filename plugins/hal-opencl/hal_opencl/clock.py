@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from hal_core.profiling import HostClock, Times
+from hal_core.profiling import HostClock, Knots, Times
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 _EVERY_NS = 500_000_000
 _TRIES = 5
-_MOST_MOMENTS = 4096
+_MOST_WAITING = 4096
 
 
 def _reader(event: cl.Event) -> Times:
@@ -33,13 +32,6 @@ def _reader(event: cl.Event) -> Times:
         return read
     times = read()
     return lambda: times
-
-
-class Knot(NamedTuple):
-    """One moment on both clocks."""
-
-    device_ns: int
-    host_ns: int
 
 
 class QueueClock(HostClock):
@@ -58,7 +50,7 @@ class QueueClock(HostClock):
     def __init__(self, device: OpenCLDevice) -> None:
         super().__init__(device)
         self._lock = threading.Lock()
-        self._knots: list[Knot] = []
+        self._knots = Knots()
         self._waiting: list[tuple[int, cl.Event]] = []  # host_ns, and a marker queued then
         self._next_ns = 0
         self._mark()
@@ -99,21 +91,14 @@ class QueueClock(HostClock):
         _, host_ns, marker = min(found, key=lambda one: one[0])
         with self._lock:
             self._waiting.append((host_ns, marker))
-            for moments in (self._waiting, self._knots):
-                if len(moments) > _MOST_MOMENTS:
-                    del moments[1:-1:2]
+            if len(self._waiting) > _MOST_WAITING:
+                del self._waiting[1:-1:2]
 
     def _on_host(self, device_ns: int) -> int:
         with self._lock:
             while self._waiting:
                 host_ns, marker = self._waiting[0]
                 marker.wait()
-                self._knots.append(Knot(marker.profile.queued, host_ns))
+                self._knots.add(marker.profile.queued, host_ns)
                 del self._waiting[0]
-            knots = self._knots
-            behind = bisect_right(knots, device_ns, key=lambda knot: knot.device_ns)
-            behind = min(max(behind, 1), len(knots) - 1)
-            one, two = knots[behind - 1], knots[behind]  # the same when there is but one
-        passed = two.device_ns - one.device_ns
-        rate = (two.host_ns - one.host_ns) / passed if passed else 1.0
-        return one.host_ns + round((device_ns - one.device_ns) * rate)
+        return self._knots.on_host(device_ns)
