@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from hal_core.profiling import Knots
-from hal_core.profiling import knots
+from hal_core.profiling import Knots, knots
 
 EVERY_NS = 500_000_000
 
