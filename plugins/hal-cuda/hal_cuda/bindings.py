@@ -169,8 +169,9 @@ def range_of(address: int) -> tuple[int, int]:
 # -- streams and events
 
 
-def make_stream() -> Any:
-    return _call(cu.cuStreamCreate, 0)
+def make_stream(apart: bool = False) -> Any:
+    """`apart`: in no order with the legacy default stream."""
+    return _call(cu.cuStreamCreate, int(apart))  # CU_STREAM_NON_BLOCKING is 1
 
 
 def destroy_stream(stream: Any) -> None:

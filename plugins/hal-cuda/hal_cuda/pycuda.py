@@ -283,9 +283,10 @@ def range_of(address: int) -> tuple[int, int]:
 # -- streams and events
 
 
-def make_stream() -> Held:
+def make_stream(apart: bool = False) -> Held:
+    """`apart`: in no order with the legacy default stream."""
     with _inside(_here.context):
-        return Held(cu.Stream(0))
+        return Held(cu.Stream(int(apart)))
 
 
 def destroy_stream(stream: Held) -> None:
