@@ -31,6 +31,19 @@ class Task(NamedTuple):
     statement: str
     names: Mapping[str, object]
     repeats: int = 1
+    after: Callable[[], object] | None = None  # what is no part of it: a wait for what it started
+
+    def timer(self) -> Callable[[int], float]:
+        """Seconds of so many executions."""
+        timer = timeit.Timer(self.statement, globals=dict(self.names))
+
+        def run(count: int) -> float:
+            spent = timer.timeit(count)
+            if self.after is not None:
+                self.after()
+            return spent
+
+        return run
 
 
 def call(function: Callable[[], object], repeats: int = 1) -> Task:
@@ -62,24 +75,22 @@ class Times:
 
 def compare(tasks: Mapping[str, Task], effort: Effort) -> Times:
     """Runs the tasks in turn, `effort.rounds` times, and every other round in reverse order."""
-    timers = {
-        name: timeit.Timer(task.statement, globals=dict(task.names)) for name, task in tasks.items()
-    }
+    timers = {name: task.timer() for name, task in tasks.items()}
     counts = {name: _count(timer, effort.seconds) for name, timer in timers.items()}
     empty = min(timeit.repeat("pass", number=100_000, repeat=5)) / 100_000
     order = list(tasks)
     rounds: dict[str, list[float]] = {name: [] for name in order}
     for turn in range(effort.rounds):
         for name in order if turn % 2 else reversed(order):
-            spent = timers[name].timeit(counts[name]) / counts[name] - empty
+            spent = timers[name](counts[name]) / counts[name] - empty
             rounds[name].append(spent / tasks[name].repeats)
     return Times(rounds)
 
 
-def _count(timer: timeit.Timer, seconds: float) -> int:
+def _count(run: Callable[[int], float], seconds: float) -> int:
     """How many executions last `seconds`. The first ones are not counted: they warm up."""
-    timer.timeit(1)
+    run(1)
     count = 1
-    while (spent := timer.timeit(count)) < seconds and count < 1 << 20:
+    while (spent := run(count)) < seconds and count < 1 << 20:
         count = max(count * 2, int(count * seconds / max(spent, 1e-7)))
     return count

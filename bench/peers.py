@@ -17,6 +17,8 @@ class Peers:
             name = argument.replace("_", "-")
             try:
                 self.tasks[name] = prepare()
+            except ModuleNotFoundError as error:
+                self.reasons[name] = f"not installed ({error.name})"
             except Exception as error:  # whatever a foreign package raises is its answer
                 self.reasons[name] = f"failed: {type(error).__name__}: {error}".splitlines()[0][:90]
 

@@ -8,14 +8,26 @@ import platform
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-MEASURED = ("hal-core", "hal-cpu", "hal-opencl")
+MEASURED = ("hal-core", "hal-cpu", "hal-cuda", "hal-opencl")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "numpy")
 _SCALE = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
+
+
+class Work(NamedTuple):
+    """What one run moves or computes, so that the table can say how fast."""
+
+    ours: float
+    floor: float
+    unit: str  # of 1e9 a second: "GB/s"
+
+    def speed(self, seconds: float, amount: float) -> str:
+        return f", {amount / seconds / 1e9:.3g} {self.unit}"
 
 
 class Row(NamedTuple):
@@ -26,14 +38,26 @@ class Row(NamedTuple):
     floor_name: str
     floor: float
     score: float
-    target: float
+    target: float | None  # None: nothing was promised
     at_least: bool = False  # the score is to reach the target, not to stay below it
     difference: bool = False  # the score is seconds over the floor, not a multiple of it
     peers: Mapping[str, float | str] = {}  # seconds, or why there are none
+    work: Work | None = None
 
     @property
     def met(self) -> bool:
+        if self.target is None:
+            return True
         return self.score >= self.target if self.at_least else self.score <= self.target
+
+
+class Figure(NamedTuple):
+    """One thing measured that has nothing to be held against."""
+
+    what: str
+    ours: float
+    peers: Mapping[str, float | str] = {}
+    work: Work | None = None
 
 
 class Missing(NamedTuple):
@@ -41,6 +65,11 @@ class Missing(NamedTuple):
 
     what: str
     why: str
+    failed: bool = False  # it should have been
+
+
+Rows = Iterable[Row | Figure | Missing]
+HEADS = ("what", "hal", "floor", "score", "target", "met", "others")
 
 
 def machine() -> dict[str, object]:
@@ -69,30 +98,46 @@ def _cpu_title() -> str:
     return titles[0] if titles else platform.machine()
 
 
-def table(rows: Iterable[Row | Missing]) -> Table:
-    made = Table("what", "hal", "floor", "score", "target", "met", "others", title="hal-core speed")
+def table(rows: Rows, title: str = "hal-core speed") -> Table:
+    made = Table(*HEADS, title=title)
     for row in rows:
-        if isinstance(row, Missing):
-            made.add_row(row.what, "-", "-", "-", "-", "-", row.why)
-            continue
-        cells = _cells(row)
-        colour = "green" if row.met else "red"
-        made.add_row(*cells[:5], f"[{colour}]{cells[5]}[/]", cells[6])
+        *cells, met, others = map(escape, _cells(row))
+        colour = {"yes": "green", "no": "red"}.get(met, "none")
+        made.add_row(*cells, f"[{colour}]{met}[/]", others)
     return made
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    sign = "at least " if row.at_least else "at most "
-    if row.difference:
-        score, target = f"+{seconds(row.score)}", f"{sign}+{seconds(row.target)}"
-    else:
-        score, target = f"{row.score:.2f} x", f"{sign}{row.target:g} x"
-    others = ", ".join(
-        f"{name} {seconds(value) if isinstance(value, float) else value}"
-        for name, value in row.peers.items()
-    )
-    floor = f"{seconds(row.floor)} ({row.floor_name})"
-    return (row.what, seconds(row.ours), floor, score, target, "yes" if row.met else "no", others)
+def markdown(rows: Rows) -> list[str]:
+    """Lines of a table."""
+    lines = [HEADS, ("---",) * len(HEADS), *map(_cells, rows)]
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines]
+
+
+def _cells(row: Row | Figure | Missing) -> tuple[str, ...]:
+    if isinstance(row, Missing):
+        return (row.what, *("-",) * 5, row.why)
+    work = row.work
+    ours = seconds(row.ours) + (work.speed(row.ours, work.ours) if work else "")
+    others = ", ".join(f"{name} {_other(value, work)}" for name, value in row.peers.items())
+    if isinstance(row, Figure):
+        return (row.what, ours, *("-",) * 4, others)
+    floor = seconds(row.floor) + (work.speed(row.floor, work.floor) if work else "")
+    score = f"+{seconds(row.score)}" if row.difference else f"{row.score:.2f} x"
+    met = "-" if row.target is None else "yes" if row.met else "no"
+    return (row.what, ours, f"{floor} ({row.floor_name})", score, _target(row), met, others)
+
+
+def _other(value: float | str, work: Work | None) -> str:
+    if isinstance(value, str):
+        return value
+    return seconds(value) + (work.speed(value, work.ours) if work else "")
+
+
+def _target(row: Row) -> str:
+    if row.target is None:
+        return "-"
+    sign = "at least" if row.at_least else "at most"
+    return f"{sign} +{seconds(row.target)}" if row.difference else f"{sign} {row.target:g} x"
 
 
 def seconds(value: float) -> str:
@@ -101,24 +146,34 @@ def seconds(value: float) -> str:
     return f"{value * _SCALE[unit]:.3g} {unit}"
 
 
-def as_json(rows: Iterable[Row | Missing]) -> str:
+def as_json(rows: Rows) -> str:
     entries = [row._asdict() | ({"met": row.met} if isinstance(row, Row) else {}) for row in rows]
     return json.dumps({"machine": machine(), "rows": entries}, indent=1) + "\n"
 
 
-def write_readme(path: Path, rows: Iterable[Row | Missing]) -> None:
+def from_json(text: str) -> list[Row | Figure | Missing]:
+    return [_row(entry) for entry in json.loads(text)["rows"]]
+
+
+def _row(entry: dict[str, Any]) -> Row | Figure | Missing:
+    if "why" in entry:
+        return Missing(**entry)
+    entry["work"] = entry["work"] and Work(*entry["work"])
+    if "floor" not in entry:
+        return Figure(**entry)
+    del entry["met"]
+    return Row(**entry)
+
+
+def write_readme(path: Path, rows: Rows) -> None:
     """Puts the table between the README's markers."""
     facts = machine()
     lines = [
         f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; times are medians, and "
         "a score is the median of ratios within one round.",
         "",
-        "| what | hal | floor | score | target | met | others |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        *markdown(rows),
     ]
-    for row in rows:
-        cells = (row.what, "", "", "", "", "", row.why) if isinstance(row, Missing) else _cells(row)
-        lines.append(f"| {' | '.join(cells)} |")
     text = path.read_text(encoding="utf-8")
     before, _, rest = text.partition("<!-- bench -->")
     _, _, after = rest.partition("<!-- /bench -->")
@@ -126,5 +181,5 @@ def write_readme(path: Path, rows: Iterable[Row | Missing]) -> None:
     path.write_text(f"{before}<!-- bench -->\n{block}\n<!-- /bench -->{after}", encoding="utf-8")
 
 
-def show(rows: Iterable[Row | Missing]) -> None:
+def show(rows: Rows) -> None:
     Console(width=max(Console().width, 160)).print(table(rows))

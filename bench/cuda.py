@@ -1,0 +1,125 @@
+"""CUDA's driver through bare cuda-bindings."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver as cu
+
+import hal_core as hal
+from bench import cuda_peers
+from bench.bare import Peers
+from bench.measure import Task, call
+
+LAUNCH = """
+for _ in turns:
+    launch(function, 1, 1, 1, threads, 1, 1, 0, stream, params, 0)
+"""
+
+
+def checked(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
+    """Its result. Raises: RuntimeError with the name of what went wrong."""
+    status, *results = function(*arguments)
+    if status:
+        raise RuntimeError(f"{function.__name__} gave {status.name}")
+    return results[0] if results else None
+
+
+class CUDA:
+    """On the primary context, with a stream of its own."""
+
+    name = "cuda-bindings"
+    targets: Mapping[str, float] = MappingProxyType({"launch": 1.3, "copy": 0.95, "kernel": 0.9})
+
+    def __init__(self, device: hal.Compiled) -> None:
+        self.device = device
+        checked(cu.cuInit, 0)
+        index = checked(cu.cuDeviceGet, device.index)
+        checked(cu.cuCtxSetCurrent, checked(cu.cuDevicePrimaryCtxRetain, index))
+        self.stream = checked(cu.cuStreamCreate, 0)
+
+    def wait(self) -> None:
+        checked(cu.cuStreamSynchronize, self.stream)
+
+    def ptx(self, kernel: hal.KernelFunction) -> str:
+        """What every candidate of a launch is given."""
+        (pair,) = (pair for pair in self.device.compilers if pair.name == "ptx")
+        return pair.renderer().render(kernel.lower())  # type: ignore[misc]
+
+    def launch(self, kernel: hal.KernelFunction, count: int, batch: int) -> Task:
+        module = checked(cu.cuModuleLoadData, self.ptx(kernel).encode() + b"\0")
+        memory = [Memory(4 * count) for _ in range(3)]
+        numbers = [ctypes.c_uint64(one.address) for one in memory], ctypes.c_int32(count)
+        values = [*numbers[0], numbers[1]]
+        table = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        names = {
+            "launch": cu.cuLaunchKernel, "turns": range(batch), "threads": count,
+            "function": checked(cu.cuModuleGetFunction, module, kernel.name.encode()),
+            "stream": self.stream, "params": ctypes.addressof(table),
+            "owners": (memory, values, table),
+        }  # fmt: skip
+        return Task(LAUNCH, names, batch, self.wait)
+
+    def copy_in(self, nbytes: int, pinned: bool) -> Task:
+        return Task("copy(there, here, n)", {"copy": cu.cuMemcpyHtoD, **_ends(nbytes, pinned)})
+
+    def copy_out(self, nbytes: int, pinned: bool) -> Task:
+        return Task("copy(here, there, n)", {"copy": cu.cuMemcpyDtoH, **_ends(nbytes, pinned)})
+
+    def copy(self, nbytes: int, batch: int) -> Task:
+        dest, source = Memory(nbytes), Memory(nbytes)
+
+        def run() -> None:
+            for _ in range(batch):
+                cu.cuMemcpyDtoDAsync(dest.address, source.address, nbytes, self.stream)
+            self.wait()
+
+        return call(run, batch)
+
+    def allocate(self, nbytes: int) -> Task:
+        names = {"take": cu.cuMemAllocAsync, "give": cu.cuMemFreeAsync, "n": nbytes}
+        names |= {"stream": self.stream}
+        return Task("give(take(n, stream)[1], stream)", names, after=self.wait)
+
+    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Peers:
+        text, index = self.ptx(kernel), self.device.index
+        return {
+            name: lambda make=make: make(text, kernel.name, index, count, batch)  # type: ignore[misc]
+            for name, make in cuda_peers.LAUNCHES.items()
+        }
+
+    def multiply(self, size: int) -> Peers:
+        return {"cupy": lambda: cuda_peers.cupy_matmul(self.device.index, size)}
+
+
+class Memory:
+    """Of the device; given back with the object."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.address = int(checked(cu.cuMemAlloc, nbytes))
+
+    def __del__(self) -> None:
+        cu.cuMemFree(self.address)
+
+
+class Pinned:
+    """Host memory that the bus reads by itself."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.address = int(checked(cu.cuMemHostAlloc, nbytes, 0))
+        ctypes.memset(self.address, 1, nbytes)
+
+    def __del__(self) -> None:
+        cu.cuMemFreeHost(self.address)
+
+
+def _ends(nbytes: int, pinned: bool) -> dict[str, object]:
+    """Of a copy: addresses on both sides, and who owns them."""
+    there, array = Memory(nbytes), np.ones(0 if pinned else nbytes, np.uint8)
+    here = Pinned(nbytes) if pinned else None
+    address = here.address if here else array.ctypes.data
+    return {"there": there.address, "here": address, "n": nbytes, "owners": (there, here, array)}

@@ -1,0 +1,235 @@
+"""One device of any family: what hal costs there, beside the driver's own interface."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+import hal_core as hal
+from bench import bare
+from bench.kernels import FACTOR, saxpy
+from bench.language import make_saxpy
+from bench.launch import COUNT, add
+from bench.measure import OURS, Effort, Task, call, compare
+from bench.peers import Peers
+from bench.report import Figure, Missing, Row, Work
+from bench.sizes import Sizes, choose, multiplication, readable
+
+BATCH = 64  # launches, before a wait: fewer than a queue holds
+BATCH_SECONDS = 0.005  # of long launches, so that the wait behind them does not count
+Array = hal.Ptr[hal.float32]
+Input = hal.ConstPtr[hal.float32]
+Found = Row | Figure | Missing
+
+
+@hal.kernel
+def copied(y: Array, x: Input, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[i]
+
+
+class Bench(NamedTuple):
+    """What every part works with. `floor` is None for a family that has none here."""
+
+    device: hal.Compiled
+    floor: bare.Bare | None
+    sizes: Sizes
+    effort: Effort
+
+    @property
+    def rarely(self) -> Effort:
+        return self.effort.rarely()
+
+    def beside(self, what: str, kind: str, tasks: dict[str, Task], effort: Effort) -> Row | Figure:
+        """Ours, the floor's where there is one, and the peers': as a multiple of the floor."""
+        times = compare(tasks, effort)
+        peers = {name: times.typical(name) for name in tasks if name not in (OURS, "floor")}
+        if self.floor is None:
+            return Figure(what, times.typical(OURS), peers)
+        score = times.ratio(OURS, "floor")
+        numbers = (times.typical(OURS), self.floor.name, times.typical("floor"), score)
+        return Row(what, *numbers, self.floor.targets.get(kind), peers=peers)
+
+
+def rows(name: str, effort: Effort, quick: bool) -> Iterator[tuple[str, list[Found]]]:
+    """Of each part of the table its name, then its rows: what fails is a row that says so."""
+    # A driver's own cache would make a cold compile look warm. Read when it comes up.
+    os.environ |= {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0"}
+    device = hal.Device[name]
+    bench = Bench(device, bare.of(device), choose(device, quick), effort)
+    yield "sizes", [Missing("sizes", bench.sizes.note)] if bench.sizes.note else []
+    for part in PARTS:
+        yield part.__name__, list(_guarded(part, bench))
+
+
+def _guarded(part: Callable[[Bench], Iterator[Found]], bench: Bench) -> Iterator[Found]:
+    try:
+        yield from part(bench)
+    except Exception as error:  # the other parts are worth their rows
+        why = f"failed: {type(error).__name__}: {error}"
+        yield Missing(part.__name__, " ".join(why.split())[:300], failed=True)
+
+
+# -- the parts of the table
+
+
+def launching(bench: Bench) -> Iterator[Found]:
+    """The call alone: the work it starts is waited for when the clock stands."""
+    device, floor = bench.device, bench.floor
+    buffers = [hal.Buffer.from_numpy(np.ones(COUNT, "f4"), device) for _ in "cab"]
+    names = {"program": device.compile(add), "turns": range(BATCH), "n": COUNT}
+    names |= dict(zip("cab", buffers, strict=True))
+    statement = "for _ in turns: program(c, a, b, vals=(n,), grid=(1, 1, 1), block=(16, 1, 1))"
+    tasks = {OURS: Task(statement, names, BATCH, device.synchronize)}
+    peers = Peers()
+    if floor is not None:
+        tasks["floor"] = floor.launch(add, COUNT, BATCH)
+        peers = Peers(**floor.peers(add, COUNT, BATCH))
+    effort = Effort(bench.effort.rounds, 0.0)
+    row = bench.beside("launch, 3 buffers + 1 int", "launch", tasks | peers.tasks, effort)
+    yield row._replace(peers={**row.peers, **peers.reasons})
+
+
+def allocating(bench: Bench) -> Iterator[Found]:
+    names = {"Buffer": hal.Buffer, "device": bench.device, "f4": hal.float32}
+    tasks = {OURS: Task("Buffer(device, 256, f4).allocate()", names)}
+    if bench.floor is not None:
+        tasks["floor"] = bench.floor.allocate(1024)
+    effort = bench.effort._replace(seconds=min(bench.effort.seconds, 1e-3))
+    yield bench.beside("allocate and free 1 KiB, from the cache", "allocate", tasks, effort)
+
+
+def copying(bench: Bench) -> Iterator[Found]:
+    for nbytes in bench.sizes.copies:
+        for direction in ("in", "out"):
+            for pinned in (True, False):
+                yield _copy(bench, direction, nbytes, pinned)
+
+
+def _copy(bench: Bench, direction: str, nbytes: int, pinned: bool) -> Found:
+    device = bench.device
+    there = hal.Buffer(device, nbytes, hal.uint8).fill(1)
+    names: dict[str, object] = {"there": there, "wait": device.synchronize}
+    if pinned:
+        names["here"] = hal.Buffer(device, nbytes, hal.uint8, hal.BufferSpec(host=True)).fill(1)
+        ends = "there.copy_from(here)" if direction == "in" else "here.copy_from(there)"
+        statement = f"{ends}; wait()"
+    else:
+        names["here"] = np.ones(nbytes, np.uint8)
+        statement = f"there.copy{direction}(here)" + "; wait()" * (direction == "in")
+    tasks = {OURS: Task(statement, names)}
+    if bench.floor is not None:
+        make = bench.floor.copy_in if direction == "in" else bench.floor.copy_out
+        tasks["floor"] = make(nbytes, pinned)
+    what = f"copy {direction} {readable(nbytes)}, {'pinned' if pinned else 'numpy'} memory"
+    effort = bench.effort if nbytes <= 1 << 20 else bench.rarely
+    row = bench.beside(what, "copy" if pinned else "", tasks, effort)
+    row = row._replace(work=Work(nbytes, nbytes, "GB/s"))
+    return _as_speed(row, 1.0)
+
+
+def _as_speed(row: Row | Figure, factor: float) -> Row | Figure:
+    """A row whose score is to be large: our speed over the floor's."""
+    return row._replace(score=factor / row.score, at_least=True) if isinstance(row, Row) else row
+
+
+def streaming(bench: Bench) -> Iterator[Found]:
+    """Kernels that are bound by memory, beside a copy within the device."""
+    nbytes = bench.sizes.array
+    for kernel, moved, vals in ((copied, 2, ()), (saxpy, 3, (FACTOR,))):
+        for pair in pairs(bench.device):
+            yield _stream(bench, kernel, pair, nbytes, moved, vals)
+
+
+def _stream(
+    bench: Bench, kernel: hal.KernelFunction, pair: str, nbytes: int, moved: int,
+    vals: tuple[float, ...],
+) -> Found:  # fmt: skip
+    device, n = bench.device, nbytes // 4
+    y, x = (hal.empty(n, hal.float32, device).fill(1) for _ in "yx")
+    with using(device, pair):
+        program = device.compile(kernel)
+    once = program(y, x, vals=(*vals, n), threads=n, wait=True)
+    batch = max(1, min(BATCH, int(BATCH_SECONDS / max(once, 1e-6))))
+
+    def run() -> None:
+        for _ in range(batch):
+            program(y, x, vals=(*vals, n), threads=n)
+        device.synchronize()
+
+    tasks = {OURS: call(run, batch)}
+    if bench.floor is not None:
+        tasks["floor"] = bench.floor.copy(nbytes, batch)
+    what = f"{'copy kernel' if kernel is copied else 'saxpy'} over {readable(nbytes)}, {pair}"
+    row = bench.beside(what, "kernel", tasks, bench.rarely)
+    # A copy reads and writes every byte.
+    return _as_speed(row._replace(work=Work(moved * nbytes, 2 * nbytes, "GB/s")), moved / 2)
+
+
+def compiling(bench: Bench) -> Iterator[Found]:
+    """From a function to a loaded program, each time another function of the same text."""
+    device, effort = bench.device, bench.rarely
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in pairs(device):
+            for cached in (False, True):
+                with using(device, pair, HAL_CCACHE=str(int(cached)), HAL_CACHE_DIR=folder):
+                    times = compare({OURS: call(lambda: device.compile(make_saxpy()))}, effort)
+                where = "from the cache on disk" if cached else "no cache"
+                yield Figure(f"saxpy to a loaded program, {pair}, {where}", times.typical(OURS))
+
+
+def multiplying(bench: Bench) -> Iterator[Found]:
+    for size in bench.sizes.matrices:
+        run, is_right = multiplication(bench.device, size)
+        run()
+        if not is_right():
+            raise ValueError(f"the product of {size} x {size} is wrong")
+        multiply = bench.floor.multiply(size) if bench.floor is not None else {}
+        peers = Peers(**multiply)
+        times = compare({OURS: call(run), **peers.tasks}, bench.rarely)
+        work = Work(2 * size**3, 0, "GFLOP/s")
+        what = f"tiled matmul {size} float32"
+        yield Figure(what, times.typical(OURS), peers.results(times), work)
+
+
+PARTS = (launching, allocating, copying, streaming, compiling, multiplying)
+
+
+# -- compilers
+
+
+def pairs(device: hal.Compiled) -> list[str]:
+    """Names of the compilers that serve here."""
+    found = []
+    for pair in device.compilers:
+        if pair.renderer is None:
+            continue
+        try:
+            with using(device, pair.name):
+                device.compiler  # noqa: B018  # made now
+        except hal.CompilerUnavailable:
+            continue
+        found.append(pair.name)
+    return found
+
+
+@contextmanager
+def using(device: hal.Compiled, pair: str, **environment: str) -> Iterator[None]:
+    """Compile with this pair, and with these settings."""
+    settings = {f"{device.family}_CC": pair, **environment}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

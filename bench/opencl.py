@@ -1,0 +1,80 @@
+"""OpenCL through bare pyopencl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import hal_core as hal
+from bench.bare import Peers
+from bench.measure import Task, call
+from hal_core.render import OpenCLRenderer
+
+LAUNCH = "for _ in turns: launch(queue, kernel, threads, threads)"
+_flags = cl.mem_flags
+
+
+class OpenCL:
+    """In a context of its own."""
+
+    name = "pyopencl"
+    targets: Mapping[str, float] = MappingProxyType({})
+
+    def __init__(self, device: hal.Compiled) -> None:
+        hardware = device.hardware
+        self.queue = cl.CommandQueue(cl.Context([hardware]))
+
+    def memory(self, nbytes: int, flags: int = 0) -> cl.Buffer:
+        return cl.Buffer(self.queue.context, _flags.READ_WRITE | flags, nbytes)
+
+    def launch(self, kernel: hal.KernelFunction, count: int, batch: int) -> Task:
+        text = OpenCLRenderer().render(kernel.lower())
+        built = getattr(cl.Program(self.queue.context, text).build(), kernel.name)
+        memory = [self.memory(4 * count) for _ in range(3)]
+        with_offsets = (part for one in memory for part in (one, np.int64(0)))
+        built.set_args(*with_offsets, np.int32(count))
+        names: dict[str, Any] = {"launch": cl.enqueue_nd_range_kernel, "turns": range(batch)}
+        names |= {"queue": self.queue, "kernel": built, "threads": (count,), "owners": memory}
+        return Task(LAUNCH, names, batch, self.queue.finish)
+
+    def copy_in(self, nbytes: int, pinned: bool) -> Task:
+        names = {"copy": cl.enqueue_copy, "queue": self.queue, "there": self.memory(nbytes)}
+        names |= {"here": self.host(nbytes, pinned)}
+        return Task("copy(queue, there, here)", names)
+
+    def copy_out(self, nbytes: int, pinned: bool) -> Task:
+        names = {"copy": cl.enqueue_copy, "queue": self.queue, "there": self.memory(nbytes)}
+        names |= {"here": self.host(nbytes, pinned)}
+        return Task("copy(queue, here, there)", names)
+
+    def host(self, nbytes: int, pinned: bool) -> Any:
+        if not pinned:
+            return np.ones(nbytes, np.uint8)
+        memory = self.memory(nbytes, _flags.ALLOC_HOST_PTR)
+        flags = cl.map_flags.READ | cl.map_flags.WRITE
+        mapped, _ = cl.enqueue_map_buffer(self.queue, memory, flags, 0, (nbytes,), np.uint8)
+        mapped.fill(1)
+        return mapped
+
+    def copy(self, nbytes: int, batch: int) -> Task:
+        dest, source = self.memory(nbytes), self.memory(nbytes)
+
+        def run() -> None:
+            for _ in range(batch):
+                cl.enqueue_copy(self.queue, dest, source, byte_count=nbytes)
+            self.queue.finish()
+
+        return call(run, batch)
+
+    def allocate(self, nbytes: int) -> Task:
+        return Task("memory(n).release()", {"memory": self.memory, "n": nbytes})
+
+    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Peers:
+        return {}
+
+    def multiply(self, size: int) -> Peers:
+        return {}
