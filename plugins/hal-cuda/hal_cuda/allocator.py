@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
-from hal_core.errors import DeviceFault, InvalidArgument, OutOfMemory
+from hal_core.errors import DeviceFault, HalError, InvalidArgument, OutOfMemory
 from hal_cuda import driver
 from hal_cuda.device import CUDADevice, keeping
 from hal_cuda.interchange import array_interface
@@ -148,7 +148,11 @@ class CUDAAllocator(LRUAllocator[int]):
             return True
         if not isinstance(src_device, CUDADevice):
             return False
-        self._transfer_peer(dest, src, nbytes, src_device)
+        try:
+            self._transfer_peer(dest, src, nbytes, src_device)
+        except HalError:
+            src_device._check_open("copy_from")  # another thread has closed it meanwhile
+            raise
         return True
 
     def _transfer_peer(self, dest: int, src: int, nbytes: int, other: CUDADevice) -> None:

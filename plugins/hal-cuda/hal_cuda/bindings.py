@@ -73,7 +73,7 @@ def retain(index: int) -> Any:
     return _call(cu.cuDevicePrimaryCtxRetain, _call(cu.cuDeviceGet, index))
 
 
-def release(index: int) -> None:
+def release(index: int, context: Any) -> None:
     _call(cu.cuDevicePrimaryCtxRelease, _call(cu.cuDeviceGet, index))
 
 
@@ -228,17 +228,17 @@ _ERROR_LOG_NBYTES = cu.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
 _LOG_NBYTES = 16 << 10
 
 
-def load(image: bytes) -> tuple[Any, str]:
-    """A module and the log of the driver's own compiler. Raises: Refused, with the log in it."""
+def load(image: bytes) -> Any:
+    """A module. Raises: Refused, with the log of the driver's own compiler in it."""
     log = bytes(_LOG_NBYTES)  # which the driver writes into: cuda-bindings takes nothing else
     options = [_ERROR_LOG, _ERROR_LOG_NBYTES]
     status, module = cu.cuModuleLoadDataEx(image + b"\0", len(options), options, [log, _LOG_NBYTES])
-    text = log.partition(b"\0")[0].decode(errors="replace").strip()
     if status:
         error = refused("cuModuleLoadDataEx", status)
-        error.sentence = text or error.sentence
+        said = log.partition(b"\0")[0].decode(errors="replace").strip()
+        error.sentence = said or error.sentence
         raise error
-    return module, text
+    return module
 
 
 def unload(module: Any) -> None:
@@ -283,7 +283,6 @@ def launch(geometry{names}):
         refused(status)
     device.last_launched = name
 """
-Error: Any = ()  # cuda-bindings gives statuses and raises none
 
 
 def launch_of(function: Any) -> Any:

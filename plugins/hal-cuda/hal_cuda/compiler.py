@@ -145,7 +145,7 @@ class PTXCompiler(Compiler):
             )
         try:
             with self.device.own(operation):
-                module, _ = self.device.api.load(source.encode())
+                module = self.device.api.load(source.encode())
                 self.device.api.unload(module)
         except CompileError as error:
             match = re.search(r"line\s+(\d+)", error.log)

@@ -90,7 +90,7 @@ class CUDADevice(Compiled):
 
     def check(self, operation: str) -> driver.check:
         """`with device.check("copyin"):` - the context is current, refusals become ours."""
-        guard = driver.check(operation, self.name, self.last_launched)
+        guard = driver.check(operation, self.name, self.last_launched, self)
         with guard:
             driver.use(self.context)
         return guard
@@ -176,4 +176,4 @@ class CUDADevice(Compiled):
     def release_context(self) -> None:
         driver.current.context = None
         with driver.check("close", self.name):
-            self.api.release(self.index)
+            self.api.release(self.index, self.context)

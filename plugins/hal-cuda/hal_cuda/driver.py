@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import threading
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from hal_core import config
 from hal_core.errors import (
@@ -21,6 +21,9 @@ from hal_core.errors import (
     InvalidState,
     OutOfMemory,
 )
+
+if TYPE_CHECKING:
+    from hal_core.device import Compiled
 
 _BINDINGS = ("cuda-bindings", "pycuda")
 
@@ -42,6 +45,7 @@ INSTALL = "Install the NVIDIA driver (nvidia-smi shows it); no toolkit is needed
 
 NOT_FOUND, NOT_READY = 500, 600
 WRONG_CONTEXT = frozenset({201, 400, 709})  # what another context says of handles of ours
+_GONE = WRONG_CONTEXT | {1, 4}  # and a driver, of those that were let go
 STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
 
 
@@ -118,7 +122,9 @@ _FIXES = {
 }
 
 
-def explain(error: Refused, operation: str, device: str, last: str = "") -> HalError:
+def explain(
+    error: Refused, operation: str, device: str, last: str = "", closed: bool = False
+) -> HalError:
     """The driver's refusal as an exception of ours, with the call, the code and its name."""
     kind = _KINDS.get(error.code, HalError)
     problem = f"{error.call} failed with {error.name}: {error.sentence}"
@@ -128,23 +134,29 @@ def explain(error: Refused, operation: str, device: str, last: str = "") -> HalE
     if kind is CompileError:  # the sentence is the log of the driver's own compiler
         problem = f"the driver refuses the binary: {error.name}"
         return CompileError(operation, problem, log=error.sentence, device=device, fix=fix)
+    if closed and error.code in _GONE:  # another thread closes it
+        kind, problem = InvalidState, f"the device is closed; {problem}"
+        fix = f'Open it again with hal.Device["{device}"].'
     return kind(operation, problem.rstrip("."), got=error.code, device=device, fix=fix)
 
 
 class check:
     """`with check("copyin", name):` - refusals inside become exceptions of ours."""
 
-    __slots__ = ("device", "last", "operation")
+    __slots__ = ("device", "last", "of", "operation")
 
-    def __init__(self, operation: str, device: str, last: str = "") -> None:
-        self.operation, self.device, self.last = operation, device, last
+    def __init__(
+        self, operation: str, device: str, last: str = "", of: Compiled | None = None
+    ) -> None:
+        self.operation, self.device, self.last, self.of = operation, device, last, of
 
     def __enter__(self) -> None:
         return
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Refused):
-            raise explain(error, self.operation, self.device, self.last) from None
+            closed = self.of is not None and self.of.closed
+            raise explain(error, self.operation, self.device, self.last, closed) from None
 
 
 @functools.cache

@@ -39,7 +39,7 @@ class CUDAProgram(Program):
         with device.own(operation):
             device.unload_unused()
             self._module = _Module(device)
-            self._module.handle, _ = device.api.load(image)
+            self._module.handle = device.api.load(image)
             self._load_function(operation)
 
     def _load_function(self, operation: str) -> None:
@@ -74,14 +74,12 @@ class CUDAProgram(Program):
     def _bind(self) -> Callable[..., None]:
         device, api, storage = self.device, self.device.api, self._storage
         space: dict[str, Any] = {
-            "pack": storage.pack,
             "pack_into": storage.pack_into,
             "here": storage,
             "current": driver.current,
             "use": functools.partial(_enter, device, self.name),
             "context": device.context,
             "launch_kernel": api.launch_of(self._function),
-            "Error": api.Error,
             "function": self._function,
             "stream": device.stream,
             "device": device,
@@ -104,7 +102,6 @@ class CUDAProgram(Program):
             return float(api.seconds_between(start, end))
 
     def _unload(self) -> None:
-        self._function = None  # which holds the module, in PyCUDA
         self._module = _Module(self.device)
         with self.device.own(f"unload {self.name}"):
             self.device.unload_unused()

@@ -1,131 +1,62 @@
-"""The driver through PyCUDA, whose context and arrays are shared. Nothing else imports it.
+"""The driver in a program that uses PyCUDA, whose current context is shared. Nothing else imports
+it.
 
-PyCUDA makes objects only in the context on top of its own stack, and ends the process when a
-thread goes with contexts left there. So a context is pushed around the making of each, and the
-driver alone is told what is current in between.
+PyCUDA gives the facts; what makes, moves or waits goes past it, and `hal_cuda.libcuda` says why.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from ctypes import c_void_p
 from typing import Any
 
-import numpy as np
 import pycuda.driver as cu
 
-from hal_core import fork
 from hal_core.geometry import Dim3
-from hal_cuda.driver import ATTRIBUTES, Facts, KernelFacts, Refused
+from hal_cuda import libcuda
+from hal_cuda.driver import ATTRIBUTES, NOT_READY, Facts, KernelFacts, Refused
+from hal_cuda.libcuda import ask, call
 
+_function = cu.function_attribute
 _MEMORY_TYPE, _ORDINAL, _HOST = 2, 9, 1  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_HOST
-POOLS = False  # PyCUDA does not bind allocation in the order of a stream
-
-_memory: dict[int, Any] = {}  # address -> the object that owns it
-
-
-if hasattr(os, "register_at_fork"):  # in a child PyCUDA's destructors would end the process
-    os.register_at_fork(after_in_child=lambda: fork.keep(_memory))
-
-
-class Held:
-    """An object that PyCUDA destroys with its last reference: `it` is that one."""
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: Any) -> None:
-        self.it = it
-
-
-def _let_go(held: Held) -> None:
-    with _inside(_here.context):
-        held.it = None
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")  # which PyCUDA has loaded
-
-
-@functools.cache
-def _codes() -> dict[str, tuple[int, str]]:
-    """Of every sentence of the driver the code and its name: PyCUDA's errors have the sentence."""
-    library, text = _library(), ctypes.c_char_p()
-    found = {}
-    for code in range(1, 1000):
-        if library.cuGetErrorString(code, ctypes.byref(text)) == 0 and text.value:
-            sentence = text.value.decode()
-            if library.cuGetErrorName(code, ctypes.byref(text)) == 0 and text.value:
-                found[sentence] = code, text.value.decode()
-    return found
-
-
-def refused(error: cu.Error) -> Refused:
-    call, _, rest = str(error).partition(" failed: ")
-    sentence, _, more = rest.partition(" - ")
-    code, name = _codes().get(sentence, (999, "an unknown code"))
-    return Refused(call, code, name, more.strip("\0 \n") or sentence)
-
-
-def _of_code(call: str, code: int) -> Refused:
-    """Of a call past PyCUDA."""
-    sentence = next((text for text, known in _codes().items() if known[0] == code), "")
-    return Refused(call, code, _codes().get(sentence, (0, "an unknown code"))[1], sentence)
+POOLS = False  # memory that PyCUDA's programs see is allocated at once
+_PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 
 
 class _Guard:
-    """`with guard:` - PyCUDA's errors become refusals."""
+    """`with _guard:` - PyCUDA's errors become refusals."""
 
     def __enter__(self) -> None:
         return
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, cu.Error):
-            raise refused(error) from None
+            raise libcuda.refused_in(str(error)) from None
 
 
-guard = _Guard()
-
-
-@contextmanager
-def _inside(context: Any) -> Iterator[None]:
-    """The context on top of PyCUDA's stack, and afterwards as it was."""
-    with guard:
-        if cu.Context.get_current() == context:
-            yield
-            return
-        context.push()
-        try:
-            yield
-        finally:
-            cu.Context.pop()
-            set_current(context)
+_guard = _Guard()
 
 
 # -- devices and contexts
 
 
 def initialise() -> None:
-    with guard:
-        cu.init()
+    call("cuInit", 0)
 
 
 def version() -> tuple[int, int]:
-    number = int(cu.get_driver_version())
+    with _guard:
+        number = int(cu.get_driver_version())
     return number // 1000, number % 1000 // 10
 
 
 def count() -> int:
-    with guard:
+    with _guard:
         return int(cu.Device.count())
 
 
 def facts(index: int) -> Facts:
-    with guard:
+    with _guard:
         device = cu.Device(index)
         attributes = {}
         for name in ATTRIBUTES:
@@ -137,60 +68,43 @@ def facts(index: int) -> Facts:
         return Facts(str(device.name()), int(device.total_memory()), attributes)
 
 
-def retain(index: int) -> Any:
+class _Theirs(int):
+    """The handle of a context that PyCUDA keeps."""
+
+    keeper: Any
+
+
+def retain(index: int) -> int:
     """PyCUDA's current context when it is of this device; else the primary one."""
-    with guard:
-        context = cu.Context.get_current()
-        if context is not None and cu.Context.get_device() == cu.Device(index):
+    with _guard:
+        keeper = cu.Context.get_current()
+        if keeper is not None and cu.Context.get_device() == cu.Device(index):
+            context = _Theirs(keeper.handle)
+            context.keeper = keeper
             return context
-        with _primary_lock:
-            context, users = _primary.get(index, (None, 0))
-            if context is None:
-                context = cu.Device(index).retain_primary_context()
-            _primary[index] = context, users + 1
-        return context
+    return int(ask("cuDevicePrimaryCtxRetain", c_void_p, index))
 
 
-_primary: dict[int, tuple[Any, int]] = {}  # of a device: the context, and how often it is retained
-_primary_lock = threading.Lock()
+def release(index: int, context: int) -> None:
+    if not isinstance(context, _Theirs):
+        call("cuDevicePrimaryCtxRelease", index)
 
 
-def release(index: int) -> None:
-    with guard, _primary_lock:
-        context, users = _primary.pop(index, (None, 0))
-        if users > 1:
-            _primary[index] = context, users - 1
-        elif context is not None:
-            context.detach()
+def set_current(context: int) -> None:
+    call("cuCtxSetCurrent", context)
 
 
-def set_current(context: Any) -> None:
-    code = _library().cuCtxSetCurrent(ctypes.c_void_p(context.handle))
-    if code:
-        raise _of_code("cuCtxSetCurrent", code)
-    _here.context = context
+def is_current(context: int) -> bool:
+    return bool(ask("cuCtxGetCurrent", c_void_p) == context)
 
 
-def is_current(context: Any) -> bool:
-    found = ctypes.c_void_p()
-    code = _library().cuCtxGetCurrent(ctypes.byref(found))
-    return code == 0 and found.value == int(context.handle)
-
-
-class _Here(threading.local):
-    context: Any = None  # current on this thread, as far as we have set it
-
-
-_here = _Here()
-
-
-def peer(context: Any, device: int, other: int) -> bool:
-    with guard:
+def peer(context: int, device: int, other: int) -> bool:
+    """Let the current context of `device` reach the memory of `other`, whose context it is."""
+    with _guard:
         if not cu.Device(device).can_access_peer(cu.Device(other)):
             return False
     try:
-        with _inside(_here.context):
-            cu.Context.enable_peer_access(context)
+        call("cuCtxEnablePeerAccess", context, 0)
     except Refused as error:
         return error.code == 704  # it can already
     return True
@@ -200,82 +114,69 @@ def peer(context: Any, device: int, other: int) -> bool:
 
 
 def memory_info() -> tuple[int, int]:
-    with guard:
+    with _guard:
         free, total = cu.mem_get_info()
     return int(free), int(total)
 
 
-def allocate(nbytes: int, stream: Any, pooled: bool) -> int:
-    with _inside(_here.context):
-        made = cu.mem_alloc(nbytes)
-    _memory[int(made)] = made
-    return int(made)
+def allocate(nbytes: int, stream: int, pooled: bool) -> int:
+    return int(ask("cuMemAlloc", ctypes.c_uint64, nbytes))
 
 
-def free(address: int, stream: Any, pooled: bool) -> None:
-    with _inside(_here.context):
-        _memory.pop(address).free()
+def free(address: int, stream: int | None, pooled: bool) -> None:
+    call("cuMemFree", address)  # waits for the work of the whole device
 
 
 def allocate_host(nbytes: int) -> int:
-    flags = cu.host_alloc_flags.PORTABLE | cu.host_alloc_flags.DEVICEMAP
-    with _inside(_here.context):
-        made = cu.pagelocked_empty(nbytes, np.uint8, mem_flags=flags)
-    _memory[made.ctypes.data] = made
-    return int(made.ctypes.data)
+    """Pinned memory, reachable by every context at the same address."""
+    return int(ask("cuMemHostAlloc", c_void_p, nbytes, _PORTABLE_MAPPED))
 
 
 def free_host(address: int) -> None:
-    with _inside(_here.context):
-        _memory.pop(address).base.free()
+    call("cuMemFreeHost", address)
 
 
-def _bytes_of(host: Any, nbytes: int) -> Any:
-    if isinstance(host, int):
-        return memoryview((ctypes.c_ubyte * nbytes).from_address(host))
-    return host
+def copy_in(dest: int, src: Any, nbytes: int, stream: int) -> None:
+    """`src`: a host address, or bytes. Pageable memory may change on return."""
+    call("cuMemcpyHtoDAsync", dest, src, nbytes, stream)
 
 
-def copy_in(dest: int, src: Any, nbytes: int, stream: Any) -> None:
-    with guard:
-        cu.memcpy_htod_async(dest, _bytes_of(src, nbytes), stream.it)
+def copy_out(dest: Any, src: int, nbytes: int, stream: int) -> None:
+    if not isinstance(dest, int):
+        dest = (ctypes.c_ubyte * nbytes).from_buffer(dest)
+    call("cuMemcpyDtoHAsync", dest, src, nbytes, stream)
 
 
-def copy_out(dest: Any, src: int, nbytes: int, stream: Any) -> None:
-    with guard:
-        cu.memcpy_dtoh_async(_bytes_of(dest, nbytes), src, stream.it)
-
-
-def copy(dest: int, src: int, nbytes: int, stream: Any) -> None:
-    with guard:
-        cu.memcpy_dtod_async(dest, src, nbytes, stream.it)
+def copy(dest: int, src: int, nbytes: int, stream: int) -> None:
+    call("cuMemcpyDtoDAsync", dest, src, nbytes, stream)
 
 
 def copy_peer(
-    dest: int, dest_context: Any, src: int, src_context: Any, nbytes: int, stream: Any
+    dest: int, dest_context: int, src: int, src_context: int, nbytes: int, stream: int
 ) -> None:
-    # Addresses say whose memory they are; PyCUDA's memcpy_peer takes the current context for both.
-    copy(dest, src, nbytes, stream)
+    call("cuMemcpyPeerAsync", dest, dest_context, src, src_context, nbytes, stream)
 
 
-def fill(dest: int, pattern: bytes, count: int, stream: Any) -> None:
-    functions = {1: cu.memset_d8_async, 2: cu.memset_d16_async, 4: cu.memset_d32_async}
-    with guard:
-        functions[len(pattern)](dest, int.from_bytes(pattern, "little"), count, stream.it)
+def fill(dest: int, pattern: bytes, count: int, stream: int) -> None:
+    """`count` times a pattern of 1, 2 or 4 bytes."""
+    names = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
+    call(names[len(pattern)], dest, int.from_bytes(pattern, "little"), count, stream)
 
 
 def owner_of(address: int) -> tuple[int, bool]:
     """The index of the device that memory belongs to, and whether it is the host's; -1 where the
     driver does not know it. Its context is no help: memory from a pool has none."""
-    index, kind, place = ctypes.c_int(-1), ctypes.c_uint(), ctypes.c_uint64(address)
-    ask = _library().cuPointerGetAttribute
-    if ask(ctypes.byref(index), _ORDINAL, place) or ask(ctypes.byref(kind), _MEMORY_TYPE, place):
+    try:
+        index = ask("cuPointerGetAttribute", ctypes.c_int, _ORDINAL, address)
+    except Refused:
         return -1, False
-    return index.value, kind.value == _HOST
+    kind = ask("cuPointerGetAttribute", ctypes.c_uint, _MEMORY_TYPE, address)
+    return int(index), kind == _HOST
 
 
 def range_of(address: int) -> tuple[int, int]:
-    with guard:
+    """Start and bytes of the allocation that an address lies in."""
+    with _guard:
         start, nbytes = cu.mem_get_address_range(address)
     return int(start), int(nbytes)
 
@@ -283,130 +184,125 @@ def range_of(address: int) -> tuple[int, int]:
 # -- streams and events
 
 
-def make_stream(apart: bool = False) -> Held:
+def make_stream(apart: bool = False) -> int:
     """`apart`: in no order with the legacy default stream."""
-    with _inside(_here.context):
-        return Held(cu.Stream(int(apart)))
+    return int(ask("cuStreamCreate", c_void_p, int(apart)))  # CU_STREAM_NON_BLOCKING is 1
 
 
-def destroy_stream(stream: Held) -> None:
-    _let_go(stream)
+def destroy_stream(stream: int) -> None:
+    call("cuStreamDestroy", stream)
 
 
-def wait(stream: Held) -> None:
-    with guard:
-        stream.it.synchronize()
+def wait(stream: int) -> None:
+    call("cuStreamSynchronize", stream)
 
 
 def wait_for_foreign(stream: int) -> None:
     """The number of a stream that somebody else made."""
-    code = _library().cuStreamSynchronize(ctypes.c_void_p(stream))
-    if code:
-        raise _of_code("cuStreamSynchronize", code)
+    call("cuStreamSynchronize", stream)
 
 
-def is_done(stream: Held) -> bool:
-    with guard:
-        return bool(stream.it.is_done())
+def is_done(stream: int) -> bool:
+    try:
+        call("cuStreamQuery", stream)
+    except Refused as error:
+        if error.code != NOT_READY:
+            raise
+        return False
+    return True
 
 
-def make_event() -> Held:
-    with _inside(_here.context):
-        return Held(cu.Event())
+def make_event() -> int:
+    return int(ask("cuEventCreate", c_void_p, 0))
 
 
-def destroy_event(event: Held) -> None:
-    _let_go(event)
+def destroy_event(event: int) -> None:
+    call("cuEventDestroy", event)
 
 
-def record(event: Held, stream: Held) -> None:
-    with guard:
-        event.it.record(stream.it)
+def record(event: int, stream: int) -> None:
+    call("cuEventRecord", event, stream)
 
 
-def wait_for(stream: Held, event: Held) -> None:
-    with guard:
-        stream.it.wait_for_event(event.it)
+def wait_for(stream: int, event: int) -> None:
+    """Later work of `stream` starts after what `event` stands behind."""
+    call("cuStreamWaitEvent", stream, event, 0)
 
 
-def wait_event(event: Held) -> None:
-    with guard:
-        event.it.synchronize()
+def wait_event(event: int) -> None:
+    call("cuEventSynchronize", event)
 
 
-def seconds_between(start: Held, end: Held) -> float:
-    with guard:
-        end.it.synchronize()
-        return float(end.it.time_since(start.it)) * 1e-3
+def seconds_between(start: int, end: int) -> float:
+    """Waits for `end`."""
+    wait_event(end)
+    return float(ask("cuEventElapsedTime", ctypes.c_float, start, end)) * 1e-3
 
 
 # -- programs
 
-
-def load(image: bytes) -> tuple[Held, str]:
-    said: list[str] = []
-    with _inside(_here.context):
-        try:
-            module = cu.module_from_buffer(
-                image + b"\0", message_handler=lambda ok, info, error: said.append(error)
-            )
-        except UnicodeDecodeError:  # the log of a driver that refused the image without one
-            cu.Context.synchronize()  # raises where the context is lost
-            raise _no_image() from None
-    return Held(module), said[0].strip("\0 \n") if said else ""
+_ERROR_LOG, _ERROR_LOG_NBYTES = 5, 6  # CU_JIT_ERROR_LOG_BUFFER, .._SIZE_BYTES
+_LOG_NBYTES = 16 << 10
 
 
-def _no_image() -> Refused:
-    sentence = "device kernel image is invalid"
-    return Refused("cuModuleLoadDataEx", 200, "CUDA_ERROR_INVALID_IMAGE", sentence)
+def load(image: bytes) -> int:
+    """A module. Raises: Refused, with the log of the driver's own compiler in it."""
+    log = ctypes.create_string_buffer(_LOG_NBYTES)
+    options = (ctypes.c_uint * 2)(_ERROR_LOG, _ERROR_LOG_NBYTES)
+    values = (c_void_p * 2)(ctypes.addressof(log), _LOG_NBYTES)
+    try:
+        return int(ask("cuModuleLoadDataEx", c_void_p, image + b"\0", 2, options, values))
+    except Refused as error:
+        error.sentence = log.value.decode(errors="replace").strip() or error.sentence
+        raise
 
 
-def unload(module: Held) -> None:
-    """Order: its functions are let go already; they hold it."""
-    _let_go(module)
+def unload(module: int) -> None:
+    call("cuModuleUnload", module)
 
 
-def function_of(module: Held, name: str) -> Any:
-    with guard:
-        return module.it.get_function(name)
+def function_of(module: int, name: str) -> int:
+    return int(ask("cuModuleGetFunction", c_void_p, module, name.encode()))
 
 
-def kernel_facts(function: Any) -> KernelFacts:
-    with guard:
-        return KernelFacts(
-            function.num_regs, function.shared_size_bytes, function.local_size_bytes,
-            function.max_threads_per_block,
-        )  # fmt: skip
+def kernel_facts(function: int) -> KernelFacts:
+    which = (
+        _function.NUM_REGS, _function.SHARED_SIZE_BYTES, _function.LOCAL_SIZE_BYTES,
+        _function.MAX_THREADS_PER_BLOCK,
+    )  # fmt: skip
+    return KernelFacts(*(ask("cuFuncGetAttribute", ctypes.c_int, n, function) for n in which))
+
+
+def allow_shared(function: int, nbytes: int) -> None:
+    """More dynamic shared memory than the 48 KiB that any kernel may have."""
+    call("cuFuncSetAttribute", function, _function.MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
 
 
 def geometry(grid: Dim3, block: Dim3, shared: int) -> Any:
-    return grid, block, shared
+    return *grid, *block, shared
 
 
-# Written out for each signature. PyCUDA takes the arguments packed as the kernel has them.
+# Written out for each signature: one call of the driver, arguments in storage of this thread.
 LAUNCH = """
 def launch(geometry{names}):
     if current.context is not context:
         use(context)
-    grid, block, shared = geometry
+    gx, gy, gz, bx, by, bz, shared = geometry
+    pack_into(here.storage, 0{names})
     while True:
-        try:
-            launch_kernel(grid, block, pack({arguments}), shared, stream.it)
+        status = launch_kernel(
+            function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, None
+        )
+        if not status:
             break
-        except Error as error:
-            refused(error)
+        refused(status)
     device.last_launched = name
 """
-Error = cu.Error
 
 
-def launch_of(function: Any) -> Any:
-    return function._launch_kernel
+def launch_of(function: int) -> Any:
+    return libcuda.functions()["cuLaunchKernel"]
 
 
-launch_refused = refused
-
-
-def allow_shared(function: Any, nbytes: int) -> None:
-    with guard:
-        function.set_attribute(cu.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
+def launch_refused(status: int) -> Refused:
+    return libcuda.refused("cuLaunchKernel", status)

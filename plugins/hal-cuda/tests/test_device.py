@@ -125,8 +125,6 @@ def test_P_eight_threads_launch_copy_and_compile(device: hal.Compiled) -> None:
     assert raised == []
 
 
-# PyCUDA warns of modules whose last user was a thread that is not the closing one.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_closing_while_others_launch_gives_them_errors_of_ours(device: hal.Compiled) -> None:
     device.close()
     for _ in range(5):
@@ -231,3 +229,54 @@ def test_waiting_with_a_limit_ends_in_time(device: hal.Compiled, simulator: Simu
     assert device.synchronize(timeout=0.05) is False
     assert device.synchronize(timeout=30) is True
     simulator.clear()
+
+
+def test_one_thread_opens_another_closes(device: hal.Compiled, simulator: Simulator) -> None:
+    device.close()
+    gc.collect()
+    clean = simulator.live()
+
+    def work() -> None:
+        opened = hal.Device["CUDA"]
+        y = hal.Buffer(opened, 10, hal.int32).allocate().fill(0)
+        opened.compile(add_one)(y, vals=(10,), threads=10)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    hal.Device["CUDA"].close()
+    gc.collect()
+    live = simulator.live()
+    assert {**live, "abandoned": 0} == {**clean, "abandoned": 0}
+
+
+def test_copying_while_another_closes_gives_errors_of_ours(device: hal.Compiled) -> None:
+    device.close()
+    for _ in range(5):
+        raised: list[BaseException] = []
+        opened, other = hal.Device["CUDA"], hal.Device["CUDA:1"]
+        running = threading.Barrier(5)
+
+        def work() -> None:
+            y = hal.Buffer(opened, 100, hal.int32).allocate()  # noqa: B023
+            there = hal.Buffer(other, 100, hal.int32).allocate()  # noqa: B023
+            try:
+                for turn in range(100_000):
+                    y.copyin(bytes(400)).fill(2)
+                    there.copy_from(y)
+                    y.copyout(bytearray(400))
+                    if turn == 3:
+                        running.wait(60)  # noqa: B023
+            except BaseException as error:
+                raised.append(error)  # noqa: B023
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        running.wait(60)
+        opened.close()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert {type(error) for error in raised} == {hal.InvalidState}, raised
+        assert all("closed" in str(error) for error in raised), raised

@@ -150,7 +150,8 @@ def test_PyCUDAs_arrays_and_allocations_in_and_out(device: hal.Compiled) -> None
     import pycuda.driver as cuda
     from pycuda import gpuarray
 
-    device.context.push()
+    context = cuda.Device(0).retain_primary_context()  # which is the one in use here
+    context.push()
     try:
         array = gpuarray.to_gpu(np.arange(100, dtype="i4").reshape(10, 10))
         raw = cuda.mem_alloc(400)
@@ -173,3 +174,31 @@ def test_PyCUDAs_arrays_and_allocations_in_and_out(device: hal.Compiled) -> None
         gc.collect()
     finally:
         cuda.Context.pop()
+        context.detach()
+
+
+@pytest.mark.skipif(driver.DRIVER.read() != "pycuda", reason="PyCUDA is not what is used")
+def test_PyCUDAs_current_context_is_shared_and_left_alone(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    import pycuda.driver as cuda
+    from pycuda import gpuarray
+
+    device.close()
+    contexts = simulator.live()["contexts"]
+    context = cuda.Device(0).make_context()
+    try:
+        with hal.Device["CUDA"] as opened:
+            assert simulator.live()["contexts"] == contexts + 1
+            array = gpuarray.to_gpu(np.arange(100, dtype="i4"))
+            program = opened.compile(add_one)
+            program(hal.Buffer.wrap(array, opened), vals=(100,), threads=100)
+            opened.synchronize()
+            assert array.get().tolist() == list(range(1, 101))
+        assert array.get()[99] == 100
+        del array
+    finally:
+        context.pop()
+        context.detach()
+    gc.collect()
+    assert simulator.live()["contexts"] == contexts
