@@ -12,6 +12,7 @@ from weakref import WeakSet
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault
 from hal_cuda import driver
+from hal_cuda.clock import EventClock
 
 if TYPE_CHECKING:
     from hal_cuda.allocator import CUDAAllocator
@@ -72,6 +73,7 @@ class CUDADevice(Compiled):
         self.api = driver.api()
         self.last_launched = ""  # a program's name, for the text of a fault
         self.unused: deque[Any] = deque()  # modules of programs that are gone
+        self.clock = EventClock(self)
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
             try:
@@ -148,6 +150,9 @@ class CUDADevice(Compiled):
                 nap = min(2 * nap, _LONGEST_NAP)
             return True
 
+    def _make_clock(self) -> EventClock:
+        return self.clock
+
     def unload_unused(self) -> None:
         """The context is current."""
         while self.unused:
@@ -159,6 +164,7 @@ class CUDADevice(Compiled):
 
     def _close(self) -> None:
         allocator, lost = vars(self).get("allocator"), False
+        self.clock.stop()
         try:
             with self.own("close"):
                 self.api.wait(self.stream)  # not every binding tells that a clean-up failed

@@ -1,0 +1,426 @@
+"""F1: events of the stream on the host's clock."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import threading
+from collections.abc import Callable
+from time import perf_counter_ns, sleep
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+from hal_cuda import clock as module
+from hal_cuda.clock import EventClock
+
+SLACK_NS = 2_000_000  # a loaded machine may look at its clock so much later
+QUEUED = {"fill", "copy", "copyin", "copyout", "launch"}
+SLOW = 0.05  # seconds that a kernel is told to take
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+@hal.kernel
+def astray(y: hal.Ptr[hal.int32], where: hal.int64) -> None:
+    y[where + hal.int64(hal.global_idx(0))] = 1
+
+
+@pytest.fixture
+def y(device: hal.Compiled) -> hal.Buffer:
+    return hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
+
+
+@pytest.fixture
+def launch(device: hal.Compiled, y: hal.Buffer) -> Callable[..., Any]:
+    """Of a program that has been launched before."""
+    program = device.compile(add_one)
+    program(y, vals=(0,), threads=1)
+    device.synchronize()
+    return lambda **how: program(y, vals=(1000,), threads=1000, **how)
+
+
+def of_events(calls: dict[str, int]) -> dict[str, int]:
+    return {name: n for name, n in calls.items() if "Event" in name or name == "cuStreamCreate"}
+
+
+# -- what it costs
+
+
+def test_F1_without_a_profile_no_event_is_asked_for(
+    device: hal.Compiled, y: hal.Buffer, launch: Callable[..., Any], simulator: Simulator
+) -> None:
+    def everything() -> dict[str, int]:
+        before = simulator.all_calls()
+        launch()
+        y.fill(3)
+        y.view(100).copy_from(y.view(100, offset=2000))
+        y.copyin(bytes(4000))
+        y.copyout(bytearray(4000))
+        return simulator.calls_since(before)
+
+    expected = everything()
+    assert of_events(expected) == {}
+    with hal.profile():
+        assert of_events(everything()) != {}
+    assert everything() == expected
+
+
+def test_F1_a_measured_launch_is_three_calls(
+    device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
+) -> None:
+    device.clock._next_ns = 0
+    with hal.profile():
+        for _ in range(3):
+            launch()  # anchors, and events that are used again
+        assert len(device.clock._unread) == 3
+        device.clock._read(device.clock._unread[-1])
+        device.clock._next_ns = perf_counter_ns() + 10**12
+        before = simulator.all_calls()
+        for _ in range(3):
+            launch()
+        assert simulator.calls_since(before) == {"cuLaunchKernel": 3, "cuEventRecord": 6}
+
+
+def test_F1_a_launch_is_not_waited_for(launch: Callable[..., Any], simulator: Simulator) -> None:
+    simulator.delay("cuLaunchKernel", SLOW)
+    with hal.profile() as profile:
+        start = perf_counter_ns()
+        for _ in range(4):
+            launch()
+        called = perf_counter_ns() - start
+    took = [event.end_ns - event.start_ns for event in profile.events]
+    assert all(one >= SLOW * 1e9 for one in took)
+    assert called < sum(took) / 2
+
+
+# -- what it tells
+
+
+def test_F1_work_lies_within_its_call_and_the_wait(
+    device: hal.Compiled, y: hal.Buffer, launch: Callable[..., Any]
+) -> None:
+    """Over more than one anchor, in order, each behind the one before."""
+    works = [launch, lambda: y.fill(1), lambda: y.copyin(bytes(4000)), lambda: y.numpy(),
+             lambda: y.view(100).copy_from(y.view(100, offset=2000)),
+             lambda: launch(wait=True)]  # fmt: skip
+    walls = []
+    with hal.profile() as profile:
+        for _ in range(4):
+            for work in works:
+                before = perf_counter_ns()
+                work()
+                device.synchronize()
+                walls.append((before, perf_counter_ns()))
+            sleep(0.2)
+        assert len(device.clock._knots) >= 2
+    assert len(profile.events) == len(walls)
+    for event, (before, after) in zip(profile.events, walls, strict=True):
+        assert before - SLACK_NS <= event.start_ns < event.end_ns <= after + SLACK_NS, event
+    for earlier, later in zip(profile.events, profile.events[1:], strict=False):
+        assert earlier.end_ns <= later.start_ns + SLACK_NS
+
+
+def test_F1_launches_of_many_threads_do_not_overlap(
+    device: hal.Compiled, launch: Callable[..., Any]
+) -> None:
+    with hal.profile() as profile:
+        threads = [threading.Thread(target=lambda: [launch() for _ in range(25)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert len(profile.events) == 100
+    for earlier, later in zip(profile.events, profile.events[1:], strict=False):
+        assert earlier.end_ns <= later.start_ns + 20_000  # between two anchors
+
+
+class Pretended:
+    """A device whose events are moments of a clock that drifts, told as the driver tells them."""
+
+    closed = forked = False
+    stream = "work"
+
+    def __init__(self, rng: random.Random, drift: float) -> None:
+        self.rng, self.drift, self.api = rng, drift, self
+        self.now_ns, self.busy_ns = 10**15, 0  # of the host; until when the stream works
+        self.live = 0
+
+    def host_ns(self) -> int:
+        self.now_ns += self.rng.randrange(100, 500)
+        return self.now_ns
+
+    def work(self) -> tuple[int, int]:
+        begin = max(self.host_ns(), self.busy_ns)
+        self.busy_ns = begin + round(10 ** self.rng.uniform(3, 8.5))
+        return begin, self.busy_ns
+
+    # of the device
+
+    def own(self, operation: str) -> Any:
+        return contextlib.nullcontext()
+
+    def call(self, operation: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    def _synchronize(self, timeout: None) -> bool:
+        self.now_ns = max(self.now_ns, self.busy_ns)
+        return True
+
+    # of the binding
+
+    def make_stream(self, apart: bool) -> str:
+        self.live += 1
+        return "aside"
+
+    def destroy_stream(self, stream: str) -> None:
+        self.live -= 1
+
+    def make_event(self) -> list[int]:
+        self.live += 1
+        return [0]
+
+    def destroy_event(self, event: list[int]) -> None:
+        self.live -= 1
+
+    def record(self, event: list[int], stream: str) -> None:
+        event[0] = self.host_ns() + self.rng.randrange(500, 3000)
+        if stream == "work":
+            event[0] = self.busy_ns = max(event[0], self.busy_ns)
+        self.host_ns()
+
+    def wait_event(self, event: list[int]) -> None:
+        self.now_ns = max(self.now_ns, event[0] + self.rng.randrange(500, 3000))
+
+    def seconds_between(self, start: list[int], end: list[int]) -> float:
+        self.wait_event(end)
+        half_us = round((end[0] - start[0]) * (1 + self.drift) / 500)
+        return float(np.float32(half_us * 0.0005)) * 1e-3
+
+
+@pytest.mark.parametrize("drift", [-100e-6, -1e-6, 0, 24e-6, 100e-6])
+@pytest.mark.parametrize("pause_ns", [10**4, 10**8, 10**10])
+def test_F1_a_clock_that_drifts_is_followed(
+    monkeypatch: pytest.MonkeyPatch, drift: float, pause_ns: int
+) -> None:
+    """Work of 1 us to 0.3 s, beside and behind each other; more of it than stays unread."""
+    rng = random.Random(pause_ns)
+    device: Any = Pretended(rng, drift)
+    monkeypatch.setattr(module, "perf_counter_ns", device.host_ns)
+    monkeypatch.setattr(module, "_MOST_UNREAD", 64)
+    made, seen = EventClock(device), []
+    for _ in range(300):
+        seen.append(made.measure(device.work))
+        device.now_ns += rng.randrange(2 * pause_ns)
+        assert device.live <= 3 * 64 + 16  # two each, and anchors
+    told = [times() for _, times in seen]
+    made.stop()
+    assert device.live == 0 and told == [times() for _, times in seen]
+    for (begin, end), (start_ns, end_ns) in zip((truth for truth, _ in seen), told, strict=True):
+        assert abs(start_ns - begin) < 3_000
+        assert abs((end_ns - start_ns) - (end - begin)) < 3_000
+
+
+# -- what is left, and what goes wrong
+
+
+def live(simulator: Simulator) -> dict[str, int]:
+    gc.collect()
+    return simulator.live()
+
+
+def test_F1_nothing_is_left_in_the_driver(
+    device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
+) -> None:
+    """Also of events that nobody reads, and of work that failed."""
+    clean = live(simulator)
+    for limit in (1, 1000):
+        with hal.profile(limit) as profile:
+            for _ in range(10):
+                launch()
+            with hal.profile_range("last"):
+                pass
+            assert live(simulator) != clean
+        assert live(simulator) == clean
+        assert len(profile.events) == min(limit, 11)
+    with hal.profile() as profile:
+        with pytest.raises(ZeroDivisionError):
+            device.clock.measure(lambda: 1 // 0)
+        launch()
+    assert live(simulator) == clean and len(profile.events) == 1
+
+
+def test_F1_events_that_nobody_reads_are_bounded(
+    device: hal.Compiled,
+    launch: Callable[..., Any],
+    simulator: Simulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MOST_UNREAD", 20)
+    before = live(simulator)["events"]
+    with hal.profile() as profile:
+        for _ in range(200):
+            launch()
+        assert live(simulator)["events"] - before < 80
+    assert len(profile.events) == 200
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_F1_events_are_read_after_the_device_was_closed(
+    device: hal.Compiled, simulator: Simulator, lost: bool
+) -> None:
+    device.close()
+    clean = live(simulator)
+    with hal.profile() as profile:
+        opened = hal.Device["CUDA"]
+        x = hal.Buffer(opened, 1 << 20, hal.float32).allocate().fill(1)
+        y = hal.Buffer(opened, 1 << 20, hal.float32).copy_from(x)
+        assert np.all(y.numpy() == 1)
+        programs = opened.compile(add_one), opened.compile(astray)
+        z = hal.Buffer(opened, 100, hal.int32).allocate()
+        programs[lost](z, vals=(1 << 40,) if lost else (100,), threads=100)
+        with pytest.raises(hal.DeviceFault) if lost else contextlib.nullcontext():
+            opened.close()
+        del x, y, z, programs
+    kinds = [event.kind for event in profile.events if event.kind in QUEUED]
+    assert kinds == ["fill", "copy", "copyout", "launch"]
+    assert all(0 < event.seconds < 60 for event in profile.events if event.kind in QUEUED)
+    after = live(simulator)
+    assert {**after, "abandoned": 0} == {**clean, "abandoned": 0}
+
+
+CALLS = [
+    "cuStreamCreate", "cuEventCreate", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime",
+    "cuEventDestroy", "cuStreamDestroy",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 6, 7, 8])
+@pytest.mark.parametrize("call", CALLS)
+def test_F1_a_call_for_an_event_that_fails_costs_no_work(
+    device: hal.Compiled,
+    y: hal.Buffer,
+    launch: Callable[..., Any],
+    simulator: Simulator,
+    call: str,
+    nth: int,
+) -> None:
+    y.fill(0)
+    begin = perf_counter_ns()
+    with hal.profile() as profile:
+        simulator.fail(call, 999, nth)
+        for _ in range(3):
+            launch()
+        profile.events
+        y.copyout(seen := bytearray(4000))
+        launch()
+    simulator.clear()
+    assert set(np.frombuffer(seen, "i4").tolist()) == {3}
+    assert [event.kind for event in profile.events] == ["launch"] * 3 + ["copyout", "launch"]
+    for event in profile.events:
+        assert begin - SLACK_NS <= event.start_ns < event.end_ns <= perf_counter_ns() + SLACK_NS
+    device.synchronize()
+    assert set(y.numpy().tolist()) == {4}
+    device.close()
+    assert live(simulator)["events"] == 0
+    with hal.profile() as again:
+        hal.zeros(100, hal.int32, hal.Device["CUDA"]).numpy()
+    assert [event.kind for event in again.events].count("copyout") == 1
+    assert live(simulator)["events"] == 0
+
+
+def test_P9_in_a_profile_too_a_fault_surfaces_at_the_next_wait_with_the_programs_name(
+    device: hal.Compiled, y: hal.Buffer
+) -> None:
+    program = device.compile(astray)
+    with hal.profile() as profile:
+        program(y, vals=(1 << 40,), threads=1)
+        with pytest.raises(hal.DeviceFault, match=r"ILLEGAL_ADDRESS.*astray"):
+            for _ in range(2):
+                device.synchronize()
+    assert [event.kind for event in profile.events] == ["launch"]
+    with pytest.raises(hal.DeviceFault):
+        device.close()
+
+
+def test_F1_a_finalizer_may_launch_read_and_end_inside_of_a_measured_call(
+    device: hal.Compiled, y: hal.Buffer, launch: Callable[..., Any], simulator: Simulator
+) -> None:
+    clean = live(simulator)
+    inner = hal.profile()
+    with hal.profile() as profile:
+        with inner:
+            launch()
+            _, times = device.clock.measure(lambda: (launch(), profile.events, device.clock.stop()))
+            launch()
+        start_ns, end_ns = times()
+        assert 0 < end_ns - start_ns < 10**10
+    assert len(profile.events) == 3
+    assert live(simulator) == clean
+
+
+def test_F1_another_context_that_became_current_is_no_hindrance(
+    device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
+) -> None:
+    clean = live(simulator)
+    with hal.profile() as profile:
+        for context in (0, hal.Device["CUDA:1"].context):
+            for due in (False, True):
+                launch()
+                simulator.set_context(int(getattr(context, "handle", context)))
+                if due:
+                    device.clock._next_ns = 0
+                launch()
+                simulator.set_context(int(getattr(context, "handle", context)))
+                assert all(event.seconds > 0 for event in profile.events)
+        simulator.set_context(0)
+    assert len(profile.events) == 8
+    hal.Device["CUDA:1"].close()
+    assert live(simulator)["events"] == clean["events"]
+
+
+def test_F1_others_launch_while_one_waits_for_what_it_reads(
+    device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
+) -> None:
+    simulator.delay("cuLaunchKernel", 0.5)
+    with hal.profile() as profile:
+        launch()
+        reader = threading.Thread(target=lambda: profile.events)
+        reader.start()
+        sleep(0.05)
+        launch()
+        assert reader.is_alive(), "the launch waited for the reader"
+        reader.join(60)
+    assert len(profile.events) == 2
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_F1_a_forked_child_reads_without_the_driver(
+    device: hal.Compiled, launch: Callable[..., Any], unread: bool
+) -> None:
+    with hal.profile() as profile:
+        launch()
+        if not unread:
+            assert profile.events[0].seconds > 0
+        child = os.fork()
+        if not child:
+            code = 1
+            with contextlib.suppress(BaseException):
+                with device.clock._lock if unread else contextlib.nullcontext():
+                    (event,) = profile.events
+                profile._end()
+                code = 0 if event.seconds > 0 and profile.events == (event,) else 2
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    assert len(profile.events) == 1
