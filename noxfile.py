@@ -341,20 +341,18 @@ def outside(session: nox.Session) -> None:
 def hardware(session: nox.Session) -> None:
     """The kit, the examples and the benchmarks on a device of this machine: `-- CUDA`.
 
-    Writes docs/hardware/DEVICE.md: versions, counts, tables.
+    Writes docs/hardware/DEVICE.md: versions, counts, tables. `--into FOLDER` writes it elsewhere,
+    `--quick` does a part, `--with cupy-cuda13x cuda-core` installs what launches stand beside.
     """
     if not session.posargs:
         session.error("which device? nox -s hardware -- CUDA")
-    device = session.posargs[0]
-    _install(session, *DISTRIBUTIONS, tools=("pytest>=8.2", *DEMO_TOOLS))
-    title = "import sys, hal_core as hal; print(hal.Device.info(sys.argv[1]).title)"
-    said = str(session.run("python", "-c", title, device, silent=True)).strip()
-    name = re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")
-    page = ROOT / "docs" / "hardware" / f"{name}.md"
-    page.parent.mkdir(exist_ok=True)
-    session.run("hal", "check", device, "--require-device", "--report", str(page))
-    for path in sorted((ROOT / "examples").glob("*.py")):
-        session.run("python", str(path), "--device", device)
+    end = session.posargs.index("--with") if "--with" in session.posargs else len(session.posargs)
+    tools = ("pytest>=8.2", *DEMO_TOOLS, *session.posargs[end + 1 :])
+    folder = _install(session, *DISTRIBUTIONS, tools=tools)
+    # A copy, so that the checkout stays off the path.
+    shutil.copytree(ROOT / "bench", folder / "bench", dirs_exist_ok=True)
+    places = ("--examples", str(ROOT / "examples"), "--into", str(ROOT / "docs" / "hardware"))
+    session.run("python", "-m", "bench.hardware", *places, *session.posargs[:end])
 
 
 @nox.session

@@ -204,19 +204,23 @@ PARTS = (launching, allocating, copying, streaming, compiling, multiplying)
 # -- compilers
 
 
-def pairs(device: hal.Compiled) -> list[str]:
-    """Names of the compilers that serve here."""
-    found = []
+def compilers(device: hal.Compiled) -> dict[str, str]:
+    """Those for kernels of ours, by name; and why one does not serve here, or nothing."""
+    found = {}
     for pair in device.compilers:
         if pair.renderer is None:
             continue
+        found[pair.name] = ""
         try:
             with using(device, pair.name):
                 device.compiler  # noqa: B018  # made now
-        except hal.CompilerUnavailable:
-            continue
-        found.append(pair.name)
+        except hal.CompilerUnavailable as error:
+            found[pair.name] = error.problem
     return found
+
+
+def pairs(device: hal.Compiled) -> list[str]:
+    return [name for name, why in compilers(device).items() if not why]
 
 
 @contextmanager

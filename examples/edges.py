@@ -216,6 +216,7 @@ def examine(name: str, photograph: Picture, cache: str, folder: Path) -> tuple[f
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--device", help="its name; left out: every device of this machine")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
     parser.add_argument("--only-compile", metavar="DEVICE", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -227,7 +228,7 @@ def main() -> int:
         print(only_compile(chosen.only_compile))
         return 0
     console = Console(width=max(Console().width, 110))
-    names = hal.Device.get_available_devices()
+    names = [chosen.device] if chosen.device else hal.Device.get_available_devices()
     if not names:
         console.print("No device found. `hal doctor` says why.")
         return 1

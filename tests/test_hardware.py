@@ -1,0 +1,265 @@
+"""The page that `nox -s hardware` writes about a device: made end to end on the software CUDA
+driver, and what it says of failures."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+
+ROOT = Path(__file__).resolve().parents[1]
+SIMULATOR = ROOT / "tests" / "simulators" / "cuda"
+
+
+def _load(name: str, path: Path, **how: Any) -> ModuleType:
+    """Without the checkout on the path, which holds more than what is wanted."""
+    spec = importlib.util.spec_from_file_location(name, path, **how)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_load("bench", ROOT / "bench" / "__init__.py", submodule_search_locations=[str(ROOT / "bench")])
+
+from bench import device, hardware, machine, measure, page, report, sizes  # noqa: E402
+
+END = hardware.Ended(0, 1.5, "said\n")
+BROKEN = hardware.Ended(3, 0.5, "Traceback\nValueError: | ```\n")
+REPORT = {
+    "seconds": 2.0,
+    "verdict": "CUDA conforms: 5 tests pass, in 2 s.",
+    "chapters": {
+        "Buffer": {"passed": 3, "failed": 0, "skipped": 2, "known gap": 0, "seconds": 1.0},
+        "Event": {"passed": 2, "failed": 0, "skipped": 0, "known gap": 0, "seconds": 1.0},
+    },
+    "skipped": [{"test": "TestBuffer::test_B9", "why": "it declares no\nmore"}],
+}
+INFO = hal.DeviceInfo(
+    name="CUDA",
+    kind="gpu",
+    title="NVIDIA H200 (SXM)",
+    memory_nbytes=1 << 37,
+    arch="sm_90",
+    compute_units=132,
+    host_visible=False,
+    limits=hal.Limits((1, 1, 1), 1, (1, 1, 1), 0, 16, 1 << 30),
+)
+ROWS = [
+    report.Row("launch", 2e-6, "bare", 1.9e-6, 1.05, 1.3, peers={"CuPy": 4e-6, "PyCUDA": "absent"}),
+    report.Row("copy", 1.0, "bare", 1.0, 0.5, 0.95, True, work=report.Work(4e9, 2e9, "GB/s")),
+    report.Figure("matmul", 0.5, {"cupy": 0.25}, report.Work(1e12, 0, "GFLOP/s")),
+    report.Missing("sizes", "smaller"),
+]
+
+
+def _run(**changed: Any) -> Any:
+    found = hardware.Run(
+        info=INFO,
+        quick=False,
+        absent={"gcc": "not installed"},
+        facts=[("Python", "3.12.1")],
+        kits=[hardware.Kit(pair, END, REPORT) for pair in ("nvrtc", "ptx")],
+        examples=[hardware.Example("matmul", ("--device", "CUDA"), END)],
+        tables=[hardware.Table("benchmarks", END, ROWS)],
+    )
+    return found._replace(**changed)
+
+
+# -- end to end
+
+
+def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
+    """Everything but the long examples and most of the kit, with every compiler that serves."""
+    if find_spec("hal_cuda") is None or find_spec("cuda") is None:
+        pytest.skip("hal-cuda is not installed here")
+    build = _load("hardware_build", SIMULATOR / "build.py")
+    try:
+        folder = Path(build.build(_simulators() / "cuda")).parent
+    except build.NoCompiler as error:
+        pytest.skip(f"the software driver cannot be built: {error}")
+    (tmp_path / "bench").symlink_to(ROOT / "bench")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.hardware", "CUDA", "--quick", "--into", "pages/new",
+         "--examples", str(ROOT / "examples")],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=os.environ | {
+            "PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(folder), "SIM_CUDA_DRIVER": "99.0",
+            "HAL_CACHE_DIR": str(tmp_path / "cache"), "HAL_REQUIRE": "",
+        },
+    )  # fmt: skip
+    (path,) = (tmp_path / "pages" / "new").iterdir()
+    text = path.read_text(encoding="utf-8")
+    assert done.returncode == 0, done.stdout + done.stderr + text
+    assert path.name == "software-cuda-device-0.md" and text.startswith(
+        "# Software CUDA device 0\n"
+    )
+    assert "**This is a software driver, not a GPU.**" in text and "Everything below passed" in text
+    assert text.count("CUDA passes the ") >= 1 and "| hal-core | " in text
+    for name in ("histogram", "mandelbrot", "matmul", "reduction", "softmax"):
+        assert f"| {name}.py | --device CUDA --" in text
+    for name in ("digits", "edges", "saxpy"):
+        assert f"| {name}.py |  | not run: " in text
+    for what in (
+        "launch, ",
+        "allocate ",
+        "copy in 4 KiB, pinned",
+        "saxpy over ",
+        "tiled matmul 16 ",
+    ):
+        assert f"\n| {what}" in text
+    assert "at most 1.3 x" in text and "Sizes were made smaller: arrays up to " in text
+
+
+def _simulators() -> Path:
+    """Where hal-cuda's own tests keep it, so that it is built once."""
+    import tempfile
+
+    return Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}"
+
+
+def test_no_page_of_a_software_driver_is_kept() -> None:
+    pages = [path for path in (ROOT / "docs" / "hardware").glob("*.md") if path.name != "README.md"]
+    assert not [path for path in pages if "not a GPU" in path.read_text(encoding="utf-8")]
+    said = "There is no page yet" in (ROOT / "docs" / "hardware" / "README.md").read_text("utf-8")
+    assert said == (not pages)
+
+
+# -- what it says
+
+
+def test_a_page_says_what_passed() -> None:
+    text = page.text(_run())
+    assert page.file_name(INFO) == "nvidia-h200-sxm"
+    assert "**" not in text  # neither a notice nor a failure
+    assert "| nvrtc | 5 | 0 | 2 | 0 | 2 | CUDA conforms: 5 tests pass, in 2 s. |" in text
+    assert "| gcc | - | - | - | - | - | not installed |" in text
+    assert "Passed with ptx: Buffer 3 of 5, Event 2." in text
+    assert "| `TestBuffer::test_B9` | nvrtc, ptx | it declares no |" in text
+    assert "| matmul.py | --device CUDA | right | 1.5 |" in text
+    launch = "| launch | 2 us | 1.9 us (bare) | 1.05 x | at most 1.3 x | yes |"
+    assert f"{launch} CuPy 4 us, PyCUDA absent |" in text
+    assert "| copy | 1 s, 4 GB/s | 1 s, 2 GB/s (bare) | 0.50 x | at least 0.95 x | no |  |" in text
+    assert "| matmul | 500 ms, 2e+03 GFLOP/s | - | - | - | - | cupy 250 ms, 4e+03 GFLOP/s |" in text
+
+
+@pytest.mark.parametrize(
+    ("changed", "failure"),
+    [
+        ({"kits": [hardware.Kit("ptx", BROKEN, None)]}, "the kit with ptx"),
+        ({"kits": [hardware.Kit("ptx", hardware.Ended(1, 1, ""), REPORT)]}, "the kit with ptx"),
+        ({"kits": []}, "no compiler serves"),
+        ({"examples": [hardware.Example("edges", (), BROKEN)]}, "edges.py"),
+        ({"tables": [hardware.Table("benchmarks", BROKEN, [])]}, "benchmarks"),
+        ({"tables": [hardware.Table("benchmarks", hardware.Ended(1, 1, ""), ROWS)]}, "benchmarks"),
+    ],
+    ids=["kit died", "kit failed", "no kit", "example", "bench died", "bench failed"],
+)
+def test_what_failed_is_on_the_page_and_fails_the_run(
+    changed: dict[str, Any], failure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(hardware, "everything", lambda *given: _run(**changed))
+    given = ["hardware", "CUDA", "--into", str(tmp_path / "a" / "b"), "--examples", "nowhere"]
+    monkeypatch.setattr(sys, "argv", given)
+    assert hardware.main() == 1
+    assert f"failed: {failure}" in capsys.readouterr().out
+    text = (tmp_path / "a" / "b" / "nvidia-h200-sxm.md").read_text(encoding="utf-8")
+    assert f"**Failed: {failure}.**" in text
+    if BROKEN in [part.ended for found in changed.values() for part in found]:
+        assert "ValueError: | '''" in text  # its last words, which do not end the block
+
+
+def test_no_device_is_an_error_without_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["hardware", "NPU7", "--into", str(tmp_path), "--examples", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", given)
+    assert hardware.main() == 2
+    assert "no page: " in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("title", "kind", "name", "said"),
+    [
+        ("NVIDIA H200", "gpu", "CUDA", ""),
+        ("Software CUDA device 1", "gpu", "CUDA:1", "software driver"),
+        ("Oclgrind Simulator", "gpu", "OPENCL", "software driver"),
+        ("pthread-haswell-AMD EPYC", "cpu", "OPENCL", "processor"),
+        ("AMD EPYC", "cpu", "CPU", ""),
+    ],
+)
+def test_what_is_no_gpu_is_not_taken_for_one(title: str, kind: str, name: str, said: str) -> None:
+    notice = machine.notice(INFO._replace(title=title, kind=kind, name=name))
+    assert said in notice and bool(said) == bool(notice)
+    assert machine.software(INFO._replace(title=title)) == ("software" in said)
+
+
+def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "HOUR", 2.0)
+    code = "import time; print('begun', flush=True); time.sleep(600)"
+    end = hardware.ended("-c", code)
+    assert end.code == 124 and "begun" in end.last_words and "did not end" in end.last_words
+
+
+# -- rows
+
+
+def test_rows_come_back_from_json() -> None:
+    assert report.from_json(report.as_json(ROWS)) == ROWS
+
+
+def test_a_part_that_fails_leaves_the_rows_before_it() -> None:
+    def part(bench: Any) -> Any:
+        yield ROWS[0]
+        raise ValueError("the driver\nis gone")
+
+    first, failed = device._guarded(part, None)
+    assert first == ROWS[0]
+    assert failed == report.Missing("part", "failed: ValueError: the driver is gone", failed=True)
+
+
+def test_a_speed_is_ours_over_the_floor_s() -> None:
+    row = ROWS[0]._replace(score=2.0)  # twice as long
+    assert device._as_speed(row, 1.5)._replace(at_least=False) == row._replace(score=0.75)
+    assert device._as_speed(row, 1.0).at_least
+
+
+def test_what_comes_after_a_task_is_not_timed() -> None:
+    waits: list[float] = []
+    task = measure.Task("pass", {}, 1, lambda: waits.append(time.sleep(0.05) or 1))
+    times = measure.compare({"it": task}, measure.Effort(3, 0.0))
+    assert times.best("it") < 0.04 and len(waits) >= 3
+
+
+@pytest.mark.parametrize(("limit", "largest"), [(0.0, 1), (3.9, 1), (4.0, 2), (8.0, 8), (60.0, 8)])
+def test_a_device_is_given_what_it_does_in_time(
+    limit: float, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of size n takes n seconds; the next size is judged before it is tried."""
+    tried: list[int] = []
+
+    def make(size: int) -> Any:
+        tried.append(size)
+        return lambda: size
+
+    monkeypatch.setattr(sizes, "_spent", lambda run: float(run()))
+    assert sizes._largest(iter((1, 2, 8)), 4, limit, make) == largest
+    assert max(tried) <= largest
+
+
+def test_sizes_say_what_is_smaller() -> None:
+    full = sizes.Sizes(sizes.FULL, (4096, sizes.FULL), (1024, 2048, 4096))
+    assert full.note == ""
+    assert "matrices up to 64 in the place of 4096" in full._replace(matrices=(32, 64)).note
+    assert "arrays up to 16 KiB in the place of 256 MiB" in full._replace(array=16 << 10).note
