@@ -122,6 +122,29 @@ def test_elapsed_time_is_never_zero(cuda: Driver) -> None:
         cuda.cuEventDestroy(event)
 
 
+def test_elapsed_time_is_what_passed_on_any_stream_in_both_directions(cuda: Driver) -> None:
+    streams = [cuda.stream(NON_BLOCKING), LEGACY, cuda.stream()]
+    seen = []  # seconds of the host before and after, event
+    for turn in range(6):
+        event, stream = cuda.event(), streams[turn % 3]
+        before = time.perf_counter()
+        cuda.cuEventRecord(event, stream)
+        cuda.cuEventSynchronize(event)
+        seen.append((before, time.perf_counter(), event))
+        time.sleep(0.01)
+    out = ctypes.c_float()
+    for first, second in itertools.product(seen, repeat=2):
+        cuda.cuEventElapsedTime(ctypes.byref(out), first[2], second[2])
+        forth = out.value
+        assert second[0] - first[1] - 1e-6 <= forth * 1e-3 <= second[1] - first[0] + 1e-6
+        cuda.cuEventElapsedTime(ctypes.byref(out), second[2], first[2])
+        assert out.value == -forth
+    for _, _, event in seen:
+        cuda.cuEventDestroy(event)
+    for stream in (streams[0], streams[2]):
+        cuda.cuStreamDestroy(stream)
+
+
 def test_events_order_streams(cuda: Driver, log: Logged) -> None:
     first, second = cuda.stream(NON_BLOCKING), cuda.stream(NON_BLOCKING)
     event = cuda.event(2)
