@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 import hal_core as hal
 
 ROOT = Path(__file__).resolve().parents[1]
+REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")
 SIMULATOR = ROOT / "tests" / "simulators" / "cuda"
 
 
@@ -88,15 +90,10 @@ def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
         folder = Path(build.build(_simulators() / "cuda")).parent
     except build.NoCompiler as error:
         pytest.skip(f"the software driver cannot be built: {error}")
-    (tmp_path / "bench").symlink_to(ROOT / "bench")
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.hardware", "CUDA", "--quick", "--into", "pages/new",
-         "--examples", str(ROOT / "examples")],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-        env=os.environ | {
-            "PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(folder), "SIM_CUDA_DRIVER": "99.0",
-            "HAL_CACHE_DIR": str(tmp_path / "cache"), "HAL_REQUIRE": "",
-        },
+    done = _python(
+        tmp_path, "-m", "bench.hardware", "CUDA", "--quick", "--into", "pages/new",
+        "--examples", str(ROOT / "examples"),
+        LD_LIBRARY_PATH=str(folder), SIM_CUDA_DRIVER="99.0",
     )  # fmt: skip
     (path,) = (tmp_path / "pages" / "new").iterdir()
     text = path.read_text(encoding="utf-8")
@@ -121,10 +118,37 @@ def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
     assert "at most 1.3 x" in text and "Sizes were made smaller: arrays up to " in text
 
 
+@pytest.mark.parametrize(("family", "compiler"), [("CPU", "llvm"), ("OPENCL", "driver")])
+def test_other_devices_have_rows_too(family: str, compiler: str, tmp_path: Path) -> None:
+    if find_spec(f"hal_{family.lower()}") is None:
+        pytest.skip(f"hal-{family.lower()} is not installed here")
+    if family not in hal.Device.get_available_devices():
+        assert family not in REQUIRED
+        pytest.skip(f"no {family} device on this machine")
+    done = _python(tmp_path, *("-m", "bench", "--device", family, "--quick", "--json", "rows.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = report.from_json((tmp_path / "rows.json").read_text(encoding="utf-8"))
+    found = {row.what: row for row in rows}
+    assert f"saxpy to a loaded program, {compiler}, no cache" in found
+    launch = found["launch, 3 buffers + 1 int"]
+    if family == "OPENCL":
+        assert launch.floor_name == "pyopencl" and launch.target is None
+    else:
+        assert isinstance(launch, report.Figure)
+
+
+def _python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """In a process that finds `bench`, and nothing else of the checkout."""
+    (folder / "bench").symlink_to(ROOT / "bench")
+    own = {"PYTHONPATH": str(folder), "HAL_CACHE_DIR": str(folder / "cache"), "HAL_REQUIRE": ""}
+    return subprocess.run(
+        [sys.executable, *arguments], env=os.environ | own | environment, cwd=folder,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 def _simulators() -> Path:
     """Where hal-cuda's own tests keep it, so that it is built once."""
-    import tempfile
-
     return Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}"
 
 
@@ -206,7 +230,7 @@ def test_what_is_no_gpu_is_not_taken_for_one(title: str, kind: str, name: str, s
 
 
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "HOUR", 2.0)
+    monkeypatch.setattr(hardware, "HOUR", 5.0)
     code = "import time; print('begun', flush=True); time.sleep(600)"
     end = hardware.ended("-c", code)
     assert end.code == 124 and "begun" in end.last_words and "did not end" in end.last_words
