@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -34,6 +34,12 @@ def need_spec(device: hal.Compiled, field: str) -> None:
     """Skips where the allocator declares that it refuses a field of `BufferSpec`."""
     if field not in device.allocator.honours:
         pytest.skip(f"its allocator honours no {field}")
+
+
+def need_cache(allocator: hal.Allocator[Any]) -> None:
+    """Skips where the allocator keeps no freed blocks, and says so: `cache_limit` stays 0."""
+    if not allocator.cache_limit:
+        pytest.skip("its allocator honours no cache_limit")
 
 
 def nothing_to_try(why: str) -> NoReturn:
