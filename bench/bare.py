@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import hal_core as hal
 from bench.measure import Task
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+Others = dict[str, Callable[[], Task]]  # by name; making one fails where it is not installed
 
 
 class Bare(Protocol):
@@ -35,14 +35,11 @@ class Bare(Protocol):
     def allocate(self, nbytes: int) -> Task:
         """Memory taken and given back."""
 
-    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Peers:
+    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Others:
         """The same launch through what a user would pick instead."""
 
-    def multiply(self, size: int) -> Peers:
+    def multiply(self, size: int) -> Others:
         """The product of two square matrices by the vendor's library, waited for."""
-
-
-Peers = dict[str, "Callable[[], Task]"]
 
 
 def of(device: hal.Compiled) -> Bare | None:

@@ -12,7 +12,7 @@ from cuda.bindings import driver as cu
 
 import hal_core as hal
 from bench import cuda_peers
-from bench.bare import Peers
+from bench.bare import Others
 from bench.measure import Task, call
 
 LAUNCH = """
@@ -85,14 +85,14 @@ class CUDA:
         names |= {"stream": self.stream}
         return Task("give(take(n, stream)[1], stream)", names, after=self.wait)
 
-    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Peers:
+    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Others:
         text, index = self.ptx(kernel), self.device.index
         return {
             name: lambda make=make: make(text, kernel.name, index, count, batch)  # type: ignore[misc]
             for name, make in cuda_peers.LAUNCHES.items()
         }
 
-    def multiply(self, size: int) -> Peers:
+    def multiply(self, size: int) -> Others:
         return {"cupy": lambda: cuda_peers.cupy_matmul(self.device.index, size)}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 import hal_core as hal
-from bench.bare import Peers
+from bench.bare import Others
 from bench.measure import Task, call
 from hal_core.render import OpenCLRenderer
 
@@ -73,8 +73,8 @@ class OpenCL:
     def allocate(self, nbytes: int) -> Task:
         return Task("memory(n).release()", {"memory": self.memory, "n": nbytes})
 
-    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Peers:
+    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Others:
         return {}
 
-    def multiply(self, size: int) -> Peers:
+    def multiply(self, size: int) -> Others:
         return {}

@@ -29,7 +29,7 @@ def text(run: Run) -> str:
     lines += ["## Conformance kit", "", *_kits(run)]
     lines += ["## Examples", "", *_examples(run.examples)]
     for table in run.tables:
-        lines += [f"## {table.title.capitalize()}", "", *_bench(table)]
+        lines += [f"## {table.title[0].upper()}{table.title[1:]}", "", *_bench(table)]
     return "\n".join(lines).rstrip() + "\n"
 
 
