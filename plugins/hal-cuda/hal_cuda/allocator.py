@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,11 @@ class CUDAAllocator(LRUAllocator[int]):
                     return int(device.api.allocate_host(nbytes))
                 return int(device.api.allocate(nbytes, device.stream, self._pooled))
         except OutOfMemory as error:
-            with device.own("allocate"):
+            problem = error.problem
+            with suppress(HalError), device.own("allocate"):
                 free, total = device.api.memory_info()
-            raise OutOfMemory(
-                "allocate", f"{error.problem}; the driver has {free} bytes free of {total}",
-                got=nbytes, device=device.name,
-            ) from None  # fmt: skip
+                problem += f"; the driver has {free} bytes free of {total}"
+            raise OutOfMemory("allocate", problem, got=nbytes, device=device.name) from None
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         device = self.device
@@ -63,8 +63,10 @@ class CUDAAllocator(LRUAllocator[int]):
         try:
             with device.own("free"):
                 if options.host:
-                    device.api.wait(device.stream)
-                    device.api.free_host(opaque)
+                    try:
+                        device.api.wait(device.stream)
+                    finally:
+                        device.api.free_host(opaque)
                 else:
                     device.api.free(opaque, device.stream, self._pooled)
         except DeviceFault:

@@ -8,7 +8,15 @@ from typing import Any
 from cuda.bindings import driver as cu
 
 from hal_core.geometry import Dim3
-from hal_cuda.driver import ATTRIBUTES, NOT_READY, Facts, KernelFacts, Refused
+from hal_cuda.driver import (
+    ATTRIBUTES,
+    INVALID_VALUE,
+    NOT_READY,
+    PEER_ALREADY,
+    Facts,
+    KernelFacts,
+    Refused,
+)
 
 _function = cu.CUfunction_attribute
 _HOST = 1  # CU_MEMORYTYPE_HOST
@@ -62,19 +70,23 @@ def facts(index: int) -> Facts:
     attributes = {}
     for name in ATTRIBUTES:
         attribute = getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name.upper()}")
-        status, number = cu.cuDeviceGetAttribute(attribute, device)
-        attributes[name] = 0 if status else number  # a driver may be older than an attribute
+        try:
+            attributes[name] = int(_call(cu.cuDeviceGetAttribute, attribute, device))
+        except Refused as error:
+            if error.code != INVALID_VALUE:
+                raise
+            attributes[name] = 0  # the driver is older than the attribute
     title = _call(cu.cuDeviceGetName, 128, device).partition(b"\0")[0].decode(errors="replace")
     return Facts(title, _call(cu.cuDeviceTotalMem, device), attributes)
 
 
 def retain(index: int) -> Any:
     """The primary context of a device, which every library of the process shares."""
-    return _call(cu.cuDevicePrimaryCtxRetain, _call(cu.cuDeviceGet, index))
+    return _call(cu.cuDevicePrimaryCtxRetain, index)
 
 
 def release(index: int, context: Any) -> None:
-    _call(cu.cuDevicePrimaryCtxRelease, _call(cu.cuDeviceGet, index))
+    _call(cu.cuDevicePrimaryCtxRelease, index)
 
 
 def set_current(context: Any) -> None:
@@ -87,10 +99,13 @@ def is_current(context: Any) -> bool:
 
 def peer(context: Any, device: int, other: int) -> bool:
     """Let the current context of `device` reach the memory of `other`, whose context it is."""
-    if not _call(cu.cuDeviceCanAccessPeer, _call(cu.cuDeviceGet, device), other):
+    if not _call(cu.cuDeviceCanAccessPeer, device, other):
         return False
-    status, *_ = cu.cuCtxEnablePeerAccess(context, 0)
-    return int(status) in (0, 704)  # 704: it can already
+    try:
+        _call(cu.cuCtxEnablePeerAccess, context, 0)
+    except Refused as error:
+        return error.code == PEER_ALREADY  # else the driver copies through the host
+    return True
 
 
 # -- memory
@@ -153,8 +168,11 @@ def owner_of(address: int) -> tuple[int, bool]:
     """The index of the device that memory belongs to, and whether it is the host's; -1 where the
     driver does not know it. Its context is no help: memory from a pool has none."""
     which = cu.CUpointer_attribute
-    status, index = cu.cuPointerGetAttribute(which.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-    if status:
+    try:
+        index = _call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+    except Refused as error:
+        if error.code != INVALID_VALUE:
+            raise
         return -1, False
     kind = _call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
     return int(index), int(kind) == _HOST

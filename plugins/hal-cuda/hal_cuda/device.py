@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -127,13 +127,11 @@ class CUDADevice(Compiled):
     def events(self, count: int) -> Iterator[list[Any]]:
         """The context is current."""
         made: list[Any] = []
-        try:
+        with ExitStack() as steps:
             while len(made) < count:
                 made.append(self.api.make_event())
+                steps.callback(self.api.destroy_event, made[-1])
             yield made
-        finally:
-            for event in made:
-                self.api.destroy_event(event)
 
     def _synchronize(self, timeout: float | None) -> bool:
         with self.own("wait"):
@@ -155,21 +153,18 @@ class CUDADevice(Compiled):
 
     def unload_unused(self) -> None:
         """The context is current."""
-        while self.unused:
-            try:
-                module = self.unused.popleft()
-            except IndexError:  # another thread was faster
-                return
-            self.api.unload(module)
+        with ExitStack() as steps, suppress(IndexError):  # another thread may be faster
+            while True:
+                steps.callback(self.api.unload, self.unused.popleft())
 
     def _close(self) -> None:
         allocator, lost = vars(self).get("allocator"), False
         self.clock.stop()
         try:
-            with self.own("close"):
-                self.api.wait(self.stream)  # not every binding tells that a clean-up failed
-                self.unload_unused()
-                self.api.destroy_stream(self.stream)
+            with self.own("close"), ExitStack() as steps:  # each is taken, whatever another raises
+                steps.callback(self.api.destroy_stream, self.stream)
+                steps.callback(self.unload_unused)
+                self.api.wait(self.stream)
         except DeviceFault:
             lost = True  # and what the context held with it
         finally:

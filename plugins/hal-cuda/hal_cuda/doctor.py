@@ -16,7 +16,8 @@ def _driver() -> Check:
         with driver.check("doctor", "CUDA"):
             version = ".".join(map(str, driver.api().version()))
     except HalError as error:
-        return Check("driver", False, error.problem, error.fix or "")
+        said = " ".join(str(error.__context__ or "").split())  # what `hal doctor -v` shows
+        return Check("driver", False, said or error.problem, error.fix or "")
     return Check("driver", True, f"CUDA {version}, through {driver.DRIVER.read()}")
 
 

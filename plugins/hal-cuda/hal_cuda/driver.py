@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
+import sys
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core import config
 from hal_core.errors import (
@@ -41,9 +43,29 @@ DRIVER = config.declare(
     _binding,
 )
 
-INSTALL = "Install the NVIDIA driver (nvidia-smi shows it); no toolkit is needed."
+_OLDEST = 12, 0  # reads the PTX that we write
+_NEW = "Upgrade the NVIDIA driver."
+_NO_DRIVER = (
+    f"there is no NVIDIA driver, {'nvcuda.dll' if os.name == 'nt' else 'libcuda.so.1'}",
+    "Install the NVIDIA driver; no toolkit is needed.",
+)
+_STARTS_NOT = (
+    "the NVIDIA driver does not start",
+    "See whether nvidia-smi runs; reboot if the driver was upgraded.",
+)
+_STARTS: dict[int, tuple[str, str]] = {
+    34: ("a stub stands in the NVIDIA driver's place", "Take its folder out of LD_LIBRARY_PATH."),
+    35: ("the NVIDIA driver is too old", _NEW),
+    36: ("the NVIDIA driver is too old", _NEW),
+    100: (
+        "the NVIDIA driver finds no GPU",
+        "nvidia-smi lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
+    ),
+    803: ("the NVIDIA driver's parts differ in version", "Reboot, or reload the driver."),
+    804: ("the NVIDIA driver is too old for this GPU", _NEW),
+}
 
-NOT_FOUND, NOT_READY = 500, 600
+INVALID_VALUE, NOT_FOUND, NOT_READY, PEER_ALREADY = 1, 500, 600, 704
 WRONG_CONTEXT = frozenset({201, 400, 709})  # what another context says of handles of ours
 _GONE = WRONG_CONTEXT | {1, 4}  # and a driver, of those that were let go
 STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
@@ -110,10 +132,7 @@ _KINDS: dict[int, type[HalError]] = {
     **dict.fromkeys(STICKY, DeviceFault),
 }
 _FIXES = {
-    35: "Upgrade the NVIDIA driver.",
-    100: "nvidia-smi lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
     701: "Give the block fewer threads: program.info says how many it can have.",
-    803: "Reboot, or reload the driver: its parts are of different versions.",
     **dict.fromkeys(
         STICKY,
         "The context is lost: close the device and open it again. HAL_CHECK=1 on the CPU finds "
@@ -163,32 +182,45 @@ class check:
 def api() -> Any:
     """The binding chosen, with the driver initialised.
 
-    Raises: DeviceUnavailable saying what is missing: the package, the driver, the hardware.
+    Raises: DeviceUnavailable saying what is missing: the package, the driver, the hardware. Its
+    `__context__` is what the binding said.
     """
-    chosen = DRIVER.read()
-    try:
-        module = "pycuda" if chosen == "pycuda" else "bindings"
-        binding: Any = importlib.import_module(f"hal_cuda.{module}")
-    except ImportError as error:
-        what = "hal-cuda[pycuda]" if chosen == "pycuda" else "cuda-bindings"
-        raise DeviceUnavailable(
-            "enumerate CUDA", f"{chosen} cannot be imported: {error}",
-            fix=f"Run: python -m pip install {what}",
-        ) from error  # fmt: skip
+    binding = _imported(DRIVER.read())
     try:
         binding.initialise()
+        found = binding.version()
     except Refused as error:
-        if error.code in (34, 3):  # a stub in the driver's place; NOT_INITIALIZED
-            _no_driver(str(error))
-        fix = _FIXES.get(error.code, INSTALL)
-        raise DeviceUnavailable("enumerate CUDA", str(error), fix=fix) from None
-    except OSError as error:
-        _no_driver(str(error).splitlines()[0])
+        told = f"{error.call} gave {error.code}, {error.name}"
+        problem, fix = _STARTS.get(error.code, _STARTS_NOT)
+        raise _unavailable(f"{problem} ({told})", fix) from None
+    except OSError:
+        raise _unavailable(*_NO_DRIVER) from None
+    if found < _OLDEST:
+        got, oldest = (".".join(map(str, version)) for version in (found, _OLDEST))
+        raise _unavailable(f"the NVIDIA driver is too old (got CUDA {got}; from {oldest} on)", _NEW)
     return binding
 
 
-def _no_driver(problem: str) -> NoReturn:
-    raise DeviceUnavailable("enumerate CUDA", f"no NVIDIA driver: {problem}", fix=INSTALL) from None
+def _imported(chosen: str) -> Any:
+    package = "hal-cuda[pycuda]" if chosen == "pycuda" else chosen
+    try:
+        return importlib.import_module(f"hal_cuda.{'pycuda' if chosen == 'pycuda' else 'bindings'}")
+    except ImportError as error:
+        if sys.platform == "darwin":
+            raise _unavailable("NVIDIA has no driver for macOS", "Use METAL or CPU.") from None
+        if "libcuda" in str(error):  # which PyCUDA loads at once
+            raise _unavailable(*_NO_DRIVER) from None
+        fix = f"Run: python -m pip install '{package}'"
+        problem = f"{chosen} is installed, but cannot be imported"
+        if isinstance(error, ModuleNotFoundError):
+            missing = (error.name or "").partition(".")[0]
+            of = chosen if missing in ("cuda", "pycuda") else f"{missing}, which {chosen} needs,"
+            problem = f"{of} is not installed"
+        raise _unavailable(problem, fix) from None
+
+
+def _unavailable(problem: str, fix: str) -> DeviceUnavailable:
+    return DeviceUnavailable("enumerate CUDA", problem, fix=fix)
 
 
 class Current(threading.local):

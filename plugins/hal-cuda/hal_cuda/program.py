@@ -40,7 +40,12 @@ class CUDAProgram(Program):
             device.unload_unused()
             self._module = _Module(device)
             self._module.handle = device.api.load(image)
-            self._load_function(operation)
+            try:
+                self._load_function(operation)
+            except BaseException:
+                self._module = _Module(device)  # the other is unused, and goes at once
+                device.unload_unused()
+                raise
 
     def _load_function(self, operation: str) -> None:
         api = self.device.api

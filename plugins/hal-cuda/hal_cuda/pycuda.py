@@ -14,7 +14,15 @@ import pycuda.driver as cu
 
 from hal_core.geometry import Dim3
 from hal_cuda import libcuda
-from hal_cuda.driver import ATTRIBUTES, NOT_READY, Facts, KernelFacts, Refused
+from hal_cuda.driver import (
+    ATTRIBUTES,
+    INVALID_VALUE,
+    NOT_READY,
+    PEER_ALREADY,
+    Facts,
+    KernelFacts,
+    Refused,
+)
 from hal_cuda.libcuda import ask, call
 
 _function = cu.function_attribute
@@ -58,14 +66,21 @@ def count() -> int:
 def facts(index: int) -> Facts:
     with _guard:
         device = cu.Device(index)
-        attributes = {}
-        for name in ATTRIBUTES:
-            attribute = getattr(cu.device_attribute, name.upper(), None)
-            try:
-                attributes[name] = 0 if attribute is None else device.get_attribute(attribute)
-            except cu.Error:  # a driver may be older than an attribute
-                attributes[name] = 0
+        attributes = {name: _attribute(device, name) for name in ATTRIBUTES}
         return Facts(str(device.name()), int(device.total_memory()), attributes)
+
+
+def _attribute(device: Any, name: str) -> int:
+    attribute = getattr(cu.device_attribute, name.upper(), None)
+    if attribute is None:
+        return 0
+    try:
+        with _guard:
+            return int(device.get_attribute(attribute))
+    except Refused as error:
+        if error.code != INVALID_VALUE:
+            raise
+        return 0  # the driver is older than the attribute
 
 
 class _Theirs(int):
@@ -106,7 +121,7 @@ def peer(context: int, device: int, other: int) -> bool:
     try:
         call("cuCtxEnablePeerAccess", context, 0)
     except Refused as error:
-        return error.code == 704  # it can already
+        return error.code == PEER_ALREADY  # else the driver copies through the host
     return True
 
 
@@ -168,7 +183,9 @@ def owner_of(address: int) -> tuple[int, bool]:
     driver does not know it. Its context is no help: memory from a pool has none."""
     try:
         index = ask("cuPointerGetAttribute", ctypes.c_int, _ORDINAL, address)
-    except Refused:
+    except Refused as error:
+        if error.code != INVALID_VALUE:
+            raise
         return -1, False
     kind = ask("cuPointerGetAttribute", ctypes.c_uint, _MEMORY_TYPE, address)
     return int(index), kind == _HOST

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,16 +32,13 @@ class Staging:
     def _ready(self) -> list[tuple[int, Any]]:
         api = self._device.api
         while len(self._halves) < 2:
-            address = api.allocate_host(_HALF_NBYTES)
-            event = None
-            try:
+            with ExitStack() as undo:
+                address = api.allocate_host(_HALF_NBYTES)
+                undo.callback(api.free_host, address)
                 event = api.make_event()
+                undo.callback(api.destroy_event, event)
                 api.record(event, self._device.stream)
-            except BaseException:
-                api.free_host(address)
-                if event is not None:
-                    api.destroy_event(event)
-                raise
+                undo.pop_all()
             self._halves.append((address, event))
         return self._halves
 
@@ -81,10 +79,10 @@ class Staging:
         with self._lock:
             halves, self._halves = self._halves, []
             if halves:
-                with self._device.own("close"):
+                with self._device.own("close"), ExitStack() as steps:
                     for address, event in halves:
-                        self._device.api.destroy_event(event)
-                        self._device.api.free_host(address)
+                        steps.callback(self._device.api.destroy_event, event)
+                        steps.callback(self._device.api.free_host, address)
 
 
 def _pinned(address: int, nbytes: int) -> memoryview:

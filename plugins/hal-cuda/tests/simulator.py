@@ -29,9 +29,22 @@ class Simulator:
 
     def set_context(self, handle: int) -> None:
         """What another library does on this thread, behind everybody's back."""
-        code = self.driver.cuCtxSetCurrent(ctypes.c_void_p(handle))
+        self._must("cuCtxSetCurrent", ctypes.c_void_p(handle))
+
+    def keep_contexts(self, count: int) -> None:
+        """The primary contexts of so many devices exist until they are let go."""
+        for index in range(count):
+            context = ctypes.c_void_p()
+            self._must("cuDevicePrimaryCtxRetain", ctypes.byref(context), index)
+
+    def let_contexts_go(self, count: int, first: int = 0) -> None:
+        for index in range(first, first + count):
+            self._must("cuDevicePrimaryCtxRelease_v2", index)
+
+    def _must(self, call: str, *arguments: Any) -> None:
+        code = getattr(self.driver, call)(*arguments)
         if code:
-            raise RuntimeError(f"cuCtxSetCurrent gave {code}")
+            raise RuntimeError(f"{call} gave {code}")
 
     def all_calls(self) -> dict[str, int]:
         self.driver.sim_all_calls.restype = ctypes.c_char_p

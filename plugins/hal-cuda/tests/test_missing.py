@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import importlib.util
 import subprocess
 import sys
+
+import pytest
 
 HIDE = """
 import sys
@@ -33,15 +37,63 @@ def _run(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_R10_without_the_bindings_it_says_what_to_install() -> None:
-    said = _run(HIDE.format(hidden=["cuda"]) + ASK)
-    assert "DeviceUnavailable" in said and "python -m pip install cuda-bindings" in said
-    assert said.endswith("no hardware\n")
+@pytest.mark.parametrize(
+    ("hidden", "binding", "said"),
+    [
+        (
+            "cuda", "cuda-bindings",
+            "cuda-bindings is not installed. Run: python -m pip install 'cuda-bindings'",
+        ),
+        (
+            "pycuda", "pycuda",
+            "pycuda is not installed. Run: python -m pip install 'hal-cuda[pycuda]'",
+        ),
+    ],
+)  # fmt: skip
+def test_R10_without_a_package_it_says_what_to_install(
+    hidden: str, binding: str, said: str
+) -> None:
+    text = _run(HIDE.format(hidden=[hidden]) + ASK, HAL_CUDA_DRIVER=binding)
+    assert text == f"DeviceUnavailable enumerate CUDA: {said}\nno hardware\n"
 
 
-def test_R10_without_pycuda_it_says_what_to_install() -> None:
-    said = _run(HIDE.format(hidden=["pycuda"]) + ASK, HAL_CUDA_DRIVER="pycuda")
-    assert "DeviceUnavailable" in said and "pip install hal-cuda[pycuda]" in said
+NO_DRIVER = (
+    "enumerate CUDA: there is no NVIDIA driver, libcuda.so.1. "
+    "Install the NVIDIA driver; no toolkit is needed."
+)
+NEEDED = {"cuda-bindings": "cuda.bindings.driver", "pycuda": "pycuda"}
+
+
+@pytest.fixture(params=NEEDED)
+def binding(request: pytest.FixtureRequest) -> str:
+    """One that is installed, on a machine with no NVIDIA driver."""
+    name: str = request.param
+    if importlib.util.find_spec(NEEDED[name].partition(".")[0]) is None:
+        pytest.skip(f"{name} is not installed")
+    if ctypes.util.find_library("cuda"):
+        pytest.skip("this machine has an NVIDIA driver")
+    return name
+
+
+def test_R10_without_a_driver_it_says_so_in_a_line(binding: str) -> None:
+    text = _run(ASK, HAL_CUDA_DRIVER=binding)
+    assert text == f"DeviceUnavailable {NO_DRIVER}\nno hardware\n"
+
+
+def test_hal_doctor_without_a_driver_has_the_raw_reason_with_v_only(binding: str) -> None:
+    doctor = "from hal_core.cli import main; import sys; sys.exit(main(['doctor'{}]))"
+    short = _run(doctor.format(""), HAL_CUDA_DRIVER=binding)
+    [line] = [line for line in short.splitlines() if "CUDA" in line]
+    assert NO_DRIVER in line and line.rstrip().endswith("needed."), line
+    raw = "libcuda.so.1: cannot open" if binding == "pycuda" else "NVIDIA driver library"
+    assert raw not in short
+    assert raw in _run(doctor.format(", '-v'"), HAL_CUDA_DRIVER=binding)
+
+
+def test_R10_on_a_system_that_NVIDIA_has_no_driver_for() -> None:
+    mac = "import sys; sys.platform = 'darwin'\n"
+    text = _run(HIDE.format(hidden=["cuda"]) + mac + ASK)
+    assert "NVIDIA has no driver for macOS. Use METAL or CPU.\nno hardware\n" in text
 
 
 def test_another_binding_is_refused_with_the_names_of_both() -> None:

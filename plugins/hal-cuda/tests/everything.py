@@ -1,0 +1,97 @@
+"""A program that makes every call of the driver that the backend makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+from hal_cuda import driver
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+class Theirs:
+    """What another library offers: an array on a stream of its own."""
+
+    def __init__(self, buffer: hal.Buffer, stream: int) -> None:
+        self.__cuda_array_interface__ = {**buffer.__cuda_array_interface__, "stream": stream}
+
+
+class Allocation:
+    """Memory as PyCUDA offers it: an address, from which the driver knows the rest."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __int__(self) -> int:
+        return self.address
+
+
+Allocation.__module__ = "pycuda.driver"
+
+
+def everything(simulator: Simulator) -> None:
+    """From the start of the driver to the last device's closing."""
+    driver.api.cache_clear()
+    hal.Device.refresh()
+    with hal.Device["CUDA"] as device:
+        y = hal.Buffer(device, 1000, hal.int32, hal.BufferSpec(zero=True)).allocate()
+        _launch(device, y)
+        _copy(device, y, simulator)
+        _take(device, y)
+        _allocate(device, y)
+        with hal.Device["CUDA:1"] as other:
+            there = hal.Buffer(other, 1000, hal.int32).copy_from(y)
+            assert there.numpy().tolist() == [2] * 1000
+            there.deallocate()
+        y.deallocate()
+
+
+def _launch(device: hal.Compiled, y: hal.Buffer) -> None:
+    program = device.compile(add_one)
+    program(y, vals=(1000,), threads=1000)
+    program(y, vals=(1000,), threads=1000, wait=True)
+    program(y, vals=(0,), grid=1, block=32, shared=60_000)
+    device.synchronize(timeout=10)
+    program.unload()
+
+
+def _copy(device: hal.Compiled, y: hal.Buffer, simulator: Simulator) -> None:
+    pinned = hal.Buffer(device, 1000, hal.int32, hal.BufferSpec(host=True, nolru=True))
+    pinned.allocate().copy_from(y)
+    assert pinned.numpy().tolist() == [2] * 1000
+    large = hal.Buffer.from_numpy(np.arange(1 << 19, dtype="i4"), device)
+    assert large.numpy()[-1] == (1 << 19) - 1
+    for dtype in (hal.uint8, hal.uint16, hal.uint32, hal.float64):
+        part = large.view(500, dtype=dtype).fill(7)
+        assert part.numpy()[-1] == 7
+    simulator.set_context(0)  # as another library may
+    part.fill(1)
+    for made in (pinned, large):
+        made.deallocate()
+
+
+def _take(device: hal.Compiled, y: hal.Buffer) -> None:
+    address = int(y.__cuda_array_interface__["data"][0])
+    options = hal.BufferSpec(external_ptr=address)
+    assert hal.Buffer(device, 1000, hal.int32, options).allocate().numpy()[0] == 2
+    assert hal.Buffer.wrap(Allocation(address), device).nbytes >= 4000
+    stream = 2  # the number of the per-thread default stream
+    assert hal.Buffer.wrap(Theirs(y, stream), device).size == 1000
+
+
+def _allocate(device: hal.Compiled, y: hal.Buffer) -> None:
+    with pytest.raises(hal.OutOfMemory):
+        hal.Buffer(device, device.info.memory_nbytes - 1000, hal.uint8).allocate()
+    pooled, device.allocator._pooled = device.allocator._pooled, False  # a driver without pools
+    try:
+        hal.Buffer(device, 77, hal.uint8, hal.BufferSpec(nolru=True)).allocate().deallocate()
+    finally:
+        device.allocator._pooled = pooled
