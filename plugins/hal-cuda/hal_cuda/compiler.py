@@ -49,7 +49,13 @@ def _capability(device: CUDADevice) -> int:
 
 def ptx_target(device: CUDADevice) -> str:
     """The newest architecture of PTX 8.0 that the device runs."""
-    return f"sm_{max(arch for arch in _ISA_8_TARGETS if arch <= _capability(device))}"
+    known = [arch for arch in _ISA_8_TARGETS if arch <= _capability(device)]
+    if not known:
+        raise Unsupported(
+            "ptx", "the GPU is too old for our PTX", got=device.info.arch,
+            limit=f"from sm_{_ISA_8_TARGETS[0]} on", device=device.name,
+        )  # fmt: skip
+    return f"sm_{known[-1]}"
 
 
 class NVRTCCompiler(Compiler):

@@ -45,6 +45,15 @@ def test_C_broken_source_is_refused_with_the_log(cuda: hal.Compiled, body: str, 
     assert said in caught.value.log or "asm" in body, caught.value.log
 
 
+def test_C_broken_PTX_is_refused_with_its_line(device: hal.Compiled) -> None:
+    text = (
+        ".version 8.0\n.target sm_50\n.address_size 64\n.visible .entry f() {\n  ld.nowhere;\n}\n"
+    )
+    with pytest.raises(hal.CompileError, match=r"f: the driver refuses the PTX.*CUDA") as caught:
+        device.compile(hal.Source("f", text, "", language="ptx"))
+    assert "line 5" in caught.value.log and "ld.nowhere" in str(caught.value)
+
+
 def test_C_an_entry_that_is_not_there_says_how_to_name_it(cuda: hal.Compiled) -> None:
     with pytest.raises(hal.CompileError, match=r'load f: .*no such entry.*CUDA.*extern "C"'):
         cuda.compile(_source("y[0] = 1;", head=""))

@@ -59,6 +59,11 @@ print(hal.Device.states()["CUDA"])
             "lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
         ),
         (
+            "os.environ['SIM_CUDA_DEVICES'] = '0'",
+            "the NVIDIA driver finds no GPU (cuInit gave 100, CUDA_ERROR_NO_DEVICE). nvidia-smi "
+            "lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
+        ),
+        (
             "os.environ['SIM_CUDA_DRIVER'] = '11.8'",
             "the NVIDIA driver is too old (got CUDA 11.8; from 12.0 on). "
             "Upgrade the NVIDIA driver.",
@@ -110,6 +115,22 @@ except hal.HalError as error:
     assert text.startswith("ptx {1}\n") and "CompilerUnavailable" in text, text
     assert "too new for this driver" in text, text
     assert "python -m pip install 'nvidia-cuda-nvrtc-cu12==12.0.*'" in text, text
+
+
+def test_a_GPU_of_an_architecture_that_nobody_compiles_for_says_so(run: Callable[..., str]) -> None:
+    text = run(
+        """
+for kernel in (add_one, hal.Source("f", 'extern "C" __global__ void f() {}', "", language="cuda")):
+    try:
+        hal.Device["CUDA"].compile(kernel)
+    except hal.HalError as error:
+        print(type(error).__name__, error)
+""",
+        SIM_CUDA_CC="3.5",
+    )
+    ours, theirs = text.splitlines()
+    assert ours.startswith("CompilerUnavailable") and "too old for our PTX" in ours, text
+    assert "NVRTC no longer compiles for this device" in theirs, text
 
 
 def test_fork_a_child_is_refused_and_its_parent_goes_on(run: Callable[..., str]) -> None:

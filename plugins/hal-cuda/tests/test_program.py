@@ -105,6 +105,30 @@ def test_P9_a_kernel_that_goes_astray_costs_the_context_and_no_more(
     assert y.numpy()[999] == 1999
 
 
+@pytest.mark.parametrize("language", ["cuda", "ptx"])
+def test_P9_a_kernel_that_traps_costs_the_context_and_no_more(
+    device: hal.Compiled, language: str
+) -> None:
+    texts = {
+        "cuda": 'extern "C" __global__ void stop(int *y) { asm("trap;"); y[0] = 1; }',
+        "ptx": ".version 8.0\n.target sm_50\n.address_size 64\n"
+        ".visible .entry stop(.param .u64 y) { trap; }\n",
+    }
+    device.close()
+    with hal.Device["CUDA"] as opened:
+        y = hal.Buffer(opened, 64, hal.int32).allocate().fill(0)
+        source = hal.Source("stop", texts[language], "y: int32*", language=language)
+        program = opened.compile(source)
+        program(y, threads=64)
+        with pytest.raises(hal.DeviceFault, match=r"LAUNCH_FAILED.*stop.*open it again"):
+            opened.synchronize()
+        with pytest.raises(hal.DeviceFault):
+            opened.close()
+    y, x = _pair(hal.Device["CUDA"])
+    hal.Device["CUDA"].compile(saxpy)(y, x, vals=(2.0, 1000), threads=1000)
+    assert y.numpy()[999] == 1999
+
+
 def test_P2_limits_of_the_kernel_are_told_before_the_driver_refuses(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
