@@ -235,7 +235,7 @@ def _spaced(nbytes: int) -> int:
 @cache
 def _stub() -> Any:
     """`@hal_apart`, compiled once a process."""
-    from hal_cpu.compiler import LLVMCompiler
+    from hal_cpu.llvm import LLVMCompiler
 
     loads = []
     for place, name in enumerate(_WORDS):

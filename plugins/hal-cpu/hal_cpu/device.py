@@ -11,7 +11,7 @@ from hal_core import config
 from hal_core.allocator import LRUAllocator
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceUnavailable
-from hal_cpu import driver
+from hal_cpu import driver, processor
 from hal_cpu.pool import Pool
 from hal_cpu.running import Running
 
@@ -64,13 +64,13 @@ _CAPABILITIES = frozenset(
 
 def describe() -> DeviceInfo:
     """Facts of this host. Raises: DeviceUnavailable where its objects cannot be loaded."""
-    if driver.machine() not in ("x86-64", "aarch64") or not driver.is_linux():
+    if processor.machine() not in ("x86-64", "aarch64") or not processor.is_linux():
         raise DeviceUnavailable(
             "open",
-            f"hal-cpu runs on Linux on x86-64 and aarch64, this is {driver.system()}",
+            f"hal-cpu runs on Linux on x86-64 and aarch64, this is {processor.system()}",
             device="CPU",
         )
-    memory = driver.usable_memory()
+    memory = processor.usable_memory()
     limits = Limits(
         max_block=(MAX_BLOCK_THREADS,) * 3,
         max_block_threads=MAX_BLOCK_THREADS,
@@ -82,14 +82,14 @@ def describe() -> DeviceInfo:
     return DeviceInfo(
         name="CPU",
         kind="cpu",
-        title=driver.cpu_title(),
+        title=processor.cpu_title(),
         memory_nbytes=memory,
-        arch=driver.cpu_arch(),
-        compute_units=driver.usable_cores(),
+        arch=processor.cpu_arch(),
+        compute_units=processor.usable_cores(),
         host_visible=True,
         limits=limits,
         capabilities=_CAPABILITIES,
-        vendor={"flags": driver.cpu_flags()},
+        vendor={"flags": processor.cpu_flags()},
     )
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
-from hal_cpu import driver
+from hal_cpu import processor
 from hal_cpu.compiler import pairs
 
 
 def checks() -> list[Check]:
     """The processor, our share of it, and each compiler; one compiler is enough."""
     found = [
-        Check("processor", True, f"{driver.cpu_title()}, {driver.cpu_arch()}"),
+        Check("processor", True, f"{processor.cpu_title()}, {processor.cpu_arch()}"),
         Check(
             "share",
             True,
-            f"{driver.usable_cores()} cores, {driver.usable_memory() >> 20} MiB of memory",
+            f"{processor.usable_cores()} cores, {processor.usable_memory() >> 20} MiB of memory",
         ),
     ]
     for pair in pairs():
@@ -26,6 +26,6 @@ def checks() -> list[Check]:
             detail = f"{error.problem} (optional)" if optional else error.problem
             found.append(Check(f"compiler {pair.name}", optional, detail, error.fix or ""))
         else:
-            first = compiler.identity.split(driver.cpu_identity())[0].strip().splitlines()[0]
+            first = compiler.identity.split(processor.cpu_identity())[0].strip().splitlines()[0]
             found.append(Check(f"compiler {pair.name}", True, first))
     return found

@@ -1,18 +1,14 @@
-"""The host: what the processor is, how much of it is ours, and its pages.
-
-Source: proc(5), cgroups(7), mmap(2); the C library is called under its own names.
-"""
+"""The host's pages and symbols; the C library is called under its own names. Source: mmap(2)."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 import os
-import platform
-import sys
 from functools import cache
 
 from hal_core.errors import HalError, OutOfMemory
+from hal_cpu import processor
 
 PAGE = mmap.PAGESIZE
 HUGE = 2 << 20  # a huge page of x86-64, and of aarch64 with 4 KiB pages
@@ -218,154 +214,9 @@ def flush_instructions(address: int, nbytes: int) -> None:
 
     Source: Arm ARM (DDI 0487), B2.7.4.2; `__clear_cache` is in libgcc.
     """
-    if machine() != "x86-64":
+    if processor.machine() != "x86-64":
         clear = symbol_address("__clear_cache")
         if clear is not None:
             ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(clear)(
                 address, address + nbytes
             )
-
-
-# -- the processor
-
-
-@cache
-def machine() -> str:
-    """`x86-64`, `aarch64`, or the system's own word."""
-    name = platform.machine().lower()
-    return {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}.get(name, name)
-
-
-def is_linux() -> bool:
-    return sys.platform == "linux"
-
-
-def system() -> str:
-    return f"{platform.system()} on {platform.machine()}"
-
-
-@cache
-def _cpuinfo() -> dict[str, str]:
-    """The facts of the first processor in /proc/cpuinfo."""
-    facts: dict[str, str] = {}
-    for line in _read("/proc/cpuinfo").splitlines():
-        key, colon, value = line.partition(":")
-        if not colon:
-            if facts:
-                break
-            continue
-        facts.setdefault(key.strip().lower(), value.strip())
-    return facts
-
-
-def cpu_title() -> str:
-    facts = _cpuinfo()
-    part = facts.get("cpu part")
-    return (
-        facts.get("model name")
-        or facts.get("hardware")
-        or (f"Arm processor, part {part}" if part else f"{machine()} processor")
-    )
-
-
-def cpu_flags() -> tuple[str, ...]:
-    """Features, sorted: `avx2`, `fma`, ...; what code for this processor may rely on."""
-    facts = _cpuinfo()
-    return tuple(sorted(set((facts.get("flags") or facts.get("features") or "").split())))
-
-
-def has_half() -> bool:
-    """Whether it converts between float16 and float32 by itself."""
-    return machine() == "aarch64" or "f16c" in cpu_flags()
-
-
-def has_fma() -> bool:
-    """Whether it multiplies and adds in one instruction."""
-    return machine() == "aarch64" or "fma" in cpu_flags()
-
-
-def cpu_identity() -> str:
-    """All that decides what `native` means to a compiler."""
-    facts = _cpuinfo()
-    keys = (
-        "vendor_id", "cpu family", "model", "stepping",
-        "cpu implementer", "cpu variant", "cpu part", "cpu revision",
-    )  # fmt: skip
-    model = "/".join(facts[key] for key in keys if key in facts)
-    return f"{machine()} {model} {' '.join(cpu_flags())}"
-
-
-def cpu_arch() -> str:
-    """The machine and its widest vectors, for people: `x86-64 avx512f`."""
-    flags = cpu_flags()
-    best = next((name for name in ("avx512f", "avx2", "avx", "sve", "asimd") if name in flags), "")
-    return f"{machine()} {best}".strip()
-
-
-def find_tool(name: str) -> str | None:
-    """The path of a program, as the shell would find it."""
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder or ".", name)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return os.path.abspath(path)
-    return None
-
-
-# -- our share of it
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _cgroup_files(controller: str, name_v1: str, name_v2: str, root: str = "") -> list[str]:
-    """A setting's texts in every cgroup this process is in, from its own up to the root's."""
-    texts = []
-    for line in _read(f"{root}/proc/self/cgroup").splitlines():
-        number, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if number == "0" and not controllers:
-            base, name = f"{root}/sys/fs/cgroup", name_v2
-        elif controller in controllers.split(","):
-            base, name = f"{root}/sys/fs/cgroup/{controllers}", name_v1
-            if not os.path.isdir(base):
-                base = f"{root}/sys/fs/cgroup/{controller}"
-        else:
-            continue
-        while True:
-            text = _read(f"{base}{path}/{name}").strip()
-            if text:
-                texts.append(text)
-            if path in ("", "/"):
-                break
-            path = os.path.dirname(path)
-            path = "" if path == "/" else path
-    return texts
-
-
-def usable_cores(root: str = "") -> int:
-    """Cores that run us at once: the affinity mask, cut by a cgroup's quota (v1 and v2)."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        cores = os.cpu_count() or 1
-    # Version 2 has "200000 100000" in one file, version 1 a file for each.
-    quotas = _cgroup_files("cpu", "cpu.cfs_quota_us", "cpu.max", root)
-    periods = _cgroup_files("cpu", "cpu.cfs_period_us", "cpu.max", root)
-    for first, second in zip(quotas, periods, strict=False):
-        quota, period = first.split()[0], second.split()[-1]
-        if quota.isdigit() and period.isdigit() and int(period):  # else "max" or "-1": no quota
-            cores = min(cores, -(-int(quota) // int(period)))
-    return max(1, cores)
-
-
-def usable_memory(root: str = "") -> int:
-    """Bytes of memory: the machine's, cut by a cgroup's limit (v1 and v2)."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for text in _cgroup_files("memory", "memory.limit_in_bytes", "memory.max", root):
-        if text.isdigit():
-            total = min(total, int(text))
-    return total

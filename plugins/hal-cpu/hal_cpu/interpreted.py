@@ -23,8 +23,8 @@ from hal_core.testing.interpreter import carry_out
 from hal_core.testing.run import Patience
 from hal_core.testing.script import Script
 from hal_cpu import driver
-from hal_cpu.compiler import ObjectCompiler
 from hal_cpu.device import MAX_BLOCK_THREADS
+from hal_cpu.objects import ObjectCompiler
 from hal_cpu.program import check_shared
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import struct
 from typing import NamedTuple
 
 from hal_core.errors import CompileError, HalError
-from hal_cpu import driver, elf, relocations
+from hal_cpu import driver, elf, processor, relocations
 from hal_cpu.elf import BadObject, Object, Patch, Symbol
 from hal_cpu.relocations import SLOT, STUB, TABLE, Rule
 
@@ -52,7 +52,7 @@ def load(image: bytes, name: str, *entries: str) -> Code:
     nobody has, thread-local storage, no such entry.
     """
     try:
-        return _Loading(image, driver.machine(), entries).code
+        return _Loading(image, processor.machine(), entries).code
     except BadObject as error:
         raise CompileError(f"load {name}", str(error), device="CPU") from None
     except HalError as error:

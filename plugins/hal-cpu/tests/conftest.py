@@ -11,9 +11,10 @@ import pytest
 
 import hal_core as hal
 from hal_core.backend import Backend
-from hal_cpu import driver, plugin
+from hal_cpu import plugin
 from hal_cpu.checked import CheckedDevice
 from hal_cpu.device import CPUDevice, describe
+from hal_cpu.objects import find_tool
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -64,7 +65,7 @@ def checked(own_cache: None) -> Iterator[CheckedDevice]:
 @pytest.fixture(scope="session")
 def c_object(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
     """`c_object(text, *options)`: an ELF object made by the machine's C compiler."""
-    compiler = driver.find_tool("gcc") or driver.find_tool("clang")
+    compiler = find_tool("gcc") or find_tool("clang")
     if compiler is None:
         pytest.skip("needs gcc or clang to make objects")
     folder: Path = tmp_path_factory.mktemp("objects")

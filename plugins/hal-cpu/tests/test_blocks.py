@@ -12,14 +12,15 @@ import pytest
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType
-from hal_cpu import driver, pool, stacks
+from hal_cpu import pool, stacks
+from hal_cpu.objects import find_tool
 
 COMPILERS = ["llvm", "gcc", "clang"]
 
 
 @pytest.fixture(params=COMPILERS)
 def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param != "llvm" and driver.find_tool(request.param) is None:
+    if request.param != "llvm" and find_tool(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CPU_CC", request.param)
     name: str = request.param

@@ -10,9 +10,11 @@ import pytest
 
 import hal_core as hal
 from hal_core.compiler import CompileOptions
-from hal_cpu import compiler as module
-from hal_cpu import driver
-from hal_cpu.compiler import C_COMPILERS, CCompilerProgram, LLVMCompiler
+from hal_cpu import llvm as module
+from hal_cpu import processor
+from hal_cpu.c_compilers import C_COMPILERS, CCompilerProgram
+from hal_cpu.llvm import LLVMCompiler
+from hal_cpu.objects import find_tool
 
 NOTHING = hal.Signature.parse("nothing", "")
 NOTHING_LLVM = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
@@ -55,7 +57,7 @@ def test_llvm_gives_an_object_that_loads(device: hal.Compiled) -> None:
     image = LLVMCompiler().compile(NOTHING_LLVM, options())
     assert image[:4] == b"\x7fELF"
     program = device.load(
-        hal.Binary(image, "elf", driver.machine(), "nothing", NOTHING, rendered=True)
+        hal.Binary(image, "elf", processor.machine(), "nothing", NOTHING, rendered=True)
     )
     assert program(grid=1, block=1) is None
 
@@ -283,10 +285,10 @@ def test_C2_identity_has_processor_version_and_flags(monkeypatch: pytest.MonkeyP
     gcc = present("gcc")
     version = subprocess.run([gcc._command[0], "--version"], capture_output=True, text=True).stdout
     assert version.splitlines()[0] in gcc.identity and "-O3" in gcc.identity
-    for flag in driver.cpu_flags():
+    for flag in processor.cpu_flags():
         assert flag in gcc.identity and flag in LLVMCompiler().identity
     before = {type(made): made.identity for made in (gcc, LLVMCompiler())}
-    monkeypatch.setattr(driver, "cpu_flags", lambda: ("sse2",))
+    monkeypatch.setattr(processor, "cpu_flags", lambda: ("sse2",))
     for made in (present("gcc"), LLVMCompiler()):
         assert made.identity != before[type(made)]
 
@@ -298,6 +300,7 @@ import hal_core as hal, hal_cpu
 hal.Device.register_plugin("CPU", hal_cpu.plugin)
 device = hal.Device["CPU"]
 from hal_core.ir import Kernel, Signature, UOp
+from hal_cpu.objects import find_tool
 kernel = Kernel("nothing", Signature.parse("nothing", "n: int32"), ())
 device.compile(kernel)(vals=(1,), grid=1, block=1)
 print(sum(name.startswith("llvmlite") for name in sys.modules))
@@ -319,7 +322,7 @@ print(sum(name.startswith("llvmlite") for name in sys.modules))
 
 def test_C8_disassemble(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     image = LLVMCompiler().compile(NOTHING_LLVM, options())
-    if driver.find_tool("objdump") or driver.find_tool("llvm-objdump"):
+    if find_tool("objdump") or find_tool("llvm-objdump"):
         text = device.compiler.disassemble(image)
         assert "nothing" in text and "ret" in text
         with pytest.raises(hal.CompileError, match="objdump refused"):

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_cpu import driver
+from hal_cpu import driver, processor
 from hal_cpu.device import CPUAllocator, describe
 
 LIVE = settings(
@@ -38,7 +38,7 @@ def resident() -> int:
 def test_facts(device: hal.Compiled) -> None:
     info = device.info
     assert (info.name, info.kind, info.host_visible) == ("CPU", "cpu", True)
-    assert info.title and info.arch.split()[0] == driver.machine()
+    assert info.title and info.arch.split()[0] == processor.machine()
     assert info.compute_units >= 1 and info.memory_nbytes > 64 * MIB
     assert info == describe()
 

@@ -12,8 +12,9 @@ from hal_core.compiler import CompileOptions, CompilerPair
 from hal_core.hookspecs import hookimpl
 from hal_core.plugin import Extension
 from hal_cpu import plugin
-from hal_cpu.compiler import LLVMCompiler, _llvm_renderer
+from hal_cpu.compiler import _llvm_renderer
 from hal_cpu.device import CPUDevice, describe
+from hal_cpu.llvm import LLVMCompiler
 
 
 class ThriceCompiler(LLVMCompiler):

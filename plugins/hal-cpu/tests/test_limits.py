@@ -16,7 +16,7 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir import Signature, UOp
-from hal_cpu import compiler
+from hal_cpu import llvm
 
 
 class Nodes(list[UOp]):
@@ -108,7 +108,7 @@ def test_beyond_the_limit_texts_are_not_optimised(
     short, x = selections(100), np.arange(64, dtype="i4")
     assert run(own_device, short, x, 64).tolist() == selected(x, 100)
     quick = own_device.compile(short).binary.image
-    monkeypatch.setattr(compiler, "MOST_LINES", 10)
+    monkeypatch.setattr(llvm, "MOST_LINES", 10)
     again = selections(100)
     assert run(own_device, again, x, 64).tolist() == selected(x, 100)
     assert own_device.compile(again).binary.image != quick

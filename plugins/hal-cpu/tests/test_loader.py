@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal_core.errors import CompileError
-from hal_cpu import driver, elf, loader
+from hal_cpu import driver, elf, loader, processor
 
 Make = Callable[..., bytes]
 
@@ -252,7 +252,7 @@ def test_an_object_that_asks_for_too_much_memory(c_object: Make) -> None:
 
 def test_relocations_stay_inside_their_section(c_object: Make) -> None:
     image = bytearray(c_object('extern int puts(const char *); void kernel(void) { puts(""); }'))
-    obj = elf.read(bytes(image), driver.machine())
+    obj = elf.read(bytes(image), processor.machine())
     patch = next(p for p in obj.patches if obj.sections[p.section].flags & elf.EXECUTE)
     record = struct.pack("<QII", patch.offset, patch.type, patch.symbol)
     at = bytes(image).index(record)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_cpu import driver
+from hal_cpu import processor
 from hal_cpu.compiler import pairs
 
 
@@ -24,15 +24,15 @@ def text() -> str:
 
 @pytest.mark.parametrize("fma", [False, True])
 def test_formulas_need_fused_multiply_add(monkeypatch: pytest.MonkeyPatch, fma: bool) -> None:
-    monkeypatch.setattr(driver, "machine", lambda: "x86-64")
-    monkeypatch.setattr(driver, "cpu_flags", lambda: ("avx", "fma") if fma else ("avx", "fma4"))
+    monkeypatch.setattr(processor, "machine", lambda: "x86-64")
+    monkeypatch.setattr(processor, "cpu_flags", lambda: ("avx", "fma") if fma else ("avx", "fma4"))
     assert ("@llvm.fma.f32" in text()) is fma
     assert ("@llvm.exp.f32" in text()) is not fma
 
 
 def test_arm_always_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "machine", lambda: "aarch64")
-    monkeypatch.setattr(driver, "cpu_flags", tuple)
+    monkeypatch.setattr(processor, "machine", lambda: "aarch64")
+    monkeypatch.setattr(processor, "cpu_flags", tuple)
     assert "@llvm.fma.f32" in text()
 
 

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
-from hal_cpu import apart, driver
+from hal_cpu import apart
+from hal_cpu.c_compilers import C_COMPILERS
 from hal_cpu.checked import CheckedDevice
-from hal_cpu.compiler import C_COMPILERS
 from hal_cpu.native import NativeProgram
+from hal_cpu.objects import find_tool
 
 LIVE = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -231,7 +232,7 @@ def test_CPU_CC_still_chooses_machine_code(
 
 def test_C8_machine_code_is_disassembled(checked: CheckedDevice) -> None:
     program = checked.compile(source("y[i] = x[i];"))
-    if driver.find_tool("objdump") or driver.find_tool("llvm-objdump"):
+    if find_tool("objdump") or find_tool("llvm-objdump"):
         assert "probe" in checked.compiler.disassemble(program.binary.image)
         with pytest.raises(hal.CompileError, match="objdump refused"):
             checked.compiler.disassemble(b"neither")

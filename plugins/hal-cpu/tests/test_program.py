@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_cpu import driver
-from hal_cpu.compiler import LLVMCompiler
+from hal_cpu import processor
+from hal_cpu.llvm import LLVMCompiler
 from hal_cpu.program import CPUProgram, _Measured
 from hal_cpu.running import Noted
 
@@ -74,7 +74,7 @@ def binary(text: str, name: str, signature: str, **fields: object) -> hal.Binary
     parsed = hal.Signature.parse(name, signature)
     options = hal.CompileOptions(name, parsed, rendered=True)
     image = LLVMCompiler().compile(text, options)
-    made = hal.Binary(image, "elf", driver.machine(), name, parsed, rendered=True)
+    made = hal.Binary(image, "elf", processor.machine(), name, parsed, rendered=True)
     return made._replace(**fields)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hal_cpu import driver
+from hal_cpu import driver, processor
 
 
 def host(root: Path, groups: str, files: dict[str, str]) -> str:
@@ -51,12 +51,12 @@ V1 = "4:cpu,cpuacct:/mine\n3:memory:/mine\n2:name=systemd:/x\n0::/\n"
     ],
 )  # fmt: skip
 def test_usable_cores(tmp_path: Path, groups: str, files: dict[str, str], cores: int) -> None:
-    assert driver.usable_cores(host(tmp_path, groups, files)) == cores
+    assert processor.usable_cores(host(tmp_path, groups, files)) == cores
 
 
 def test_usable_cores_by_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 6})
-    assert driver.usable_cores(str(tmp_path)) == 3
+    assert processor.usable_cores(str(tmp_path)) == 3
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_usable_cores_by_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_usable_memory(tmp_path: Path, groups: str, files: dict[str, str], limit: int) -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert driver.usable_memory(host(tmp_path, groups, files)) == (limit or total)
+    assert processor.usable_memory(host(tmp_path, groups, files)) == (limit or total)
 
 
 INTEL = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon 1\nflags\t\t: sse2 avx2\n\n"
@@ -79,10 +79,10 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t
 
 @pytest.fixture
 def fresh() -> object:
-    for known in (driver._cpuinfo, driver.machine):
+    for known in (processor._cpuinfo, processor.machine):
         known.cache_clear()
     yield
-    for known in (driver._cpuinfo, driver.machine):
+    for known in (processor._cpuinfo, processor.machine):
         known.cache_clear()
 
 
@@ -98,11 +98,11 @@ def test_the_processor(
     fresh: object, monkeypatch: pytest.MonkeyPatch,
     text: str, machine: str, title: str, arch: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(driver, "_read", lambda path: text)
+    monkeypatch.setattr(processor, "_read", lambda path: text)
     monkeypatch.setattr("platform.machine", lambda: machine)
-    assert (driver.cpu_title(), driver.cpu_arch()) == (title, arch)
-    for flag in driver.cpu_flags():
-        assert flag in driver.cpu_identity()
+    assert (processor.cpu_title(), processor.cpu_arch()) == (title, arch)
+    for flag in processor.cpu_flags():
+        assert flag in processor.cpu_identity()
 
 
 def test_symbols_of_the_c_run_time() -> None:

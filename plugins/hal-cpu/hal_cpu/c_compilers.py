@@ -1,0 +1,131 @@
+"""C to ELF objects: the compilers are programs on the machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hal_core.compiler import CompileOptions
+from hal_core.errors import CompilerUnavailable
+from hal_cpu import processor
+from hal_cpu.objects import ObjectCompiler, failed, find_tool, line_in
+from hal_cpu.source import arguments_of, text_of
+
+
+class CCompiler(NamedTuple):
+    """A C compiler as data."""
+
+    name: str
+    command: Callable[[], tuple[str, ...] | None]
+    native: dict[str, str]  # machine -> the option for this very processor
+    install: str
+    flags: tuple[str, ...] = ()  # of this compiler only
+
+
+def _on_path(name: str) -> Callable[[], tuple[str, ...] | None]:
+    def find() -> tuple[str, ...] | None:
+        path = find_tool(name)
+        return None if path is None else (path,)
+
+    return find
+
+
+def _zig() -> tuple[str, ...] | None:
+    from importlib.util import find_spec
+
+    if find_spec("ziglang") is not None:
+        return sys.executable, "-m", "ziglang", "cc"
+    path = find_tool("zig")
+    return None if path is None else (path, "cc")
+
+
+_MARCH = {"x86-64": "-march=native", "aarch64": "-mcpu=native"}
+C_COMPILERS = {
+    row.name: row
+    for row in (
+        CCompiler("clang", _on_path("clang"), _MARCH, "apt-get install clang"),
+        # gcc 12 makes -x of 0 - x, which has another zero, unless it respects other roundings.
+        CCompiler("gcc", _on_path("gcc"), _MARCH, "apt-get install gcc", ("-frounding-math",)),
+        CCompiler("zig", _zig, dict.fromkeys(_MARCH, "-mcpu=native"), "pip install ziglang"),
+    )
+}
+
+_FLAGS = (
+    "-c", "-x", "c", "-std=gnu11", "-O3",
+    "-fPIC", "-fno-semantic-interposition",  # code can lie anywhere, and nobody replaces parts
+    "-fwrapv",  # integers wrap, as the kernel language says
+    "-fno-math-errno", "-fno-trapping-math",  # nobody looks; results are the same
+    "-fno-stack-protector", "-fno-sanitize=all",  # some distributions switch them on
+    "-fno-asynchronous-unwind-tables",
+    "-Werror=incompatible-pointer-types", "-Werror=implicit-function-declaration",
+)  # fmt: skip
+
+
+class CCompilerProgram(ObjectCompiler):
+    """One of `C_COMPILERS`, run as a program for each kernel.
+
+    Raises: CompilerUnavailable saying what to install.
+    """
+
+    language = "c"
+
+    def __init__(self, row: CCompiler) -> None:
+        super().__init__()
+        command = row.command()
+        if command is None:
+            raise CompilerUnavailable(
+                f"compiler {row.name}", "not installed", device="CPU", fix=row.install
+            )
+        self.name = row.name
+        self._command = (*command, *_FLAGS, *row.flags, row.native[self.target])
+        version = _run([*command, "--version"])
+        if version.returncode:
+            raise CompilerUnavailable(
+                f"compiler {row.name}",
+                f"{' '.join(command)} --version fails: {version.stderr.strip()[:200]}",
+                device="CPU",
+                fix=row.install,
+            )
+        fixed = " ".join(self._command)  # `native` means what the processor's flags say
+        self.identity = f"{fixed} {version.stdout.strip()} {processor.cpu_identity()}"
+
+    def _compile(self, source: str, options: CompileOptions) -> bytes:
+        arguments = arguments_of(options)
+        text = text_of(source, options)
+        with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
+            written, made = (os.path.join(folder, f"kernel.{end}") for end in "co")
+            with open(written, "w", encoding="utf-8") as file:
+                file.write(text)
+            command = [*self._command, *arguments, written, "-o", made]
+            done = _run(command)
+            if done.returncode or not os.path.exists(made):
+                log = done.stderr.strip() or f"exit status {done.returncode}"
+                line = line_in(log, f"{options.entry}.c:")
+                raise failed(self.name, options, log, source, line)
+            with open(made, "rb") as file:
+                return file.read()
+
+
+# Compilers read folders and options from these too, which no cache key would know.
+_NOT_PASSED = {
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "SDKROOT",
+    "GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH", "CCC_OVERRIDE_OPTIONS",
+    "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES",
+}  # fmt: skip
+
+
+def _run(command: list[str]) -> Any:
+    import subprocess
+
+    passed = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED}
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env={**passed, "LC_ALL": "C"},  # in English
+    )
