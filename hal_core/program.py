@@ -139,7 +139,8 @@ class Program:
         Give `grid` (blocks) and `block` (threads a block), or `threads` and optionally `block`:
         `threads` rounds up to whole blocks, and the surplus threads run - kernels guard.
         0 along any axis launches nothing. `shared` adds dynamic shared memory
-        to what the kernel declares.
+        to what the kernel declares. Extents are integers: 8.0 is refused, unless the program was
+        launched with 8 before, which is the same key of what it remembers.
         A buffer that was never allocated is allocated.
 
         Units: `shared` in bytes; the result in seconds of device time, with `wait=True` only.

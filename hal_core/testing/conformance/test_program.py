@@ -269,7 +269,7 @@ class TestProgram:
         "how",
         [
             {}, {"grid": 3}, {"block": 4}, {"grid": 3, "threads": 12}, {"threads": -1},
-            {"grid": 3, "block": 4, "threads": 12}, {"threads": 1.0}, {"threads": "12"},
+            {"grid": 3, "block": 4, "threads": 12}, {"threads": 2.5}, {"threads": "12"},
             {"threads": ()}, {"threads": (1, 1, 1, 1)}, {"threads": (4, -1)},
             {"grid": 1, "block": None}, {"grid": -1, "block": 1}, {"grid": 1, "block": (1, 2.5)},
             {"threads": 12, "shared": -1}, {"threads": 12, "shared": "1"},
