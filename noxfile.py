@@ -41,6 +41,8 @@ TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.
 PAIRS = (
     "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CUDA-nvrtc", "CUDA-ptx", "OPENCL-driver",
 )  # fmt: skip
+# How the software CUDA driver may carry out the threads of a block.
+SCHEDULES = ("barrier", "lockstep")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang")
 
 nox.needs_version = ">=2024.10.9"
@@ -279,40 +281,61 @@ def conformance(session: nox.Session, pair: str) -> None:
     if compiler in ("clang", "gcc") and shutil.which(compiler) is None:
         session.skip(f"{compiler} is not installed")
     tools = ("ziglang",) if compiler == "zig" else ()
-    _install(session, *DISTRIBUTIONS, tools=("pytest>=8.2", *tools))
+    folder = _install(session, *DISTRIBUTIONS, tools=("pytest>=8.2", *tools))
     if device == "OPENCL":
         _opencl_platform(session)
+    if device == "CUDA":
+        driver = _software_cuda(session, folder)
+        _check_software_cuda(session, driver, "cuda-bindings", compiler, *session.posargs)
+    else:
+        _check(session, device, compiler, pair, *session.posargs)
+
+
+def _check(session: nox.Session, device: str, pair: str, name: str, *more: str, **env: str) -> None:
+    """`hal check`, with a report of that name in out/."""
     OUT.mkdir(exist_ok=True)
-    report = ("--report", str(OUT / f"conformance-{pair}.md"))
-    env = _software_cuda(session) if device == "CUDA" else {}
-    session.run("hal", "check", device, "--pair", compiler, *report, *session.posargs, env=env)
+    report = ("--report", str(OUT / f"conformance-{name}.md"), *more)
+    session.run("hal", "check", device, "--pair", pair, *report, env=env)
 
 
-def _software_cuda(session: nox.Session) -> dict[str, str]:
-    """Builds the software CUDA driver; what a process needs to find it."""
-    folder = Path(session.create_tmp()).resolve() / "cuda"
-    session.run("python", str(ROOT / "tests" / "simulators" / "cuda" / "build.py"), str(folder))
-    return {"LD_LIBRARY_PATH": str(folder), "SIM_CUDA_DRIVER": "99.0"}
+def _software_cuda(session: nox.Session, folder: Path) -> str:
+    """Builds the software CUDA driver; the folder it is in."""
+    build = ROOT / "tests" / "simulators" / "cuda" / "build.py"
+    session.run("python", str(build), str(folder / "cuda"))
+    return str(folder / "cuda")
+
+
+def _check_software_cuda(
+    session: nox.Session, driver: str, binding: str, pair: str, *more: str
+) -> None:
+    """With each schedule, and a driver that is newer than any compiler."""
+    env = {"LD_LIBRARY_PATH": driver, "SIM_CUDA_DRIVER": "99.0", "HAL_CUDA_DRIVER": binding}
+    for schedule in SCHEDULES:
+        name = f"CUDA-{pair}-{schedule}-{binding}"
+        env["SIM_CUDA_SCHEDULE"] = schedule
+        _check(session, "CUDA", pair, name, "--require-device", *more, **env)
 
 
 @nox.session(python=FULL)
 def pycuda(session: nox.Session) -> None:
-    """PyCUDA, built from its sources without a toolkit; hal-cuda's tests through it."""
-    _install(session, "hal-core", "hal-cuda", tools=(*TEST_TOOLS, "setuptools"))
+    """PyCUDA, built from its sources without a toolkit; the kit and hal-cuda's tests through it."""
+    folder = _install(session, "hal-core", "hal-cuda", tools=(*TEST_TOOLS, "setuptools"))
     session.install("nvidia-cuda-runtime-cu12", "nvidia-cuda-profiler-api-cu12")
-    env = _software_cuda(session)
+    driver = _software_cuda(session, folder)
     include = "import pathlib, nvidia; print(*(str(p) for p in pathlib.Path("
     include += "list(nvidia.__path__)[0]).glob('cuda_*/include')))"
     folders = str(session.run("python", "-c", include, silent=True)).split()
     # Its build reads this file of the home folder; pip keeps what it builds where it always does.
-    config = Path(session.create_tmp()).resolve() / ".aksetup-defaults.py"
+    config = folder / ".aksetup-defaults.py"
     config.write_text(
         f"CUDA_ENABLE_CURAND = False\nCUDA_INC_DIR = {folders!r}\nCUDADRV_LIB_DIR = "
-        f"[{env['LD_LIBRARY_PATH']!r}]\nLDFLAGS = ['-Wl,--no-as-needed']\n",
+        f"[{driver!r}]\nLDFLAGS = ['-Wl,--no-as-needed']\n",
         encoding="utf-8",
     )
     kept = str(session.run("python", "-m", "pip", "cache", "dir", silent=True)).strip()
-    session.install("pycuda", env={"HOME": str(config.parent), "PIP_CACHE_DIR": kept})
+    session.install("pycuda", env={"HOME": str(folder), "PIP_CACHE_DIR": kept})
+    for pair in ("nvrtc", "ptx"):
+        _check_software_cuda(session, driver, "pycuda", pair)
     _pytest(session, "plugins/hal-cuda/tests", require=("CUDA",), HAL_CUDA_DRIVER="pycuda")
 
 

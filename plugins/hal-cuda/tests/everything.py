@@ -37,6 +37,11 @@ class Allocation:
 Allocation.__module__ = "pycuda.driver"
 
 
+def same(got: object, expected: object) -> None:
+    if got != expected:
+        raise AssertionError(f"{got!r} is not {expected!r}")
+
+
 def everything(simulator: Simulator) -> None:
     """From the start of the driver to the last device's closing."""
     driver.api.cache_clear()
@@ -49,7 +54,7 @@ def everything(simulator: Simulator) -> None:
         _allocate(device, y)
         with hal.Device["CUDA:1"] as other:
             there = hal.Buffer(other, 1000, hal.int32).copy_from(y)
-            assert there.numpy().tolist() == [2] * 1000
+            same(there.numpy().tolist(), [2] * 1000)
             there.deallocate()
         y.deallocate()
 
@@ -66,12 +71,12 @@ def _launch(device: hal.Compiled, y: hal.Buffer) -> None:
 def _copy(device: hal.Compiled, y: hal.Buffer, simulator: Simulator) -> None:
     pinned = hal.Buffer(device, 1000, hal.int32, hal.BufferSpec(host=True, nolru=True))
     pinned.allocate().copy_from(y)
-    assert pinned.numpy().tolist() == [2] * 1000
+    same(pinned.numpy().tolist(), [2] * 1000)
     large = hal.Buffer.from_numpy(np.arange(1 << 19, dtype="i4"), device)
-    assert large.numpy()[-1] == (1 << 19) - 1
+    same(large.numpy()[-1], (1 << 19) - 1)
     for dtype in (hal.uint8, hal.uint16, hal.uint32, hal.float64):
         part = large.view(500, dtype=dtype).fill(7)
-        assert part.numpy()[-1] == 7
+        same(part.numpy()[-1], 7)
     simulator.set_context(0)  # as another library may
     part.fill(1)
     for made in (pinned, large):
@@ -81,10 +86,10 @@ def _copy(device: hal.Compiled, y: hal.Buffer, simulator: Simulator) -> None:
 def _take(device: hal.Compiled, y: hal.Buffer) -> None:
     address = int(y.__cuda_array_interface__["data"][0])
     options = hal.BufferSpec(external_ptr=address)
-    assert hal.Buffer(device, 1000, hal.int32, options).allocate().numpy()[0] == 2
-    assert hal.Buffer.wrap(Allocation(address), device).nbytes >= 4000
-    stream = 2  # the number of the per-thread default stream
-    assert hal.Buffer.wrap(Theirs(y, stream), device).size == 1000
+    same(hal.Buffer(device, 1000, hal.int32, options).allocate().numpy()[0], 2)
+    same(hal.Buffer.wrap(Allocation(address), device).view(4000).nbytes, 4000)
+    stream = 2  # the per-thread default stream
+    same(hal.Buffer.wrap(Theirs(y, stream), device).size, 1000)
 
 
 def _allocate(device: hal.Compiled, y: hal.Buffer) -> None:
