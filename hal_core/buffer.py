@@ -8,11 +8,11 @@ from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Self
 
 from hal_core import dtypes
+from hal_core.dlpack import DLPack
 from hal_core.dtypes import DType, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.fork import keep, kept
 from hal_core.host import LARGE, host_bytes
-from hal_core.interchange import Interchange
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
 from hal_core.registry import Device
@@ -49,7 +49,7 @@ class Lease:
         self.allocator._give_back(self.opaque, self.nbytes, self.options)
 
 
-class Buffer(Interchange):
+class Buffer(DLPack):
     """`size` elements of `dtype` on one device. Nothing is allocated before it is needed.
 
     Units: `nbytes` and `offset` in bytes, `size` in elements.

@@ -1,160 +1,225 @@
-"""DLPack capsules of memory that numpy cannot hold: a GPU's.
+"""What a buffer gives to and takes from any array library: memory, by way of DLPack.
 
-Source: dlpack.h, version 0.8 of the structures, which every consumer takes; "Python Specification
-for DLPack" of the array API standard.
+Source: `__dlpack__`, `__dlpack_device__` and `from_dlpack` of the array API standard, 2023.12.
 """
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Self
 
-from hal_core.dtypes import DTYPES, DType
-from hal_core.errors import InvalidArgument
+from hal_core.dtypes import as_dtype
+from hal_core.errors import InvalidArgument, NotShareable, Unsupported
+from hal_core.interchange import Interchange
+from hal_core.registry import Device
 
-_NAME, _USED = b"dltensor", b"used_dltensor"
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-_BFLOAT = 4
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
+    from hal_core.device import Compiled
 
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
+_CPU = (1, 0)  # DLPack's device type and number of host memory
+_NAMELESS = (0, 0)  # of no device, for memory that DLPack has no name for
+_SEEN_BY_THE_HOST = (1, 3, 11, 13)  # types: its own, pinned by CUDA and ROCm, CUDA's managed memory
 
 
-class _Managed(ctypes.Structure):
-    _fields_ = (
-        ("tensor", _Tensor),
-        ("manager", ctypes.c_void_p),
-        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
-    )
+class DLPack(Interchange):
+    """The part of `Buffer` that consumers and producers of DLPack meet; no class of its own."""
 
+    __slots__ = ()
 
-_api = ctypes.pythonapi
-_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
-    ("PyCapsule_New", _api)
-)
-# By address: a capsule that is being destroyed must not be referred to.
-_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", _api)
-)
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", _api)
-)
-_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_SetName", _api)
-)
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Host memory where the host sees it, whichever device computes on it; else the device's.
 
+        Raises: Unsupported where DLPack has no name for the memory.
+        """
+        there = self._device.allocator.dlpack_device
+        if there is None:
+            self._check_visible("__dlpack_device__")
+        return there or _CPU
 
-# -- export
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """What `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer, device="cpu")` call.
 
-_exported: dict[int, tuple[Any, ...]] = {}  # address of the structure -> what it needs
+        Shape: one dimension.
+        `dl_device`: where the consumer wants it: there (None) or on the host, `(1, 0)`. `copy`:
+        None copies where it must, False never does, True always does.
+        Order: after all work of the device so far; `stream=-1` asks for no wait.
+        Raises: NotShareable for what cannot be, and what to do instead.
+        """
+        home = self._device.allocator.dlpack_device
+        if home is None and (dl_device is None or self._device.info.host_visible):
+            home = self.__dlpack_device__()
+        target = home if dl_device is None else tuple(dl_device)
+        if target not in (home, _CPU):
+            raise NotShareable(
+                "__dlpack__",
+                "it is exported where it is, or to the host",
+                got=target,
+                limit=" or ".join(map(str, dict.fromkeys((home or _CPU, _CPU)))),
+                device=self.device,
+                fix="Copy it to a buffer of that device first: there.copy_from(buffer).",
+            )
+        if target != home:
+            return self._on_host(max_version, copy)
+        if self._device.allocator.dlpack_device is None:
+            return self._in_host_memory(stream, max_version, copy)
+        return self._where_it_is(target, stream, max_version, copy)
 
+    def _on_host(self, newest: tuple[int, int] | None, copy: bool | None) -> Any:
+        import numpy as np
 
-def _delete(address: int) -> None:
-    _exported.pop(address, None)
+        from hal_core import capsule
 
-
-def _destroy(capsule: int) -> None:
-    """Of a capsule that nobody took."""
-    if _valid(capsule, _NAME):
-        _delete(_pointer(capsule, _NAME))
-
-
-_deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)
-_destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_destroy)
-
-
-def capsule(pointer: int, size: int, dtype: DType, device: tuple[int, int], owner: object) -> Any:
-    """A capsule of `size` elements in one dimension. Owns: `owner`, until the consumer is done."""
-    managed = _Managed()
-    shape = (ctypes.c_int64 * 1)(size)
-    tensor = managed.tensor
-    tensor.data, (tensor.device_type, tensor.device_id) = pointer or None, device
-    tensor.ndim, tensor.shape = 1, shape
-    tensor.code = _BFLOAT if dtype.name == "bfloat16" else _CODES[dtype.kind]
-    tensor.bits, tensor.lanes = 8 * dtype.itemsize, 1
-    managed.deleter = _deleter
-    address = ctypes.addressof(managed)
-    _exported[address] = managed, shape, owner
-    return _new(address, _NAME, ctypes.cast(_destructor, ctypes.c_void_p))
-
-
-# -- import
-
-
-class Taken(NamedTuple):
-    """What a capsule holds. Owns: the producer's memory, through `owner`."""
-
-    pointer: int
-    size: int
-    dtype: DType
-    device: tuple[int, int]
-    owner: object
-
-
-class _Owner:
-    """Calls the producer's deleter when the last user is gone."""
-
-    def __init__(self, managed: _Managed) -> None:
-        self._managed = managed
-
-    def __del__(self) -> None:
-        if self._managed.deleter:
-            self._managed.deleter(ctypes.addressof(self._managed))
-
-
-def take(made: Any) -> Taken:
-    """The memory of a capsule; the capsule cannot be used again.
-
-    Raises: InvalidArgument for no or a used capsule, a dtype we lack and memory with gaps; the
-    capsule is then as it was.
-    """
-    address = id(made)
-    if type(made).__name__ != "PyCapsule" or not _valid(address, _NAME):
-        raise InvalidArgument(
-            "from_dlpack", "not a fresh DLPack capsule without version", got=repr(made)
+        if copy is False:
+            raise NotShareable(
+                "__dlpack__",
+                "the host does not see the memory, and a copy is refused",
+                device=self.device,
+                fix="Leave copy=None, which copies where it must.",
+            )
+        memory = np.empty(self.nbytes, np.uint8)
+        self.copyout(memory)
+        return capsule.make(
+            memory.ctypes.data, self.size, self.dtype, _CPU, memory, newest=newest, copied=True
         )
-    managed = _Managed.from_address(_pointer(address, _NAME))
-    tensor = managed.tensor
-    shape = [tensor.shape[axis] for axis in range(tensor.ndim)]
-    dtype = _dtype(tensor)
-    _check_dense(tensor, shape)
-    _rename(address, _USED)
-    size = 1
-    for extent in shape:
-        size *= extent
-    pointer = (tensor.data or 0) + tensor.byte_offset
-    device = tensor.device_type, tensor.device_id
-    return Taken(pointer, size, dtype, device, _Owner(managed))
+
+    def _in_host_memory(self, stream: Any, newest: Any, copy: bool | None) -> Any:
+        if self.dtype.name == "bfloat16":
+            raise NotShareable(
+                "__dlpack__",
+                "numpy, which makes the capsule, has no bfloat16",
+                device=self.device,
+                fix="Export the bits: buffer.view(dtype=hal.uint16).",
+            )
+        array = self._in_place("__dlpack__")
+        try:
+            return array.__dlpack__(stream=stream, max_version=newest, copy=copy)
+        except TypeError:  # numpy before 2.1
+            return (array.copy() if copy else array).__dlpack__(stream=stream)
+
+    def _where_it_is(self, there: Any, stream: Any, newest: Any, copy: bool | None) -> Any:
+        from hal_core import capsule
+
+        given = self._twin().copy_from(self) if copy else self
+        pointer = given._opaque_for("__dlpack__")
+        if copy or stream != -1:
+            self._device.synchronize()
+        return capsule.make(
+            pointer, self.size, self.dtype, there, given._share(), newest=newest, copied=bool(copy)
+        )
+
+    def _twin(self) -> Self:
+        return type(self)(self._device, self.size, self.dtype)
+
+    @classmethod
+    def from_dlpack(
+        cls, obj: Any, device: str | Compiled | None = None, *, copy: bool | None = None
+    ) -> Self:
+        """A buffer over the memory of another library's array, or with a copy of it.
+
+        Shape: elements in C order; the buffer has one dimension.
+        Memory that is the device's own is shared; other memory is the host's, or comes by there.
+        `copy`: None shares where the device computes on that memory and copies elsewhere, False
+        never copies, True always does.
+        Owns: the array, while memory is shared; both see each other's writes.
+        Raises: InvalidArgument for what is no DLPack array, has no dtype of ours or cannot come to
+        the host; NotShareable with `copy=False` where it must be copied.
+        """
+        opened = Device[device] if device is None or isinstance(device, str) else device
+        there = opened.allocator.dlpack_device
+        if there is not None and _place(obj) == there:
+            return cls._over_theirs(opened, obj, copy)
+        array = _array_of(obj, opened, copy)
+        dtype = as_dtype(array.dtype, "from_dlpack")
+        hinders = _hindrance(array, opened)
+        if copy or (hinders and copy is None) or not array.size:
+            return cls.from_numpy(array, opened)
+        if hinders:
+            raise _not_shared(hinders, opened)
+        return cls._over(opened, array.ctypes.data, array.size, dtype, array)
+
+    @classmethod
+    def _over_theirs(cls, device: Compiled, obj: Any, copy: bool | None) -> Self:
+        """Memory of this device."""
+        from hal_core import capsule
+
+        stream = device.allocator.dlpack_stream
+        try:
+            made = obj.__dlpack__(stream=stream, max_version=capsule.VERSION)
+        except TypeError:  # a producer from before 2023.12
+            made = obj.__dlpack__(stream=stream)
+        taken = capsule.take(made)
+        if taken.read_only and copy is False:
+            raise _not_shared("the array is read-only", device)
+        shared = cls._over(device, taken.pointer, taken.size, taken.dtype, taken.owner)
+        if not (copy or taken.read_only):
+            return shared
+        copied = shared._twin().copy_from(shared)
+        device.synchronize()  # the producer may use its memory again
+        return copied
 
 
-def _dtype(tensor: _Tensor) -> DType:
-    for dtype in DTYPES.values():
-        code = _BFLOAT if dtype.name == "bfloat16" else _CODES[dtype.kind]
-        if (code, 8 * dtype.itemsize, 1) == (tensor.code, tensor.bits, tensor.lanes):
-            return dtype
-    got = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
-    raise InvalidArgument("from_dlpack", "no dtype of ours", got=got)
+def _place(obj: Any) -> tuple[int, int]:
+    """Where an array says that it is; where it says nothing, numpy tells why."""
+    try:
+        kind, number = map(int, obj.__dlpack_device__())
+    except (NotImplementedError, BufferError):
+        return _NAMELESS
+    except (AttributeError, TypeError, ValueError):
+        return _CPU
+    return kind, number
 
 
-def _check_dense(tensor: _Tensor, shape: list[int]) -> None:
-    step = 1
-    for axis in range(tensor.ndim - 1, -1, -1):
-        if tensor.strides and shape[axis] != 1 and tensor.strides[axis] != step:
-            strides = [tensor.strides[k] for k in range(tensor.ndim)]
-            raise InvalidArgument(
-                "from_dlpack", "the array is not C-contiguous",
-                got=f"shape {shape}, strides {strides}", fix="Copy it there first.",
-            )  # fmt: skip
-        step *= shape[axis]
+class _Brought:
+    """An array of another device, which its library copies to the host."""
+
+    def __init__(self, obj: Any) -> None:
+        self._obj = obj
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CPU
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._obj.__dlpack__(**{**options, "dl_device": _CPU})
+
+
+def _array_of(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
+    import numpy as np
+
+    away = _place(obj)[0] not in _SEEN_BY_THE_HOST
+    if away and copy is False:
+        raise _not_shared("the host does not see the array's memory", device)
+    try:
+        return np.from_dlpack(_Brought(obj) if away else obj)
+    except (AttributeError, TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise InvalidArgument(
+            "from_dlpack",
+            f"not an array in host memory that DLPack can pass: {error}",
+            got=type(obj).__name__,
+            fix="Bring it to the host first, or use copyin with its bytes.",
+        ) from None
+
+
+def _hindrance(array: NDArray[Any], device: Compiled) -> str:
+    """Why `array`'s memory cannot be a buffer's; empty when it can."""
+    if not (device.info.host_visible and "external_ptr" in device.allocator.honours):
+        return "the device does not compute on host memory of others"
+    if not array.flags.c_contiguous:
+        return "the array is not C-contiguous"
+    return "" if array.flags.writeable else "the array is read-only"
+
+
+def _not_shared(why: str, device: Compiled) -> Unsupported:
+    return NotShareable(
+        "from_dlpack",
+        f"cannot share: {why}",
+        device=device.name,
+        fix="Leave copy=None, which copies where it must.",
+    )

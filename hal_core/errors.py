@@ -74,6 +74,10 @@ class Unsupported(HalError, NotImplementedError):
     """The device or its compiler declares that it cannot do this."""
 
 
+class NotShareable(Unsupported, BufferError):
+    """Memory cannot be handed over as it was asked for: without a copy, or to that place."""
+
+
 class UnknownDevice(HalError, LookupError):
     """No installed backend has this name, or the family has fewer devices."""
 

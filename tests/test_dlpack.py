@@ -1,109 +1,40 @@
-"""Capsules, with numpy on the other side and with our own reader."""
+"""What buffers give to and take from consumers and producers of DLPack: where, copied or shared."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
-import weakref
+import itertools
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
+from dlpack_consumer import Consumed
 from fake_backend import FakeAllocator, FakePlugin
 
 import hal_core as hal
-from hal_core import dlpack
-from hal_core.dtypes import DTYPES, bfloat16, float32
-from hal_core.errors import InvalidArgument
+from hal_core import capsule
+from hal_core.dtypes import float32
 from hal_core.hookspecs import Foreign, hookimpl
 
-HOST = (1, 0)
+HOST, CHIP, OTHER = (1, 0), (2, 0), (2, 1)
+SHARED, COPIED, REFUSED = "shared", "copied", "refused"
+NUMPY_ASKS = hasattr(np, "unstack")  # since 2.1 its from_dlpack has `device` and `copy`
+NEWEST = [None, (1, 0)] if NUMPY_ASKS else [None]  # before, it makes no capsules with a version
 
-
-class _Owner:
-    pass
-
-
-class _Producer:
-    def __init__(self, capsule: Any) -> None:
-        self.capsule = capsule
-
-    def __dlpack__(self, **_: Any) -> Any:
-        return self.capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return HOST
-
-
-@pytest.mark.parametrize("name", sorted(set(DTYPES) - {"bfloat16"}))
-def test_numpy_reads_what_is_exported(name: str) -> None:
-    memory = np.arange(6).astype(name)
-    made = dlpack.capsule(memory.ctypes.data, 6, DTYPES[name], HOST, memory)
-    seen = np.from_dlpack(_Producer(made))
-    assert seen.dtype == memory.dtype and seen.tolist() == memory.tolist()
-    assert seen.ctypes.data == memory.ctypes.data
-
-
-@pytest.mark.parametrize("name", sorted(set(DTYPES) - {"bfloat16"}))
-def test_what_numpy_exports_is_read(name: str) -> None:
-    memory = np.arange(6).astype(name).reshape(2, 3)[1:]
-    taken = dlpack.take(memory.__dlpack__())
-    assert taken[:4] == (memory.ctypes.data, 3, DTYPES[name], HOST)
-
-
-def test_B9_the_owner_lives_until_the_consumer_is_done() -> None:
-    for consume in (False, True):
-        memory, owner = np.zeros(4, "f4"), _Owner()
-        gone = weakref.ref(owner)
-        made: Any = dlpack.capsule(memory.ctypes.data, 4, float32, (2, 1), owner)
-        del owner
-        taken = dlpack.take(made) if consume else None
-        assert taken is None or taken.device == (2, 1)
-        del made
-        gc.collect()
-        assert (gone() is None) is not consume
-        del taken
-        gc.collect()
-        assert gone() is None
-
-
-def test_a_bfloat16_comes_back_as_one() -> None:
-    assert dlpack.take(dlpack.capsule(4096, 3, bfloat16, (2, 0), None))[:3] == (4096, 3, bfloat16)
-
-
-def test_a_capsule_is_used_once() -> None:
-    made = dlpack.capsule(4096, 3, float32, (2, 0), None)
-    kept = dlpack.take(made)
-    with pytest.raises(InvalidArgument, match="not a fresh DLPack capsule"):
-        dlpack.take(made)
-    assert kept.size == 3
-
-
-@pytest.mark.parametrize(
-    ("array", "problem"),
-    [(np.zeros((4, 4), "f4").T[1:], "C-contiguous"), (np.zeros(3, "c8"), "no dtype of ours")],
-)
-def test_what_cannot_be_taken_is_refused_and_left_whole(array: Any, problem: str) -> None:
-    made = array.__dlpack__()
-    with pytest.raises(InvalidArgument, match=problem):
-        dlpack.take(made)
-    assert np.from_dlpack(_Producer(made)).tolist() == array.tolist()
-
-
-def test_what_is_no_capsule_is_refused() -> None:
-    with pytest.raises(InvalidArgument):
-        dlpack.take(object())
-
-
-# -- buffers of a device whose memory DLPack has a name for
+PLACES: dict[str, Any] = {"CHIP": CHIP, "FAKE": None}
+if find_spec("hal_cpu") is not None:
+    PLACES["CPU"] = HOST
 
 
 class _Allocator(FakeAllocator):
     """Its memory is the host's, which DLPack is told is a GPU's: pointers are real."""
 
     honours = frozenset({"nolru", "zero", "external_ptr"})
-    dlpack_device = (2, 0)
+    dlpack_device = CHIP
     dlpack_stream = 77
     exports: Any = {"__chip_array__": lambda buffer: ("chip", buffer._buf, buffer.size)}  # noqa: RUF012
 
@@ -145,9 +76,201 @@ def chip() -> Iterator[hal.Compiled]:
     hal.Device["CHIP"].close()
 
 
+def expected(home: Any, dl_device: Any, copy: bool | None) -> str:
+    """Of the standard: where it may go, and whether it is copied on the way."""
+    target = dl_device or home
+    if target is None or target not in (home, HOST):
+        return REFUSED
+    if target != home:
+        return REFUSED if copy is False else COPIED
+    return COPIED if copy else SHARED
+
+
+@pytest.mark.parametrize("newest", NEWEST)
+@pytest.mark.parametrize("copy", [None, False, True])
+@pytest.mark.parametrize("dl_device", [None, HOST, CHIP, OTHER, (14, 0)])
+@pytest.mark.parametrize("name", PLACES)
+def test_B9_an_export_is_where_and_how_the_consumer_asks(
+    chip: hal.Compiled, fake: hal.Compiled, name: str, dl_device: Any, copy: Any, newest: Any
+) -> None:
+    home = PLACES[name]
+    buffer = hal.Buffer.from_numpy(np.arange(10, dtype="i4"), name)[2:8]
+    allocator = hal.Device[name].allocator
+    live = allocator.statistics().live
+    options = {"max_version": newest, "dl_device": dl_device, "copy": copy}
+    outcome = expected(home, dl_device, copy)
+    if outcome == REFUSED:
+        with pytest.raises(BufferError, match=rf"{name}\. .*[Cc]opy") as caught:
+            buffer.__dlpack__(**options)
+        assert isinstance(caught.value, hal.NotShareable)
+        return
+    made = buffer.__dlpack__(**options)
+    gc.collect()
+    seen = Consumed(made)
+    del made
+    assert (seen.device, seen.version is None) == (dl_device or home, newest is None)
+    assert (seen.size, seen.code, seen.bits) == (6, 0, 32)
+    if newest:
+        assert seen.flags == (2 if outcome == COPIED else 0)
+    content = np.arange(2, 8, dtype="i4").tobytes()
+    assert seen.content() == content
+    if home is not None and outcome == SHARED:
+        assert seen.address == (buffer._buf if name == "CHIP" else np.asarray(buffer).ctypes.data)
+    buffer.fill(-1)
+    hal.Device[name].synchronize()
+    assert seen.content() == (content if outcome == COPIED else b"\xff" * 24)
+    del buffer
+    for _ in range(3):
+        hal.zeros(10, hal.int32, name)
+    assert seen.content() == (content if outcome == COPIED else b"\xff" * 24)
+    seen.release()
+    gc.collect()
+    assert allocator.statistics().live == live - 1
+
+
+@pytest.mark.skipif(not NUMPY_ASKS, reason="numpy before 2.1 asks for nothing")
+@pytest.mark.parametrize("copy", [None, False, True])
+@pytest.mark.parametrize("asked", [None, "cpu"])
+@pytest.mark.parametrize("name", PLACES)
+def test_B9_numpy_asks_for_the_host_and_for_copies(
+    chip: hal.Compiled, fake: hal.Compiled, name: str, asked: Any, copy: Any
+) -> None:
+    buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f8"), name)
+    outcome = expected(PLACES[name], HOST if asked else None, copy)
+    if outcome == REFUSED or (name == "CHIP" and not asked):  # the latter numpy refuses
+        with pytest.raises((BufferError, RuntimeError)):
+            np.from_dlpack(buffer, device=asked, copy=copy)
+        return
+    array = np.from_dlpack(buffer, device=asked, copy=copy)
+    buffer.fill(0)
+    hal.Device[name].synchronize()
+    assert array.tolist() == ([0] * 10 if outcome == SHARED else list(range(10)))
+    assert array.flags.writeable
+
+
+def test_B9_the_stream_of_a_consumer_and_its_wish_for_no_wait(
+    chip: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[Any] = []
+    monkeypatch.setattr(chip, "_synchronize", lambda timeout: waits.append(timeout) or True)
+    buffer = hal.zeros(4, hal.int32, chip)
+    for stream, copy, expected_waits in [
+        (None, None, 1), (1, None, 1), (7, False, 1), (-1, None, 0), (-1, True, 1)
+    ]:  # fmt: skip
+        waits.clear()
+        Consumed(buffer.__dlpack__(stream=stream, copy=copy)).release()
+        assert len(waits) == expected_waits, stream
+
+
+def test_B9_bfloat16_comes_to_the_host_as_one_and_empty_buffers_are_exported(
+    chip: hal.Compiled,
+) -> None:
+    two = hal.Buffer(chip, 2, hal.bfloat16).allocate().copyin(b"\x80\x3f\0\x40")
+    seen = Consumed(two.__dlpack__(dl_device=HOST))
+    assert (seen.code, seen.bits, seen.content()) == (4, 16, b"\x80\x3f\0\x40")
+    seen.release()
+    for dl_device, copy in itertools.product((None, HOST, CHIP), (None, True)):
+        none = hal.Buffer(chip, 0, hal.int32).allocate()
+        seen = Consumed(none.__dlpack__(dl_device=dl_device, copy=copy))
+        assert seen.size == 0
+        seen.release()
+
+
+# -- the other way
+
+
+class _Producer:
+    """An array of another library; `knows`: what its `__dlpack__` takes."""
+
+    def __init__(self, made: Any, place: Any, knows: frozenset[str] = frozenset()) -> None:
+        self.made, self.place, self.knows = made, place, knows
+        self.told: list[dict[str, Any]] = []
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if set(options) - self.knows:
+            raise TypeError(f"unexpected {set(options) - self.knows}")
+        self.told.append(options)
+        return self.made(**options) if callable(self.made) else self.made
+
+    def __dlpack_device__(self) -> Any:
+        if isinstance(self.place, Exception):
+            raise self.place
+        return self.place
+
+
+OLD, NEW = frozenset({"stream"}), frozenset({"stream", "max_version", "dl_device", "copy"})
+
+
+@pytest.mark.parametrize("knows", [OLD, NEW])
+@pytest.mark.parametrize("newest", NEWEST)
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("copy", [None, False, True])
+def test_B9_memory_of_the_device_is_shared_or_copied_as_asked(
+    chip: hal.Compiled, knows: Any, newest: Any, read_only: bool, copy: Any
+) -> None:
+    memory = np.arange(3, dtype="f4")
+    made = capsule.make(memory.ctypes.data, 3, float32, CHIP, memory, newest=newest)
+    if newest and read_only:
+        start = capsule._pointer(id(made), b"dltensor_versioned")
+        ctypes.c_uint64.from_address(start + 24).value = 1
+    read_only = bool(newest and read_only)
+    producer = _Producer(made, CHIP, knows)
+    with contextlib.ExitStack() as refusal:
+        if read_only and copy is False:
+            refusal.enter_context(pytest.raises(BufferError, match="cannot share: .*read-only"))
+        taken = hal.Buffer.from_dlpack(producer, chip, copy=copy)
+        assert taken.numpy().tolist() == [0, 1, 2]
+        memory[:] = 7
+        assert taken.numpy().tolist() == ([0, 1, 2] if copy or read_only else [7, 7, 7])
+    assert producer.told == [{"stream": 77} | ({"max_version": (1, 0)} if knows is NEW else {})]
+
+
+@pytest.mark.parametrize("source", PLACES)
+@pytest.mark.parametrize("dest", PLACES)
+@pytest.mark.parametrize("copy", [None, False, True])
+def test_B9_memory_of_another_device_comes_by_the_host(
+    chip: hal.Compiled, fake: hal.Compiled, source: str, dest: str, copy: Any
+) -> None:
+    given = hal.Buffer.from_numpy(np.arange(10, dtype="i4"), source)
+    there = hal.Device[dest]
+    shareable = source == dest and PLACES[source] is not None
+    if copy is False and not shareable:
+        with pytest.raises(BufferError, match=r"from_dlpack: cannot share.*Leave copy=None"):
+            hal.Buffer.from_dlpack(given, there, copy=copy)
+        return
+    taken = hal.Buffer.from_dlpack(given, there, copy=copy)
+    assert taken.device == there.name and taken.numpy().tolist() == list(range(10))
+    given.fill(0)
+    hal.Device[source].synchronize()
+    shared = shareable and not copy
+    assert taken.numpy().tolist() == ([0] * 10 if shared else list(range(10)))
+
+
+@pytest.mark.parametrize("place", [OTHER, (99, 3), NotImplementedError("no name")])
+def test_a_library_that_cannot_bring_its_memory_to_the_host_is_told(
+    fake: hal.Compiled, place: Any
+) -> None:
+    def refusing(**_: Any) -> Any:
+        raise BufferError("I keep it")
+
+    for producer, said in [
+        (_Producer(None, place, OLD), "unexpected"), (_Producer(refusing, place, NEW), "I keep it")
+    ]:  # fmt: skip
+        with pytest.raises(hal.InvalidArgument, match=rf"{said}.*Bring it to the host first"):
+            hal.Buffer.from_dlpack(producer, fake)
+        with pytest.raises(BufferError):
+            hal.Buffer.from_dlpack(producer, fake, copy=False)
+
+
+@pytest.mark.parametrize("place", [5, None, ("a", "b"), (1, 2, 3)])
+def test_a_place_that_is_none_is_no_array(fake: hal.Compiled, place: Any) -> None:
+    with pytest.raises(hal.InvalidArgument):
+        hal.Buffer.from_dlpack(_Producer(None, place, NEW), fake)
+
+
 def test_B9_device_memory_goes_both_ways_without_a_copy(chip: hal.Compiled) -> None:
     buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f4"), chip)
-    assert buffer.__dlpack_device__() == (2, 0)
+    assert buffer.__dlpack_device__() == CHIP
     other = hal.Buffer.from_dlpack(buffer[2:], chip)
     buffer.deallocate()
     hal.zeros(10, float32, chip)
@@ -160,23 +283,6 @@ def test_B9_device_memory_goes_both_ways_without_a_copy(chip: hal.Compiled) -> N
     assert chip.allocator.statistics().live == 0
 
 
-def test_a_producer_is_told_the_stream(chip: hal.Compiled) -> None:
-    told: list[Any] = []
-
-    class _There(_Producer):
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return 2, 0
-
-        def __dlpack__(self, **options: Any) -> Any:
-            told.append(options)
-            return self.capsule
-
-    memory = np.arange(3, dtype="f4")
-    made = dlpack.capsule(memory.ctypes.data, 3, float32, (2, 0), memory)
-    assert hal.Buffer.from_dlpack(_There(made), chip).numpy().tolist() == [0, 1, 2]
-    assert told == [{"stream": 77}]
-
-
 def test_host_arrays_are_copied_to_it(chip: hal.Compiled) -> None:
     assert hal.Buffer.from_dlpack(np.arange(3, dtype="f4"), chip).numpy().tolist() == [0, 1, 2]
 
@@ -187,7 +293,7 @@ def test_a_backend_exports_and_wraps_its_own_protocol(chip: hal.Compiled) -> Non
     wrapped = hal.Buffer.wrap(shown.__chip_array__, chip)
     wrapped.fill(3)
     assert buffer.numpy().tolist() == [3] * 10
-    with pytest.raises(InvalidArgument, match="knows no such object"):
+    with pytest.raises(hal.InvalidArgument, match="knows no such object"):
         hal.Buffer.wrap(object(), chip)
     with pytest.raises(AttributeError, match="__other_array__"):
         shown.__other_array__

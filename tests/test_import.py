@@ -123,7 +123,7 @@ def test_every_error_is_public() -> None:
         for name, value in vars(hal.errors).items()
         if isinstance(value, type) and issubclass(value, hal.HalError)
     ]
-    assert set(kinds) <= set(hal.__all__) and len(kinds) == 19
+    assert set(kinds) <= set(hal.__all__) and len(kinds) == 20
 
 
 def test_plain_python_is_enough_to_import() -> None:

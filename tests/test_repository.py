@@ -21,9 +21,9 @@ BACKENDS = [name for name in PROJECTS if name != "hal_core"]
 # A module imports only what stands before it, lazy imports included; type-only imports are free.
 IMPORT_ORDER = """
     errors config discovery fork dtypes pointers ir lang render cache seal profiling hookspecs
-    names info singleflight answers plugin backend plugins registry spec host dlpack interchange
-    buffer allocator compiler selection geometry launch requirements program graph device multi
-    __init__ testing doctor new cli __main__
+    names info singleflight answers plugin backend plugins registry spec host capsule interchange
+    dlpack buffer allocator compiler selection geometry launch requirements program graph device
+    multi __init__ testing doctor new cli __main__
 """.split()  # noqa: SIM905  # one line of words reads as the order it is
 
 

@@ -1,0 +1,168 @@
+"""Capsules, with numpy on the other side and with our own reader."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import itertools
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from dlpack_consumer import Consumed
+
+from hal_core import capsule
+from hal_core.dtypes import DTYPES, bfloat16, float32
+from hal_core.errors import InvalidArgument
+
+HOST = (1, 0)
+
+
+NUMPY_ASKS = hasattr(np, "unstack")  # since 2.1 it knows of versions
+OPTIONS = [{}, {"max_version": (1, 0)}, {"max_version": (1, 1)}] if NUMPY_ASKS else [{}]
+NEWEST = [None, (1, 0)] if NUMPY_ASKS else [None]
+
+
+class _Owner:
+    pass
+
+
+class _Producer:
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return HOST
+
+
+@pytest.mark.parametrize("newest", [(0, 8), (1, 3), (2, 0), *NEWEST])
+@pytest.mark.parametrize("name", sorted(set(DTYPES) - {"bfloat16"}))
+def test_numpy_reads_what_is_exported(name: str, newest: Any) -> None:
+    memory = np.arange(6).astype(name)
+    made = capsule.make(memory.ctypes.data, 6, DTYPES[name], HOST, memory, newest=newest)
+    known = NUMPY_ASKS and newest is not None and newest >= (1, 0)
+    assert ("versioned" in repr(made)) is known
+    seen = np.from_dlpack(_Producer(made))
+    assert seen.dtype == memory.dtype and seen.tolist() == memory.tolist()
+    assert seen.ctypes.data == memory.ctypes.data
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", sorted(set(DTYPES) - {"bfloat16"}))
+def test_what_numpy_exports_is_read(name: str, options: dict[str, Any]) -> None:
+    memory = np.arange(6).astype(name).reshape(2, 3)[1:]
+    taken = capsule.take(memory.__dlpack__(**options))
+    assert not taken.read_only
+    assert taken[:4] == (memory.ctypes.data, 3, DTYPES[name], HOST)
+
+
+def test_B9_the_owner_lives_until_the_consumer_is_done() -> None:
+    for consume, newest in itertools.product((False, True), NEWEST):
+        memory, owner = np.zeros(4, "f4"), _Owner()
+        gone = weakref.ref(owner)
+        made: Any = capsule.make(memory.ctypes.data, 4, float32, (2, 1), owner, newest=newest)
+        del owner
+        taken = capsule.take(made) if consume else None
+        assert taken is None or taken.device == (2, 1)
+        del made
+        gc.collect()
+        assert (gone() is None) is not consume
+        del taken
+        gc.collect()
+        assert gone() is None
+
+
+def test_a_bfloat16_comes_back_as_one() -> None:
+    assert capsule.take(capsule.make(4096, 3, bfloat16, (2, 0), None))[:3] == (4096, 3, bfloat16)
+
+
+def test_a_capsule_is_used_once() -> None:
+    made = capsule.make(4096, 3, float32, (2, 0), None)
+    kept = capsule.take(made)
+    with pytest.raises(InvalidArgument, match="not a fresh DLPack capsule"):
+        capsule.take(made)
+    assert kept.size == 3
+
+
+@pytest.mark.parametrize(
+    ("array", "problem"),
+    [(np.zeros((4, 4), "f4").T[1:], "C-contiguous"), (np.zeros(3, "c8"), "no dtype of ours")],
+)
+def test_what_cannot_be_taken_is_refused_and_left_whole(array: Any, problem: str) -> None:
+    made = array.__dlpack__()
+    with pytest.raises(InvalidArgument, match=problem):
+        capsule.take(made)
+    assert np.from_dlpack(_Producer(made)).tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_strict_consumer_finds_what_the_standard_says(copied: bool) -> None:
+    for newest in NEWEST:
+        memory, owner = np.arange(6, dtype="i2"), _Owner()
+        gone = weakref.ref(owner)
+        made = capsule.make(
+            memory.ctypes.data + 2, 5, DTYPES["int16"], (2, 3), owner, newest=newest, copied=copied
+        )
+        seen = Consumed(made)
+        del made, owner
+        assert (seen.device, seen.code, seen.bits, seen.size) == ((2, 3), 0, 16, 5)
+        assert (seen.version, seen.flags) == (newest, 2 if copied and newest else 0)
+        assert seen.content() == memory.tobytes()[2:] and gone() is not None
+        seen.release()
+        assert gone() is None
+
+
+@pytest.mark.skipif(not NUMPY_ASKS, reason="numpy before 2.1 has no versions")
+def test_read_only_memory_is_told() -> None:
+    memory = np.arange(6)
+    memory.flags.writeable = False
+    assert capsule.take(memory.__dlpack__(max_version=(1, 0))).read_only
+
+
+@pytest.mark.skipif(not NUMPY_ASKS, reason="numpy before 2.1 has no versions")
+def test_a_version_of_another_layout_is_refused_and_left_whole() -> None:
+    memory, owner = np.zeros(4, "f4"), _Owner()
+    gone = weakref.ref(owner)
+    made = capsule.make(memory.ctypes.data, 4, float32, HOST, owner, newest=(1, 0))
+    del owner
+    start = capsule._pointer(id(made), b"dltensor_versioned")
+    ctypes.c_uint32.from_address(start).value = 2
+    with pytest.raises(InvalidArgument, match=r"too new \(got '2.0'; 1.x\)"):
+        capsule.take(made)
+    assert gone() is not None
+    del made
+    assert gone() is None
+
+
+def test_capsules_may_outlive_everything_at_exit() -> None:
+    """The consumer's array is a global of `sys`, which goes last."""
+    code = (
+        "import sys, numpy as np\n"
+        "from hal_core import capsule, dtypes\n"
+        "class Made:\n"
+        "    def __init__(self, newest):\n"
+        "        memory = np.zeros(4, 'f4')\n"
+        "        self.it = capsule.make(memory.ctypes.data, 4, dtypes.float32, (1, 0), memory,\n"
+        "                               newest=newest)\n"
+        "    def __dlpack__(self, **_):\n"
+        "        return self.it\n"
+        "    def __dlpack_device__(self):\n"
+        "        return 1, 0\n"
+        "sys.kept = [np.from_dlpack(Made(n)) for n in (None, (1, 0))]\n"
+        "sys.fresh = [Made(n) for n in (None, (1, 0))]\n"
+        "np.kept, np.fresh = sys.kept[:], [Made(None)]\n"
+    )
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_no_capsule_is_refused() -> None:
+    with pytest.raises(InvalidArgument):
+        capsule.take(object())
