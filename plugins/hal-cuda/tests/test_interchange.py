@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
+from hal_core import capsule
 from hal_cuda import driver
 
 
@@ -143,6 +145,79 @@ def test_DLPack_of_a_capsule_that_was_used_is_refused(
     with pytest.raises(hal.InvalidArgument, match=r"from_dlpack: not a fresh DLPack capsule"):
         hal.Buffer.from_dlpack(Once(), device)
     assert taken.numpy().tolist() == list(range(12))
+
+
+@pytest.mark.parametrize("copy", [None, False, True])
+@pytest.mark.parametrize("dl_device", [None, (2, 0), (1, 0), (2, 1), (3, 0)])
+def test_DLPack_goes_where_and_how_the_consumer_asks(
+    device: hal.Compiled, matrix: hal.Buffer, dl_device: Any, copy: Any
+) -> None:
+    live = device.allocator.statistics().live
+    options = {"dl_device": dl_device, "copy": copy}
+    if dl_device in ((2, 1), (3, 0)) or (dl_device == (1, 0) and copy is False):
+        with pytest.raises(BufferError, match=r"on CUDA\. .*[Cc]opy"):
+            matrix.__dlpack__(**options)
+        return
+    taken = capsule.take(matrix.__dlpack__(**options))
+    assert (taken.device, taken.size) == (dl_device or (2, 0), 12)
+    shared = taken.device == (2, 0) and not copy
+    assert (taken.pointer == matrix._buf) is shared
+    matrix.fill(0)
+    back = np.zeros(12, "i4")
+    if taken.device == (1, 0):
+        ctypes.memmove(back.ctypes.data, taken.pointer, 48)
+    else:
+        spec = hal.BufferSpec(external_ptr=taken.pointer)
+        hal.Buffer(device, 12, hal.int32, spec).allocate().copyout(back)
+    assert back.tolist() == ([0] * 12 if shared else list(range(12)))
+    del taken
+    gc.collect()
+    assert device.allocator.statistics().live == live
+
+
+@pytest.mark.skipif(not hasattr(np, "unstack"), reason="numpy before 2.1 asks for nothing")
+@pytest.mark.parametrize("copy", [None, True])
+def test_numpy_brings_memory_to_the_host(
+    device: hal.Compiled, matrix: hal.Buffer, copy: Any
+) -> None:
+    array = np.from_dlpack(matrix[2:], device="cpu", copy=copy)  # type: ignore[call-overload]
+    matrix.fill(0)
+    assert array.tolist() == list(range(2, 12))
+    with pytest.raises(BufferError, match=r"the host does not see the memory.*Leave copy=None"):
+        np.from_dlpack(matrix, device="cpu", copy=False)  # type: ignore[call-overload]
+
+
+def test_a_consumer_that_refuses_a_capsule_says_why_and_keeps_nothing(
+    device: hal.Compiled, matrix: hal.Buffer
+) -> None:
+    live = device.allocator.statistics().live
+    with pytest.raises((BufferError, RuntimeError), match=r"(?i)unsupported device"):
+        np.from_dlpack(matrix)
+    matrix.deallocate()
+    assert device.allocator.statistics().live == live - 1
+
+
+def test_the_array_of_another_device_comes_by_the_host(device: hal.Compiled) -> None:
+    there = hal.Buffer.from_numpy(np.arange(12, dtype="i4"), hal.Device["CUDA:1"])
+    assert hal.Buffer.from_dlpack(there, device).numpy().tolist() == list(range(12))
+    with pytest.raises(BufferError, match=r"cannot share"):
+        hal.Buffer.from_dlpack(there, device, copy=False)
+
+
+def test_a_copy_is_done_when_the_producer_gets_its_memory_back(
+    device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator
+) -> None:
+    """It may have a stream that nothing of ours waits for."""
+    theirs = device.api.make_stream(apart=True)
+    simulator.delay("cuMemcpyDtoDAsync", 0.2)
+    copied = hal.Buffer.from_dlpack(matrix, device, copy=True)
+    with device.own("fill"):
+        device.api.fill(matrix._buf, b"\0", 48, theirs)
+        device.api.wait(theirs)
+    assert copied.numpy().tolist() == list(range(12))
+    simulator.clear()
+    with device.own("close"):
+        device.api.destroy_stream(theirs)
 
 
 @pytest.mark.skipif(driver.DRIVER.read() != "pycuda", reason="PyCUDA is not what is used")
