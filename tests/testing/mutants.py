@@ -24,7 +24,8 @@ class Mutant(NamedTuple):
 CAUGHT = "caught"  # a file beside the output: the test that failed, and how
 MUTANTS: dict[str, Mutant] = {}
 MODULES = (
-    "mutants_of_memory", "mutants_of_launches", "mutants_of_compilers", "mutants_of_events",
+    "mutants_of_memory", "mutants_of_interchange", "mutants_of_launches", "mutants_of_compilers",
+    "mutants_of_events",
 )  # fmt: skip
 
 

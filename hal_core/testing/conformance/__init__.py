@@ -8,6 +8,7 @@ from hal_core.testing.conformance.test_buffer import TestBuffer
 from hal_core.testing.conformance.test_compile import TestCompile
 from hal_core.testing.conformance.test_dtype import TestDtype
 from hal_core.testing.conformance.test_event import TestEvent
+from hal_core.testing.conformance.test_interchange import TestInterchange
 from hal_core.testing.conformance.test_language import TestLanguage
 from hal_core.testing.conformance.test_process import TestProcess
 from hal_core.testing.conformance.test_program import TestProgram
@@ -19,6 +20,7 @@ __all__ = [
     "TestCompile",
     "TestDtype",
     "TestEvent",
+    "TestInterchange",
     "TestLanguage",
     "TestProcess",
     "TestProgram",
