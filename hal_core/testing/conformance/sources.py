@@ -57,10 +57,20 @@ def _uops() -> Texts:
     return Texts("uops", text, "".join(lines), 3)
 
 
+def _ptx() -> Texts:
+    from hal_core.render import PTXRenderer
+
+    text = PTXRenderer("sm_50").render(doubled.lower())  # the oldest GPU of a driver that reads it
+    before, _, after = text.partition("ld.param")
+    return Texts("ptx", text, f"{before}ld.nowhere{after}", before.count("\n") + 1)
+
+
 def texts(language: str) -> Texts | None:
     """None: the kit does not know the language."""
     if language == "uops":
         return _uops()
+    if language == "ptx":
+        return _ptx()
     row = _C_LIKE.get(language)
     return None if row is None else _c_like(language, *row)
 
