@@ -134,11 +134,11 @@ class _Owner:
     """Calls the producer's deleter when the last user is gone."""
 
     def __init__(self, managed: _Managed | _Versioned) -> None:
-        self._managed = managed
+        self._delete, self._address = managed.deleter, ctypes.addressof(managed)
 
-    def __del__(self) -> None:
-        if self._managed.deleter:
-            self._managed.deleter(ctypes.addressof(self._managed))
+    def __del__(self) -> None:  # at exit, perhaps, when this module has no names any more
+        if self._delete:
+            self._delete(self._address)
 
 
 def take(made: Any) -> Taken:

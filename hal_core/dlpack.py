@@ -5,6 +5,7 @@ Source: `__dlpack__`, `__dlpack_device__` and `from_dlpack` of the array API sta
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from hal_core.dtypes import as_dtype
@@ -15,10 +16,12 @@ from hal_core.registry import Device
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hal_core.capsule import Taken
     from hal_core.device import Compiled
 
 _CPU = (1, 0)  # DLPack's device type and number of host memory
 _NAMELESS = (0, 0)  # of no device, for memory that DLPack has no name for
+_REFUSALS = (AttributeError, TypeError, ValueError, BufferError, RuntimeError)
 _SEEN_BY_THE_HOST = (1, 3, 11, 13)  # types: its own, pinned by CUDA and ROCm, CUDA's managed memory
 
 
@@ -133,9 +136,15 @@ class DLPack(Interchange):
         the host; NotShareable with `copy=False` where it must be copied.
         """
         opened = Device[device] if device is None or isinstance(device, str) else device
-        there = opened.allocator.dlpack_device
-        if there is not None and _place(obj) == there:
-            return cls._over_theirs(opened, obj, copy)
+        place = _place(obj)
+        if place == opened.allocator.dlpack_device:
+            return cls._over_taken(opened, _taken(obj, opened), copy)
+        if place == _CPU and _computes_there(opened):
+            taken = None
+            with suppress(*_REFUSALS):  # numpy takes more, to copy it, or tells why not
+                taken = _taken(obj, opened)
+            if taken is not None:
+                return cls._over_taken(opened, taken, copy)
         array = _array_of(obj, opened, copy)
         dtype = as_dtype(array.dtype, "from_dlpack")
         hinders = _hindrance(array, opened)
@@ -146,16 +155,8 @@ class DLPack(Interchange):
         return cls._over(opened, array.ctypes.data, array.size, dtype, array)
 
     @classmethod
-    def _over_theirs(cls, device: Compiled, obj: Any, copy: bool | None) -> Self:
-        """Memory of this device."""
-        from hal_core import capsule
-
-        stream = device.allocator.dlpack_stream
-        try:
-            made = obj.__dlpack__(stream=stream, max_version=capsule.VERSION)
-        except TypeError:  # a producer from before 2023.12
-            made = obj.__dlpack__(stream=stream)
-        taken = capsule.take(made)
+    def _over_taken(cls, device: Compiled, taken: Taken, copy: bool | None) -> Self:
+        """Memory that this device computes on."""
         if taken.read_only and copy is False:
             raise _not_shared("the array is read-only", device)
         shared = cls._over(device, taken.pointer, taken.size, taken.dtype, taken.owner)
@@ -164,6 +165,17 @@ class DLPack(Interchange):
         copied = shared._twin().copy_from(shared)
         device.synchronize()  # the producer may use its memory again
         return copied
+
+
+def _taken(obj: Any, device: Compiled) -> Taken:
+    from hal_core import capsule
+
+    stream = device.allocator.dlpack_stream
+    try:
+        made = obj.__dlpack__(stream=stream, max_version=capsule.VERSION)
+    except TypeError:  # a producer from before 2023.12
+        made = obj.__dlpack__(stream=stream)
+    return capsule.take(made)
 
 
 def _place(obj: Any) -> tuple[int, int]:
@@ -198,7 +210,7 @@ def _array_of(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
         raise _not_shared("the host does not see the array's memory", device)
     try:
         return np.from_dlpack(_Brought(obj) if away else obj)
-    except (AttributeError, TypeError, ValueError, BufferError, RuntimeError) as error:
+    except _REFUSALS as error:
         raise InvalidArgument(
             "from_dlpack",
             f"not an array in host memory that DLPack can pass: {error}",
@@ -207,9 +219,13 @@ def _array_of(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
         ) from None
 
 
+def _computes_there(device: Compiled) -> bool:
+    return device.info.host_visible and "external_ptr" in device.allocator.honours
+
+
 def _hindrance(array: NDArray[Any], device: Compiled) -> str:
     """Why `array`'s memory cannot be a buffer's; empty when it can."""
-    if not (device.info.host_visible and "external_ptr" in device.allocator.honours):
+    if not _computes_there(device):
         return "the device does not compute on host memory of others"
     if not array.flags.c_contiguous:
         return "the array is not C-contiguous"

@@ -141,7 +141,7 @@ def test_a_version_of_another_layout_is_refused_and_left_whole() -> None:
 
 
 def test_capsules_may_outlive_everything_at_exit() -> None:
-    """The consumer's array is a global of `sys`, which goes last."""
+    """What was given and what was taken are globals of `sys`, which goes last."""
     code = (
         "import sys, numpy as np\n"
         "from hal_core import capsule, dtypes\n"
@@ -157,6 +157,7 @@ def test_capsules_may_outlive_everything_at_exit() -> None:
         "sys.kept = [np.from_dlpack(Made(n)) for n in (None, (1, 0))]\n"
         "sys.fresh = [Made(n) for n in (None, (1, 0))]\n"
         "np.kept, np.fresh = sys.kept[:], [Made(None)]\n"
+        "sys.taken, np.taken = [capsule.take(np.zeros(4).__dlpack__()) for _ in range(2)]\n"
     )
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

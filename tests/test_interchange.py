@@ -24,6 +24,8 @@ def test_B9_dlpack_goes_both_ways_without_a_copy(name: str) -> None:
     there = np.from_dlpack(buffer)
     assert there.dtype == name and there.shape == (5,)
     assert there.ctypes.data == np.asarray(buffer).ctypes.data
+    if not there.flags.writeable:  # numpy before 2.1
+        there = np.asarray(buffer)
     back = hal.Buffer.from_dlpack(there, "CPU", copy=False)
     assert (back.dtype, back.size) == (buffer.dtype, 5)
     back.fill(0)
