@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.util
 import json
 import os
 import shlex
 import sys
 from collections.abc import Sequence
-from traceback import extract_tb
+from importlib.resources import files
 
-from hal_core import API_VERSION, __version__, cache, doctor, new
-from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
-from hal_core.ir import Kernel, Source
-from hal_core.lang import KernelFunction
+from hal_core import API_VERSION, __version__, cache, doctor, kernelfile, new
+from hal_core.errors import HalError, InvalidArgument
+from hal_core.ir import Source
 from hal_core.registry import Device
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 when `doctor` or `check` finds a fault, 2 for an error, which is printed."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(given or ["--help"])
     try:
         code: int = options.run(options)
     except HalError as error:
@@ -59,8 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("check", help="whether a backend keeps the contract")
     command.add_argument("device", metavar="DEVICE", help="for example OPENCL, or CUDA:1")
     command.add_argument("--pair", metavar="NAME", help="with this compiler of the device")
-    add_chapter = command.add_argument
-    add_chapter("--chapter", nargs="+", action="extend", default=[], help="these only: buffer ...")
+    chapters = f"these only: {_chapters()}"
+    command.add_argument("--chapter", nargs="+", action="extend", default=[], help=chapters)
     command.add_argument("--known-gaps", metavar="FILE", help="CLASS::TEST and the reason, a line")
     add_report = command.add_argument
     add_report("--report", action="append", default=[], metavar="FILE", help="write a .json or .md")
@@ -68,9 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_check)
 
     command = commands.add_parser("render", help="the text of a kernel in one language")
-    command.add_argument("kernel", metavar="FILE:KERNEL")
-    known = f"{', '.join(RENDERERS)}; %(default)s when left out"
-    command.add_argument("--language", default="c", metavar="L", help=known)
+    where = "a Python file, which is run, and the name of a kernel in it if it has several"
+    command.add_argument("kernel", metavar="FILE[:KERNEL]", help=where)
+    known = f"{', '.join(RENDERERS)}; c when left out"
+    command.add_argument("--language", metavar="L", help=known)
     command.add_argument("-o", "--output", metavar="FILE", help="write it there")
     command.set_defaults(run=_render)
 
@@ -176,6 +175,13 @@ def _new(options: argparse.Namespace) -> int:
 # -- check
 
 
+def _chapters() -> str:
+    """As `hal_core.testing` names them; importing that takes a tenth of a second."""
+    tests = files("hal_core").joinpath("testing", "conformance").iterdir()
+    names = [entry.name for entry in tests if entry.name.startswith("test_")]
+    return ", ".join(sorted(name.removeprefix("test_").removesuffix(".py") for name in names))
+
+
 def _check(options: argparse.Namespace) -> int:
     from hal_core.testing.check import Wanted, check
 
@@ -195,16 +201,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _render(options: argparse.Namespace) -> int:
-    from hal_core.render import RENDERERS
-
-    renderer = RENDERERS.get(options.language)
-    if renderer is None:
-        known = ", ".join(RENDERERS)
-        raise InvalidArgument(
-            "render", "no such language", got=options.language, fix=f"Known: {known}."
-        )
-    kernel = _load(options.kernel)
-    text = kernel.text if isinstance(kernel, Source) else renderer().render(kernel)
+    text = _text(options.kernel, options.language)
     if not options.output:
         print(text)
         return 0
@@ -217,36 +214,21 @@ def _render(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load(target: str) -> Kernel | Source:
-    """Run the file as a module and take one kernel of it; what it prints goes to stderr."""
-    path, _, name = target.rpartition(":")
-    if not path or not os.path.isfile(path):
-        raise InvalidArgument("render", "no such file", got=path or name, fix="Give FILE:KERNEL.")
-    spec = importlib.util.spec_from_file_location("hal_rendered", path)
-    if spec is None or spec.loader is None:
-        raise InvalidArgument("render", "not a Python file", got=path)
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            spec.loader.exec_module(module)
-    except KernelSyntaxError:
-        raise  # shows its place
-    except (Exception, SystemExit) as error:
-        said = f"{type(error).__name__}: {error}".rstrip(".")
-        lines = [at.lineno for at in extract_tb(error.__traceback__) if at.filename == spec.origin]
-        fix = f"See line {lines[-1]}." if lines else None
-        raise InvalidArgument("render", f"{path} ran and failed: {said}", fix=fix) from error
-    kernels = {
-        key: value
-        for key, value in vars(module).items()
-        if isinstance(value, (KernelFunction, Kernel, Source))
-    }
-    if name not in kernels:
-        there = ", ".join(kernels) or "none"
-        raise InvalidArgument("render", "no such kernel", got=name, fix=f"In the file: {there}.")
-    found = kernels[name]
-    return found.lower() if isinstance(found, KernelFunction) else found
+def _text(target: str, language: str | None) -> str:
+    from hal_core.render import RENDERERS
+
+    renderer = RENDERERS.get(language or "c")
+    if renderer is None:
+        known = ", ".join(RENDERERS)
+        raise InvalidArgument("render", "no such language", got=language, fix=f"Known: {known}.")
+    kernel = kernelfile.load(target)
+    if not isinstance(kernel, Source):
+        return renderer().render(kernel)
+    if language not in (None, kernel.language):
+        problem = f"{kernel.name} is text in {kernel.language} already"
+        fix = "A hal.Source is not translated; a function with @hal.kernel is."
+        raise InvalidArgument("render", problem, got=language, fix=fix)
+    return kernel.text
 
 
 # -- cache

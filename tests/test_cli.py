@@ -12,6 +12,7 @@ from fake_site import FakeSite
 import hal_core as hal
 from hal_core import cache
 from hal_core.cli import main
+from hal_core.testing.report import chapters
 
 KERNELS = """
 import hal_core as hal
@@ -51,7 +52,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"hal-core {hal.__version__}, plugin API 1.0\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["render"]])
+@pytest.mark.parametrize("arguments", [["nonsense"], ["render"]])
 def test_usage_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -119,6 +120,24 @@ def test_an_error_is_one_line_and_exit_code_2(site: FakeSite) -> None:
     assert line.startswith("hal: environment variable HAL_PREFER: expected NAME=value")
 
 
+# -- help
+
+
+def test_without_a_command_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main([])
+    said = capsys.readouterr().out
+    assert exit.value.code == 0
+    assert all(name in said for name in ("devices", "doctor", "new", "check", "render", "cache"))
+
+
+def test_check_help_names_the_chapters(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"these only: {', '.join(chapters())}" in said
+
+
 # -- render
 
 
@@ -144,7 +163,7 @@ def test_render_into_a_file(
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_render_keeps_what_the_file_prints_apart(
+def test_render_prints_the_kernel_and_nothing_of_the_file(
     kernels: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["render", f"{kernels}:text"]) == 0
@@ -152,7 +171,30 @@ def test_render_keeps_what_the_file_prints_apart(
     with open(kernels, "a") as file:
         file.write("print('loading')\n")
     assert main(["render", f"{kernels}:text"]) == 0
-    assert capsys.readouterr() == (text, "loading\n")
+    assert capsys.readouterr() == (text, "")
+
+
+def test_render_shows_what_a_file_printed_before_it_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fails.py").write_text("print('so far')\nraise ValueError('no')")
+    assert main(["render", f"{tmp_path}/fails.py:scale"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("so far\nhal: render: ")
+
+
+def test_render_of_a_file_with_one_kernel_needs_no_name(
+    kernels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = tmp_path / "one.py"
+    one.write_text('import hal_core as hal\nk = hal.Source("k", "text", "", language="c")')
+    assert main(["render", str(one)]) == 0
+    assert capsys.readouterr().out == "text\n"
+    assert main(["render", kernels]) == 2
+    assert "several kernels: scale, wrong, text. Give FILE:KERNEL." in capsys.readouterr().err
+    one.write_text("pass")
+    assert main(["render", str(one)]) == 2
+    assert "the file has no kernel" in capsys.readouterr().err
 
 
 def test_render_help_names_the_languages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,8 +206,12 @@ def test_render_help_names_the_languages(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_render_of_a_source_is_its_text(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", f"{kernels}:text"]) == 0
-    assert capsys.readouterr().out == "void copy() {}\n"
+    for language in ([], ["--language", "c"]):
+        assert main(["render", f"{kernels}:text", *language]) == 0
+        assert capsys.readouterr().out == "void copy() {}\n"
+    assert main(["render", f"{kernels}:text", "--language", "cuda"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "copy is text in c already (got 'cuda')" in err
 
 
 def test_render_says_what_is_wrong(
@@ -176,7 +222,7 @@ def test_render_says_what_is_wrong(
     cases = {
         f"{kernels}:scales": "no such kernel (got 'scales'). In the file: scale, wrong, text.",
         f"{tmp_path}/none.py:scale": "no such file",
-        "scale": "Give FILE:KERNEL",
+        "scale": "no such file (got 'scale'). Give FILE:KERNEL",
         f"{tmp_path}/fails.py:scale": "fails.py ran and failed: SystemExit: no. See line 2.",
         f"{tmp_path}/device.py:scale": "device.py ran and failed: InvalidArgument: device name:",
         f"{kernels}:wrong": "kernels.py",  # a KernelSyntaxError shows its place
