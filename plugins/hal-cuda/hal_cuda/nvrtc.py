@@ -80,13 +80,17 @@ def find() -> NVRTC:
     try:
         from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
     except ImportError as error:
-        raise CompilerUnavailable("nvrtc", f"not found: {error}", fix=_INSTALL) from error
+        raise CompilerUnavailable(
+            "nvrtc", "cuda-pathfinder is not installed", fix=_INSTALL
+        ) from error
     try:
         found = load_nvidia_dynamic_lib("nvrtc").abs_path
         return NVRTC(str(found))
-    except (DynamicLibNotFoundError, RuntimeError, OSError, NVRTCError) as error:
-        problem = str(error).splitlines()[0]
-        raise CompilerUnavailable("nvrtc", f"not found: {problem}", fix=_INSTALL) from error
+    except DynamicLibNotFoundError as error:  # which names every folder that was looked at
+        raise CompilerUnavailable("nvrtc", "NVRTC is not installed", fix=_INSTALL) from error
+    except (RuntimeError, OSError, NVRTCError) as error:
+        problem = f"NVRTC cannot be loaded: {str(error).splitlines()[0]}"
+        raise CompilerUnavailable("nvrtc", problem, fix=_INSTALL) from error
 
 
 @functools.cache

@@ -96,6 +96,20 @@ def test_R10_on_a_system_that_NVIDIA_has_no_driver_for() -> None:
     assert "NVIDIA has no driver for macOS. Use METAL or CPU.\nno hardware\n" in text
 
 
+def test_C6_without_NVRTC_one_line_says_so() -> None:
+    pytest.importorskip("cuda.pathfinder", reason="cuda-pathfinder is not installed")
+    text = _run("""
+import cuda.pathfinder as finder
+def refuse(name):
+    raise finder.DynamicLibNotFoundError("a long sentence about folders")
+finder.load_nvidia_dynamic_lib = refuse
+from hal_cuda import doctor
+print(doctor.checks()[1])
+""")
+    assert "ok=False, detail='NVRTC is not installed'" in text, text
+    assert "python -m pip install nvidia-cuda-nvrtc" in text and "through PTX" in text, text
+
+
 def test_another_binding_is_refused_with_the_names_of_both() -> None:
     said = _run(ASK, HAL_CUDA_DRIVER="cupy")
     assert "InvalidArgument" in said and "cuda-bindings or pycuda" in said
