@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from hal_core.dtypes import DType, bool_
+from hal_core.dtypes import DType, bool_, float32
 from hal_core.errors import KernelSyntaxError
 from hal_core.ir import UOp
 from hal_core.lang import access, calls, operators, refusals
+from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.constants import Number, default_dtype, fit, instead
 from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.names import Names
@@ -112,6 +113,10 @@ class Expressions:
             raise self.error(
                 at, f"the dtype {value} is not a value", f"Cast with it: hal.{value.__name__}(x)."
             )
+        if callable(value):
+            axis = "0" if value in SPECIALS else "..."
+            fix = f"Call it: {ast.unparse(at)}({axis})."
+            raise self.error(at, f"{_describe(value)} is a function, not a value", fix)
         raise self.error(
             at,
             f"{_describe(value)} is not a value of the kernel language",
@@ -137,8 +142,11 @@ class Expressions:
             whole = int(value) if value.is_integer() else None
             fits = whole is not None and fit(whole, dtype) is not None
             fix = f"Write {whole if fits else 'a whole number'}, or cast the other: "
-            raise self.error(at, f"the float {value!r} meets {dtype}", fix + "hal.float32(...).")
-        holds = "not exactly" if dtype.is_float else f"it holds {dtype.min} to {dtype.max}"
+            fix = self._start(at, [float32]) or fix + "hal.float32(...)."
+            raise self.error(at, f"the float {value!r} meets {dtype}", fix)
+        holds = f"it holds {dtype.min} to {dtype.max}"
+        if dtype.is_float:
+            holds = f"it holds up to {dtype.max}" if isinstance(value, float) else "not exactly"
         raise self.error(at, f"{dtype} cannot hold {value!r} ({holds})", instead(value, dtype))
 
     def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]:

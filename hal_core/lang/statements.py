@@ -127,6 +127,8 @@ class Statements:
         value = x.expression(node.value, want)
         if not variable and isinstance(value, (int, float)):
             self.names.numbers[target.id] = value, self.text.line(node)
+        if isinstance(value, float) and want is not None and not want.is_float:
+            want = None  # set_variable says where the variable began
         value = x.settled(node.value, value, want)
         if self.names.assigned_once(target.id):
             self.names.visible[target.id] = value
@@ -175,10 +177,13 @@ class Statements:
         if variable is None:
             variable = self.names.variables[name] = self.emit.variable(name, dtype)
         if variable.dtype is not dtype:
+            start = f"start with {name} = hal.{dtype.__name__}(...)"
+            if name in self.names.parameters:
+                start = "give it a name of its own"
             raise self.error(
                 at,
                 f"{name!r} is {variable.dtype} since line {variable.line}, the value {dtype}",
-                f"Cast the value, or start with {name} = hal.{dtype.__name__}(...).",
+                f"Cast the value, or {start}.",
             )
         self.emit.set(variable, value)
         self.names.visible[name] = variable

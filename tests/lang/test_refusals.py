@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
+from hal_core.testing import interpret
 
 # What a body may use; the body starts on line LINE of the file.
 HEAD = (
@@ -142,7 +145,7 @@ BAD = [
     Bad("v += 1", "v", "not assigned on every path", "Assign v"),
     Bad("v = 0\nv = a", "a", "'v' is int32 since line", "hal.float32"),
     Bad("v = 0.0\nv = v + d", "v + d", "float32 and float64", "hal.float64"),
-    Bad("n = 1.5", "1.5", "the float 1.5 meets int32", "whole number"),
+    Bad("n = 1.5", "1.5", "'n' is int32 since line", "or give it a name of its own."),
     Bad("y[i] = nothing", "nothing", "'nothing' is not defined", "make it a parameter"),
     Bad("y[i] = WEIGHT[0]", "WEIGHT", "'WEIGHT' is not defined", "Did you mean WEIGHTS"),
     Bad("y[i] = NAME", "NAME", "a str is not a value", "Capture Python ints"),
@@ -188,6 +191,22 @@ BAD = [
         "v = hal.Float32(a)", "hal.Float32", "hal.Float32 is not part", "Did you mean hal.float32?"
     ),
     Bad("v = hal.float(a)", "hal.float", "hal.float is not part", "hal.float32 or hal.float64"),
+    Bad("v = hal.isinf(a)", "hal.isinf", "hal.isinf is not part", "Write abs(x) == math.inf."),
+    Bad("v = hal.isfinite(a)", "hal.isfinite", "is not part", "Write abs(x) < math.inf."),
+    Bad("v = np.isinf(a)", "np.isinf", "np.isinf is not part", "Write abs(x) == math.inf."),
+    Bad(
+        "v = hal.log1p(a)",
+        "hal.log1p",
+        "hal.log1p is not part",
+        "hal.log(1 + x), which loses digits",
+    ),
+    Bad("v = math.expm1(a)", "math.expm1", "math.expm1 is not part", "hal.exp(x) - 1, which loses"),
+    Bad("v = hal.log10(a)", "hal.log10", "is not part", "Write hal.log(x) * (1 / math.log(10))."),
+    Bad("v = np.arctan2(a, a)", "np.arctan2", "np.arctan2 is not part", "Write hal.atan2(y, x)."),
+    Bad("v = math.asin(a)", "math.asin", "is not part", "hal.atan2(x, hal.sqrt(1 - x * x))"),
+    Bad("v = np.square(a)", "np.square", "np.square is not part", "Write x * x."),
+    Bad("v = hal.clip(a, 0, 1)", "hal.clip", "is not part", "Write min(max(x, low), high)."),
+    Bad("v = hal.clamp(a, 0, 1)", "hal.clamp", "is not part", "Write min(max(x, low), high)."),
     Bad("v = hal.zzz(a)", "hal.zzz", "hal.zzz is not part", "operators and hal functions"),
     Bad("v = sqrt(a)", "sqrt", "'sqrt' is not defined", "Write hal.sqrt."),
     Bad("v = np.float32(i)", "np.float32(i)", "np.float32 is not part", "Write hal.float32(i)."),
@@ -217,7 +236,27 @@ BAD = [
     Bad("s = -math.inf\nv = max(s, d)", "max", "float32 and float64", "s = hal.float64(...)"),
     Bad("s = 300\nv = s + b", "s + b", "int32 and uint8", "Cast one: hal.int32"),
     Bad("s = hal.float32(0)\nv = s + d", "s + d", "float32 and float64", "Cast one: hal.float64"),
+    Bad(
+        "s = 0\nfor k in range(n):\n    s += 0.5",
+        "s += 0.5",
+        "the float 0.5 meets int32",
+        f"s is int32 since line {LINE} (0). Start with s = hal.float32(0).",
+    ),
+    Bad(
+        "s = 1\nif t:\n    s = 1.5",
+        "1.5",
+        f"'s' is int32 since line {LINE}, the value float32",
+        "Cast the value, or start with s = hal.float32(...).",
+    ),
     Bad("s = 0\ny[i] = s", "s", "int32 where float32", "Start with s = hal.float32(0)"),
+    # functions that are not called
+    Bad(
+        "y[hal.global_idx] = a", "hal.global_idx", "'global_idx' is a function", "Call it: hal.glo"
+    ),
+    Bad("v = a + hal.block_dim", "hal.block_dim", "'block_dim' is a function", "hal.block_dim(0)"),
+    Bad("v = hal.sqrt + a", "hal.sqrt", "'sqrt' is a function", "Call it: hal.sqrt(...)."),
+    Bad("v = a + helper", "helper", "'helper' is a function", "Call it: helper(...)."),
+    Bad("v = a + np.sqrt", "np.sqrt", "'sqrt' is a function", "Call it: np.sqrt(...)."),
     # elements
     Bad("y[i] = x", "x", "the pointer 'x' is not a value", "x[i]"),
     Bad("x[i] = 1.0", "x[i]", "'x' is only read", "hal.Ptr[hal.float32]"),
@@ -234,7 +273,7 @@ BAD = [
     Bad("u[i] = 256", "256", "uint8 cannot hold 256 (it holds 0 to 255)", "wider"),
     Bad("u[i] = 1.5", "1.5", "the float 1.5 meets uint8", "whole number"),
     Bad("y[i] = 16777217", "16777217", "not exactly", "Write a float"),
-    Bad("y[i] = 1e39", "1e39", "float32 cannot hold", "wider"),
+    Bad("y[i] = 1e39", "1e39", "float32 cannot hold 1e+39 (it holds up to 3.4028", "wider"),
     # operators
     Bad("y[i] = a + n", "a + n", "different dtypes, float32 and int32", "hal.float32(...)"),
     Bad("v = n / 2", "n / 2", "/ does not take int32", "a // b"),
@@ -394,3 +433,38 @@ def test_refused_with_place_and_advice(bad: Bad, tmp_path: Path) -> None:
     assert error.lineno >= LINE or bad.at == "def bad"
     shown, caret = message.splitlines()[-2:]
     assert shown[caret.index("^") :].startswith(bad.at)
+
+
+@hal.kernel
+def advised(y: hal.Ptr[hal.float64], x: hal.float64) -> None:
+    """What `refusals` says to write for functions that the language does not have."""
+    y[0] = hal.log(1 + x)
+    y[1] = hal.exp(x) - 1
+    y[2] = hal.log(x) * (1 / math.log(10))
+    y[3] = x * x
+    y[4] = hal.sqrt(x * x + 2 * 2)
+    y[5] = (hal.exp(x) - hal.exp(-x)) / 2
+    y[6] = (hal.exp(x) + hal.exp(-x)) / 2
+    y[7] = hal.atan2(x, hal.sqrt(1 - x * x))
+    y[8] = hal.atan2(hal.sqrt(1 - x * x), x)
+    y[9] = min(max(x, 0.4), 0.6)
+    y[10] = 1 if abs(x) == math.inf else 0
+    y[11] = 1 if abs(x) < math.inf else 0
+
+
+@pytest.mark.parametrize("x", [0.1, 0.5, 0.9])
+def test_what_is_advised_computes_the_same(x: float) -> None:
+    y = np.zeros(12)
+    interpret(advised, y, vals=(x,), threads=1)
+    functions = (
+        np.log1p, np.expm1, np.log10, np.square, lambda v: np.hypot(v, 2), np.sinh, np.cosh,
+        np.arcsin, np.arccos, lambda v: np.clip(v, 0.4, 0.6), np.isinf, np.isfinite,
+    )  # fmt: skip
+    np.testing.assert_allclose(y, [function(x) for function in functions], rtol=1e-14)
+
+
+@pytest.mark.parametrize("x", [np.inf, -np.inf, np.nan])
+def test_what_is_advised_knows_infinities(x: float) -> None:
+    y = np.zeros(12)
+    interpret(advised, y, vals=(x,), threads=1)
+    assert y[10:].tolist() == [np.isinf(x), np.isfinite(x)]
