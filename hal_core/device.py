@@ -227,6 +227,10 @@ class Compiled:
         need symbols nobody has.
         """
         self._check_open("load")
+        given: object = binary
+        if not isinstance(given, Binary):
+            fix = "program.binary is one; text is compiled, by device.compile(hal.Source(...))."
+            raise InvalidArgument("load", "not a hal.Binary", got=given, device=self.name, fix=fix)
         program = self._backend.make_program(self, binary)
         if not isinstance(program, Program):
             wrong = f"hal_make_program gave {shown(program)}, which is no Program"

@@ -7,6 +7,7 @@ from hal_core.errors import InvalidArgument
 RESERVED = ("GPU", "DEFAULT")  # requests, never a backend's name
 # What this project publishes or plans, as hal-cpu, hal-cuda, ...: names to know when absent.
 KNOWN = ("CPU", "CUDA", "HIP", "METAL", "OPENCL")
+PLANNED = ("HIP", "METAL")  # not there yet
 
 
 def parse(name: object, operation: str = "device name") -> tuple[str, int]:

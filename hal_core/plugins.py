@@ -24,7 +24,7 @@ from hal_core.errors import (
     PluginError,
     UnknownDevice,
 )
-from hal_core.names import KNOWN, is_family
+from hal_core.names import KNOWN, PLANNED, is_family
 from hal_core.plugin import Extension, Plugin
 from hal_core.singleflight import SingleFlight, again, is_importing
 
@@ -173,7 +173,9 @@ class Plugins:
         hints += [f"Failed to load: {error}" for error in list(self._failed.values())]
         damaged = discovery.scan(self._path, thorough=True).damaged
         hints += [f"Damaged: {file} {problem}." for file, problem in damaged.items()]
-        if family in KNOWN:
+        if family in PLANNED:
+            hints.append(f"hal-{family.lower()} is planned; there is nothing to install yet.")
+        elif family in KNOWN:
             hints.append(f"`python -m pip install hal-{family.lower()}` installs it.")
         return UnknownDevice(
             "open", "no installed backend has this name", got=family, fix=" ".join(hints)

@@ -205,7 +205,7 @@ class Program:
         if len(bufs) != len(pointers):
             self._refuse("wrong number of buffers", len(bufs), len(pointers))
         if not isinstance(vals, (tuple, list)):
-            self._refuse("vals is a tuple of numbers", vals, len(values))
+            self._refuse("vals is a tuple of numbers", vals, f"{len(values)} of them")
         if len(vals) != len(values):
             self._refuse("wrong number of vals", len(vals), len(values))
         args: list[Any] = [None] * len(self.signature.params)
@@ -219,8 +219,9 @@ class Program:
 
     def _refuse(self, problem: str, got: object, expected: object, fix: str = "") -> NoReturn:
         pointers = ", ".join(param.name for param in self.signature.pointers)
-        values = ", ".join(param.name for param in self.signature.values)
-        call = ", ".join(filter(None, (pointers, values and f"vals=({values},)", "...")))
+        names = [param.name for param in self.signature.values]
+        values = ", ".join(names) + ("," if len(names) == 1 else "")
+        call = ", ".join(filter(None, (pointers, values and f"vals=({values})", "...")))
         raise InvalidArgument(
             f"launch {self.name}",
             problem,

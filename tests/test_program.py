@@ -32,6 +32,12 @@ def vector(device: hal.Compiled, size: int = 8) -> hal.Buffer:
     return hal.Buffer.from_numpy(np.ones(size, np.float32), device)
 
 
+@pytest.mark.parametrize("wrong", [b"code", None, "a.o"])
+def test_P1_load_takes_a_binary(fake: hal.Compiled, wrong: Any) -> None:
+    with pytest.raises(hal.InvalidArgument, match=r"load: not a hal.Binary.*on FAKE. .*\.binary"):
+        fake.load(wrong)
+
+
 def test_P1_a_name_that_is_not_there_is_an_error_at_load(fake: hal.Compiled) -> None:
     with pytest.raises(hal.CompileError, match="load k: no such entry"):
         program_of(fake, "", "def other(t): pass")
@@ -49,8 +55,11 @@ BAD_LAUNCHES = {
     "no buffers": (lambda y, x: ((), (1.0, 1)), "wrong number of buffers.*got 0; expected 2"),
     "a buffer too many": (lambda y, x: ((y, x, x), (1.0, 1)), "got 3; expected 2"),
     "no vals": (lambda y, x: ((y, x), ()), "wrong number of vals.*got 0; expected 2"),
-    "vals is no tuple": (lambda y, x: ((y, x), 3), "vals is a tuple"),
-    "numbers as buffers": (lambda y, x: ((y, x, 1.0, 3), ()), r"vals=\(a, n,\).*numbers in vals="),
+    "vals is no tuple": (
+        lambda y, x: ((y, x), 3),
+        "vals is a tuple of numbers.*got 3; expected 2 of them",
+    ),
+    "numbers as buffers": (lambda y, x: ((y, x, 1.0, 3), ()), r"vals=\(a, n\).*numbers in vals="),
     "an array": (
         lambda y, x: ((y, np.ones(8)), (1.0, 1)),
         "'x' is not a hal.Buffer.*ndarray.*from_numpy",

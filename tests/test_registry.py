@@ -161,7 +161,7 @@ def test_R6_unknown_family_says_all_there_is_to_say(registry: DeviceRegistry) ->
     ("name", "says"),
     [
         ("CUDA", "Installed: CPU. `python -m pip install hal-cuda` installs it."),
-        ("HIP:1", "Installed: CPU. `python -m pip install hal-hip` installs it."),
+        ("HIP:1", "Installed: CPU. hal-hip is planned; there is nothing to install yet."),
         ("OPNCL", "Did you mean OPENCL? Installed: CPU."),
         ("NPU", "Did you mean CPU? Installed: CPU."),
         ("TENSIX", "Installed: CPU."),
@@ -369,7 +369,7 @@ def test_R13_hal_device_is_not_replaced_by_another(
         _ = registry.DEFAULT
     for wanted, says in (
         ("CUP", "Did you mean CPU? Installed: ACC, CPU. HAL_DEVICE=CUP asks for it."),
-        ("hip", "`python -m pip install hal-hip` installs it. HAL_DEVICE=hip asks for it."),
+        ("cuda", "`python -m pip install hal-cuda` installs it. HAL_DEVICE=cuda asks for it."),
     ):
         monkeypatch.setenv("HAL_DEVICE", wanted)
         with pytest.raises(hal.UnknownDevice) as caught:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hal_core.names import KNOWN, PLANNED
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECTS = {"hal_core": ROOT} | {
     path.parent.name.replace("-", "_"): path.parent
@@ -161,6 +163,11 @@ def test_backend_reaches_no_other_backend_nor_the_registry(name: str) -> None:
             top = dotted.split(".")[0]
             assert top not in others, f"{path.name}:{line} imports {dotted}"
             assert _noun(dotted) not in ("registry", "cli"), f"{path.name}:{line} uses {dotted}"
+
+
+def test_families_of_this_project_are_here_or_planned() -> None:
+    here = {name.removeprefix("hal_").upper() for name in BACKENDS}
+    assert sorted(here | set(PLANNED)) == sorted(KNOWN) and here.isdisjoint(PLANNED)
 
 
 def test_core_names_no_backend() -> None:

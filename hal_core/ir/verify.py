@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 from hal_core.dtypes import DTYPES
-from hal_core.errors import InvalidKernel
+from hal_core.errors import InvalidArgument, InvalidKernel
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
-from hal_core.ir.signature import LONGEST_NAME
+from hal_core.ir.signature import LONGEST_NAME, Signature
 from hal_core.ir.uniform import divergent_barrier
 from hal_core.ir.uop import CLOSES, LEAVES, OPENS, Kernel, UOp
 
@@ -21,6 +21,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 def verify(kernel: Kernel) -> None:
     """Raises: InvalidKernel naming the first node that breaks a rule, and the rule."""
+    _check_form(kernel)
     if not _NAME.match(kernel.name) or kernel.signature.name != kernel.name:
         raise InvalidKernel(
             f"kernel {kernel.name!r}",
@@ -53,6 +54,22 @@ def verify(kernel: Kernel) -> None:
             f"the BARRIER{_line(barrier)} is not reached by all threads of a block: {reason} "
             f"({cause!r}{_line(cause)})",
             fix="Move the barrier to where all threads come along, and put under if only the work.",
+        )
+
+
+def _check_form(kernel: Kernel) -> None:
+    given: object = kernel  # another compiler may give anything
+    if not isinstance(given, Kernel):
+        fix = "Of a function with @hal.kernel, kernel.lower() gives it."
+        raise InvalidArgument("verify", "not a hal.Kernel", got=given, fix=fix)
+    name: object = kernel.name
+    signature: object = kernel.signature
+    if not (isinstance(name, str) and isinstance(signature, Signature)):
+        raise InvalidKernel(
+            f"kernel {name!r}",
+            "a kernel has a name and a hal.Signature",
+            got=signature,
+            fix="Write hal.Kernel(name, hal.Signature.parse(name, text), uops).",
         )
 
 

@@ -78,13 +78,16 @@ class Memory:
         outside = (index < 0) | (index >= self.size)
         if outside.any():
             first = _first(outside)
+            fix = "Guard the access, if i < n, or give a larger buffer."
+            if index[first] < 0:
+                fix = "Guard the access, if i >= 0: a negative index does not count from the end."
             raise OutOfBounds(
                 access.operation,
                 f"out of bounds: {HOW[access.node.op]} of {self.name!r} by {access.who(first)}",
                 got=int(index[first]),
                 limit=f"limit 0 to {self.size - 1}" if self.size else "it has no element",
                 device=access.device,
-                fix="Guard the access, if i < n, or give a larger buffer.",
+                fix=fix,
             )
         if wide is not None and (wide != index).any():
             first = _first(wide != index)

@@ -418,6 +418,21 @@ def test_name_is_an_identifier_and_the_signatures(name: str) -> None:
         verify(kernel_of(whole, name))
 
 
+def test_what_is_no_kernel_or_has_no_signature_is_told_how_to_make_one() -> None:
+    @hal.kernel
+    def function(y: hal.Ptr[hal.float32]) -> None:
+        y[0] = 1
+
+    for wrong in (function, hal.Source("k", "", "", language="c"), "k"):
+        with pytest.raises(hal.InvalidArgument, match=r"not a hal.Kernel.*kernel.lower\(\)"):
+            verify(wrong)  # type: ignore[arg-type]
+    for wrong in (Kernel("k", "y: float32*", ()), Kernel(None, SIGNATURE, ())):  # type: ignore[arg-type]
+        with pytest.raises(hal.InvalidKernel, match=r"hal.Signature.parse\(name, text\)"):
+            verify(wrong)
+    with pytest.raises(hal.InvalidKernel, match="node 0, 'ADD': not a UOp"):
+        verify(Kernel("k", SIGNATURE, ("ADD",)))  # type: ignore[arg-type]
+
+
 def test_every_op_has_a_rule() -> None:
     from hal_core.ir import uop
 

@@ -103,13 +103,15 @@ CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
     (
         run(shift, floats(), floats(), vals=(1,), threads=SIZE),
         hal.OutOfBounds, _line(shift, "+ by"),
-        "out of bounds: a read of 'x' by thread (7, 0, 0) of block (0, 0, 0) (got 8; limit 0 to 7)",
+        "out of bounds: a read of 'x' by thread (7, 0, 0) of block (0, 0, 0) (got 8; limit 0 to 7)"
+        ". Guard the access, if i < n, or give a larger buffer",
     ),
     (
         run(shift, floats(), floats(), vals=(-3,), threads=SIZE, block=2),
         hal.OutOfBounds, _line(shift, "+ by"),
         "out of bounds: a read of 'x' by thread (0, 0, 0) of block (0, 0, 0) "
-        "(got -3; limit 0 to 7)",
+        "(got -3; limit 0 to 7). Guard the access, if i >= 0: a negative index "
+        "does not count from the end",
     ),
     (
         run(scatter, floats(), ints(0, 9, 9, 3), threads=(2, 2), block=(1, 2)),
