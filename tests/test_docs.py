@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.ir import uop
 from hal_core.testing import interpret
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +37,7 @@ def printed(code: str) -> list[str]:
 
 
 @needs_cpu
-@pytest.mark.parametrize("page", ["kernel-language.md", "testing-kernels.md"])
+@pytest.mark.parametrize("page", ["kernel-language.md", "testing-kernels.md", "memory.md", "ir.md"])
 def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
     code = "\n".join(blocks(page))
     script = tmp_path / "page.py"
@@ -137,8 +138,12 @@ def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path)
 
 
 PAGES = [
-    f"docs/{name}.md" for name in ("kernel-language", "coming-from", "testing-kernels", "profiling")
-]
+    f"docs/{name}.md"
+    for name in (
+        "kernel-language", "coming-from", "testing-kernels", "profiling", "memory", "ir",
+        "source-kernels", "checked-mode", "concepts",
+    )
+]  # fmt: skip
 
 
 @needs_cpu
@@ -169,6 +174,26 @@ def test_what_a_page_names_exists(page: str) -> None:
     assert names and not [name for name in sorted(names) if not hasattr(hal, name)]
     for module, name in re.findall(r"\b(hal_core(?:\.\w+)*)\.(\w+)\b(?!/)", text):
         assert hasattr(import_module(module), name), f"{module}.{name}"
+
+
+def test_the_page_on_ir_lists_every_node_as_the_core_does() -> None:
+    page = (ROOT / "docs" / "ir.md").read_text(encoding="utf-8")
+    rows = [line for line in (uop.__doc__ or "").splitlines() if line.startswith("| ")]
+    assert [line for line in page.splitlines() if line.startswith("| ")] == rows
+    for title, names in (
+        ("Unary", uop.UNARY), ("Binary", uop.BINARY), ("Comparisons", uop.COMPARISON),
+        ("SPECIALS are", uop.SPECIALS),
+    ):  # fmt: skip
+        (listed,) = re.findall(rf"{title}:? ([^.]*)\.", page)
+        assert sorted(re.findall(r"`(\w+)`", listed)) == sorted(names)
+
+
+def test_the_page_on_memory_lists_every_option() -> None:
+    page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
+    listed = re.findall(
+        r"^\| `(\w+)` \|", page.partition("## How it is allocated")[2], re.MULTILINE
+    )
+    assert sorted(listed) == sorted(hal.BufferSpec._fields)
 
 
 def test_the_source_kernels_of_the_page_run(device: Any) -> None:
