@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import random
+import signal
 import threading
 from collections.abc import Callable
 from time import perf_counter_ns, sleep
@@ -154,15 +155,15 @@ class Pretended:
     def __init__(self, rng: random.Random, drift: float) -> None:
         self.rng, self.drift, self.api = rng, drift, self
         self.now_ns, self.busy_ns = 10**15, 0  # of the host; until when the stream works
-        self.live = 0
+        self.live = self.waits = 0
 
     def host_ns(self) -> int:
         self.now_ns += self.rng.randrange(100, 500)
         return self.now_ns
 
-    def work(self) -> tuple[int, int]:
+    def work(self, takes_ns: int | None = None) -> tuple[int, int]:
         begin = max(self.host_ns(), self.busy_ns)
-        self.busy_ns = begin + round(10 ** self.rng.uniform(3, 8.5))
+        self.busy_ns = begin + (takes_ns or round(10 ** self.rng.uniform(3, 8.5)))
         return begin, self.busy_ns
 
     # of the device
@@ -201,6 +202,9 @@ class Pretended:
 
     def wait_event(self, event: list[int]) -> None:
         self.now_ns = max(self.now_ns, event[0] + self.rng.randrange(500, 3000))
+        self.waits += 1
+        if self.waits % 5 in (0, 2, 3):
+            self.now_ns += 400_000  # another process had the processor
 
     def seconds_between(self, start: list[int], end: list[int]) -> float:
         self.wait_event(end)
@@ -229,6 +233,18 @@ def test_F1_a_clock_that_drifts_is_followed(
     for (begin, end), (start_ns, end_ns) in zip((truth for truth, _ in seen), told, strict=True):
         assert abs(start_ns - begin) < 3_000
         assert abs((end_ns - start_ns) - (end - begin)) < 3_000
+
+
+def test_F1_the_end_of_a_long_queue_is_told_as_well_as_its_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device: Any = Pretended(random.Random(1), 100e-6)
+    monkeypatch.setattr(module, "perf_counter_ns", device.host_ns)
+    made = EventClock(device)
+    seen = [made.measure(lambda: device.work(3 * 10**9)) for _ in range(20)]
+    for (begin, end), times in seen:
+        start_ns, end_ns = times()
+        assert abs(start_ns - begin) < 3_000 and abs(end_ns - end) < 3_000
 
 
 # -- what is left, and what goes wrong
@@ -404,23 +420,75 @@ def test_F1_others_launch_while_one_waits_for_what_it_reads(
     assert len(profile.events) == 2
 
 
+def test_F1_on_and_off_beside_threads_that_work_leaves_nothing(
+    device: hal.Compiled,
+    launch: Callable[..., Any],
+    simulator: Simulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_EVERY_NS", 1_000_000)
+    monkeypatch.setattr(module, "_MOST_UNREAD", 16)
+    clean, ending, wrong = live(simulator), threading.Event(), list[BaseException]()
+
+    def work(number: int) -> None:
+        try:
+            while not ending.is_set():
+                mine = hal.Buffer.from_numpy(np.full(64, number, "i4"), device)
+                launch()
+                launch(wait=True)
+                assert set(mine.numpy().tolist()) == {number}
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for turn in range(30):
+        with hal.profile(limit=50) as profile:
+            ending.wait(0.01)
+            assert all(event.start_ns <= event.end_ns for event in profile.events)
+            if turn % 3 == 0:
+                device.synchronize()
+        assert all(event.start_ns <= event.end_ns for event in profile.events)
+    ending.set()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+    with hal.profile():
+        launch()  # a launch may have begun in the last profile and ended behind it
+    assert live(simulator)["events"] == clean["events"]
+    assert live(simulator)["streams"] == clean["streams"]
+
+
 @pytest.mark.parametrize("unread", [False, True])
-def test_F1_a_forked_child_reads_without_the_driver(
+def test_F1_a_forked_child_reads_without_the_driver_and_its_parents_locks(
     device: hal.Compiled, launch: Callable[..., Any], unread: bool
 ) -> None:
+    forked, held = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with device.clock._lock:
+            held.set()
+            forked.wait(60)
+
     with hal.profile() as profile:
         launch()
         if not unread:
             assert profile.events[0].seconds > 0
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
         child = os.fork()
         if not child:
+            signal.alarm(30)  # ends a child that hangs
             code = 1
             with contextlib.suppress(BaseException):
-                with device.clock._lock if unread else contextlib.nullcontext():
-                    (event,) = profile.events
+                (event,) = profile.events
                 profile._end()
                 code = 0 if event.seconds > 0 and profile.events == (event,) else 2
             os._exit(code)
+        forked.set()
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
+        holder.join(60)
     assert len(profile.events) == 1
