@@ -1,0 +1,115 @@
+"""F1: a GPU's clock that drifts, and a driver that tells time in coarse steps, are followed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hal_cuda import clock as module
+from hal_cuda.clock import EventClock
+
+
+class Pretended:
+    """A device whose events are moments of a clock that drifts, told as the driver tells them."""
+
+    closed = forked = False
+    stream = "work"
+
+    def __init__(self, rng: random.Random, drift: float) -> None:
+        self.rng, self.drift, self.api = rng, drift, self
+        self.now_ns, self.busy_ns = 10**15, 0  # of the host; until when the stream works
+        self.live = self.waits = 0
+
+    def host_ns(self) -> int:
+        self.now_ns += self.rng.randrange(100, 500)
+        return self.now_ns
+
+    def work(self, takes_ns: int | None = None) -> tuple[int, int]:
+        begin = max(self.host_ns(), self.busy_ns)
+        self.busy_ns = begin + (takes_ns or round(10 ** self.rng.uniform(3, 8.5)))
+        return begin, self.busy_ns
+
+    # of the device
+
+    def own(self, operation: str) -> Any:
+        return contextlib.nullcontext()
+
+    def call(self, operation: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    def _synchronize(self, timeout: None) -> bool:
+        self.now_ns = max(self.now_ns, self.busy_ns)
+        return True
+
+    # of the binding
+
+    def make_stream(self, apart: bool) -> str:
+        self.live += 1
+        return "aside"
+
+    def destroy_stream(self, stream: str) -> None:
+        self.live -= 1
+
+    def make_event(self) -> list[int]:
+        self.live += 1
+        return [0]
+
+    def destroy_event(self, event: list[int]) -> None:
+        self.live -= 1
+
+    def record(self, event: list[int], stream: str) -> None:
+        event[0] = self.host_ns() + self.rng.randrange(500, 3000)
+        if stream == "work":
+            event[0] = self.busy_ns = max(event[0], self.busy_ns)
+        self.host_ns()
+
+    def wait_event(self, event: list[int]) -> None:
+        self.now_ns = max(self.now_ns, event[0] + self.rng.randrange(500, 3000))
+        self.waits += 1
+        if self.waits % 5 in (0, 2, 3):
+            self.now_ns += 400_000  # another process had the processor
+
+    def seconds_between(self, start: list[int], end: list[int]) -> float:
+        self.wait_event(end)
+        half_us = round((end[0] - start[0]) * (1 + self.drift) / 500)
+        return float(np.float32(half_us * 0.0005)) * 1e-3
+
+
+@pytest.mark.parametrize("drift", [-100e-6, -1e-6, 0, 24e-6, 100e-6])
+@pytest.mark.parametrize("pause_ns", [10**4, 10**8, 10**10])
+def test_F1_a_clock_that_drifts_is_followed(
+    monkeypatch: pytest.MonkeyPatch, drift: float, pause_ns: int
+) -> None:
+    """Work of 1 us to 0.3 s, beside and behind each other; more of it than stays unread."""
+    rng = random.Random(pause_ns)
+    device: Any = Pretended(rng, drift)
+    monkeypatch.setattr(module, "perf_counter_ns", device.host_ns)
+    monkeypatch.setattr(module, "_MOST_UNREAD", 64)
+    made, seen = EventClock(device), []
+    for _ in range(300):
+        seen.append(made.measure(device.work))
+        device.now_ns += rng.randrange(2 * pause_ns)
+        assert device.live <= 3 * 64 + 16  # two each, and anchors
+    told = [times() for _, times in seen]
+    made.stop()
+    assert device.live == 0 and told == [times() for _, times in seen]
+    for (begin, end), (start_ns, end_ns) in zip((truth for truth, _ in seen), told, strict=True):
+        assert abs(start_ns - begin) < 3_000
+        assert abs((end_ns - start_ns) - (end - begin)) < 3_000
+
+
+def test_F1_the_end_of_a_long_queue_is_told_as_well_as_its_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device: Any = Pretended(random.Random(1), 100e-6)
+    monkeypatch.setattr(module, "perf_counter_ns", device.host_ns)
+    made = EventClock(device)
+    seen = [made.measure(lambda: device.work(3 * 10**9)) for _ in range(20)]
+    for (begin, end), times in seen:
+        start_ns, end_ns = times()
+        assert abs(start_ns - begin) < 3_000 and abs(end_ns - end) < 3_000
