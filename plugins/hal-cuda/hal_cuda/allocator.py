@@ -35,7 +35,7 @@ class CUDAAllocator(LRUAllocator[int]):
 
     def __init__(self, device: CUDADevice) -> None:
         super().__init__(device)
-        self._pooled = bool(device.info.vendor["memory_pools_supported"]) and device.api.POOLS
+        self._pooled = bool(device.info.vendor["memory_pools_supported"])
         self._staging = Staging(device)
         self._late = False  # the device has ended
         self._keeps_context = False  # for memory that is still out then

@@ -8,19 +8,11 @@ from typing import Any
 from cuda.bindings import driver as cu
 
 from hal_core.geometry import Dim3
-from hal_cuda.driver import (
-    ATTRIBUTES,
-    INVALID_VALUE,
-    NOT_READY,
-    PEER_ALREADY,
-    Facts,
-    KernelFacts,
-    Refused,
-)
+from hal_cuda import driver
+from hal_cuda.driver import ATTRIBUTES, Facts, KernelFacts, Refused
 
 _function = cu.CUfunction_attribute
 _HOST = 1  # CU_MEMORYTYPE_HOST
-POOLS = True  # memory can be allocated and freed in the order of a stream
 _PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 
 
@@ -73,7 +65,7 @@ def facts(index: int) -> Facts:
         try:
             attributes[name] = int(_call(cu.cuDeviceGetAttribute, attribute, device))
         except Refused as error:
-            if error.code != INVALID_VALUE:
+            if error.code != driver.INVALID_VALUE:
                 raise
             attributes[name] = 0  # the driver is older than the attribute
     title = _call(cu.cuDeviceGetName, 128, device).partition(b"\0")[0].decode(errors="replace")
@@ -104,7 +96,7 @@ def peer(context: Any, device: int, other: int) -> bool:
     try:
         _call(cu.cuCtxEnablePeerAccess, context, 0)
     except Refused as error:
-        return error.code == PEER_ALREADY  # else the driver copies through the host
+        return error.code == driver.PEER_ALREADY  # else the driver copies through the host
     return True
 
 
@@ -171,7 +163,7 @@ def owner_of(address: int) -> tuple[int, bool]:
     try:
         index = _call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
     except Refused as error:
-        if error.code != INVALID_VALUE:
+        if error.code != driver.INVALID_VALUE:
             raise
         return -1, False
     kind = _call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
@@ -207,7 +199,7 @@ def wait_for_foreign(stream: int) -> None:
 
 def is_done(stream: Any) -> bool:
     (status,) = cu.cuStreamQuery(stream)
-    if status and int(status) != NOT_READY:
+    if status and int(status) != driver.NOT_READY:
         raise refused("cuStreamQuery", status)
     return not status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -158,21 +158,29 @@ class CUDADevice(Compiled):
                 steps.callback(self.api.unload, self.unused.popleft())
 
     def _close(self) -> None:
-        allocator, lost = vars(self).get("allocator"), False
+        allocator: CUDAAllocator | None = vars(self).get("allocator")
         self.clock.stop()
-        try:
-            with self.own("close"), ExitStack() as steps:  # each is taken, whatever another raises
-                steps.callback(self.api.destroy_stream, self.stream)
-                steps.callback(self.unload_unused)
-                self.api.wait(self.stream)
-        except DeviceFault:
-            lost = True  # and what the context held with it
-        finally:
-            for one in list(keeping) if lost else ():  # or it stays, and is lost when opened again
-                if one.device.index == self.index:
-                    one.let_go()
-            if allocator is None or not allocator.keep_context(lost):
-                self.release_context()
+        # Meanwhile no other thread frees memory behind work of the stream.
+        with allocator._freeing if allocator else nullcontext():
+            lost = False
+            try:
+                self._let_go()
+            except DeviceFault:
+                lost = True  # and what the context held with it
+            finally:
+                for one in list(keeping) if lost else ():  # or it is lost when opened again, too
+                    if one.device.index == self.index:
+                        one.let_go()
+                if allocator is None or not allocator.keep_context(lost):
+                    self.release_context()
+        if allocator is not None:
+            allocator.free_cache()  # what others gave back meanwhile
+
+    def _let_go(self) -> None:
+        with self.own("close"), ExitStack() as steps:  # each is taken, whatever another raises
+            steps.callback(self.api.destroy_stream, self.stream)
+            steps.callback(self.unload_unused)
+            self.api.wait(self.stream)
 
     def release_context(self) -> None:
         driver.current.context = None

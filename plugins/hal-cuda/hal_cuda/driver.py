@@ -43,10 +43,11 @@ DRIVER = config.declare(
     _binding,
 )
 
+LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 _OLDEST = 12, 0  # reads the PTX that we write
 _NEW = "Upgrade the NVIDIA driver."
 _NO_DRIVER = (
-    f"there is no NVIDIA driver, {'nvcuda.dll' if os.name == 'nt' else 'libcuda.so.1'}",
+    f"no NVIDIA driver is installed: {LIBRARY} is not found",
     "Install the NVIDIA driver; no toolkit is needed.",
 )
 _STARTS_NOT = (

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
-from hal_cuda.driver import Refused
+from hal_cuda.driver import LIBRARY, Refused
 
 _P, _I, _U, _N = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _A = ctypes.c_uint64  # a device address
@@ -25,7 +24,9 @@ _LONG: dict[str, tuple[Any, ...]] = {  # other threads run meanwhile
     "cuDevicePrimaryCtxRetain": (_P, _I),
     "cuDevicePrimaryCtxRelease_v2": (_I,),
     "cuMemAlloc_v2": (_P, _N),
+    "cuMemAllocAsync": (_P, _N, _P),
     "cuMemFree_v2": (_A,),
+    "cuMemFreeAsync": (_A, _P),
     "cuMemHostAlloc": (_P, _N, _U),
     "cuMemFreeHost": (_P,),
     "cuMemcpyHtoDAsync_v2": (_A, _P, _N, _P),
@@ -65,10 +66,9 @@ _SHORT: dict[str, tuple[Any, ...]] = {
 @functools.cache
 def functions() -> dict[str, Callable[..., int]]:
     """By their names without versions. PyCUDA has loaded the library."""
-    name = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
     found = {}
     for kind, table in ((ctypes.CDLL, _LONG), (ctypes.PyDLL, _SHORT)):
-        library = kind(name)
+        library = kind(LIBRARY)
         for symbol, arguments in table.items():
             function = found[symbol.removesuffix(_VERSION_2)] = getattr(library, symbol)
             function.argtypes = arguments

@@ -13,21 +13,12 @@ from typing import Any
 import pycuda.driver as cu
 
 from hal_core.geometry import Dim3
-from hal_cuda import libcuda
-from hal_cuda.driver import (
-    ATTRIBUTES,
-    INVALID_VALUE,
-    NOT_READY,
-    PEER_ALREADY,
-    Facts,
-    KernelFacts,
-    Refused,
-)
+from hal_cuda import driver, libcuda
+from hal_cuda.driver import ATTRIBUTES, Facts, KernelFacts, Refused
 from hal_cuda.libcuda import ask, call
 
 _function = cu.function_attribute
 _MEMORY_TYPE, _ORDINAL, _HOST = 2, 9, 1  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_HOST
-POOLS = False  # memory that PyCUDA's programs see is allocated at once
 _PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 
 
@@ -78,7 +69,7 @@ def _attribute(device: Any, name: str) -> int:
         with _guard:
             return int(device.get_attribute(attribute))
     except Refused as error:
-        if error.code != INVALID_VALUE:
+        if error.code != driver.INVALID_VALUE:
             raise
         return 0  # the driver is older than the attribute
 
@@ -121,7 +112,7 @@ def peer(context: int, device: int, other: int) -> bool:
     try:
         call("cuCtxEnablePeerAccess", context, 0)
     except Refused as error:
-        return error.code == PEER_ALREADY  # else the driver copies through the host
+        return error.code == driver.PEER_ALREADY  # else the driver copies through the host
     return True
 
 
@@ -135,11 +126,16 @@ def memory_info() -> tuple[int, int]:
 
 
 def allocate(nbytes: int, stream: int, pooled: bool) -> int:
+    if pooled:
+        return int(ask("cuMemAllocAsync", ctypes.c_uint64, nbytes, stream))
     return int(ask("cuMemAlloc", ctypes.c_uint64, nbytes))
 
 
 def free(address: int, stream: int | None, pooled: bool) -> None:
-    call("cuMemFree", address)  # waits for the work of the whole device
+    if pooled:
+        call("cuMemFreeAsync", address, stream)
+    else:
+        call("cuMemFree", address)  # waits for the work of the whole device
 
 
 def allocate_host(nbytes: int) -> int:
@@ -184,7 +180,7 @@ def owner_of(address: int) -> tuple[int, bool]:
     try:
         index = ask("cuPointerGetAttribute", ctypes.c_int, _ORDINAL, address)
     except Refused as error:
-        if error.code != INVALID_VALUE:
+        if error.code != driver.INVALID_VALUE:
             raise
         return -1, False
     kind = ask("cuPointerGetAttribute", ctypes.c_uint, _MEMORY_TYPE, address)
@@ -223,7 +219,7 @@ def is_done(stream: int) -> bool:
     try:
         call("cuStreamQuery", stream)
     except Refused as error:
-        if error.code != NOT_READY:
+        if error.code != driver.NOT_READY:
             raise
         return False
     return True

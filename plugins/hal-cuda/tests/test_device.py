@@ -280,3 +280,35 @@ def test_copying_while_another_closes_gives_errors_of_ours(device: hal.Compiled)
             assert not thread.is_alive()
         assert {type(error) for error in raised} == {hal.InvalidState}, raised
         assert all("closed" in str(error) for error in raised), raised
+
+
+def test_freeing_while_another_closes_finds_the_stream_or_needs_none(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    """What `__del__` raises fails the test."""
+    device.close()
+    gc.collect()
+    clean = simulator.live()
+    no_cache = hal.BufferSpec(nolru=True)
+    for _ in range(10):
+        opened = hal.Device["CUDA"]
+        allocator = opened.allocator
+        running = threading.Barrier(4)
+
+        def work() -> None:
+            made = [hal.Buffer(opened, 9, hal.int32, no_cache).allocate() for _ in range(300)]  # noqa: B023
+            running.wait(60)  # noqa: B023
+            while made:
+                made.pop()
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        running.wait(60)
+        opened.close()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        allocator.free_cache()  # a finalizer leaves its block to the next call
+    gc.collect()
+    assert {**simulator.live(), "abandoned": 0} == {**clean, "abandoned": 0}

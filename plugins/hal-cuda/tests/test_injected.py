@@ -85,8 +85,6 @@ TOLD = {
     "cuFuncSetAttribute": Told("launch"),
     "cuLaunchKernel": Told("launch"),
 }
-if PYCUDA:  # which has no memory in the order of a stream
-    del TOLD["cuMemAllocAsync"], TOLD["cuMemFreeAsync"]
 
 NO_MEMORY = {
     "cuDevicePrimaryCtxRetain": Told("open", _NO_MEMORY),
@@ -95,11 +93,9 @@ NO_MEMORY = {
     "cuModuleLoadDataEx": Told("compile load", _NO_MEMORY),
     "cuLaunchKernel": Told("launch", _NO_MEMORY),
     "cuMemHostAlloc": Told("copyin", _NO_MEMORY, passes=1),
-    "cuMemAlloc": Told("", passes=6 if PYCUDA else 1),  # the cache is emptied, and there is some
+    "cuMemAlloc": Told("", passes=1),  # the cache is emptied, and there is some
     "cuMemAllocAsync": Told("", passes=5),
 }
-if PYCUDA:
-    del NO_MEMORY["cuMemAllocAsync"]
 
 
 @pytest.fixture
@@ -219,7 +215,7 @@ def test_A4_the_drivers_out_of_memory_says_what_is_free(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
     for nth in (1, 2):  # the allocator tries again when its cache is empty
-        simulator.fail("cuMemAlloc" if PYCUDA else "cuMemAllocAsync", OUT_OF_MEMORY, nth)
+        simulator.fail("cuMemAllocAsync", OUT_OF_MEMORY, nth)
     with pytest.raises(hal.OutOfMemory) as caught:
         hal.Buffer(device, 123457, hal.uint8).allocate()
     simulator.clear()

@@ -58,7 +58,7 @@ def test_R10_without_a_package_it_says_what_to_install(
 
 
 NO_DRIVER = (
-    "enumerate CUDA: there is no NVIDIA driver, libcuda.so.1. "
+    "enumerate CUDA: no NVIDIA driver is installed: libcuda.so.1 is not found. "
     "Install the NVIDIA driver; no toolkit is needed."
 )
 NEEDED = {"cuda-bindings": "cuda.bindings.driver", "pycuda": "pycuda"}
