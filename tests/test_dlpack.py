@@ -94,6 +94,7 @@ def test_B9_an_export_is_where_and_how_the_consumer_asks(
     chip: hal.Compiled, fake: hal.Compiled, name: str, dl_device: Any, copy: Any, newest: Any
 ) -> None:
     home = PLACES[name]
+    gc.collect()  # what other tests have left
     buffer = hal.Buffer.from_numpy(np.arange(10, dtype="i4"), name)[2:8]
     allocator = hal.Device[name].allocator
     live = allocator.statistics().live

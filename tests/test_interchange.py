@@ -43,6 +43,7 @@ def test_B9_an_export_outlives_its_buffer() -> None:
 
 
 def test_B9_memory_taken_lives_as_long_as_the_buffer() -> None:
+    gc.collect()  # what other tests have left
     array: Any = np.arange(1000, dtype="f8").view(_Array)
     gone = weakref.ref(array)
     buffer = hal.Buffer.from_dlpack(array, "CPU", copy=False)

@@ -152,6 +152,7 @@ def test_DLPack_of_a_capsule_that_was_used_is_refused(
 def test_DLPack_goes_where_and_how_the_consumer_asks(
     device: hal.Compiled, matrix: hal.Buffer, dl_device: Any, copy: Any
 ) -> None:
+    gc.collect()
     live = device.allocator.statistics().live
     options = {"dl_device": dl_device, "copy": copy}
     if dl_device in ((2, 1), (3, 0)) or (dl_device == (1, 0) and copy is False):
@@ -190,6 +191,7 @@ def test_numpy_brings_memory_to_the_host(
 def test_a_consumer_that_refuses_a_capsule_says_why_and_keeps_nothing(
     device: hal.Compiled, matrix: hal.Buffer
 ) -> None:
+    gc.collect()
     live = device.allocator.statistics().live
     with pytest.raises((BufferError, RuntimeError), match=r"(?i)unsupported device"):
         np.from_dlpack(matrix)
