@@ -1,4 +1,4 @@
-"""The `hal` command: devices, doctor, new, check, render, cache. Everything here may print."""
+"""The `hal` command: devices, doctor, render, ... Everything here may print."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 
-from hal_core import API_VERSION, __version__, cache, doctor, kernelfile, new
+from hal_core import API_VERSION, __version__, cache, doctor, kernelfile, new, profiled
 from hal_core.errors import HalError, InvalidArgument
 from hal_core.ir import Source
 from hal_core.registry import Device
@@ -72,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--language", metavar="L", help=known)
     command.add_argument("-o", "--output", metavar="FILE", help="write it there")
     command.set_defaults(run=_render)
+
+    command = commands.add_parser("profile", help="run a program; where its devices' time went")
+    command.add_argument("file", metavar="FILE")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the program's")
+    command.set_defaults(run=lambda options: profiled.run(options.file, options.arguments))
 
     command = commands.add_parser("cache", help="the compiled kernels kept on disk")
     command.add_argument("action", nargs="?", choices=["clear"], help="delete them")

@@ -25,7 +25,7 @@ IMPORT_ORDER = """
     errors config discovery fork dtypes pointers ir lang render cache seal profiling hookspecs
     names info singleflight answers plugin backend plugins registry spec host capsule interchange
     dlpack buffer allocator compiler selection geometry launch requirements program graph device
-    multi __init__ testing doctor new kernelfile cli __main__
+    multi __init__ testing doctor new kernelfile profiled cli __main__
 """.split()  # noqa: SIM905  # one line of words reads as the order it is
 
 

@@ -1,0 +1,120 @@
+"""`hal profile FILE`: the program runs as it would, and a table says where its time went."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_backend import FakePlugin
+
+import hal_core as hal
+from hal_core import profiled
+from hal_core.cli import main
+from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent
+
+PROGRAM = """
+import sys
+import hal_core as hal
+device = hal.Device["FAKE"]
+text = "def work(t, y): pass"
+program = device.compile(hal.Source("work", text, "y: float32*", language="python"))
+y = hal.zeros(64, hal.float32, device)
+for _ in range(5):
+    program(y, threads=64)
+y.numpy()
+print(__name__, sys.argv[1:])
+"""
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    hal.Device.register_plugin("FAKE", FakePlugin())
+    yield
+    hal.Device["FAKE"].close()
+
+
+def profile(tmp_path: Path, text: str, *arguments: str) -> int:
+    (tmp_path / "program.py").write_text(text, encoding="utf-8")
+    return main(["profile", str(tmp_path / "program.py"), *arguments])
+
+
+def rows(table: str) -> dict[str, list[str]]:
+    """Kind -> the cells behind it."""
+    found = [line.split() for line in table.splitlines() if line.startswith(" FAKE")]
+    return {kind: rest for _, kind, *rest in found}
+
+
+def test_a_table_of_what_was_done_follows_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert profile(tmp_path, PROGRAM, "--size", "8") == 0
+    out, err = capsys.readouterr()
+    assert out == "__main__ ['--size', '8']\n"
+    found = rows(err)
+    assert found["launch"][:2] == ["work", "5"] and found["copyout"][0] == "1"
+    assert found["copyout"][-1] == "256", "bytes"
+    assert {"alloc", "launch", "copyout"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('no more')", 1, "no more"),
+        ("y.deallocate(); y.numpy()", 1, "hal_core.errors.InvalidState: copyout:"),
+        ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
+    ],
+)
+def test_a_program_that_ends_early_is_told_of_too(
+    tmp_path: Path, end: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert profile(tmp_path, PROGRAM + end) == code
+    err = capsys.readouterr().err
+    assert rows(err)["launch"][:2] == ["work", "5"]
+    assert said in err and err.index(said) < err.index("launch")
+
+
+def test_a_program_may_profile_itself(tmp_path: Path) -> None:
+    assert profile(tmp_path, "import hal_core as hal\nhal.start_profile()" + PROGRAM) == 0
+    assert [event.kind for event in hal.finalize_profile()].count("launch") == 5
+
+
+def test_no_device_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert profile(tmp_path, "pass") == 0
+    assert "no device did anything" in capsys.readouterr().err
+    assert main(["profile", str(tmp_path / "none.py")]) == 2
+    assert "hal: profile: no such file" in capsys.readouterr().err
+
+
+def test_events_that_gave_way_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(profiled, "_LIMIT", 2)
+    assert profile(tmp_path, PROGRAM) == 0
+    err = capsys.readouterr().err
+    assert "The last 2 events; " in err and " before them are not counted." in err
+
+
+def test_lines_add_up_and_the_longest_comes_first() -> None:
+    def event(kind: type[ProfileEvent], name: str, start: int, end: int) -> ProfileEvent:
+        what = "launch" if kind is ProfileProgramEvent else name
+        return kind(what, name, "CHIP", start, end, 10, 0)
+
+    found = profiled.lines(
+        [
+            event(ProfileDeviceEvent, "fill", 0, 5),
+            event(ProfileProgramEvent, "fill", 5, 25),  # a kernel of that name
+            event(ProfileDeviceEvent, "fill", 25, 30),
+        ]
+    )
+    assert [line[:4] for line in found] == [
+        ("CHIP", "launch", "fill", 1),
+        ("CHIP", "fill", "fill", 2),
+    ]
+    assert [line.nbytes for line in found] == [10, 20]
+    assert found[1].seconds == pytest.approx(10e-9)
