@@ -198,16 +198,17 @@ def test_the_page_on_memory_lists_every_option() -> None:
 
 def test_the_source_kernels_of_the_page_run(device: Any) -> None:
     code: dict[str, Any] = {}
-    exec("\n".join(blocks("source-kernels.md")[1:]), code)
+    exec("\n".join(blocks("source-kernels.md")), code)
     source = {"CPU": code["scale_on_cpu"], "OPENCL": code["scale"]}[device.family]
     try:
-        program = device.compile(source)
+        assert np.array_equal(code["launch"](device, source), 2 * np.arange(1000, dtype="f4"))
     except hal.CompilerUnavailable as error:
         pytest.skip(str(error))
-    x = hal.Buffer.from_numpy(np.arange(1000, dtype="f4"), device)
-    y = hal.zeros(1000, hal.float32, device)
-    program(y, x, vals=(1000,), threads=1000)
-    assert np.array_equal(y.numpy(), 2 * np.arange(1000, dtype="f4"))
+    broken = hal.Source("k", "void k() { @ }", "", language=source.language)
+    with pytest.raises(hal.CompileError, match="@"):
+        device.compile(broken)
+    with pytest.raises(hal.CompilerUnavailable, match=f"It takes .*{source.language}"):
+        device.compile(hal.Source("k", "", "", language="cobol"))
 
 
 # -- the table of the kernel language page
