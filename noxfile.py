@@ -151,6 +151,7 @@ def _pytest(
     """
     config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
     config += ["-n", "auto", "--dist", "loadfile"]  # a file's tests share what is dear to make
+    config += ["--durations=12", "--durations-min=5"]
     config += [f"--ignore={ROOT / path}" for path in without]
     arguments = session.posargs or [str(ROOT / path) for path in paths]
     # As variables, for the workers too: -P and, without asserts, -O.
