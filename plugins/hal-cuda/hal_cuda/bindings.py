@@ -7,7 +7,6 @@ from typing import Any
 
 from cuda.bindings import driver as cu
 
-from hal_core.geometry import Dim3
 from hal_cuda import driver
 from hal_cuda.driver import ATTRIBUTES, Facts, KernelFacts, Refused
 
@@ -273,26 +272,7 @@ def allow_shared(function: Any, nbytes: int) -> None:
     _call(cu.cuFuncSetAttribute, function, which, nbytes)
 
 
-def geometry(grid: Dim3, block: Dim3, shared: int) -> Any:
-    return *grid, *block, shared
-
-
-# Written out for each signature: one call of the driver, arguments in storage of this thread.
-LAUNCH = """
-def launch(geometry{names}):
-    if current.context is not context:
-        use(context)
-    gx, gy, gz, bx, by, bz, shared = geometry
-    pack_into(here.storage, 0{names})
-    while True:
-        (status,) = launch_kernel(
-            function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, 0
-        )
-        if not status:
-            break
-        refused(status)
-    device.last_launched = name
-"""
+STATUS = "(status,)"  # what a launch gives
 
 
 def launch_of(function: Any) -> Any:

@@ -20,6 +20,23 @@ from hal_cuda.device import CUDADevice
 
 _ANY_SHARED_NBYTES = 48 << 10  # of a block, static and dynamic, that needs no permission
 
+# Written out for each signature: one call of the driver, arguments in storage of this thread.
+_LAUNCH = """
+def launch(geometry{names}):
+    if current.context is not context:
+        use(context)
+    gx, gy, gz, bx, by, bz, shared = geometry
+    pack_into(here.storage, 0{names})
+    while True:
+        {status} = launch_kernel(
+            function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, 0
+        )
+        if not status:
+            break
+        refused(status)
+    device.last_launched = name
+"""
+
 
 class CUDAProgram(Program):
     """Concurrency: every thread has argument storage of its own."""
@@ -68,13 +85,12 @@ class CUDAProgram(Program):
         )
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
-        api = self.device.api
         if shared + (self.info.shared_nbytes or 0) > _ANY_SHARED_NBYTES:
             with self.device._lock, self.device.own(f"launch {self.name}"):
                 if shared > self._allowed_nbytes:  # an earlier geometry keeps what it was given
-                    api.allow_shared(self._function, shared)
+                    self.device.api.allow_shared(self._function, shared)
                     self._allowed_nbytes = shared
-        return api.geometry(grid, block, shared)
+        return *grid, *block, shared
 
     def _bind(self) -> Callable[..., None]:
         device, api, storage = self.device, self.device.api, self._storage
@@ -92,7 +108,8 @@ class CUDAProgram(Program):
             "refused": functools.partial(_refused, device, self.name),
         }
         arguments = ", ".join(f"a{param.position}" for param in self.signature.params)
-        text = api.LAUNCH.format(arguments=arguments, names=f", {arguments}" if arguments else "")
+        names = f", {arguments}" if arguments else ""
+        text = _LAUNCH.format(names=names, status=api.STATUS)
         exec(compile(text, f"<launch of {self.name}>", "exec"), space)
         launch: Callable[..., None] = space.pop("launch")  # no cycle: programs go at once
         return launch
@@ -155,7 +172,7 @@ class Arguments(threading.local):
         offsets = [struct.calcsize("@" + "".join(letters[: k + 1])) - struct.calcsize(letter)
                    for k, letter in enumerate(letters)]  # fmt: skip
         packer = struct.Struct("@" + "".join(letters))
-        self.pack, self.pack_into = packer.pack, packer.pack_into
+        self.pack_into = packer.pack_into
         self.storage = ctypes.create_string_buffer(max(8, packer.size))
         start = ctypes.addressof(self.storage)
         self._table = (ctypes.c_void_p * max(1, len(letters)))(*(start + off for off in offsets))

@@ -1,18 +1,19 @@
-"""The driver in a program that uses PyCUDA, whose current context is shared. Nothing else imports
-it.
+"""The driver in a program that uses PyCUDA. Nothing else imports it.
 
-PyCUDA gives the facts; what makes, moves or waits goes past it, and `hal_cuda.libcuda` says why.
+PyCUDA gives its current context and facts; what makes, moves or waits goes past it:
+`hal_cuda.libcuda` says why.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import c_void_p
 from typing import Any
 
 import pycuda.driver as cu
 
-from hal_core.geometry import Dim3
 from hal_cuda import driver, libcuda
 from hal_cuda.driver import ATTRIBUTES, Facts, KernelFacts, Refused
 from hal_cuda.libcuda import ask, call
@@ -22,18 +23,13 @@ _MEMORY_TYPE, _ORDINAL, _HOST = 2, 9, 1  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTY
 _PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 
 
-class _Guard:
-    """`with _guard:` - PyCUDA's errors become refusals."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, cu.Error):
-            raise libcuda.refused_in(str(error)) from None
-
-
-_guard = _Guard()
+@contextmanager
+def _guard() -> Iterator[None]:
+    """PyCUDA's errors become refusals."""
+    try:
+        yield
+    except cu.Error as error:
+        raise libcuda.refused_in(str(error)) from None
 
 
 # -- devices and contexts
@@ -43,22 +39,22 @@ def initialise() -> None:
     call("cuInit", 0)
 
 
+@_guard()
 def version() -> tuple[int, int]:
-    with _guard:
-        number = int(cu.get_driver_version())
+    number = int(cu.get_driver_version())
     return number // 1000, number % 1000 // 10
 
 
+@_guard()
 def count() -> int:
-    with _guard:
-        return int(cu.Device.count())
+    return int(cu.Device.count())
 
 
+@_guard()
 def facts(index: int) -> Facts:
-    with _guard:
-        device = cu.Device(index)
-        attributes = {name: _attribute(device, name) for name in ATTRIBUTES}
-        return Facts(str(device.name()), int(device.total_memory()), attributes)
+    device = cu.Device(index)
+    attributes = {name: _attribute(device, name) for name in ATTRIBUTES}
+    return Facts(str(device.name()), int(device.total_memory()), attributes)
 
 
 def _attribute(device: Any, name: str) -> int:
@@ -66,7 +62,7 @@ def _attribute(device: Any, name: str) -> int:
     if attribute is None:
         return 0
     try:
-        with _guard:
+        with _guard():
             return int(device.get_attribute(attribute))
     except Refused as error:
         if error.code != driver.INVALID_VALUE:
@@ -80,14 +76,14 @@ class _Theirs(int):
     keeper: Any
 
 
+@_guard()
 def retain(index: int) -> int:
     """PyCUDA's current context when it is of this device; else the primary one."""
-    with _guard:
-        keeper = cu.Context.get_current()
-        if keeper is not None and cu.Context.get_device() == cu.Device(index):
-            context = _Theirs(keeper.handle)
-            context.keeper = keeper
-            return context
+    keeper = cu.Context.get_current()
+    if keeper is not None and cu.Context.get_device() == cu.Device(index):
+        context = _Theirs(keeper.handle)
+        context.keeper = keeper
+        return context
     return int(ask("cuDevicePrimaryCtxRetain", c_void_p, index))
 
 
@@ -104,11 +100,11 @@ def is_current(context: int) -> bool:
     return bool(ask("cuCtxGetCurrent", c_void_p) == context)
 
 
+@_guard()
 def peer(context: int, device: int, other: int) -> bool:
     """Let the current context of `device` reach the memory of `other`, whose context it is."""
-    with _guard:
-        if not cu.Device(device).can_access_peer(cu.Device(other)):
-            return False
+    if not cu.Device(device).can_access_peer(cu.Device(other)):
+        return False
     try:
         call("cuCtxEnablePeerAccess", context, 0)
     except Refused as error:
@@ -119,9 +115,9 @@ def peer(context: int, device: int, other: int) -> bool:
 # -- memory
 
 
+@_guard()
 def memory_info() -> tuple[int, int]:
-    with _guard:
-        free, total = cu.mem_get_info()
+    free, total = cu.mem_get_info()
     return int(free), int(total)
 
 
@@ -187,10 +183,10 @@ def owner_of(address: int) -> tuple[int, bool]:
     return int(index), kind == _HOST
 
 
+@_guard()
 def range_of(address: int) -> tuple[int, int]:
     """Start and bytes of the allocation that an address lies in."""
-    with _guard:
-        start, nbytes = cu.mem_get_address_range(address)
+    start, nbytes = cu.mem_get_address_range(address)
     return int(start), int(nbytes)
 
 
@@ -291,26 +287,7 @@ def allow_shared(function: int, nbytes: int) -> None:
     call("cuFuncSetAttribute", function, _function.MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
 
 
-def geometry(grid: Dim3, block: Dim3, shared: int) -> Any:
-    return *grid, *block, shared
-
-
-# Written out for each signature: one call of the driver, arguments in storage of this thread.
-LAUNCH = """
-def launch(geometry{names}):
-    if current.context is not context:
-        use(context)
-    gx, gy, gz, bx, by, bz, shared = geometry
-    pack_into(here.storage, 0{names})
-    while True:
-        status = launch_kernel(
-            function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, None
-        )
-        if not status:
-            break
-        refused(status)
-    device.last_launched = name
-"""
+STATUS = "status"  # what a launch gives
 
 
 def launch_of(function: int) -> Any:
