@@ -114,7 +114,7 @@ LRU = declare("HAL_LRU", True, "0 returns freed memory to the device at once", f
 LRU_LIMIT = declare("HAL_LRU_LIMIT", 0, "bytes of freed memory kept a device; 0 = built-in", nbytes)
 MEMORY_LIMIT = declare("HAL_MEMORY_LIMIT", 0, "bytes a device may hold; 0 = no limit", nbytes)
 PROFILE = declare(
-    "HAL_PROFILE", False, "1 records what every device does, from the first one on", flag
+    "HAL_PROFILE", False, "1 records what devices do, for hal.finalize_profile()", flag
 )
 CHECK = declare(
     "HAL_CHECK", False, "1 fills fresh memory with 0xCB; on CPU it watches kernels and memory", flag
