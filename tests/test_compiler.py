@@ -250,7 +250,7 @@ def test_a_source_is_frozen_so_what_was_compiled_of_it_stays_true() -> None:
     for name in ("text", "block", "extra"):
         with pytest.raises(AttributeError, match="frozen"):
             setattr(made, name, "other")
-    for block in ((0,), (1, 2, 3, 4), 8, (1.5,), ()):
+    for block in ((0,), (1, 2, 3, 4), 0, (1.5,), ()):
         with pytest.raises(hal.InvalidArgument, match="one to three positive ints"):
             source(block=block)
 

@@ -43,7 +43,7 @@ class Source:
         options: Iterable[str] = (),
         defines: Mapping[str, object] | None = None,
         includes: Iterable[str] = (),
-        block: tuple[int, ...] | None = None,
+        block: int | tuple[int, ...] | None = None,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(f"Source {name!r}", "the text is a str", got=type(text).__name__)
@@ -89,17 +89,17 @@ def _check_characters(name: str, part: str) -> None:
         )  # fmt: skip
 
 
-def block_shape(block: tuple[int, ...] | None, operation: str) -> tuple[int, int, int] | None:
+def block_shape(block: int | tuple[int, ...] | None, operation: str) -> tuple[int, int, int] | None:
     """A fixed block as (x, y, z). Raises: InvalidArgument."""
     if block is None:
         return None
-    whole = isinstance(block, tuple) and 1 <= len(block) <= 3
-    if not whole or not all(type(size) is int and size > 0 for size in block):
+    sizes = block if isinstance(block, tuple) else (block,)
+    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
         raise InvalidArgument(
             operation,
             "block is one to three positive ints",
             got=block,
             fix="Write block=(16, 16, 1).",
         )
-    x, y, z = (*block, 1, 1)[:3]
+    x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z

@@ -102,13 +102,13 @@ class KernelFunction:
 def kernel(function: Callable[..., None], /) -> KernelFunction: ...
 @overload
 def kernel(
-    *, block: tuple[int, ...] | None = None, contract: bool = True
+    *, block: int | tuple[int, ...] | None = None, contract: bool = True
 ) -> Callable[[Callable[..., None]], KernelFunction]: ...
 def kernel(
     function: Callable[..., None] | None = None,
     /,
     *,
-    block: tuple[int, ...] | None = None,
+    block: int | tuple[int, ...] | None = None,
     contract: bool = True,
 ) -> KernelFunction | Callable[[Callable[..., None]], KernelFunction]:
     """Makes a kernel of a function: `@hal.kernel` or `@hal.kernel(block=(16, 16, 1))`.

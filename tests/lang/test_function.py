@@ -73,7 +73,18 @@ def test_block_and_contract_reach_the_kernel() -> None:
     assert fixed.lower()[3:] == ((16, 8, 1), False)
 
 
-@pytest.mark.parametrize("block", [16, (), (1, 2, 3, 4), (0,), (-1, 1), (1.0,), (True,), [16]])
+def test_a_block_of_one_number_is_along_x_as_at_a_launch() -> None:
+    @hal.kernel(block=64)
+    def fixed(y: hal.Ptr[hal.float32]) -> None:
+        y[0] = 1.0
+
+    assert fixed.lower().block == (64, 1, 1)
+    assert hal.Source("k", "", "", language="c", block=64).block == (64, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "block", [0, -4, True, 1.0, (), (1, 2, 3, 4), (0,), (-1, 1), (1.0,), (True,), [16]]
+)
 def test_bad_block_is_refused(block: Any) -> None:
     with pytest.raises(hal.InvalidArgument, match=r"one to three positive ints \(got"):
         hal.kernel(block=block)
