@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,26 +19,33 @@ from hal_cuda.device import CUDADevice
 
 _ANY_SHARED_NBYTES = 48 << 10  # of a block, static and dynamic, that needs no permission
 
-# Written out for each signature: one call of the driver, arguments in storage of this thread.
+# Written out for each signature: one call of the driver. A launch has storage of its own, as others
+# may come in the middle of it: those of threads, signal handlers and finalizers.
 _LAUNCH = """
 def launch(geometry{names}):
     if current.context is not context:
         use(context)
     gx, gy, gz, bx, by, bz, shared = geometry
-    pack_into(here.storage, 0{names})
+    try:
+        place = take()
+    except IndexError:
+        place = make()
+    storage, addresses = place
+    pack_into(storage, first{names})
     while True:
         {status} = launch_kernel(
-            function, gx, gy, gz, bx, by, bz, shared, stream, here.addresses, 0
+            function, gx, gy, gz, bx, by, bz, shared, stream, addresses, 0
         )
         if not status:
             break
         refused(status)
+    give_back(place)
     device.last_launched = name
 """
 
 
 class CUDAProgram(Program):
-    """Concurrency: every thread has argument storage of its own."""
+    """Concurrency: every launch in progress has argument storage of its own."""
 
     device: CUDADevice
 
@@ -96,7 +102,10 @@ class CUDAProgram(Program):
         device, api, storage = self.device, self.device.api, self._storage
         space: dict[str, Any] = {
             "pack_into": storage.pack_into,
-            "here": storage,
+            "first": storage.first,
+            "take": storage.spare.pop,
+            "make": storage.make,
+            "give_back": storage.spare.append,
             "current": driver.current,
             "use": functools.partial(_enter, device, self.name),
             "context": device.context,
@@ -157,10 +166,11 @@ class _Module:
             self.unused.append(self.handle)
 
 
-class Arguments(threading.local):
-    """Storage for the arguments of one program on one thread, made at the first use there.
+class Arguments:
+    """Storage for the arguments of one program.
 
-    `addresses` is where the driver finds a pointer to each argument.
+    A place is where the driver finds pointers to the arguments, and behind them the arguments; its
+    address with it. There are as many as launches were in progress at once.
     """
 
     def __init__(self, binary: Binary, device: str) -> None:
@@ -169,11 +179,17 @@ class Arguments(threading.local):
             raise Unsupported(
                 f"load {binary.entry}", "bfloat16 is no dtype of a value", device=device
             )
-        offsets = [struct.calcsize("@" + "".join(letters[: k + 1])) - struct.calcsize(letter)
-                   for k, letter in enumerate(letters)]  # fmt: skip
         packer = struct.Struct("@" + "".join(letters))
         self.pack_into = packer.pack_into
-        self.storage = ctypes.create_string_buffer(max(8, packer.size))
-        start = ctypes.addressof(self.storage)
-        self._table = (ctypes.c_void_p * max(1, len(letters)))(*(start + off for off in offsets))
-        self.addresses = ctypes.addressof(self._table)
+        self.first = len(letters) * ctypes.sizeof(ctypes.c_void_p)
+        self.spare: list[tuple[Any, int]] = []
+        self._offsets = [struct.calcsize("@" + "".join(letters[: k + 1])) - struct.calcsize(letter)
+                         for k, letter in enumerate(letters)]  # fmt: skip
+        self._shape = ctypes.c_void_p * (len(letters) + packer.size // 8 + 1)
+
+    def make(self) -> tuple[Any, int]:
+        place = self._shape()
+        address = ctypes.addressof(place)
+        for number, offset in enumerate(self._offsets):
+            place[number] = address + self.first + offset
+        return place, address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -73,6 +74,30 @@ def test_each_thread_makes_the_context_current_once(
     thread.start()
     thread.join(60)
     assert simulator.calls_since(before) == {"cuCtxSetCurrent": 1, "cuLaunchKernel": 5}
+
+
+def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(
+    device: hal.Compiled,
+) -> None:
+    """As a finalizer or the handler of a signal makes it, wherever Python lets one in."""
+    program, (y, x), (other, _) = device.compile(saxpy), _pair(device), _pair(device)
+    program(y, x, vals=(0.0, 1000), threads=1000)
+    came = []
+
+    def come_in(_frame: object, event: str, called: object) -> None:
+        if event == "c_return" and getattr(called, "__name__", "") == "pack_into":
+            sys.setprofile(None)
+            came.append(called)
+            program(other, x, vals=(10.0, 500), threads=1000)
+
+    sys.setprofile(come_in)
+    try:
+        program(y, x, vals=(2.0, 1000), threads=1000)
+    finally:
+        sys.setprofile(None)
+    assert len(came) == 1
+    assert y.numpy().tolist() == [1 + 2 * k for k in range(1000)]
+    assert other.numpy().tolist() == [1 + 10 * k if k < 500 else 1 for k in range(1000)]
 
 
 @pytest.mark.parametrize("nbytes", [1 << 20, (4 << 20) + 1, 13_000_001])
