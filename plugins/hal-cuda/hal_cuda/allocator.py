@@ -127,19 +127,20 @@ class CUDAAllocator(LRUAllocator[int]):
         device = self.device
         if src.nbytes > LARGE_IN_NBYTES:
             with device.own("copyin"):
-                self._staging.copy_in(dest, src)
-        else:  # bytes of our own, as `src` may be pinned: the driver has copied them on return
-            copy_in = device.api.copy_in
-            device.call("copyin", copy_in, dest, bytes(src), src.nbytes, device.stream)
+                if self._staging.copy_in(dest, src):
+                    return
+        # Bytes of our own, as `src` may be pinned: the driver has copied them on return.
+        copy_in = device.api.copy_in
+        device.call("copyin", copy_in, dest, bytes(src), src.nbytes, device.stream)
 
     def _copyout(self, dest: memoryview, src: int) -> None:
         device = self.device
         if dest.nbytes >= LARGE_OUT_NBYTES:
             with device.own("copyout"):
-                self._staging.copy_out(dest, src)
-        else:
-            device.call("copyout", device.api.copy_out, dest, src, dest.nbytes, device.stream)
-            device.call("copyout", device.api.wait, device.stream)
+                if self._staging.copy_out(dest, src):
+                    return
+        device.call("copyout", device.api.copy_out, dest, src, dest.nbytes, device.stream)
+        device.call("copyout", device.api.wait, device.stream)
 
     def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
         device = self.device

@@ -1,0 +1,101 @@
+"""Large copies that fail half-way, or are interrupted by others of the same thread."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+
+UNKNOWN = 999
+NBYTES = 5 << 20  # more than one half
+
+
+@pytest.fixture
+def pair(device: hal.Compiled) -> tuple[hal.Buffer, hal.Buffer]:
+    """Of ones and of twos, and the staging memory is there."""
+    made = [hal.Buffer(device, NBYTES, hal.uint8).copyin(bytes([k]) * NBYTES) for k in (1, 2)]
+    return made[0], made[1]
+
+
+def _once_in_the_middle(
+    monkeypatch: pytest.MonkeyPatch, device: hal.Compiled, call: str, work: Callable[[], object]
+) -> None:
+    """`work` is done on the calling thread behind the next such call, as by a finalizer."""
+    real = getattr(device.api, call)
+
+    def come_in(*arguments: object) -> None:
+        real(*arguments)
+        monkeypatch.undo()
+        work()
+
+    monkeypatch.setattr(device.api, call, come_in)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_copy_that_failed_half_way_leaves_nothing_in_the_next_ones_way(
+    device: hal.Compiled, simulator: Simulator, pair: tuple[hal.Buffer, hal.Buffer], nth: int
+) -> None:
+    """What it queued still writes to pinned memory when the error is told."""
+    device.synchronize()
+    simulator.delay("cuMemcpyDtoHAsync", 0.2)
+    simulator.fail("cuEventRecord", UNKNOWN, nth)
+    with pytest.raises(hal.HalError, match="cuEventRecord"):
+        pair[0].copyout(bytearray(NBYTES))
+    pair[1].copyin(bytes([7]) * NBYTES)
+    simulator.clear()
+    assert set(pair[1].numpy().tolist()) == {7}
+
+
+@pytest.mark.parametrize("call", ["wait_event", "copy_in", "record"])
+def test_a_copy_in_the_middle_of_a_copy_in(
+    device: hal.Compiled,
+    pair: tuple[hal.Buffer, hal.Buffer],
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+) -> None:
+    back = bytearray(NBYTES)
+
+    def inner() -> None:
+        pair[1].copyin(bytes([9]) * NBYTES).copyout(back)
+
+    _once_in_the_middle(monkeypatch, device, call, inner)
+    data = np.random.default_rng(3).bytes(NBYTES)
+    pair[0].copyin(data)
+    assert set(back) == {9}
+    assert pair[0].numpy().tobytes() == data
+    assert set(pair[1].numpy().tolist()) == {9}
+
+
+@pytest.mark.parametrize("call", ["wait_event", "copy_out", "record"])
+def test_a_copy_in_the_middle_of_a_copy_out(
+    device: hal.Compiled,
+    pair: tuple[hal.Buffer, hal.Buffer],
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+) -> None:
+    _once_in_the_middle(monkeypatch, device, call, lambda: pair[1].copyin(bytes(NBYTES)))
+    assert set(pair[0].numpy().tolist()) == {1}
+    assert set(pair[1].numpy().tolist()) == {0}
+
+
+@pytest.mark.parametrize("call", ["set_current", "wait_event", "copy_in", "record"])
+def test_a_device_closed_in_the_middle_of_a_copy_refuses_and_keeps_nothing(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    device.close()
+    gc.collect()
+    clean = simulator.live()
+    opened = hal.Device["CUDA"]
+    made = hal.Buffer(opened, NBYTES, hal.uint8).copyin(bytes(NBYTES))
+    _once_in_the_middle(monkeypatch, opened, call, opened.close)
+    with pytest.raises(hal.HalError, match="copyin"):
+        made.copyin(bytes(NBYTES))
+    del made
+    gc.collect()
+    left = simulator.live()
+    assert {**left, "abandoned": 0} == {**clean, "abandoned": 0}
