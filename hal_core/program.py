@@ -77,8 +77,9 @@ class Program:
     def _bind(self) -> Callable[..., None]:
         """`launch(geometry, *args)`: args are opaques and Python numbers in signature order.
 
-        Order: enqueues and returns. Called from any thread, so argument storage is per thread or
-        locked. Numbers are already of the parameter's kind and in its range.
+        Order: enqueues and returns. Called from any thread, and by finalizers in the middle of
+        itself, so argument storage is each launch's own. Numbers are already of the parameter's
+        kind and in its range.
         """
         raise self.device._missing(self, "_bind")
 
