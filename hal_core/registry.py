@@ -78,10 +78,7 @@ class DeviceRegistry:
 
     def _find(self, name: str | None) -> Compiled:
         if name is None:
-            name = self.DEFAULT
-            known = self._fast.get(name)
-            if known is not None:
-                return known
+            return self._find_default()
         family, index = parse(name)
         if family == "GPU":
             device = self._open(*parse(self._gpu(index).name))
@@ -92,6 +89,16 @@ class DeviceRegistry:
                 if live and len(self._fast) < _MOST_ALIASES:
                     self._fast[name] = device
         return device
+
+    def _find_default(self) -> Compiled:
+        name = self.DEFAULT
+        try:
+            return self[name]
+        except UnknownDevice as error:
+            if name == self._best and self._skipped and not config.DEVICE.read():
+                why = " ".join(self._skipped.values())
+                _add(error, f"It is the default as there is no other device: {why}")
+            raise
 
     def _open(self, family: str, index: int) -> Compiled:
         name = join(family, index)
@@ -407,7 +414,11 @@ def _count(number: int) -> str:
 
 def _blame(error: HalError, setting: str) -> None:
     """Adds who asked for the device."""
-    error.args = (f"{error} {setting} asks for it.",)
+    _add(error, f"{setting} asks for it.")
+
+
+def _add(error: HalError, sentence: str) -> None:
+    error.args = (f"{error} {sentence}",)
 
 
 def _names(wanted: str, name: str) -> bool:

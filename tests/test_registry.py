@@ -180,6 +180,24 @@ def test_R6_unknown_family_with_nothing_installed(registry: DeviceRegistry) -> N
         registry["CPU"]
 
 
+def test_R13_the_default_says_why_no_device_is_there(
+    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CPU is the last resort, which the user has not asked for."""
+    registry.register_plugin("ACC", NoHardware("no driver"))
+    with pytest.raises(hal.UnknownDevice) as caught:
+        registry[None]
+    assert str(caught.value).endswith(
+        "(got 'CPU'). Installed: ACC. `python -m pip install hal-cpu` installs it. "
+        "It is the default as there is no other device: open: no driver on ACC."
+    )
+    with pytest.raises(hal.UnknownDevice, match="installs it[.]$"):
+        registry["CPU"]
+    monkeypatch.setenv("HAL_DEVICE", "CPU")
+    with pytest.raises(hal.UnknownDevice, match="installs it. HAL_DEVICE=CPU asks for it[.]$"):
+        registry[None]
+
+
 class NoHardware(FakePlugin):
     def __init__(self, why: str = "") -> None:
         super().__init__()
