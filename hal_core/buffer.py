@@ -134,8 +134,11 @@ class Buffer(DLPack):
         if self._freed and options.external_ptr is not None:
             raise self._was_freed("allocate")
         opaque = allocator.alloc(nbytes, options)
-        key = device._keys.get(self.dtype) or device._key(self.dtype)
         owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
+        if owned:
+            key = device._keys.get(self.dtype) or device._key(self.dtype)
+        else:
+            key = self._foreign_key()
         # From here on nothing is called, so no other thread comes in between.
         if self._key is None:
             self._buf = opaque
@@ -156,14 +159,33 @@ class Buffer(DLPack):
             raise self._was_freed(operation)
         base.ensure_allocated()
         device = self._device
-        offset = self.offset
         alignment = device.info.limits.view_alignment
         self._buf = (
-            device.allocator._offset(base._buf, self.nbytes, offset)
+            device.allocator._offset(base._buf, self.nbytes, self.offset)
             if self.nbytes
             else device.allocator.null
         )
-        self._key = device._key(self.dtype, offset % alignment == 0)
+        self._key = device._key(self.dtype, self._start() % alignment == 0)
+
+    def _start(self) -> int:
+        """What alignment is told of: a block of ours is aligned, an address of others as it is."""
+        pointer = self.options.external_ptr
+        if pointer is None or self._device.allocator.dlpack_device is None:  # or a handle
+            return self.offset
+        return pointer + self.offset
+
+    def _foreign_key(self) -> BufferKey:
+        device, start = self._device, self._start()
+        if start % self.dtype.itemsize:
+            raise InvalidArgument(
+                "external_ptr",
+                "the address is not a multiple of the element size",
+                got=hex(start),
+                limit=f"{self.dtype.name} has {self.dtype.itemsize} bytes",
+                device=self.device,
+                fix="Copy the memory to a place that is, where it comes from.",
+            )
+        return device._key(self.dtype, start % device.info.limits.view_alignment == 0)
 
     def deallocate(self) -> None:
         """Give the memory back; views of this buffer become unusable for good.
@@ -368,7 +390,7 @@ class Buffer(DLPack):
         made.base = root
         made.offset = self.offset + start
         made._freed = root._freed
-        if made.offset % kind.itemsize:
+        if made._start() % kind.itemsize:
             raise InvalidArgument(
                 "view",
                 "the offset is not a multiple of the element size",

@@ -259,10 +259,11 @@ class Program:
                 fix="Copy it first: there.copy_from(here).",
             )
         alignment = self.device.info.limits.view_alignment
-        if not self.binary.rendered and buffer.offset % alignment:
+        start = buffer._start()
+        if not self.binary.rendered and start % alignment:
             self._refuse(
-                f"{what} is a view at an offset the device cannot give to a Source kernel",
-                buffer.offset,
+                f"{what} starts at an offset the device cannot give to a Source kernel",
+                start,
                 f"a multiple of {alignment} bytes",
                 "Copy the part into a buffer of its own; rendered kernels take any offset.",
             )

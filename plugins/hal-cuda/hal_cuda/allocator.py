@@ -107,12 +107,18 @@ class CUDAAllocator(LRUAllocator[int]):
     def _wrap(self, pointer: int, nbytes: int) -> int:
         device = self.device
         with device.own("external_ptr"):
-            index, of_host = device.api.owner_of(pointer)
-        if index == device.index or of_host:
+            index, of_host, context = device.api.owner_of(pointer)
+        if of_host or (index == device.index and context in (0, int(device.context))):
             return pointer
         problem = "no memory that the CUDA driver knows"
         fix = "Give a device address, such as int(gpuarray.gpudata)."
-        if index >= 0:
+        if index == device.index:
+            problem = "memory of another context of this device, which no kernel of ours reaches"
+            fix = (
+                "Share one: import pycuda.autoprimaryctx, or set HAL_CUDA_DRIVER=pycuda and open "
+                "the device while PyCUDA's context is current."
+            )
+        elif index >= 0:
             there = f"{device.family}:{index}" if index else device.family
             problem = f"memory of another device, {there}"
             fix = "Make the buffer there and copy it: here.copy_from(there)."

@@ -155,18 +155,32 @@ def fill(dest: int, pattern: bytes, count: int, stream: Any) -> None:
     _call(function, dest, int.from_bytes(pattern, "little"), count, stream)
 
 
-def owner_of(address: int) -> tuple[int, bool]:
-    """The index of the device that memory belongs to, and whether it is the host's; -1 where the
-    driver does not know it. Its context is no help: memory from a pool has none."""
+def owner_of(address: int) -> tuple[int, bool, int]:
+    """The index of the device that memory belongs to, whether it is the host's, and the context
+    that alone reaches it; -1 where the driver does not know it, 0 for any context."""
     which = cu.CUpointer_attribute
     try:
         index = _call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
     except Refused as error:
         if error.code != driver.INVALID_VALUE:
             raise
-        return -1, False
+        return -1, False, 0
     kind = _call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
-    return int(index), int(kind) == _HOST
+    if int(kind) == _HOST:
+        return int(index), True, 0
+    return int(index), False, _context_of(address)
+
+
+def _context_of(address: int) -> int:
+    which = cu.CUpointer_attribute
+    try:
+        if _call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_IS_MANAGED, address):
+            return 0
+        return int(_call(cu.cuPointerGetAttribute, which.CU_POINTER_ATTRIBUTE_CONTEXT, address))
+    except Refused as error:
+        if error.code != driver.INVALID_VALUE:
+            raise
+        return 0  # memory from a pool has none
 
 
 def range_of(address: int) -> tuple[int, int]:

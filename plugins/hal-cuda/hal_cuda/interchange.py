@@ -6,6 +6,7 @@ Source: CUDA Array Interface, version 3 (Numba's documentation).
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import as_dtype, uint8
@@ -57,31 +58,40 @@ def _of_interface(device: CUDADevice, obj: Any, facts: dict[str, Any]) -> Foreig
 
     try:
         kind = np.dtype(facts["typestr"])
-        shape = tuple(map(int, facts["shape"]))
-        address, read_only = facts["data"]
+        shape = tuple(map(operator.index, facts["shape"]))
+        strides = tuple(map(operator.index, facts.get("strides") or ()))
+        place, read_only = facts["data"]
+        address = operator.index(place or 0)
+        stream = None if facts.get("stream") is None else operator.index(facts["stream"])
     except (KeyError, TypeError, ValueError) as error:
         problem = f"__cuda_array_interface__ lacks or garbles {error}"
         raise _refused(device, problem, facts) from None
     dtype = as_dtype(kind, "wrap")
+    size = math.prod(shape)
     problem = ""
-    if not kind.isnative:
+    if min(shape, default=0) < 0 or (strides and len(strides) != len(shape)):
+        problem = "the shape is negative, or the strides are no match"
+    elif size and not address:
+        problem = "the array has no memory"
+    elif not kind.isnative:
         problem = "the elements are in the other byte order"
-    elif not _is_dense(shape, facts.get("strides"), kind.itemsize):
+    elif not _is_dense(shape, strides, kind.itemsize):
         problem = "the array is not C-contiguous"
     elif read_only:
         problem = "the array is read-only"
     elif facts.get("mask") is not None:
         problem = "the array is masked"
+    elif stream is not None and not 0 < stream < 1 << 64:
+        problem = "the stream is none: the interface has 1, 2 and handles"
     if problem:
         raise _refused(device, problem, facts)
-    stream = facts.get("stream")
     if stream not in (None, _LEGACY_STREAM):  # ours waits for the legacy one, and for no other
         device.call("wrap", device.api.wait_for_foreign, stream)
-    return Foreign(address, math.prod(shape), dtype, obj)
+    return Foreign(address, size, dtype, obj)
 
 
-def _is_dense(shape: tuple[int, ...], strides: Any, step: int) -> bool:
-    if strides is None or not math.prod(shape):
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bool:
+    if not strides or not math.prod(shape):
         return True
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if extent != 1 and stride != step:

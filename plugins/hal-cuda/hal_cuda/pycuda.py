@@ -19,7 +19,8 @@ from hal_cuda.driver import ATTRIBUTES, Facts, KernelFacts, Refused
 from hal_cuda.libcuda import ask, call
 
 _function = cu.function_attribute
-_MEMORY_TYPE, _ORDINAL, _HOST = 2, 9, 1  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_HOST
+_CONTEXT, _MEMORY_TYPE, _IS_MANAGED, _ORDINAL = 1, 2, 8, 9  # CU_POINTER_ATTRIBUTE_...
+_HOST = 1  # CU_MEMORYTYPE_HOST
 _PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 
 
@@ -170,17 +171,30 @@ def fill(dest: int, pattern: bytes, count: int, stream: int) -> None:
     call(names[len(pattern)], dest, int.from_bytes(pattern, "little"), count, stream)
 
 
-def owner_of(address: int) -> tuple[int, bool]:
-    """The index of the device that memory belongs to, and whether it is the host's; -1 where the
-    driver does not know it. Its context is no help: memory from a pool has none."""
+def owner_of(address: int) -> tuple[int, bool, int]:
+    """The index of the device that memory belongs to, whether it is the host's, and the context
+    that alone reaches it; -1 where the driver does not know it, 0 for any context."""
     try:
         index = ask("cuPointerGetAttribute", ctypes.c_int, _ORDINAL, address)
     except Refused as error:
         if error.code != driver.INVALID_VALUE:
             raise
-        return -1, False
+        return -1, False, 0
     kind = ask("cuPointerGetAttribute", ctypes.c_uint, _MEMORY_TYPE, address)
-    return int(index), kind == _HOST
+    if kind == _HOST:
+        return int(index), True, 0
+    return int(index), False, _context_of(address)
+
+
+def _context_of(address: int) -> int:
+    try:
+        if ask("cuPointerGetAttribute", ctypes.c_uint, _IS_MANAGED, address):
+            return 0
+        return int(ask("cuPointerGetAttribute", c_void_p, _CONTEXT, address) or 0)
+    except Refused as error:
+        if error.code != driver.INVALID_VALUE:
+            raise
+        return 0  # memory from a pool has none
 
 
 @_guard()

@@ -14,7 +14,8 @@ void put(void* out, T value) {
 
 void put_attribute(void* out, unsigned attribute, const Block& block, uint64_t address) {
     switch (attribute) {
-        case CU_POINTER_ATTRIBUTE_CONTEXT: return put(out, block.context->handle);
+        case CU_POINTER_ATTRIBUTE_CONTEXT:  // none has memory from a pool
+            return put<CUcontext>(out, block.pool ? nullptr : block.context->handle);
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
             return put<unsigned>(out, block.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(out, address);

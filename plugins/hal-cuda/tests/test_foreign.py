@@ -1,0 +1,166 @@
+"""Memory of others that is not as it should be: interfaces that garble, odd addresses, contexts."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+from hal_cuda import driver
+
+VECTORS = 'extern "C" __global__ void first(float4 *y) { float4 t = y[0]; t.x += 1; y[0] = t; }'
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1.0
+
+
+class Theirs:
+    """An array of another library."""
+
+    def __init__(self, buffer: hal.Buffer, **changes: Any) -> None:
+        self.__cuda_array_interface__ = {**buffer.__cuda_array_interface__, **changes}
+        self.keeps = buffer
+
+
+@pytest.fixture
+def row(device: hal.Compiled) -> hal.Buffer:
+    return hal.Buffer.from_numpy(np.zeros(40, "f4"), device)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data": (None, False)}, "no memory"),
+        ({"data": (0, False)}, "no memory"),
+        ({"data": ("x", False)}, "garbles"),
+        ({"data": (4096,)}, "garbles"),
+        ({"shape": 40}, "garbles"),
+        ({"shape": (4.5,)}, "garbles"),
+        ({"shape": (-40,)}, "negative"),
+        ({"strides": (4, 4)}, "no match"),
+        ({"strides": 4}, "garbles"),
+        ({"strides": "abc"}, "garbles"),
+        ({"stream": 0}, "stream"),
+        ({"stream": -1}, "stream"),
+        ({"stream": 1 << 64}, "stream"),
+        ({"stream": "abc"}, "garbles"),
+        ({"stream": 2.5}, "garbles"),
+    ],
+)
+def test_what_an_interface_garbles_is_told_of_it_and_not_of_us(
+    device: hal.Compiled, row: hal.Buffer, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(hal.InvalidArgument, match=rf"^wrap: .*{said}"):
+        hal.Buffer.wrap(Theirs(row, **changes), device)
+
+
+def test_numbers_of_numpy_are_numbers(device: hal.Compiled, row: hal.Buffer) -> None:
+    place = np.uint64(row.__cuda_array_interface__["data"][0]), np.bool_(False)
+    shape, strides = (np.int64(40),), (np.int32(4),)
+    taken = hal.Buffer.wrap(
+        Theirs(row, data=place, shape=shape, strides=strides, stream=np.int32(1)), device
+    )
+    taken.fill(3)
+    assert set(row.numpy().tolist()) == {3}
+
+
+@pytest.mark.parametrize("way", ["wrap", "external_ptr", "from_dlpack"])
+def test_an_address_between_elements_is_refused(
+    device: hal.Compiled, row: hal.Buffer, way: str
+) -> None:
+    """A kernel would lose the context."""
+    address = row.__cuda_array_interface__["data"][0] + 2
+    with pytest.raises(hal.InvalidArgument, match=r"not a multiple of the element size.*float32"):
+        if way == "wrap":
+            hal.Buffer.wrap(Theirs(row, data=(address, False), shape=(9,)), device)
+        elif way == "external_ptr":
+            spec = hal.BufferSpec(external_ptr=address)
+            hal.Buffer(device, 9, hal.float32, spec).allocate()
+        else:
+            hal.Buffer.from_dlpack(_Odd(address), device)
+
+
+class _Odd:
+    """Of nine numbers, two bytes off."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **_: Any) -> Any:
+        from hal_core import capsule
+
+        return capsule.make(self.address, 9, hal.float32, (2, 0), self)
+
+
+def test_any_kernel_of_ours_takes_a_part_of_an_array_and_a_source_what_is_aligned(
+    device: hal.Compiled, row: hal.Buffer
+) -> None:
+    """Views count from the address, not from where the array begins."""
+    pytest.importorskip("cuda.pathfinder")
+    source = device.compile(hal.Source("first", VECTORS, "y: float32*", language="cuda"))
+    ours = device.compile(add_one)
+    address = row.__cuda_array_interface__["data"][0] + 4
+    part = hal.Buffer.wrap(Theirs(row, data=(address, False), shape=(30,)), device)
+    for one in (part, part[1:], part[2:]):
+        for _ in range(2):  # the first launch, and the fast one
+            ours(one, vals=(1,), threads=1)
+            with pytest.raises(hal.InvalidArgument, match=r"offset.*Source kernel.*16"):
+                source(one, grid=1, block=1)
+    for _ in range(2):
+        source(part[3:], grid=1, block=1)
+    assert row.numpy()[:6].tolist() == [0, 2, 2, 2, 2, 0]
+    with pytest.raises(hal.InvalidArgument, match="element size"):
+        part.view(2, dtype=hal.float64)
+    part.view(2, dtype=hal.float64, offset=4).fill(0)
+    assert row.numpy()[:6].tolist() == [0, 2, 0, 0, 0, 0]
+
+
+@pytest.fixture
+def elsewhere(device: hal.Compiled, simulator: Simulator) -> Iterator[int]:
+    """Memory in a context of its own, as PyCUDA's autoinit makes one, on the same device."""
+    context, address = ctypes.c_void_p(), ctypes.c_uint64()
+    assert simulator.driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+    assert simulator.driver.cuMemAlloc_v2(ctypes.byref(address), 4096) == 0
+    driver.current.context = None
+    yield address.value
+    assert simulator.driver.cuCtxDestroy_v2(context) == 0
+    driver.current.context = None
+
+
+def test_memory_of_another_context_is_refused(
+    device: hal.Compiled, row: hal.Buffer, elsewhere: int
+) -> None:
+    """The driver knows it and names our device, but a kernel that goes there loses the context."""
+    with pytest.raises(hal.InvalidArgument, match=r"another context of this device.*autoprimary"):
+        hal.Buffer.wrap(Theirs(row, data=(elsewhere, False)), device)
+    row.fill(1)
+    assert set(row.numpy().tolist()) == {1}
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_memory_that_others_allocate_in_our_context_is_taken(
+    device: hal.Compiled, row: hal.Buffer, simulator: Simulator, pooled: bool
+) -> None:
+    with device.own("test"):
+        address = device.api.allocate(160, device.stream, pooled)
+    taken = hal.Buffer.wrap(Theirs(row, data=(address, False)), device).fill(2)
+    assert set(taken.numpy().tolist()) == {2}
+    with device.own("test"):
+        device.api.free(address, device.stream, pooled)
+    managed = ctypes.c_uint64()
+    assert simulator.driver.cuMemAllocManaged(ctypes.byref(managed), 160, 1) == 0
+    taken = hal.Buffer.wrap(Theirs(row, data=(managed.value, False)), device).fill(3)
+    assert set(taken.numpy().tolist()) == {3}
+    assert simulator.driver.cuMemFree_v2(managed) == 0
