@@ -12,6 +12,7 @@ from importlib.resources import files
 
 from hal_core import API_VERSION, __version__, cache, doctor, kernelfile, new, profiled
 from hal_core.errors import HalError, InvalidArgument
+from hal_core.info import CAPABILITIES, DeviceInfo
 from hal_core.ir import Source
 from hal_core.registry import Device
 
@@ -41,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("devices", help="every device of every installed backend")
+    command.add_argument("-v", "--verbose", action="store_true", help="limits and capabilities")
     command.set_defaults(run=_devices)
 
     command = commands.add_parser("doctor", help="what is wrong with the installed plugins")
@@ -129,7 +131,28 @@ def _devices(options: argparse.Namespace) -> int:
         console.print("`hal doctor` says why a backend has no device.")
     if problem and available:
         console.print(f"No default device: {problem}", markup=False)
+    for name in available if options.verbose else ():
+        info = Device.info(name)
+        console.print(f"\n{name}: {info.title}", markup=False)
+        for title, text in _facts(info):
+            console.print(f"    {title:18}{text}", markup=False)
     return 0
+
+
+def _facts(info: DeviceInfo) -> list[tuple[str, str]]:
+    limits = info.limits
+    block, grid = (" x ".join(map(str, size)) for size in (limits.max_block, limits.max_grid))
+    return [
+        ("compute units", str(info.compute_units)),
+        ("block", f"at most {block}, {limits.max_block_threads} threads"),
+        ("grid", f"at most {grid}"),
+        ("shared memory", f"{doctor.readable(limits.shared_nbytes)} a block"),
+        ("one allocation", f"at most {doctor.readable(limits.max_alloc_nbytes)}"),
+        ("offset of a view", f"divides by {limits.view_alignment}, for a hal.Source"),
+        ("host sees memory", "yes" if info.host_visible else "no"),
+        ("has", ", ".join(sorted(info.capabilities)) or "none of them"),
+        ("has not", ", ".join(sorted(CAPABILITIES - info.capabilities)) or "none of them"),
+    ]
 
 
 def _default() -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from fake_site import FakeSite
 import hal_core as hal
 from hal_core import cache
 from hal_core.cli import main
+from hal_core.info import CAPABILITIES
 from hal_core.testing.report import chapters
 
 KERNELS = """
@@ -95,6 +97,19 @@ def test_the_default_device_is_marked(site: FakeSite) -> None:
     *rows, last = done.stdout.splitlines()
     assert len(rows) == 3 and not any("default" in row for row in rows)
     assert last.startswith("No default device: open: ACC has 2 devices")
+
+
+def test_devices_in_full(site: FakeSite) -> None:
+    site.backend("ACC")
+    short = hal_command(site, "devices").stdout
+    said = hal_command(site, "devices", "-v").stdout
+    assert said.startswith(short)
+    first, second = said.removeprefix(short).strip("\n").split("\n\n")
+    assert first.startswith("ACC: ") and second.startswith("ACC:1: ")
+    facts = dict(re.split(r" {2,}", line.strip(), maxsplit=1) for line in first.splitlines()[1:])
+    told = {name for key in ("has", "has not") for name in facts[key].split(", ")}
+    assert told - {"none of them"} == CAPABILITIES
+    assert {"block", "grid", "shared memory", "one allocation", "offset of a view"} <= set(facts)
 
 
 def test_devices_of_an_empty_machine(site: FakeSite) -> None:
