@@ -279,6 +279,24 @@ class TestCompile:
             with pytest.raises(hal.InvalidArgument, match=f"'x'.*{least}"):
                 program(made, base.view(9, offset=step + 4), vals=(9,), threads=9)
 
+    def test_V3_sources_take_memory_of_others_where_it_is_aligned(
+        self, device: hal.Compiled, hal_source: Texts
+    ) -> None:
+        if device.allocator.dlpack_device is None:
+            pytest.skip("it declares no memory that DLPack has a name for (dlpack_device)")
+        program = device.compile(hal_source.source(hal_source.doubled))
+        least = device.info.limits.view_alignment
+        base = buffer_of(device, np.arange(2000, dtype=np.float32).tobytes(), hal.float32)
+        made = buffer_of(device, bytes(36), hal.float32)
+        taken = hal.Buffer.from_dlpack(base.view(offset=4), device)
+        for part in (taken, taken.view(9, offset=least)):
+            if least > 4:
+                with pytest.raises(hal.InvalidArgument, match=f"'x'.*{least}"):
+                    program(made, part, vals=(9,), threads=9)
+        program(made, taken.view(9, offset=4 * least - 4), vals=(9,), threads=9)
+        expected = 2 * (np.arange(9, dtype=np.float32) + least)
+        assert read(made) == expected.tobytes()
+
     def test_options_are_honoured_or_refused(self, device: hal.Compiled, hal_source: Texts) -> None:
         wrong = hal_source.source(hal_source.doubled, options=("--there-is-no-such-option",))
         with pytest.raises((hal.CompileError, hal.Unsupported, hal.InvalidArgument)):
