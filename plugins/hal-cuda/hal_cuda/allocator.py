@@ -61,7 +61,7 @@ class CUDAAllocator(LRUAllocator[int]):
         if self._late:
             return self._free_late(opaque, options)
         try:
-            with device.own("free"):
+            with device.visit("free"):
                 if options.host:
                     try:
                         device.api.wait(device.stream)
@@ -95,7 +95,7 @@ class CUDAAllocator(LRUAllocator[int]):
             return None  # it went with a context that was lost
         device = self.device
         try:
-            with device.own("free"):
+            with device.visit("free"):
                 api = device.api
                 api.free_host(opaque) if options.host else api.free(opaque, None, False)
         except DeviceFault:

@@ -84,8 +84,8 @@ def set_current(context: Any) -> None:
     _call(cu.cuCtxSetCurrent, context)
 
 
-def is_current(context: Any) -> bool:
-    return int(_call(cu.cuCtxGetCurrent)) == int(context)
+def current_context() -> Any:
+    return _call(cu.cuCtxGetCurrent)
 
 
 def peer(context: Any, device: int, other: int) -> bool:

@@ -103,6 +103,22 @@ class CUDADevice(Compiled):
         driver.current.context = None
         return self.check(operation)
 
+    @contextmanager
+    def visit(self, operation: str) -> Iterator[None]:
+        """As `own`, for what finalizers do: in the middle of anything, of another library's calls
+        too, which finds its context current as before."""
+        ours, before = driver.current.context, None
+        with suppress(driver.Refused):
+            before = self.api.current_context()
+        try:
+            with self.own(operation):
+                yield
+        finally:
+            if before is not None and int(before) != int(self.context):
+                with driver.check(operation, self.name):
+                    self.api.set_current(before)
+                driver.current.context = ours
+
     def call(self, operation: str, work: Callable[..., T], *arguments: Any) -> T:
         """One call of the driver, where asking for the context first would show."""
         with self.check(operation):
@@ -118,7 +134,7 @@ class CUDADevice(Compiled):
         if error.code not in driver.WRONG_CONTEXT or self.closed:
             return False
         with driver.check("wait", self.name):
-            if self.api.is_current(self.context):
+            if int(self.api.current_context()) == int(self.context):
                 return False
             self.api.set_current(self.context)
         return True

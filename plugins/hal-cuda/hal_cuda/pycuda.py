@@ -97,8 +97,8 @@ def set_current(context: int) -> None:
     call("cuCtxSetCurrent", context)
 
 
-def is_current(context: int) -> bool:
-    return bool(ask("cuCtxGetCurrent", c_void_p) == context)
+def current_context() -> int:
+    return int(ask("cuCtxGetCurrent", c_void_p) or 0)
 
 
 @_guard()

@@ -229,6 +229,36 @@ def test_a_wide_fill_needs_no_host_memory_of_its_size(
     assert data[-1] == 0 and set(data[:-1].tolist()) == {1.1}
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("index", [None, 0, 1])
+def test_a_finalizer_leaves_the_context_that_it_found(
+    device: hal.Compiled, simulator: Simulator, index: int | None, closed: bool, pinned: bool
+) -> None:
+    """It may come in the middle of another library's work on another device."""
+    device.close()
+    simulator.keep_contexts(2)
+    theirs, now = ctypes.c_void_p(), ctypes.c_void_p()
+    if index is not None:
+        simulator.driver.cuDevicePrimaryCtxRetain(ctypes.byref(theirs), index)
+    opened = hal.Device["CUDA"]
+    options = hal.BufferSpec(host=pinned, nolru=True)
+    export = _Export(hal.Buffer(opened, 4000, hal.int32, options).allocate())
+    if closed:
+        opened.close()
+    simulator.set_context(theirs.value or 0)
+    before = simulator.all_calls()
+    del export
+    gc.collect()
+    calls = simulator.calls_since(before)
+    assert sum(calls.get(name, 0) for name in ("cuMemFree", "cuMemFreeAsync", "cuMemFreeHost")) == 1
+    simulator.driver.cuCtxGetCurrent(ctypes.byref(now))
+    assert now.value == theirs.value
+    if index is not None:
+        simulator.let_contexts_go(1, first=index)
+    simulator.let_contexts_go(2)
+
+
 def test_memory_that_an_export_kept_outlives_the_device(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
