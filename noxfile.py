@@ -195,7 +195,8 @@ def tests(session: nox.Session, backend: str) -> None:
         paths = [own, "tests/simulators"]
     else:
         paths = [f"{own}/{name}" for name in QUICK if (ROOT / own / name).exists()]
-    _pytest(session, *once, *RESULTS, *paths, require=(backend.upper(),))
+    kept = str(_dist() / "software-cuda")  # all sessions of this run: one build
+    _pytest(session, *once, *RESULTS, *paths, require=(backend.upper(),), SIM_CUDA_BUILD=kept)
 
 
 @nox.session

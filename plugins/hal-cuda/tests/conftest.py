@@ -36,8 +36,9 @@ def _software_driver() -> Any:
     """
     with contextlib.suppress(hal.CompilerUnavailable):
         os.environ.setdefault("SIM_CUDA_DRIVER", "{}.{}".format(*nvrtc.find().version))
-    folder = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}"
-    return ctypes.CDLL(str(build.build(folder / "cuda")), mode=ctypes.RTLD_GLOBAL)
+    usual = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}" / "cuda"
+    folder = Path(os.environ.get("SIM_CUDA_BUILD", usual))
+    return ctypes.CDLL(str(build.build(folder)), mode=ctypes.RTLD_GLOBAL)
 
 
 WHY = ""

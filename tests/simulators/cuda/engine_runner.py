@@ -147,7 +147,8 @@ def shared_engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "popen-gw" in base.name else base  # all workers of xdist: one build
     try:
-        return build_engine(shared / "software-cuda")
+        kept = os.environ.get("SIM_CUDA_BUILD")
+        return build_engine(Path(kept) if kept else shared / "software-cuda")
     except build.NoCompiler as missing:
         pytest.skip(str(missing))
 
