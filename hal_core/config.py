@@ -64,6 +64,17 @@ def declare(name: str, default: T, meaning: str, parse: Callable[[str], T]) -> S
     return setting
 
 
+def misspelt() -> dict[str, str]:
+    """Variables that nobody has declared, and the setting that each of them looks like."""
+    unknown = [name for name in os.environ if name.startswith("HAL_") and name not in SETTINGS]
+    if not unknown:
+        return {}
+    from difflib import get_close_matches
+
+    near = {name: get_close_matches(name, SETTINGS, 1, 0.85) for name in unknown}
+    return {name: found[0] for name, found in near.items() if found}
+
+
 def flag(text: str) -> bool:
     lowered = text.strip().lower()
     if lowered in _TRUE:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -116,6 +118,7 @@ class DeviceRegistry:
     def _open_new(self, family: str, index: int) -> Compiled:
         info = self._info(family, index)
         self._check_fork(family)
+        _warn_of_misspelt()
         backend = self._plugins.backend(family)
         for extension in self._plugins.extensions():
             backend.attach(extension)
@@ -406,6 +409,13 @@ def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:
         device=backend.family,
         fix="`hal doctor` tells what it looked at.",
     )
+
+
+@functools.cache  # once in a process
+def _warn_of_misspelt() -> None:
+    for name, meant in config.misspelt().items():
+        text = f"{name} is no setting and does nothing; is it {meant} that you mean?"
+        warnings.warn(text, UserWarning, stacklevel=2)
 
 
 def _count(number: int) -> str:

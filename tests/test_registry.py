@@ -728,3 +728,23 @@ threading.Thread(target=lambda: Device["SLOW"], daemon=True).start()
 opening.wait()
 """
         assert self.child(site, parent, "print(Device['CPU'].name)") == "CPU\n"
+
+
+# -- settings
+
+
+def test_a_misspelt_setting_is_told_once(site: FakeSite) -> None:
+    """HAL_CHEK=1 would run unchecked, and look as if nothing were wrong."""
+    code = """
+import hal_core as hal
+from hal_core.testing.fake import plugin
+hal.Device.register_plugin("FAKE", plugin)
+for turn in range(2):
+    hal.Device["FAKE"].close()
+"""
+    plain = site.run(code, env={"HAL_SOMETHING_ELSE": "1", "HALCHECK": "1"})
+    assert (plain.stderr, plain.returncode) == ("", 0)
+    told = site.run(code, "-W", "default", env={"HAL_CHEK": "1", "HAL_LRU_LIMT": "0"}).stderr
+    assert told.count("UserWarning: ") == 2
+    assert "HAL_CHEK is no setting and does nothing; is it HAL_CHECK that you mean?" in told
+    assert "HAL_LRU_LIMT is no setting and does nothing; is it HAL_LRU_LIMIT" in told

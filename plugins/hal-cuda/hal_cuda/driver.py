@@ -22,6 +22,7 @@ from hal_core.errors import (
     InvalidArgument,
     InvalidState,
     OutOfMemory,
+    PluginError,
 )
 
 if TYPE_CHECKING:
@@ -183,8 +184,8 @@ class check:
 def api() -> Any:
     """The binding chosen, with the driver initialised.
 
-    Raises: DeviceUnavailable saying what is missing: the package, the driver, the hardware. Its
-    `__context__` is what the binding said.
+    Raises: DeviceUnavailable saying what is missing, the driver or the hardware; PluginError where
+    it is a package. Their `__context__` is what the binding said.
     """
     binding = _imported(DRIVER.read())
     try:
@@ -217,7 +218,7 @@ def _imported(chosen: str) -> Any:
             missing = (error.name or "").partition(".")[0]
             of = chosen if missing in ("cuda", "pycuda") else f"{missing}, which {chosen} needs,"
             problem = f"{of} is not installed"
-        raise _unavailable(problem, fix) from None
+        raise PluginError("enumerate CUDA", problem, fix=fix) from None
 
 
 def _unavailable(problem: str, fix: str) -> DeviceUnavailable:

@@ -54,7 +54,7 @@ def test_R10_without_a_package_it_says_what_to_install(
     hidden: str, binding: str, said: str
 ) -> None:
     text = _run(HIDE.format(hidden=[hidden]) + ASK, HAL_CUDA_DRIVER=binding)
-    assert text == f"DeviceUnavailable enumerate CUDA: {said}\nno hardware\n"
+    assert text == f"PluginError enumerate CUDA: {said}\nbroken\n"
 
 
 NO_DRIVER = (
