@@ -55,12 +55,20 @@ def _captured(x: Expressions, at: ast.AST, value: Any) -> Any:
     if isinstance(value, float):
         return float(value)  # numpy.float64
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
+        number = value.item() if _is_numpy_scalar(value) else None
+        if isinstance(number, (int, float)):
+            return number
         raise x.error(
             at,
             f"a numpy {type(value).__name__} is not a constant of the kernel language",
-            "Capture float(...) or int(...) of a number; pass an array as a hal.Buffer.",
+            "Capture a real number; pass an array as a hal.Buffer.",
         )
     return value
+
+
+def _is_numpy_scalar(value: Any) -> bool:
+    """By name, as kernels need no numpy."""
+    return any(base.__name__ == "generic" for base in type(value).__mro__)
 
 
 def attribute(x: Expressions, node: ast.Attribute) -> Any:

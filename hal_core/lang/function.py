@@ -92,6 +92,10 @@ class KernelFunction:
             fix=f"Write program = device.compile({self.name}), then {call}.",
         )
 
+    def __reduce__(self) -> str:
+        """Pickled by its name, as functions are: another process has its text."""
+        return self.__qualname__
+
     def __repr__(self) -> str:
         block = f" block={self.block}" if self.block else ""
         contract = "" if self.contract else " contract=False"

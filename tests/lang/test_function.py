@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import importlib
 import math
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import interpreter
+import numpy as np
 import pytest
 from kernel_files import IMPORTS, load
 
@@ -182,6 +184,34 @@ def test_captured_numbers_are_constants() -> None:
     assert y == [0.5 + math.pi]
     assert k == [1024 % 7, 2]
     assert not [node for node in captured.lower().uops if node.op in ("ADD", "MUL", "IF")]
+
+
+@pytest.mark.parametrize("kind", ["bool_", "int8", "uint64", "float16", "float32", "float64"])
+def test_a_numpy_number_is_a_constant_like_pythons(kind: str) -> None:
+    number = getattr(np, kind)(1)
+    both = number, number.item()
+
+    @hal.kernel
+    def captured(y: hal.Ptr[hal.float32], k: hal.Ptr[hal.int64]) -> None:
+        y[0] = hal.float32(number) / 3
+        k[0] = hal.int64(both[0] == both[1])
+
+    y, k = [0.0], [0]
+    interpreter.run(captured.lower(), [y, k], threads=1)
+    assert (y, k) == ([float(np.float32(1) / np.float32(3))], [1])
+
+
+def test_a_kernel_of_a_module_is_pickled_by_its_name() -> None:
+    """As its function would be: other processes import it."""
+    assert pickle.loads(pickle.dumps(saxpy)) is saxpy
+    assert copy.deepcopy(saxpy) is saxpy
+
+    @hal.kernel
+    def nested(y: hal.Ptr[hal.float32]) -> None:
+        y[0] = 1.0
+
+    with pytest.raises((AttributeError, pickle.PicklingError), match="nested"):
+        pickle.dumps(nested)
 
 
 def test_factory_over_dtype_and_size() -> None:

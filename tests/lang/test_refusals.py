@@ -24,7 +24,7 @@ STEPS = (1, 2)
 STOPS = [1, 2]
 TABLE = np.zeros(3)
 NAME = "text"
-HALF = np.float32(0.5)
+HALF = np.complex64(0.5)
 
 
 def helper(x):
@@ -150,7 +150,7 @@ BAD = [
     Bad("y[i] = WEIGHT[0]", "WEIGHT", "'WEIGHT' is not defined", "Did you mean WEIGHTS"),
     Bad("y[i] = NAME", "NAME", "a str is not a value", "Capture Python ints"),
     Bad("y[i] = TABLE[0]", "TABLE", "a numpy ndarray", "hal.Buffer"),
-    Bad("y[i] = HALF", "HALF", "a numpy float32", "float(...)"),
+    Bad("y[i] = HALF", "HALF", "a numpy complex64", "a real number"),
     Bad("y[i] = WEIGHTS", "WEIGHTS", "a tuple is not a value", "Capture Python ints"),
     Bad("y[i] = WEIGHTS[i]", "WEIGHTS", "at run time", "WEIGHTS: hal.ConstPtr[hal.float32]"),
     Bad("y[i] = STEPS[i]", "STEPS", "at run time", "a buffer, STEPS: hal.ConstPtr[hal.int32]"),
