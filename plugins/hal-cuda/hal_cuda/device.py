@@ -115,9 +115,16 @@ class CUDADevice(Compiled):
                 yield
         finally:
             if before is not None and int(before) != int(self.context):
-                with driver.check(operation, self.name):
-                    self.api.set_current(before)
+                self._leave(operation, before, ours)
+
+    def _leave(self, operation: str, before: Any, ours: Any) -> None:
+        with driver.check(operation, self.name):
+            try:
+                self.api.set_current(before)
                 driver.current.context = ours
+            except driver.Refused as error:
+                if error.code not in driver.WRONG_CONTEXT:  # else it was destroyed meanwhile
+                    raise
 
     def call(self, operation: str, work: Callable[..., T], *arguments: Any) -> T:
         """One call of the driver, where asking for the context first would show."""
