@@ -159,6 +159,8 @@ class CUDAAllocator(LRUAllocator[int]):
             return False
         try:
             self._transfer_peer(dest, src, nbytes, src_device)
+        except InvalidArgument:  # such as pinned memory of a third context
+            return False
         except HalError:
             src_device._check_open("copy_from")  # another thread has closed it meanwhile
             raise

@@ -164,3 +164,18 @@ def test_memory_that_others_allocate_in_our_context_is_taken(
     taken = hal.Buffer.wrap(Theirs(row, data=(managed.value, False)), device).fill(3)
     assert set(taken.numpy().tolist()) == {3}
     assert simulator.driver.cuMemFree_v2(managed) == 0
+
+
+def test_pinned_memory_of_one_device_is_copied_by_another(device: hal.Compiled) -> None:
+    """The buffer is the other device's, the memory was pinned by this one."""
+    other = hal.Device["CUDA:1"]
+    pinned = hal.Buffer(device, 4096, hal.uint8, hal.BufferSpec(host=True)).allocate().fill(7)
+    device.synchronize()
+    spec = hal.BufferSpec(external_ptr=pinned._opaque_for("test"))
+    there = hal.Buffer(other, 4096, hal.uint8, spec).allocate()
+    here = hal.Buffer(device, 4096, hal.uint8).copy_from(there)
+    assert set(here.numpy().tolist()) == {7}
+    there.copy_from(here.fill(3))
+    assert set(there.numpy().tolist()) == {3}
+    there.copy_from(hal.Buffer(other, 4096, hal.uint8).fill(9))
+    assert set(there.numpy().tolist()) == {9}
