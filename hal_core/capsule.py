@@ -184,6 +184,8 @@ def _dtype(tensor: _Tensor) -> DType:
 
 
 def _check_dense(tensor: _Tensor, shape: list[int]) -> None:
+    if 0 in shape:
+        return
     step = 1
     for axis in range(tensor.ndim - 1, -1, -1):
         if tensor.strides and shape[axis] != 1 and tensor.strides[axis] != step:

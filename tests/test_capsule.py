@@ -62,6 +62,16 @@ def test_what_numpy_exports_is_read(name: str, options: dict[str, Any]) -> None:
     assert taken[:4] == (memory.ctypes.data, 3, DTYPES[name], HOST)
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
+@pytest.mark.parametrize("strided", [False, True])
+def test_an_array_of_nothing_has_no_gaps(shape: tuple[int, ...], strided: bool) -> None:
+    """Whatever its strides are said to be."""
+    memory = np.zeros([2 * extent + 1 for extent in shape], "f4")
+    part = memory[tuple(slice(0, 2 * extent, 2) for extent in shape)]
+    taken = capsule.take((part if strided else np.zeros(shape, "f4")).__dlpack__())
+    assert (taken.size, taken.dtype) == (0, float32)
+
+
 def test_B9_the_owner_lives_until_the_consumer_is_done() -> None:
     for consume, newest in itertools.product((False, True), NEWEST):
         memory, owner = np.zeros(4, "f4"), _Owner()
