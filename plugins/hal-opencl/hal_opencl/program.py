@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import struct
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,8 +31,8 @@ _size = struct.Struct("i").pack
 
 
 class OpenCLProgram(Program):
-    """Concurrency: a kernel object holds the arguments of the next launch, so launches of one
-    program take turns at a lock."""
+    """Concurrency: a kernel object holds the arguments of the next launch, so every launch in
+    progress has one of its own. There are as many as launches were at it at once."""
 
     device: OpenCLDevice
 
@@ -40,7 +40,8 @@ class OpenCLProgram(Program):
         super().__init__(device, binary)
         operation = f"load {binary.entry}"
         with driver.check(operation, device.name):
-            kernel = find_kernel(self._built(operation), binary.entry, operation, device.name)
+            program = self._built(operation)
+            kernel = find_kernel(program, binary.entry, operation, device.name)
             check_arguments(kernel, binary.signature, binary.rendered, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
         self._whole_blocks = binary.rendered and runs_whole_blocks(kernel, binary.signature)
@@ -54,7 +55,7 @@ class OpenCLProgram(Program):
             max_block_threads=most,
             block_multiple=facts.block_multiple,
         )
-        self._enqueue = self._make_launch(kernel)
+        self._enqueue = self._make_launch(program, kernel)
 
     def _built(self, operation: str) -> driver.Program:
         device = self.device
@@ -101,7 +102,7 @@ class OpenCLProgram(Program):
     def _bind(self) -> Callable[..., Any]:
         return self._enqueue
 
-    def _make_launch(self, kernel: cl.Kernel) -> Callable[..., cl.Event]:
+    def _make_launch(self, program: driver.Program, kernel: cl.Kernel) -> Callable[..., cl.Event]:
         """`launch(geometry, *args)`, written out for this signature.
 
         A loop over the arguments costs as much again as the launch itself.
@@ -125,16 +126,15 @@ class OpenCLProgram(Program):
             set_memory="set_memory(memory)" if memory else "pass",
             set_numbers="set_numbers(numbers)" if numbers else "pass",
         )
-        set_memory, set_numbers = driver.argument_setters(kernel)
+        spare = [_ready(kernel)]
         space: dict[str, Any] = {
             **packs,
             "whole": _whole,
-            "lock": threading.Lock(),
-            "set_memory": set_memory,
-            "set_numbers": set_numbers,
+            "take": spare.pop,
+            "make": functools.partial(_another, program, self.name),
+            "give_back": spare.append,
             "enqueue": cl.enqueue_nd_range_kernel,
             "queue": self.device.queue,
-            "kernel": kernel,
             "device": self.device,
             "name": self.name,
             "Error": cl.Error,
@@ -162,16 +162,29 @@ def launch(geometry{args}):
     memory = ({memory})  # kept until the kernel is queued: a sub-buffer has no other owner
     numbers = ({numbers})
     try:
-        with lock:
-            {set_memory}
-            {set_numbers}
-            event = enqueue(queue, kernel, geometry.items, geometry.group)
+        try:
+            ready = take()
+        except IndexError:  # in the middle of another launch, of a thread's or a finalizer's
+            ready = make()
+        kernel, set_memory, set_numbers = ready
+        {set_memory}
+        {set_numbers}
+        event = enqueue(queue, kernel, geometry.items, geometry.group)
+        give_back(ready)
         queue.flush()
     except Error as error:
         raise failure(error, f"launch {{name}}", device.name) from None
     device.last_launched = name
     return event
 """
+
+
+def _ready(kernel: cl.Kernel) -> tuple[Any, ...]:
+    return kernel, *driver.argument_setters(kernel)
+
+
+def _another(program: driver.Program, name: str) -> tuple[Any, ...]:
+    return _ready(cl.Kernel(program, name))
 
 
 def _whole(opaque: Opaque) -> cl.Buffer | None:
