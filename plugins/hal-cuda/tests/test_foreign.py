@@ -11,7 +11,6 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
-from hal_cuda import driver
 
 VECTORS = 'extern "C" __global__ void first(float4 *y) { float4 t = y[0]; t.x += 1; y[0] = t; }'
 
@@ -133,10 +132,9 @@ def elsewhere(device: hal.Compiled, simulator: Simulator) -> Iterator[int]:
     context, address = ctypes.c_void_p(), ctypes.c_uint64()
     assert simulator.driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
     assert simulator.driver.cuMemAlloc_v2(ctypes.byref(address), 4096) == 0
-    driver.current.context = None
+    assert simulator.driver.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
     yield address.value
     assert simulator.driver.cuCtxDestroy_v2(context) == 0
-    driver.current.context = None
 
 
 def test_memory_of_another_context_is_refused(
