@@ -66,7 +66,9 @@ class Allocator(Generic[Opaque]):
         self.limit = config.MEMORY_LIMIT.read()  # bytes held, cached ones included; 0: none
         self.cache_limit = 0
         self.poison = config.CHECK.read()
-        self._lock = threading.Lock()
+        # A user's finalizer may allocate in the middle of anything, on the same thread: what is done
+        # under the lock leaves room for that wherever a call returns.
+        self._lock = threading.RLock()
         self._freeing = threading.RLock()  # held while dropped blocks are freed; `_free` may nest
         self._live: dict[Opaque, int] = {}  # opaque -> bytes asked for
         self._cache: dict[Key, deque[tuple[int, Opaque]]] = {}  # -> (age, opaque)
@@ -143,7 +145,7 @@ class Allocator(Generic[Opaque]):
                 self._drain()
             blocks = self._cache.get(size if options is DEFAULT_SPEC else (size, options))
             if blocks:
-                opaque = blocks.pop()[1]
+                opaque = blocks.pop()[1]  # no call has returned since there was one
                 self._cached -= size
                 self._hits += 1
                 self._live[opaque] = nbytes
@@ -184,10 +186,13 @@ class Allocator(Generic[Opaque]):
 
     def free_cache(self) -> None:
         """Release every cached block. May be called from anywhere, a backend's `_free` included."""
+        interrupts = self._lock._is_owned()  # type: ignore[attr-defined]
         with self._lock:
             self._drain()
             self._evict(self._cached)
-            self._cache.clear()
+            for key in () if interrupts else list(self._cache):
+                if not self._cache[key]:
+                    del self._cache[key]
         self._free_dropped()
 
     def statistics(self) -> AllocatorStatistics:
@@ -216,7 +221,7 @@ class Allocator(Generic[Opaque]):
     def _after_fork(self) -> None:
         """In the child. Another thread of the parent may have held the lock, in the middle of a
         change: the accounts are made up anew."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._freeing = threading.RLock()
         self._cached = sum(
             (key if isinstance(key, int) else key[0]) * len(blocks)
@@ -263,7 +268,7 @@ class Allocator(Generic[Opaque]):
             return self._drop(opaque, size, options)
         blocks = self._cache.get(key)
         if blocks is None:
-            blocks = self._cache[key] = deque()
+            blocks = self._cache.setdefault(key, deque())
         blocks.append((next(self._ages), opaque))
         self._cached += size
         if self._cached > self.cache_limit:
@@ -291,14 +296,17 @@ class Allocator(Generic[Opaque]):
         """Drop cached blocks, the one freed longest ago first, until `nbytes` are given up."""
         target = max(0, self._cached - nbytes)
         while self._cached > target:
-            key = min(self._cache, key=self._oldest)
+            key = min(list(self._cache), key=self._oldest, default=0)
+            blocks = self._cache.get(key)
+            if not blocks:
+                return  # the call that this one interrupts has its accounts still open
+            _, opaque = blocks.popleft()
             size, options = (key, DEFAULT_SPEC) if isinstance(key, int) else key
-            _, opaque = self._cache[key].popleft()
             self._cached -= size
             self._drop(opaque, size, options)
 
     def _oldest(self, key: Key) -> float:
-        blocks = self._cache[key]
+        blocks = self._cache.get(key)
         return blocks[0][0] if blocks else math.inf
 
     def _drop(self, opaque: Opaque, size: int, options: BufferSpec) -> None:
@@ -306,6 +314,8 @@ class Allocator(Generic[Opaque]):
         self._dropped.append((opaque, size, options))
 
     def _free_dropped(self) -> None:
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            return  # this thread is in the middle of a call; a later one does it
         while self._dropped:
             with self._freeing:
                 try:
@@ -323,6 +333,8 @@ class Allocator(Generic[Opaque]):
 
     def _settle_soon(self) -> None:
         """The cache does not want what was given back: free it now, if nobody has the lock."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            return
         if self._lock.acquire(blocking=False):
             try:
                 self._drain()
@@ -355,7 +367,8 @@ class Allocator(Generic[Opaque]):
             self._misses += 1
             self._live[opaque] = nbytes
             self._current += nbytes
-            self._peak = max(self._peak, self._current)
+            if self._current > self._peak:
+                self._peak = self._current
         return opaque
 
     def _ask_device(self, size: int, options: BufferSpec) -> tuple[Opaque | None, Exception | None]:
