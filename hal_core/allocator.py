@@ -66,7 +66,7 @@ class Allocator(Generic[Opaque]):
         self.limit = config.MEMORY_LIMIT.read()  # bytes held, cached ones included; 0: none
         self.cache_limit = 0
         self.poison = config.CHECK.read()
-        # A user's finalizer may allocate in the middle of anything, on the same thread: what is done
+        # A finalizer may allocate in the middle of anything, on the same thread: what is done
         # under the lock leaves room for that wherever a call returns.
         self._lock = threading.RLock()
         self._freeing = threading.RLock()  # held while dropped blocks are freed; `_free` may nest

@@ -298,15 +298,28 @@ def double_frees_pass() -> None:
 
 
 @mutant("A6", "allocator")
-def finalizers_wait_for_the_lock() -> None:
-    def __del__(self: Any) -> None:
-        owner = self._owned
-        if owner is not None:
-            with owner._lock:
-                owner._settle(self._buf, self.nbytes, self.options)
-            owner._free_dropped()
+def a_finalizer_that_allocates_waits_for_its_own_thread() -> None:
+    @around(core.Allocator, "__init__")
+    def __init__(inner: Any, self: Any, *args: Any) -> None:
+        inner(self, *args)
+        self._lock = _OnceLock()
 
-    buffers.Buffer.__del__ = __del__  # type: ignore[method-assign]
+
+class _OnceLock:
+    """As `threading.Lock`: a thread that has it waits for itself."""
+
+    def __init__(self) -> None:
+        lock = threading.Lock()
+        self.acquire, self.release = lock.acquire, lock.release
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _is_owned(self) -> bool:
+        return False
 
 
 @mutant("A5", "allocator")
@@ -390,6 +403,9 @@ def accounts_have_no_lock() -> None:
 
 
 class _NoLock:
+    def _is_owned(self) -> bool:
+        return False
+
     def acquire(self, blocking: bool = True) -> bool:
         return True
 

@@ -261,6 +261,22 @@ class TestAllocator:
         in_threads(free, 1)
         assert allocator.statistics().cached == 0
 
+    @pytest.mark.usefixtures("cache")
+    def test_A5_another_thread_is_served_during_a_free(
+        self, allocator: Allocator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A device may take its time to free; what is in the cache is handed out meanwhile."""
+        allocator.free(allocator.alloc(4096), 4096)
+        served = list[Any]()
+
+        def allocate(_: int) -> None:
+            served.append(allocator.alloc(4096))
+
+        _before(monkeypatch, allocator, "_free", lambda: in_threads(allocate, 1))
+        allocator.free(allocator.alloc(1000, NOLRU), 1000, NOLRU)
+        assert len(served) == 1
+        allocator.free(served[0], 4096)
+
     def test_A6_a_double_free_and_another_size_are_refused(self, allocator: Allocator) -> None:
         before = allocator.statistics()
         block = allocator.alloc(1000)
@@ -313,7 +329,8 @@ class TestAllocator:
     def test_A6_a_cycle_collected_anywhere(
         self, device: hal.Compiled, allocator: Allocator
     ) -> None:
-        """Python collects between any two steps, so also while a lock is held."""
+        """Python collects between any two steps, so also while a lock is held; and what goes then
+        may have a finalizer that allocates."""
         before, threshold = allocator.statistics(), gc.get_threshold()
 
         def churn(_: int) -> None:
@@ -321,7 +338,7 @@ class TestAllocator:
                 size = 5000 + 256 * turn  # another place in the cache each time, which is made
                 block = allocator.alloc(size)
                 ring: list[object] = [hal.Buffer(device, 600, hal.uint8).allocate()]
-                ring.append(ring)
+                ring += [ring, _AllocatesAtItsEnd(device)]
                 del ring
                 allocator.free(block, size)
 
@@ -416,6 +433,14 @@ class TestAllocator:
                 hal.Buffer(opened, 600_000, hal.uint8).allocate()
             assert read(made) == pattern(600_000)
             made.deallocate()
+
+
+class _AllocatesAtItsEnd:
+    def __init__(self, device: hal.Compiled) -> None:
+        self.device = device
+
+    def __del__(self) -> None:
+        hal.Buffer(self.device, 700, hal.uint8).allocate()
 
 
 def _before(
