@@ -7,23 +7,21 @@ instruction they are slow, and still right.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from hal_core.dtypes import DType, float32, float64
 from hal_core.ir.uop import Kernel, UOp
 
-FUNCTIONS = frozenset(
-    ("EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD")
+Functions = Mapping[str, Collection[DType]]  # op -> of which dtypes
+
+FUNCTIONS: Functions = dict.fromkeys(
+    ("EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"),
+    (float32, float64),
 )
 
 
-def expand(
-    kernel: Kernel,
-    functions: Collection[str] = FUNCTIONS,
-    dtypes: Collection[DType] = (float32, float64),
-    in_loops: bool = True,
-) -> Kernel:
-    """The kernel with the `functions` of `dtypes` written out; the kernel itself if it has none.
+def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = True) -> Kernel:
+    """The kernel with the `functions` written out; the kernel itself if it has none of them.
 
     `in_loops=False` leaves those that stand in a RANGE or LOOP; where the kernel was cut into
     regions of THREADS, in one inside of a region.
@@ -32,8 +30,7 @@ def expand(
     ATAN2 and the float64 TAN; FMOD is exact), and what C99 says of zeros, infinities, NaNs and
     subnormals holds.
     """
-    names = FUNCTIONS.intersection(functions)
-    wanted = {node for node in kernel.uops if node.op in names and node.dtype in dtypes}
+    wanted = {node for node in kernel.uops if node.dtype in functions.get(node.op, ())}
     if not in_loops:
         wanted -= _in_loops(kernel)
     if not wanted:

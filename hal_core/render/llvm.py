@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hal_core.dtypes import DTYPES, DType, float32
+from hal_core.dtypes import DTYPES, DType, float32, float64
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.expand import expand
 from hal_core.ir.fission import block_threads, split
@@ -24,8 +24,10 @@ _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
 
 
 # Formulas that LLVM vectorises to more speed than its library has, within its time to compile.
-_FORMULAS = {"EXP", "EXP2", "LOG", "LOG2", "TANH", "ATAN", "ATAN2"}
-_FLOAT32_FORMULAS = {"SIN", "COS", "TAN"}
+_FORMULAS = {
+    **dict.fromkeys(("EXP", "EXP2", "LOG", "LOG2", "TANH", "ATAN", "ATAN2"), (float32, float64)),
+    **dict.fromkeys(("SIN", "COS", "TAN"), (float32,)),
+}
 
 
 class LLVMRenderer(Renderer):
@@ -48,7 +50,6 @@ class LLVMRenderer(Renderer):
         if self.fma:
             # Vectors of them are quick. One at a time, as in a thread's loop, a call is quicker.
             cut = expand(cut, _FORMULAS, in_loops=False)
-            cut = expand(cut, _FLOAT32_FORMULAS, [float32], in_loops=False)
         return _Module(cut, self.half).whole()
 
 

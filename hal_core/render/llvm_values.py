@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, float16
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float16, float32, float64
 from hal_core.ir import UOp
 from hal_core.render.literals import llvm_float, power_of_two
 from hal_core.render.llvm_helpers import floor_division, modulo, narrow, widen
@@ -22,11 +22,15 @@ _INTRINSICS = {
 _LIBRARY = {"TAN": "tan", "TANH": "tanh", "ATAN": "atan", "ATAN2": "atan2"}
 
 
+_TYPES = {
+    **{dtype: f"i{8 * dtype.itemsize}" for dtype in DTYPES.values()},
+    bool_: "i1", float32: "float", float64: "double",
+}  # fmt: skip
+
+
 def type_of(dtype: DType) -> str:
     """The type of a value; in memory a bool is an i8. 16-bit floats are their bits."""
-    if dtype.kind == "f" and dtype.itemsize > 2:
-        return "float" if dtype.itemsize == 4 else "double"
-    return "i1" if dtype.kind == "b" else f"i{8 * dtype.itemsize}"
+    return _TYPES[dtype]
 
 
 class Values:
@@ -46,8 +50,9 @@ class Values:
 
     def let(self, text: str, name: str | None = None) -> str:
         if name is None:
-            name = f"%v.{self.number()}"
-        self.line(f"{name} = {text}")
+            name = f"%v.{self.count}"
+            self.count += 1
+        self.lines.append(f"  {name} = {text}")
         return name
 
     def number(self) -> int:
