@@ -40,16 +40,3 @@ class Bare(Protocol):
 
     def multiply(self, size: int) -> Others:
         """The product of two square matrices by the vendor's library, waited for."""
-
-
-def of(device: hal.Compiled) -> Bare | None:
-    """None for a family that has no floor here."""
-    if device.family == "CUDA":
-        from bench.cuda import CUDA
-
-        return CUDA(device)
-    if device.family == "OPENCL":
-        from bench.opencl import OpenCL
-
-        return OpenCL(device)
-    return None

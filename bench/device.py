@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 import hal_core as hal
-from bench import bare
+from bench.bare import Bare
 from bench.kernels import FACTOR, saxpy
 from bench.language import make_saxpy
 from bench.launch import COUNT, add
@@ -34,11 +34,24 @@ def copied(y: Array, x: Input, n: hal.int32):
         y[i] = x[i]
 
 
+def floor_of(device: hal.Compiled) -> Bare | None:
+    """The driver's own interface; None for a family that has none here."""
+    if device.family == "CUDA":
+        from bench.cuda import CUDA
+
+        return CUDA(device)
+    if device.family == "OPENCL":
+        from bench.opencl import OpenCL
+
+        return OpenCL(device)
+    return None
+
+
 class Bench(NamedTuple):
     """What every part works with. `floor` is None for a family that has none here."""
 
     device: hal.Compiled
-    floor: bare.Bare | None
+    floor: Bare | None
     sizes: Sizes
     effort: Effort
 
@@ -62,7 +75,7 @@ def rows(name: str, effort: Effort, quick: bool) -> Iterator[tuple[str, list[Fou
     # A driver's own cache would make a cold compile look warm. Read when it comes up.
     os.environ |= {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0"}
     device = hal.Device[name]
-    bench = Bench(device, bare.of(device), choose(device, quick), effort)
+    bench = Bench(device, floor_of(device), choose(device, quick), effort)
     yield "sizes", [Missing("sizes", bench.sizes.note)] if bench.sizes.note else []
     for part in PARTS:
         yield part.__name__, list(_guarded(part, bench))

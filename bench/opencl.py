@@ -56,7 +56,8 @@ class OpenCL:
             return np.ones(nbytes, np.uint8)
         memory = self.memory(nbytes, _flags.ALLOC_HOST_PTR)
         flags = cl.map_flags.READ | cl.map_flags.WRITE
-        mapped, _ = cl.enqueue_map_buffer(self.queue, memory, flags, 0, (nbytes,), np.uint8)
+        enqueue: Any = cl.enqueue_map_buffer  # its annotations fit not every numpy
+        mapped, _ = enqueue(self.queue, memory, flags, 0, (nbytes,), np.uint8)
         mapped.fill(1)
         return mapped
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import hal_core as hal
 from bench import machine, report
-
-if TYPE_CHECKING:
-    from bench.hardware import Example, Kit, Run, Table
+from bench.found import Example, Kit, Run, Table
 
 COUNTS = ("passed", "failed", "skipped", "known gap")
 

@@ -35,9 +35,10 @@ def _load(name: str, path: Path, **how: Any) -> ModuleType:
 _load("bench", ROOT / "bench" / "__init__.py", submodule_search_locations=[str(ROOT / "bench")])
 
 from bench import device, hardware, machine, measure, page, report, sizes  # noqa: E402
+from bench.found import Ended, Example, Kit, Run, Table  # noqa: E402
 
-END = hardware.Ended(0, 1.5, "said\n")
-BROKEN = hardware.Ended(3, 0.5, "Traceback\nValueError: | ```\n")
+END = Ended(0, 1.5, "said\n")
+BROKEN = Ended(3, 0.5, "Traceback\nValueError: | ```\n")
 REPORT = {
     "seconds": 2.0,
     "verdict": "CUDA conforms: 5 tests pass, in 2 s.",
@@ -66,14 +67,14 @@ ROWS = [
 
 
 def _run(**changed: Any) -> Any:
-    found = hardware.Run(
+    found = Run(
         info=INFO,
         quick=False,
         absent={"gcc": "not installed"},
         facts=[("Python", "3.12.1")],
-        kits=[hardware.Kit(pair, END, REPORT) for pair in ("nvrtc", "ptx")],
-        examples=[hardware.Example("matmul", ("--device", "CUDA"), END)],
-        tables=[hardware.Table("benchmarks", END, ROWS)],
+        kits=[Kit(pair, END, REPORT) for pair in ("nvrtc", "ptx")],
+        examples=[Example("matmul", ("--device", "CUDA"), END)],
+        tables=[Table("benchmarks", END, ROWS)],
     )
     return found._replace(**changed)
 
@@ -181,12 +182,12 @@ def test_a_page_says_what_passed() -> None:
 @pytest.mark.parametrize(
     ("changed", "failure"),
     [
-        ({"kits": [hardware.Kit("ptx", BROKEN, None)]}, "the kit with ptx"),
-        ({"kits": [hardware.Kit("ptx", hardware.Ended(1, 1, ""), REPORT)]}, "the kit with ptx"),
+        ({"kits": [Kit("ptx", BROKEN, None)]}, "the kit with ptx"),
+        ({"kits": [Kit("ptx", Ended(1, 1, ""), REPORT)]}, "the kit with ptx"),
         ({"kits": []}, "no compiler serves"),
-        ({"examples": [hardware.Example("edges", (), BROKEN)]}, "edges.py"),
-        ({"tables": [hardware.Table("benchmarks", BROKEN, [])]}, "benchmarks"),
-        ({"tables": [hardware.Table("benchmarks", hardware.Ended(1, 1, ""), ROWS)]}, "benchmarks"),
+        ({"examples": [Example("edges", (), BROKEN)]}, "edges.py"),
+        ({"tables": [Table("benchmarks", BROKEN, [])]}, "benchmarks"),
+        ({"tables": [Table("benchmarks", Ended(1, 1, ""), ROWS)]}, "benchmarks"),
     ],
     ids=["kit died", "kit failed", "no kit", "example", "bench died", "bench failed"],
 )
