@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -329,8 +331,7 @@ class TestAllocator:
     def test_A6_a_cycle_collected_anywhere(
         self, device: hal.Compiled, allocator: Allocator
     ) -> None:
-        """Python collects between any two steps, so also while a lock is held; and what goes then
-        may have a finalizer that allocates."""
+        """Python collects between any two steps, so also while a lock is held."""
         before, threshold = allocator.statistics(), gc.get_threshold()
 
         def churn(_: int) -> None:
@@ -338,7 +339,7 @@ class TestAllocator:
                 size = 5000 + 256 * turn  # another place in the cache each time, which is made
                 block = allocator.alloc(size)
                 ring: list[object] = [hal.Buffer(device, 600, hal.uint8).allocate()]
-                ring += [ring, _AllocatesAtItsEnd(device)]
+                ring.append(ring)
                 del ring
                 allocator.free(block, size)
 
@@ -348,6 +349,45 @@ class TestAllocator:
         finally:
             gc.set_threshold(*threshold)
         gc.collect()
+        after = allocator.statistics()
+        assert (after.live, after.current) == (before.live, before.current)
+
+    def test_A6_what_python_runs_in_between_may_allocate(
+        self, device: hal.Compiled, allocator: Allocator
+    ) -> None:
+        """Finalizers and signal handlers run where a call begins and where it has returned."""
+        before, code = allocator.statistics(), hal.Allocator.alloc.__code__
+
+        def reached(nth: int) -> bool:
+            seen = 0
+
+            def hook(frame: FrameType, event: str, _: object) -> None:
+                nonlocal seen
+                if event != "c_call" and frame.f_code.co_filename == code.co_filename:
+                    seen += 1
+                    if seen == nth:
+                        sys.setprofile(None)
+                        hal.Buffer(device, 700, hal.uint8).allocate()
+
+            sys.setprofile(hook)
+            try:
+                made = [
+                    hal.Buffer(device, 5000, hal.uint8, spec).allocate() for spec in (None, NOLRU)
+                ]
+                made.pop().deallocate()
+                del made
+                allocator.free_cache()
+            finally:
+                sys.setprofile(None)
+            return seen >= nth
+
+        def everywhere(_: int) -> None:
+            nth = 1
+            while reached(nth):
+                nth += 1
+            assert nth > 20, "the kit no longer sees the allocator at work"
+
+        in_threads(everywhere, 1)
         after = allocator.statistics()
         assert (after.live, after.current) == (before.live, before.current)
 
@@ -433,14 +473,6 @@ class TestAllocator:
                 hal.Buffer(opened, 600_000, hal.uint8).allocate()
             assert read(made) == pattern(600_000)
             made.deallocate()
-
-
-class _AllocatesAtItsEnd:
-    def __init__(self, device: hal.Compiled) -> None:
-        self.device = device
-
-    def __del__(self) -> None:
-        hal.Buffer(self.device, 700, hal.uint8).allocate()
 
 
 def _before(
