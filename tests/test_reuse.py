@@ -28,7 +28,10 @@ def slow(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
         y[i] = s
 
 
-@pytest.fixture(params=BACKENDS or [pytest.param("", marks=pytest.mark.skip("no backend here"))])
+NONE = [pytest.param("", marks=pytest.mark.skip("no backend here"))]
+
+
+@pytest.fixture(params=BACKENDS or NONE)
 def device(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
     try:
         opened = hal.Device[request.param]
@@ -95,7 +98,7 @@ def begun(device: Any, work: Callable[..., object], *args: Any) -> threading.Thr
 ON_CPU = [name for name in BACKENDS if name == "CPU"]  # where work runs inside of its call
 
 
-@pytest.mark.parametrize("device", ON_CPU, indirect=True)
+@pytest.mark.parametrize("device", ON_CPU or NONE, indirect=True)
 @pytest.mark.parametrize("spec", SPECS, ids=["cached", "nolru"])
 @pytest.mark.parametrize("size", [SIZE, 1 << 18], ids=["small", "pages"])
 def test_A7_a_block_freed_while_another_thread_launches(
@@ -161,7 +164,7 @@ COPIES: dict[str, Callable[[hal.Buffer, hal.Buffer, bytearray], object]] = {
 }
 
 
-@pytest.mark.parametrize("device", ON_CPU, indirect=True)
+@pytest.mark.parametrize("device", ON_CPU or NONE, indirect=True)
 @pytest.mark.parametrize("copy", COPIES)
 def test_A7_a_block_freed_while_another_thread_copies(device: hal.Compiled, copy: str) -> None:
     nbytes = 48 << 20
