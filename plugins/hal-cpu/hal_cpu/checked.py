@@ -59,7 +59,9 @@ class CheckedAllocator(CPUAllocator):
         super().__init__(device)
         self.poison = True  # whatever the environment says by now
         self._blocks: dict[int, Block] = {}
-        self._quarantine = Quarantine()
+        self._quarantine = Quarantine()  # `_freeing` is held where it changes
+        self._looks = 0  # that go on in the thread that holds `_freeing`, one within another
+        self._unseen: list[Block] = []  # freed by a finalizer in the middle of a look
         self._numbers = itertools.count(1)
         self._told: set[int] = set()  # numbers of damaged blocks
 
@@ -91,12 +93,22 @@ class CheckedAllocator(CPUAllocator):
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         block = self._blocks.pop(opaque)
         self._look_at(block, "free")
-        self._quarantine.add(block)
+        if self._looks:
+            self._unseen.append(block)
+        else:
+            self._quarantine.add(block)
 
     def look(self) -> None:
-        """For writes beside blocks that are in use."""
-        for block in list(self._blocks.values()):
-            self._look_at(block, "wait")
+        """For writes beside blocks that are in use: those stay accessible until it has ended."""
+        with self._freeing:
+            self._looks += 1
+            try:
+                for block in list(self._blocks.values()):
+                    self._look_at(block, "wait")
+            finally:
+                self._looks -= 1
+                while self._unseen and not self._looks:
+                    self._quarantine.add(self._unseen.pop())
 
     def _look_at(self, block: Block, operation: str) -> None:
         damage = block.damage()
@@ -120,12 +132,13 @@ class CheckedAllocator(CPUAllocator):
     def free_cache(self) -> None:
         """Release every freed block's addresses; the memory went back when it was freed."""
         super().free_cache()
-        self._quarantine.shrink(0, 0)
+        with self._freeing:
+            self._quarantine.shrink(0, 0)
 
     def _after_fork(self) -> None:
         super()._after_fork()
         self._held = self._current
-        self._quarantine = Quarantine()  # its lock may be held for ever
+        self._looks = 0  # the parent's thread that looked is not here
 
     def block_near(self, address: int) -> tuple[Block | None, bool]:
         """The block that an access to an inaccessible page missed, and whether it was freed."""

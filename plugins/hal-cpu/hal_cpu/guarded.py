@@ -7,7 +7,6 @@ up to a page behind another one. The bytes between hold a pattern, by which a wr
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections import deque
 from typing import Any
 
@@ -125,10 +124,9 @@ class Place(int):
 
 class Quarantine:
     """Blocks that were freed, kept inaccessible for a while so that nothing else gets their
-    addresses. Concurrency: any thread."""
+    addresses. Concurrency: one thread at a time, but for `find`; calls may nest."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._blocks: deque[Block] = deque()
         self._nbytes = 0
 
@@ -139,20 +137,17 @@ class Quarantine:
         except OutOfMemory:  # of mappings
             driver.unmap_guarded(block.low, block.high - block.low)
             return
-        with self._lock:
-            self._blocks.append(block)
-            self._nbytes += block.high - block.low
+        self._blocks.append(block)
+        self._nbytes += block.high - block.low
         self.shrink(_QUARANTINE_BLOCKS, _QUARANTINE_NBYTES)
 
     def shrink(self, blocks: int, nbytes: int) -> None:
         """Let the oldest go until these are left."""
-        with self._lock:
-            while self._blocks and (len(self._blocks) > blocks or self._nbytes > nbytes):
-                block = self._blocks.popleft()
-                self._nbytes -= block.high - block.low
-                driver.unmap_guarded(block.low, block.high - block.low)
+        while self._blocks and (len(self._blocks) > blocks or self._nbytes > nbytes):
+            block = self._blocks.popleft()
+            self._nbytes -= block.high - block.low
+            driver.unmap_guarded(block.low, block.high - block.low)
 
     def find(self, address: int) -> Block | None:
         """The block that lay there."""
-        with self._lock:
-            return next((b for b in self._blocks if b.low <= address < b.high), None)
+        return next((b for b in list(self._blocks) if b.low <= address < b.high), None)

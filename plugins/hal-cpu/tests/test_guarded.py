@@ -228,6 +228,56 @@ def test_a_write_beside_a_block_in_use_is_told_by_a_wait(checked: CheckedDevice,
         assert checked.synchronize(), "told once"
 
 
+_FREE_DURING_A_LOOK = """
+import faulthandler, sys, threading
+import hal_core as hal
+from hal_cpu.guarded import Block
+
+faulthandler.enable()
+device = hal.Device["CPU"]
+device.synchronize()
+buffers, helpers = [hal.empty(1000, hal.uint8, device) for _ in range(3)], []
+damage = Block.damage
+
+def free_then_look(block):
+    if buffers:
+        helper = threading.Thread(target=buffers.pop().deallocate, daemon=True)
+        if {same_thread}:
+            helper.run()
+        else:
+            helper.start()
+            helper.join(0.1)
+            helpers.append(helper)
+        device.allocator.free_cache()
+    return damage(block)
+
+Block.damage = free_then_look
+device.synchronize()
+Block.damage = damage
+for helper in helpers:
+    helper.join(10)
+assert not buffers and not any(helper.is_alive() for helper in helpers)
+print(device.allocator.statistics().live, len(device.allocator._blocks))
+hal.empty(1000, hal.uint8, device)
+device.synchronize()
+"""
+
+
+@pytest.mark.parametrize("same_thread", [True, False])
+def test_X1_a_block_is_freed_while_a_wait_looks_at_it(same_thread: bool) -> None:
+    """By a finalizer, or by another thread: it becomes inaccessible once nobody looks."""
+    code = _FREE_DURING_A_LOOK.replace("{same_thread}", str(same_thread))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"HAL_CHECK": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "0 0\n"), done.stderr
+
+
 def test_A4_freed_addresses_go_before_memory_is_refused(
     checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
