@@ -39,7 +39,7 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
 def _memory_of(obj: Any, operation: str) -> memoryview:
     try:
         return memoryview(obj)
-    except (TypeError, ValueError):  # ValueError: dtypes a buffer cannot have
+    except (TypeError, ValueError, BufferError):  # ValueError: dtypes a buffer cannot have
         raise InvalidArgument(
             operation,
             "no host memory behind it",

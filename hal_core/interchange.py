@@ -106,6 +106,21 @@ class Interchange:
         """
         return self._in_place("as_memoryview").view("u1").data
 
+    def __buffer__(self, flags: int) -> memoryview:
+        """`memoryview(buffer)`, from Python 3.12 on: the memory itself, where the host sees it.
+
+        Shape: `size` elements of the dtype's format. Owns: keeps the buffer's memory.
+        Raises: NotShareable where the host does not see it, or for bfloat16, which has no format.
+        """
+        if self.dtype.name == "bfloat16":
+            raise NotShareable(
+                "memoryview",
+                "a memoryview has no bfloat16",
+                device=self.device,
+                fix="Take the bits: buffer.view(dtype=hal.uint16).",
+            )
+        return self._in_place("memoryview").data
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """`numpy.asarray(buffer)`: no copy, where the host sees the memory."""
         array = self._in_place("numpy.asarray")

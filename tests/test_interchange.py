@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 import weakref
 from typing import Any
 
@@ -60,6 +61,29 @@ def test_B9_memory_taken_lives_as_long_as_the_buffer() -> None:
 
 class _Array(np.ndarray):
     """An array that can be watched."""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the protocol is Python 3.12's")
+@pytest.mark.parametrize("name", EXPORTED)
+def test_B9_a_memoryview_has_the_dtype_s_format(name: str) -> None:
+    buffer: Any = hal.Buffer.from_numpy(np.ones(5, name), "CPU")
+    seen, array = memoryview(buffer), np.asarray(buffer)
+    assert seen.tobytes() == array.tobytes() and np.asarray(seen).dtype == array.dtype == name
+    bits = memoryview(buffer.view(dtype=hal.uint8))
+    bits[:] = bytes(len(bits))
+    assert not buffer.numpy().any() and seen.tobytes() == bytes(buffer) == bytes(len(bits))
+    assert len(memoryview(hal.empty(0, buffer.dtype, "CPU"))) == 0
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the protocol is Python 3.12's")
+def test_B9_a_memoryview_of_bfloat16_says_what_to_do(fake: hal.Compiled) -> None:
+    buffer: Any = hal.zeros(4, hal.bfloat16, "CPU")
+    with pytest.raises(BufferError, match=r"Take the bits: buffer.view\(dtype=hal.uint16\)"):
+        memoryview(buffer)
+    assert bytes(buffer.view(dtype=hal.uint16)) == bytes(8)
+    away: Any = hal.zeros(4, hal.int32, fake)
+    with pytest.raises(hal.InvalidArgument, match="for device memory use copy_from"):
+        hal.Buffer(fake, 4, hal.int32).copyin(away)
 
 
 def test_memory_of_others_is_not_taken_twice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,22 @@ class TestInterchange:
         others = [buffer_of(device, bytes(4096)) for _ in range(8)]
         assert bytes(seen) == pattern(4096) and array.tobytes() == pattern(4096)
         del others, seen, array
+
+    def test_B9_a_buffer_is_a_python_buffer(self, device: hal.Compiled) -> None:
+        made: Any = buffer_of(device, pattern(4096), hal.int32)
+        there = made.view(512, hal.int32, 1024)
+        refusal = BufferError if sys.version_info >= (3, 12) else TypeError
+        if refusal is TypeError or not device.info.host_visible:
+            with pytest.raises(refusal, match=r"numpy\(\)|bytes-like"):
+                memoryview(there)
+            return
+        seen = memoryview(there)
+        del there
+        assert (seen.format, seen.shape, seen.readonly) == ("i", (512,), False)
+        made.deallocate()
+        others = [buffer_of(device, bytes(4096)) for _ in range(8)]
+        assert bytes(seen) == pattern(4096)[1024:3072]
+        del others
 
     def test_B9_the_host_and_kernels_see_each_other(self, device: hal.Compiled) -> None:
         need_host_visible(device)
