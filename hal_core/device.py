@@ -14,6 +14,7 @@ from hal_core import fork, profiling
 from hal_core.allocator import Allocator
 from hal_core.answers import shown
 from hal_core.compiler import Binary, CompileOptions
+from hal_core.dtypes import as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.info import CAPABILITIES, DeviceInfo, Limits
 from hal_core.ir import Kernel, Source
@@ -138,8 +139,12 @@ class Compiled:
         return self._select(None).compiler
 
     def supports(self, dtype: DType) -> bool:
-        """Whether the device and its selected compiler both take `dtype` in kernels."""
-        return self.renderer.supports(dtype) and has_dtype(self.info, dtype)
+        """Whether the device and its selected compiler both take `dtype` in kernels.
+
+        Raises: InvalidArgument for what is no dtype.
+        """
+        kind = as_dtype(dtype, "supports")
+        return self.renderer.supports(kind) and has_dtype(self.info, kind)
 
     def _key(self, dtype: DType, aligned: bool = True) -> BufferKey:
         keys = self._keys if aligned else self._misaligned_keys

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_backend import LIMITS, FakeCompiler, FakePlugin, FakeRenderer
 
@@ -247,3 +248,10 @@ def test_P11_facts_nobody_knows_are_None(plain: hal.Compiled) -> None:
     source = hal.Source("k", "def k(t): pass", "", language="python")
     assert set(plain.compile(source).info) == {None}
     assert plain.compile(shared(16)).info == ProgramInfo(shared_nbytes=16)
+
+
+def test_C9_supports_takes_what_a_buffer_takes(plain: hal.Compiled) -> None:
+    assert plain.supports("float32")  # type: ignore[arg-type]
+    assert plain.supports(np.float32)  # type: ignore[arg-type]
+    with pytest.raises(hal.InvalidArgument, match="supports: not a dtype"):
+        plain.supports("f4")  # type: ignore[arg-type]
