@@ -127,6 +127,7 @@ def unary_op(x: Expressions, node: ast.UnaryOp) -> Any:
 
 def comparison(x: Expressions, node: ast.Compare) -> Any:
     """`a < b < c` compares b once, and computes c only where a < b."""
+    _check_known(x, node)
     _check_joined(x, node)
     left, previous = x.together((node.left, node.comparators[0]))
 
@@ -141,6 +142,13 @@ def comparison(x: Expressions, node: ast.Compare) -> Any:
     return _shortcut(x, False, [first, *(partial(link, *pair) for pair in pairs)])
 
 
+def _check_known(x: Expressions, node: ast.Compare) -> None:
+    """Ahead of the operands: of `n in (1, 2)` the tuple would be what is refused."""
+    if any(type(operator) not in COMPARISON for operator in node.ops):
+        fix = "Write a == first or a == second."
+        raise x.error(node, "in is not part of the kernel language", fix)
+
+
 def _check_joined(x: Expressions, node: ast.Compare) -> None:
     """`i < n & i > 0` is `i < (n & i) > 0` in Python, and nobody means that."""
     if len(node.ops) == 1:
@@ -153,10 +161,6 @@ def _check_joined(x: Expressions, node: ast.Compare) -> None:
 
 
 def _compare(x: Expressions, at: ast.AST, operator: ast.cmpop, left: Any, right: Any) -> Any:
-    if type(operator) not in COMPARISON:
-        raise x.error(
-            at, "in is not part of the kernel language", "Write a == first or a == second."
-        )
     symbol, op = COMPARISON[type(operator)]
     if isinstance(left, DType) and isinstance(right, DType):
         return _fold(x, at, symbol, left, right)

@@ -351,6 +351,7 @@ BAD = [
     Bad("v = n is None", "None", "not part of the kernel language", "ints, floats and bools"),
     Bad("v = n is not m", "n is not", "compares dtypes only", "=="),
     Bad("v = n not in WEIGHTS", "n not", "in is not part", "=="),
+    Bad("v = n in (1, 2)", "n in", "in is not part", "=="),
     Bad("v = isinstance(n, int)", "isinstance", "isinstance is not part", "hal functions"),
     Bad("v = f'{i}'", "f'", "text", "on the host"),
     Bad("v = 'text'", "'text'", "not part of the kernel language", "ints, floats and bools"),
