@@ -1,5 +1,6 @@
 // Arithmetic of integers (ISA, section 9.7.1). It wraps; division by zero gives what hardware
 // gives, all ones, and the rest is then the dividend.
+#include <algorithm>
 #include <limits>
 
 #include "alu.h"
@@ -142,6 +143,17 @@ bool sum_rule(Decoder& d) {
     return d.type() == Type::s32 && d.binary(Type::s32, binary<Saturating, int32_t>);
 }
 
+// Of sm_90 on; the newer NVRTCs make it of max(max(a, b), 0).
+template <class Op> struct Relu {
+    template <class T> static T of(T a, T b) { return std::max(T(0), Op::of(a, b)); }
+};
+
+template <class Op>
+bool extreme_rule(Decoder& d) {
+    if (!d.word("relu")) return two_rule<Op>(d);
+    return d.type() == Type::s32 && d.binary(Type::s32, binary<Relu<Op>, int32_t>);
+}
+
 template <class Op>
 bool signed_rule(Decoder& d) {
     const Type type = d.type();
@@ -243,8 +255,8 @@ void add_integer_rules(Rules& rules) {
                   {"mad", mad_rule},
                   {"div", two_rule<Div>},
                   {"rem", two_rule<Rem>},
-                  {"min", two_rule<Min>},
-                  {"max", two_rule<Max>},
+                  {"min", extreme_rule<Min>},
+                  {"max", extreme_rule<Max>},
                   {"neg", signed_rule<Neg>},
                   {"abs", signed_rule<Abs>},
                   {"sad", sad_rule},

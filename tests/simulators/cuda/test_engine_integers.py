@@ -60,6 +60,15 @@ def test_two_operands(engine: Engine, name: str, kind: str, function: Callable[.
     )
 
 
+@pytest.mark.parametrize("function", [min, max])
+def test_extremes_that_are_not_negative(engine: Engine, function: Callable[..., int]) -> None:
+    """NVRTC 13 makes one of max(max(a, b), 0)."""
+    values = integer_edges("s32")
+    rows, kinds = rows_of(values, values), ["s32"] * 2
+    line = f"{function.__name__}.relu.s32 %x, %a, %b;"
+    check(engine, line, "s32", kinds, rows, number("s32", lambda a, b: max(0, function(a, b))))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_high_halves(engine: Engine, kind: str) -> None:
     bits, values = 8 * nbytes(kind), integer_edges(kind)
