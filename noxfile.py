@@ -394,7 +394,8 @@ def hardware(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Random kernels, compared with the interpreter; a wrong one is made small and printed.
 
-    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind`
+    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc`; the last
+    two on the software CUDA driver, or with HAL_TEST_CUDA=system on the machine's.
     """
     _install(session, *DISTRIBUTIONS, tools=("ml_dtypes>=0.5",))
     if any("oclgrind" in argument for argument in session.posargs):

@@ -1,4 +1,4 @@
-"""The long run: `python tests/fuzz --kernels 10000 --targets llvm,gcc,clang,opencl`."""
+"""The long run: `python tests/fuzz --kernels 10000 --targets llvm,gcc,clang,opencl,ptx`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +28,8 @@ TARGETS = {
     "clang": Target("CPU", {"CPU_CC": "clang"}),
     "zig": Target("CPU", {"CPU_CC": "zig"}),
     "opencl": Target("OPENCL", {}),
+    "ptx": Target("CUDA", {"CUDA_CC": "ptx"}),
+    "nvrtc": Target("CUDA", {"CUDA_CC": "nvrtc"}),
     # Its optimiser makes functions that it does not have itself: llvm.abs, llvm.smin, ...
     "oclgrind": Target(
         "OPENCL",
@@ -36,6 +40,24 @@ TARGETS = {
         },
     ),
 }
+
+
+def software_cuda() -> str:
+    """Loads the software CUDA driver under the name that bindings look for; or why it cannot be.
+
+    HAL_TEST_CUDA=system leaves the name to the machine's own driver.
+    """
+    if os.environ.get("HAL_TEST_CUDA") == "system":
+        return ""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "cuda"))
+    import build
+
+    os.environ.setdefault("SIM_CUDA_DRIVER", "99.0")  # newer than any NVRTC
+    try:
+        ctypes.CDLL(str(build.build(build.kept())), mode=ctypes.RTLD_GLOBAL)
+    except build.NoCompiler as error:
+        return f"the software driver cannot be built: {error}"
+    return ""
 
 
 class Opened(Runner):
@@ -49,7 +71,9 @@ class Opened(Runner):
         os.environ.update(target.environment, HAL_CCACHE="0", POCL_CACHE_DIR=self.folder.name)
         if name == "oclgrind":
             os.environ["OCLGRIND_LOG"] = str(self.log)
-        self.device = self._open(target.device)
+        if target.device == "CUDA":
+            self.why = software_cuda()
+        self.device = None if self.why else self._open(target.device)
 
     def _open(self, family: str) -> Any:
         try:

@@ -10,7 +10,10 @@ from harness import OK, UNSUPPORTED, WRONG
 from hal_core import config
 
 # Two hundred everywhere would take minutes: a kernel takes PoCL a second and LLVM a twentieth.
-KERNELS = {"llvm": 200, "gcc": 50, "clang": 50, "zig": 20, "opencl": 25, "oclgrind": 10}
+KERNELS = {
+    "llvm": 200, "gcc": 50, "clang": 50, "zig": 20, "opencl": 25, "oclgrind": 10, "ptx": 100,
+    "nvrtc": 50,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("target", KERNELS)
@@ -18,7 +21,7 @@ def test_generated_kernels(target: str) -> None:
     try:
         found = list(verdicts(target, 0, KERNELS[target]))
     except Missing as missing:
-        if TARGETS[target].device in config.REQUIRE.read() and target in ("llvm", "opencl"):
+        if TARGETS[target].device in config.REQUIRE.read() and target in ("llvm", "opencl", "ptx"):
             raise
         pytest.skip(str(missing))
     wrong = [seed for seed, verdict in found if verdict.kind == WRONG]

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,7 @@ def _software_driver() -> Any:
     """
     with contextlib.suppress(hal.CompilerUnavailable):
         os.environ.setdefault("SIM_CUDA_DRIVER", "{}.{}".format(*nvrtc.find().version))
-    usual = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}" / "cuda"
-    folder = Path(os.environ.get("SIM_CUDA_BUILD", usual))
-    return ctypes.CDLL(str(build.build(folder)), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(build.build(build.kept())), mode=ctypes.RTLD_GLOBAL)
 
 
 WHY = ""

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,6 +56,12 @@ def units() -> list[tuple[str, list[Path]]]:
         if not path.stem.endswith("_main"):
             found.setdefault(noun if noun in TOGETHER else path.stem, []).append(path)
     return sorted(found.items())
+
+
+def kept() -> Path:
+    """A folder whose build serves all runs: SIM_CUDA_BUILD, or one of this user."""
+    usual = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}" / "cuda"
+    return Path(os.environ.get("SIM_CUDA_BUILD", usual))
 
 
 def build(folder: Path, *, extra: tuple[str, ...] = ()) -> Path:
