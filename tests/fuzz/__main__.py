@@ -21,9 +21,10 @@ console = Console(soft_wrap=True)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
-    parser.add_argument("--kernels", type=int, default=1000)
+    parser.add_argument("--kernels", type=int, default=200, help="on each target")
     parser.add_argument("--first", type=int, default=0, help="number of the first kernel")
-    parser.add_argument("--targets", default="llvm", help=", ".join(TARGETS))
+    every = ",".join(TARGETS)
+    parser.add_argument("--targets", default=every, help=f"of {every}; by default all")
     parser.add_argument("--reduce", type=int, default=3, help="findings to print, made small")
     options = parser.parse_args()
     names = options.targets.split(",")

@@ -13,7 +13,7 @@ from case import GUARD, Case
 from generator import generate
 from harness import OK, WRONG, Runner, Verdict, load
 from reduce import reduced
-from worker import verdict
+from worker import small, verdict
 
 from hal_core.ir.uop import ATOMICS
 from hal_core.testing import interpret
@@ -96,3 +96,8 @@ def test_a_failing_kernel_is_made_small() -> None:
     body = case.source.split("def fuzzed")[1].splitlines()[1:]
     assert len(body) <= 5, case.source
     assert "!=" in case.source or "bool_" in case.source
+
+
+def test_a_case_that_does_not_fail_again_is_not_made_small() -> None:
+    case = generate(3)
+    assert small(Interpreted(), case) == f"{case}\n# not wrong this time"

@@ -36,6 +36,15 @@ def _sort(verdict: Verdict) -> str:
     return error[0] if error else WRONG
 
 
+def small(runner: Runner, case: Case) -> str:
+    """The case made small, as Python, and what is wrong with it."""
+    how = _sort(verdict(runner, case))
+    if not how:  # it depends on more than the kernel, which would be made small to nothing
+        return f"{case}\n# not wrong this time"
+    found = reduced(case, lambda changed: _sort(verdict(runner, changed)) == how)
+    return f"{found}\n# {verdict(runner, found).why}"
+
+
 def main() -> None:
     name, first, *end = sys.argv[1:]
     runner = Opened(name)
@@ -48,10 +57,7 @@ def main() -> None:
             kind, why = verdict(runner, generate(seed))
             print(json.dumps({"seed": seed, "kind": kind, "why": why}), flush=True)
     else:
-        case = generate(int(first))
-        how = _sort(verdict(runner, case))
-        small = reduced(case, lambda changed: _sort(verdict(runner, changed)) == how)
-        print(f"{small}\n# {verdict(runner, small).why}")
+        print(small(runner, generate(int(first))))
 
 
 if __name__ == "__main__":
