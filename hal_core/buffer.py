@@ -39,14 +39,13 @@ class Lease:
 
     __slots__ = ("allocator", "nbytes", "opaque", "options")
 
-    def __init__(
-        self, allocator: Allocator[Any], opaque: Any, nbytes: int, options: BufferSpec
-    ) -> None:
-        self.allocator, self.opaque = allocator, opaque
-        self.nbytes, self.options = nbytes, options
+    def __init__(self, opaque: Any, nbytes: int, options: BufferSpec) -> None:
+        self.allocator: Allocator[Any] | None = None  # before it has one, nothing goes back
+        self.opaque, self.nbytes, self.options = opaque, nbytes, options
 
     def __del__(self) -> None:
-        self.allocator._give_back(self.opaque, self.nbytes, self.options)
+        if self.allocator is not None:
+            self.allocator._give_back(self.opaque, self.nbytes, self.options)
 
 
 class Buffer(DLPack):
@@ -100,7 +99,7 @@ class Buffer(DLPack):
         self._buf: Any = None
         self._lease: Any = None  # a Lease, or the owner of memory from elsewhere
         self._host: memoryview | None = None
-        self._views: list[weakref.ref[Buffer]] | None = None
+        self._views: set[weakref.ref[Buffer]] | None = None
         self._freed = 0  # how often; a view remembers its base's count
 
     # -- memory
@@ -205,7 +204,7 @@ class Buffer(DLPack):
         self._detach()
         if self.base is None:
             self._freed += 1
-            for reference in self._views or ():
+            for reference in list(self._views or ()):
                 view = reference()
                 if view is not None:
                     view._detach()
@@ -228,8 +227,12 @@ class Buffer(DLPack):
         """From now on a lease owns the memory, so that an export can hold it too."""
         root = self if self.base is None else self.base
         if root._owned is not None:
-            root._lease = Lease(root._owned, root._buf, root.nbytes, root.options)
-            root._owned = None
+            lease = Lease(root._buf, root.nbytes, root.options)
+            # From here on nothing is called, so no other thread comes in between.
+            if root._owned is not None:
+                lease.allocator = root._owned
+                root._owned = None
+                root._lease = lease
         return root._lease
 
     def _detach(self) -> None:
@@ -405,12 +408,12 @@ class Buffer(DLPack):
 
     def _register(self, view: Buffer) -> None:
         """Remember a view without keeping it alive, so that freeing reaches it."""
+        if self._views is None:
+            fresh = set[weakref.ref[Buffer]]()
+            if self._views is None:  # else another thread was faster
+                self._views = fresh
         views = self._views
-        if views is None:
-            views = self._views = []
-        elif len(views) >= 16 and not len(views) & (len(views) - 1):
-            views[:] = [reference for reference in views if reference() is not None]
-        views.append(weakref.ref(view))
+        views.add(weakref.ref(view, views.discard))
 
     def __getitem__(self, index: slice) -> Buffer:
         """`buffer[a:b]`, a view of elements a to b; Python's rules, step 1 only."""

@@ -1,0 +1,125 @@
+"""Work that is interrupted wherever Python lets something else in: where a function begins, behind
+a call, at the end of a turn of a loop. There finalizers run, and threads change places.
+
+Python 3.13.0 shows only the first of these of code that has run often.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+_SECONDS = 60.0
+_BLOCKED = 0.2  # seconds after which an interruption that waits for the work is left to wait
+
+
+class Scene(NamedTuple):
+    """`work` is interrupted once, by `other`; then `check` looks at what has become of it."""
+
+    work: Callable[[], object]
+    other: Callable[[], object]
+    check: Callable[[], object]
+
+
+def everywhere(
+    folders: Iterable[str], scene: Callable[[], Scene], *, on_another_thread: bool = False
+) -> int:
+    """Interrupts a new scene's work at each place in files of the folders; how many there were.
+
+    Fails where anything raises or hangs.
+    """
+    within = tuple(folders)
+    for _ in range(2):  # some Pythons trace the steps of a function from its second run on
+        _Play(within, scene(), -1, on_another_thread)
+    nth = 0
+    while _Play(within, scene(), nth, on_another_thread).interrupted:
+        nth += 1
+    return nth
+
+
+class _Play:
+    def __init__(self, folders: tuple[str, ...], scene: Scene, nth: int, thread: bool) -> None:
+        self.folders, self.scene, self.nth, self.on_another_thread = folders, scene, nth, thread
+        self.seen, self.where = 0, "nowhere"
+        self.interrupted = False
+        self.raised: list[tuple[str, BaseException]] = []
+        self.others: list[threading.Thread] = []
+        first = _started(lambda: self._do("the work", self._traced))
+        first.join(_SECONDS)
+        for thread_ in self.others:
+            thread_.join(_SECONDS)
+        self._judge(any(thread.is_alive() for thread in (first, *self.others)))
+
+    def _judge(self, hangs: bool) -> None:
+        place = f"interrupted at place {self.nth}, {self.where}"
+        assert not hangs, f"dead-lock, {place}"
+        for who, error in self.raised:
+            raise AssertionError(f"{who} raised, {place}: {error!r}") from error
+        if self.interrupted:
+            try:
+                self.scene.check()
+            except AssertionError as error:
+                raise AssertionError(f"wrong, {place}: {error}") from error
+
+    def _do(self, who: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self.raised.append((who, error))
+
+    def _traced(self) -> None:
+        sys.settrace(self._trace)
+        try:
+            self.scene.work()
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, what: object) -> Any:
+        if not frame.f_code.co_filename.startswith(self.folders):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        openings, last = _openings(frame.f_code), -1
+        self._place(frame)
+
+        def step(frame: FrameType, event: str, what: object) -> Any:
+            nonlocal last
+            if event == "opcode":
+                if last in openings:
+                    self._place(frame)
+                last = frame.f_lasti
+            return step
+
+        return step
+
+    def _place(self, frame: FrameType) -> None:
+        self.seen += 1
+        if self.seen <= self.nth or self.nth < 0 or self.interrupted:
+            return
+        self.interrupted = True
+        self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        if self.on_another_thread:
+            self.others.append(_started(lambda: self._do("the other", self.scene.other)))
+            self.others[0].join(_BLOCKED)
+        else:
+            self._do("the other", self.scene.other)
+
+
+@functools.cache
+def _openings(code: CodeType) -> frozenset[int]:
+    """Behind which instructions Python looks whether something else is to be done."""
+    return frozenset(
+        one.offset
+        for one in dis.get_instructions(code)
+        if one.opname.startswith("CALL") or "JUMP_BACKWARD" in one.opname
+    )
+
+
+def _started(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
