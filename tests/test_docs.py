@@ -31,6 +31,15 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.parametrize("kind", [hal.DeviceRegistry, hal.Compiled, hal.Buffer, hal.Program])
+def test_the_pages_name_what_a_user_can_call(kind: type) -> None:
+    pages = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md"))
+    methods = {name for name, value in vars(kind).items() if name[0] != "_" and callable(value)}
+    methods -= {"backend"}  # of Device: for `hal doctor` and tests
+    assert methods
+    assert {name for name in methods if not re.search(rf"[.`]{name}\b", pages)} == set()
+
+
 def printed(code: str) -> list[str]:
     """What the comments promise: behind a print, or on the line below the call that prints."""
     return re.findall(r"(?:print\(.*\)  |^)# (.*)", code, re.MULTILINE)
