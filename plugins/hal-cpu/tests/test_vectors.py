@@ -1,0 +1,48 @@
+"""The code that every compiler makes of a kernel computes with vectors: threads are lanes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import hal_core as hal
+from hal_cpu import processor
+
+# A product, or a sum with one, of several float32.
+WIDE = {"x86-64": r"v?(mulps|fm\w+ps) .*%[xyz]mm", "aarch64": r"fml?[al]?\w* .*v\d+\.4s"}
+
+
+def saxpy() -> hal.KernelFunction:
+    @hal.kernel
+    def saxpy(
+        y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
+    ) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = a * x[i] + y[i]
+
+    return saxpy
+
+
+def blur() -> hal.KernelFunction:
+    @hal.kernel
+    def blur(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
+        i = hal.global_idx(0)
+        if 0 < i < n - 1:
+            y[i] = 0.25 * x[i - 1] + 0.5 * x[i] + 0.25 * x[i + 1]
+
+    return blur
+
+
+@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
+@pytest.mark.parametrize("make", [saxpy, blur], ids=["saxpy", "blur"])
+def test_threads_are_lanes(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, make: type, pair: str
+) -> None:
+    monkeypatch.setenv("CPU_CC", pair)
+    try:
+        text = device.compiler.disassemble(device.compile(make()).binary.image)
+    except (hal.CompilerUnavailable, hal.Unsupported) as error:
+        pytest.skip(str(error))
+    assert re.search(WIDE[processor.machine()], text), text
