@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from in_the_middle import Scene, everywhere
 
 import hal_core as hal
+from hal_core.testing.interrupted import Scene, everywhere
 
 CORE = os.path.dirname(hal.__file__)
 KERNEL = hal.Source(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hal_core import config
@@ -102,23 +101,28 @@ class CPUDevice(Compiled):
 
     checked = False  # whether it was opened under HAL_CHECK=1
 
-    @cached_property
+    _pool: Pool | None = None
+
+    def __init__(self, name: str, info: DeviceInfo) -> None:
+        self.running = Running()  # one, or threads that launch first at once would note in two
+        super().__init__(name, info)
+
+    @property
     def pool(self) -> Pool:
         """Of the threads that share large launches; none is started before the first."""
-        return Pool(THREADS.read() or self.info.compute_units)
-
-    @cached_property
-    def running(self) -> Running:
-        return Running()
+        if self._pool is None:
+            made = Pool(THREADS.read() or self.info.compute_units)
+            if self._pool is None:  # else another thread was faster
+                self._pool = made
+        return self._pool
 
     def _after_fork(self) -> None:
         super()._after_fork()
         self.running.work.clear()  # of threads that only the parent has
 
     def _close(self) -> None:
-        pool = self.__dict__.get("pool")
-        if pool is not None:
-            pool.close()
+        if self._pool is not None:
+            self._pool.close()
 
 
 class CPUAllocator(LRUAllocator[int]):

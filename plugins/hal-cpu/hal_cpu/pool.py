@@ -83,7 +83,7 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads  # that work on a launch, the caller included
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may launch in the middle
         self._forget()
         _pools.add(self)
 
@@ -115,14 +115,15 @@ class Pool:
     def _start(self) -> None:
         """As many as the system grants: the caller alone does, at the worst."""
         with self._lock:
-            if self._workers:
+            queue, workers = self._queue, self._workers
+            if workers:
                 return
-            for number in range(1, self.threads):
+            while len(workers) < self.threads - 1:
+                name = f"hal-cpu-{len(workers) + 1}"
                 try:
-                    worker = start_thread(f"hal-cpu-{number}", _serve, self._queue)
+                    workers.append(start_thread(name, _serve, queue))
                 except RuntimeError:  # can't start new thread
                     return
-                self._workers.append(worker)
 
     def close(self) -> None:
         """Stop the workers; a launch that runs now is finished by its caller."""
@@ -172,7 +173,7 @@ _pools: WeakSet[Pool] = WeakSet()
 def _after_fork_in_child() -> None:
     """The threads did not come along, and their queue may be locked for ever."""
     for pool in list(_pools):
-        pool._lock = threading.Lock()
+        pool._lock = threading.RLock()
         pool._forget()
 
 

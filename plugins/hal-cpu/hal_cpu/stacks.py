@@ -68,17 +68,30 @@ def start_thread(
     Raises: RuntimeError when the system grants no more threads.
     """
     worker = threading.Thread(target=target, args=args, name=name, daemon=True)
+    global _chosen
     with _stack_lock:  # one size for all threads that start: others get more meanwhile, not less
-        usual = threading.stack_size(0)
+        before, usual = _chosen, _ask()
         try:
+            _chosen = usual
             threading.stack_size(nbytes if _is_small(usual, nbytes) else usual)
             worker.start()
         finally:
             threading.stack_size(usual)
+            _chosen = before
     return worker
 
 
-_stack_lock = threading.Lock()
+_stack_lock = threading.RLock()  # a finalizer may launch in the middle
+_chosen: int | None = None  # what `threading.stack_size` was set to, while it is changed here
+
+
+def _ask() -> int:
+    """The lock is held."""
+    if _chosen is not None:
+        return _chosen
+    chosen = threading.stack_size(0)  # to ask is to set
+    threading.stack_size(chosen)
+    return chosen
 
 
 def _is_small(chosen: int, nbytes: int = STACK_NBYTES) -> bool:
@@ -92,15 +105,16 @@ def _is_small(chosen: int, nbytes: int = STACK_NBYTES) -> bool:
 def needs_room() -> bool:
     """Whether a kernel may not run on the calling thread's stack, or on one that starts later."""
     with _stack_lock:
-        chosen = threading.stack_size(0)  # to ask is to set
-        threading.stack_size(chosen)
+        chosen = _ask()
     return _is_small(chosen) or stack_nbytes() < STACK_NBYTES
 
 
 def _after_fork_in_child() -> None:
     """Another thread may have held it."""
-    global _stack_lock
-    _stack_lock = threading.Lock()
+    global _stack_lock, _chosen
+    if _chosen is not None:
+        threading.stack_size(_chosen)
+    _stack_lock, _chosen = threading.RLock(), None
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

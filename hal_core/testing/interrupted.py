@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 _SECONDS = 60.0
-_BLOCKED = 0.2  # seconds after which an interruption that waits for the work is left to wait
+_BLOCKED = 0.05  # seconds after which an interruption that waits for the work is left to wait
 
 
 class Scene(NamedTuple):
@@ -57,7 +57,8 @@ class _Play:
 
     def _judge(self, hangs: bool) -> None:
         place = f"interrupted at place {self.nth}, {self.where}"
-        assert not hangs, f"dead-lock, {place}"
+        if hangs:
+            raise AssertionError(f"dead-lock, {place}")
         for who, error in self.raised:
             raise AssertionError(f"{who} raised, {place}: {error!r}") from error
         if self.interrupted:
