@@ -15,6 +15,7 @@ from hal_cpu.stacks import with_room
 
 # Longer texts are not optimised: some passes take the square of the length, minutes from here on.
 MOST_LINES = 6_000
+_CONVENTION = "void (ptr, ptr, i64, i64)"
 _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for texts of that length
 
 
@@ -74,6 +75,8 @@ class LLVMCompiler(ObjectCompiler):
                     module.triple = machine.triple
                     module.data_layout = str(machine.target_data)
                     module.verify()
+                    if not options.rendered:
+                        _check_convention(module, options.entry)
                     _run_passes(llvm, machine, module, level)
                     image: bytes = machine.emit_object(module)
             except (RuntimeError, ValueError) as error:
@@ -109,6 +112,19 @@ class LLVMCompiler(ObjectCompiler):
                 )
             )
         return machine
+
+
+def _check_convention(module: Any, entry: str) -> None:
+    """Another function of that name would take a launch's tables for its arguments."""
+    try:
+        found = str(module.get_function(entry).global_value_type)
+    except NameError:  # which the loader tells
+        return
+    if found != _CONVENTION:
+        raise ValueError(
+            f"@{entry} is {found}, and a kernel is {_CONVENTION}: its arguments, the launch, the "
+            "first block and the one behind the last. `hal render --language llvm` writes such."
+        )
 
 
 def _run_passes(llvm: Any, machine: Any, module: Any, level: int) -> None:

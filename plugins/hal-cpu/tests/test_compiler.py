@@ -82,6 +82,21 @@ def test_C5_llvm_errors(text: str, line: int | None, said: str) -> None:
     assert f">    {line} | " in str(caught.value)
 
 
+def test_C5_llvm_of_another_convention(device: hal.Compiled) -> None:
+    """It would run, with the launch's own tables in the place of `y` and `n`."""
+    good = NOTHING_LLVM.replace(
+        "ret void", "%y = load ptr, ptr %a\n  store i32 7, ptr %y\n  ret void"
+    )
+    source = hal.Source("nothing", good, "y: int32*, n: int32", language="llvm")
+    y = hal.zeros(4, hal.int32, device)
+    device.compile(source)(y, vals=(1,), grid=1, block=1)
+    assert y.numpy().tolist() == [7, 0, 0, 0]
+    for wrong in ("void @nothing(ptr %y, i32 %n) {\n  ret void", "i32 @nothing() {\n  ret i32 0"):
+        text = f"define {wrong}\n}}\n"
+        with pytest.raises(hal.CompileError, match=r"a kernel is void .ptr, ptr, i64, i64."):
+            device.compile(hal.Source("nothing", text, "y: int32*, n: int32", language="llvm"))
+
+
 def test_llvm_refuses_what_it_cannot_honour() -> None:
     for fields in ({"options": ("-O1",)}, {"defines": (("N", "1"),)}, {"includes": ("/usr",)}):
         with pytest.raises(hal.Unsupported, match="mean nothing to LLVM IR"):
