@@ -420,6 +420,7 @@ def lint(session: nox.Session) -> None:
     for name in PLUGINS:
         package = ROOT / "plugins" / name / name.replace("-", "_")
         session.run("mypy", str(package))
+    session.run("mypy", "examples/wgpu-backend/hal_wgpu")
     examples = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*.py"))
     for shown in ([str(readme)], examples, ["tests/lang/typed_kernels.py"]):
         session.run("mypy", *shown)

@@ -293,3 +293,17 @@ def test_an_example_kernel_is_interpreted_in_checked_mode(
         program(*buffers, vals=launch.vals, **launch.geometry)
         for buffer, expected in zip(buffers, _expected(name), strict=True):
             np.testing.assert_array_equal(buffer.numpy(), expected)
+
+
+def test_the_example_backend_renders_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its device needs a driver of Vulkan, its renderer nothing."""
+    monkeypatch.syspath_prepend(ROOT / "examples" / "wgpu-backend")
+    from hal_wgpu.wgsl import WGSLRenderer  # type: ignore[import-not-found]
+
+    from hal_core.testing.conformance.arithmetic import sample_of_operations
+    from hal_core.testing.conformance.functions import sample_of_derived, sample_of_math
+
+    renderer = WGSLRenderer()
+    for made in (sample_of_operations, sample_of_math, sample_of_derived):
+        kernel = made(hal.float32).kernel.lower()
+        assert f"fn hal_{kernel.name}(" in renderer.render(kernel)

@@ -208,12 +208,83 @@ def fma(x: T, y: T, z: T) -> T:
     raise _outside("fma")
 
 
+def expm1(x: T) -> T:
+    """exp(x) - 1, exact near 0 too."""
+    raise _outside("expm1")
+
+
+def log10(x: T) -> T:
+    """The logarithm to base 10."""
+    raise _outside("log10")
+
+
+def log1p(x: T) -> T:
+    """log(1 + x), exact near 0 too."""
+    raise _outside("log1p")
+
+
+def asin(x: T) -> T:
+    """Arc sine, in radians from -pi/2 to pi/2; NaN beyond -1 to 1."""
+    raise _outside("asin")
+
+
+def acos(x: T) -> T:
+    """Arc cosine, in radians from 0 to pi; NaN beyond -1 to 1."""
+    raise _outside("acos")
+
+
+def sinh(x: T) -> T:
+    """Hyperbolic sine."""
+    raise _outside("sinh")
+
+
+def cosh(x: T) -> T:
+    """Hyperbolic cosine."""
+    raise _outside("cosh")
+
+
+def asinh(x: T) -> T:
+    """Inverse hyperbolic sine."""
+    raise _outside("asinh")
+
+
+def acosh(x: T) -> T:
+    """Inverse hyperbolic cosine; NaN below 1."""
+    raise _outside("acosh")
+
+
+def atanh(x: T) -> T:
+    """Inverse hyperbolic tangent; NaN beyond -1 to 1."""
+    raise _outside("atanh")
+
+
+def erf(x: T) -> T:
+    """The error function."""
+    raise _outside("erf")
+
+
+def erfc(x: T) -> T:
+    """1 - erf(x), exact for a large x too."""
+    raise _outside("erfc")
+
+
+def hypot(x: T, y: T) -> T:
+    """sqrt(x * x + y * y), without an overflow on the way."""
+    raise _outside("hypot")
+
+
+def copysign(x: T, y: T) -> T:
+    """The magnitude of x with the sign of y, also a zero's."""
+    raise _outside("copysign")
+
+
 class MathFunction(NamedTuple):
     """How a call of float arguments is lowered."""
 
     op: str
     arguments: int
     fold: Callable[..., float]  # the same of Python numbers
+    derived: bool = False  # no operation of the IR: written out as arithmetic
 
 
 SPECIALS: dict[Callable[..., object], str] = {
@@ -249,6 +320,20 @@ MATH: dict[Callable[..., object], MathFunction] = {
     pow: MathFunction("POW", 2, math.pow),
     atan2: MathFunction("ATAN2", 2, math.atan2),
     fmod: MathFunction("FMOD", 2, math.fmod),
+    expm1: MathFunction("EXPM1", 1, math.expm1, derived=True),
+    log10: MathFunction("LOG10", 1, math.log10, derived=True),
+    log1p: MathFunction("LOG1P", 1, math.log1p, derived=True),
+    asin: MathFunction("ASIN", 1, math.asin, derived=True),
+    acos: MathFunction("ACOS", 1, math.acos, derived=True),
+    sinh: MathFunction("SINH", 1, math.sinh, derived=True),
+    cosh: MathFunction("COSH", 1, math.cosh, derived=True),
+    asinh: MathFunction("ASINH", 1, math.asinh, derived=True),
+    acosh: MathFunction("ACOSH", 1, math.acosh, derived=True),
+    atanh: MathFunction("ATANH", 1, math.atanh, derived=True),
+    erf: MathFunction("ERF", 1, math.erf, derived=True),
+    erfc: MathFunction("ERFC", 1, math.erfc, derived=True),
+    hypot: MathFunction("HYPOT", 2, math.hypot, derived=True),
+    copysign: MathFunction("COPYSIGN", 2, math.copysign, derived=True),
     fma: MathFunction("FMA", 3, lambda x, y, z: x * y + z),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -159,8 +159,22 @@ def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
     dtype = operands[0].dtype
     if dtype is None or not dtype.is_float:
         raise x.error(node, f"{name} takes floats, not {dtype}", _FLOAT_FIX)
+    if function.derived:
+        return _written_out(x, function.op, operands)
     result = bool_ if function.op == "ISNAN" else dtype
     return x.emit.node(function.op, result, operands)
+
+
+def _written_out(x: Expressions, name: str, operands: Sequence[UOp]) -> UOp:
+    """A function that the IR has no operation for, as arithmetic."""
+    from hal_core.ir.math import DERIVED  # few kernels need them, and they take long to import
+    from hal_core.ir.math.value import Page, Value
+
+    emit = x.emit
+    page, before = Page(emit.uops, emit.line), len(emit.uops)
+    result = DERIVED[name](*(Value(operand, page) for operand in operands))
+    emit.made += len(emit.uops) - before
+    return result.node
 
 
 def _python(x: Expressions, node: ast.Call, function: Callable[..., Any], values: list[Any]) -> Any:

@@ -7,6 +7,7 @@ allows beside that (contraction, a few units in the last place) is a renderer's 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -105,23 +106,63 @@ _wide_pow = _rounded(np.power)
 def fma(a: Array, b: Array, c: Array) -> Array:
     """a * b + c, rounded once."""
     if a.dtype == np.float64:
-        return np.asarray(_fma64(a, b, c)).astype(np.float64)
+        return _fma64(a, b, c)
     a, b, c = (value.astype(np.float64) for value in (a, b, c))
-    product = a * b  # exact
-    total = product + c
-    grown = total - product
-    lost = (product - (total - grown)) + (c - grown)  # total + lost is exact
     # Rounding twice is rounding once if the first goes to the neighbour whose last bit is odd.
-    bits = total.view(np.int64)
+    return _to_odd(*_two_sum(a * b, c)).astype(np.float32)  # the product is exact
+
+
+def _fma64(a: Array, b: Array, c: Array) -> Array:
+    """Sums of two floats each, where no part of them can be too large or too small.
+
+    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008).
+    """
+    a, b, c = np.broadcast_arrays(a, b, c)
+    product = a * b
+    size = abs(product)
+    within = (size > 2.0**-900) & (size < 2.0**1000) & (abs(c) < 2.0**1000)
+    within &= (abs(a) < 2.0**990) & (abs(b) < 2.0**990)
+    added, rest_added = _two_sum(c, _lost(a, b, product))
+    high, low = _two_sum(product, added)
+    result = high + _to_odd(*_two_sum(rest_added, low))
+    plain = ~np.isfinite(a) | ~np.isfinite(b) | (a == 0) | (b == 0)
+    result = np.asarray(np.where(plain, product + c, result))
+    rest = ~plain & ~(within & (result != 0))  # of a zero the sign is not known yet
+    if rest.any():
+        result[rest] = [*map(_exact_fma, a[rest].tolist(), b[rest].tolist(), c[rest].tolist())]
+    return result
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """The sum, and what was lost in rounding it."""
+    total = a + b
+    grown = total - a
+    return total, (a - (total - grown)) + (b - grown)
+
+
+def _lost(a: Array, b: Array, product: Array) -> Array:
+    """What was lost in rounding the product."""
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    lost = a_high * b_high - product
+    return np.asarray(lost + a_high * b_low + a_low * b_high + a_low * b_low)
+
+
+def _halves(value: Array) -> tuple[Array, Array]:
+    spread = value * (2.0**27 + 1)
+    high = spread - (spread - value)
+    return high, value - high
+
+
+def _to_odd(total: Array, lost: Array) -> Array:
+    """total + lost, rounded to the neighbour whose last bit is odd unless it is exact."""
+    bits = np.asarray(total).view(np.int64)
     even = (lost != 0) & np.isfinite(lost) & (bits & 1 == 0)
     step = np.where((lost > 0) == (total > 0), 1, -1)
-    return np.where(even, bits + step, bits).view(np.float64).astype(np.float32)
+    return np.where(even, bits + step, bits).view(np.float64)
 
 
 def _exact_fma(a: float, b: float, c: float) -> float:
-    if not (np.isfinite(a) and np.isfinite(b)):
-        return a * b + c
-    if not np.isfinite(c):
+    if not math.isfinite(c):
         return c
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if not exact:
@@ -129,10 +170,7 @@ def _exact_fma(a: float, b: float, c: float) -> float:
     try:
         return exact.numerator / exact.denominator
     except OverflowError:
-        return np.inf if exact > 0 else -np.inf
-
-
-_fma64 = np.frompyfunc(_exact_fma, 3, 1)
+        return math.inf if exact > 0 else -math.inf
 
 
 OPERATIONS: dict[str, Callable[..., Array]] = {

@@ -5,15 +5,13 @@ The exact value is numpy's in a wider float. Errors are in units in the last pla
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from columns import DTYPES, Array, errors, every, on_columns, scattered, specials
 
 from hal_core.dtypes import DType, float32, float64, int32
 from hal_core.ir import Kernel, Signature, UOp
@@ -21,11 +19,8 @@ from hal_core.ir.expand import FUNCTIONS, expand
 from hal_core.ir.math import FORMULAS
 from hal_core.ir.verify import verify
 from hal_core.testing import interpret
-from hal_core.testing.operations import OPERATIONS, operation
 
 FLOATS = (float32, float64)
-
-Array = npt.NDArray[Any]
 
 EXACT: dict[str, Callable[..., Array]] = {
     "EXP": np.exp, "EXP2": np.exp2, "LOG": np.log, "LOG2": np.log2, "SIN": np.sin, "COS": np.cos,
@@ -33,7 +28,6 @@ EXACT: dict[str, Callable[..., Array]] = {
     "FMOD": np.fmod,
 }  # fmt: skip
 UNARY = [op for op in EXACT if op not in ("ATAN2", "POW", "FMOD")]
-DTYPES: list[DType] = [float32, float64]
 LIMITS: dict[tuple[str, DType], float] = {
     ("ATAN2", float32): 2.5,
     ("ATAN2", float64): 2.5,
@@ -60,24 +54,6 @@ def kernel_of(op: str, dtype: DType, line: int = 7) -> Kernel:
     return Kernel("k", signature, (*params, index, zero, one, loop, *loads, result, store, end))
 
 
-def fma64(a: Array, b: Array, c: Array) -> Array:
-    """The interpreter's is exact and slow; this one rounds once but for rare ties."""
-    product = a * b
-    total = product + c
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    grown = total - product
-    more = (product - (total - grown)) + (c - grown)
-    rest = np.where(np.isfinite(lost), lost, 0) + np.where(np.isfinite(more), more, 0)
-    return np.asarray(total + rest)
-
-
-def _halves(value: Array) -> tuple[Array, Array]:
-    spread = value * (2.0**27 + 1)
-    high = spread - (spread - value)
-    return high, value - high
-
-
 def compute(op: str, dtype: DType, *columns: Array, fused: bool = False) -> Array:
     """`op` written out, on whole columns. `fused`: sums of products are rounded once."""
     kernel = expand(kernel_of(op, dtype), {op: FLOATS})
@@ -85,42 +61,7 @@ def compute(op: str, dtype: DType, *columns: Array, fused: bool = False) -> Arra
         *(np.array_split(column, len(column) >> 15) for column in columns), strict=True
     )  # fmt: skip
     with np.errstate(all="ignore"):
-        return np.concatenate([_run(kernel, part, fused) for part in parts])
-
-
-def _run(kernel: Kernel, columns: tuple[Array, ...], fused: bool) -> Array:
-    values: dict[UOp, Any] = {}
-    inside: Any = None
-    for node in kernel.uops:
-        source = [values.get(part) for part in node.src]
-        if node.op == "CONST":
-            values[node] = np.array([node.arg]).astype(node.dtype.to_numpy())  # type: ignore[union-attr]
-        elif node.op == "LOAD":
-            values[node] = columns[node.src[0].arg - 1]
-        elif node.op == "STORE":
-            return np.asarray(source[2])
-        elif node.op == "SET":
-            kept = source[1] if inside is None else np.where(inside, source[1], source[0])
-            values[node.src[0]] = kept
-        elif node.op in ("GET", "IF", "ENDIF"):
-            values[node] = source[0]
-            inside = {"IF": source[0], "ENDIF": None}.get(node.op, inside)
-        elif node.op not in ("PARAM", "SPECIAL", "VAR", "RANGE"):
-            values[node] = _computed(node, source, values, fused)
-    raise AssertionError("no STORE")
-
-
-def _computed(node: UOp, source: list[Any], values: dict[UOp, Any], fused: bool) -> Any:
-    fma: Callable[..., Array] = fma64 if node.dtype is float64 else OPERATIONS["FMA"]
-    if node.op == "FMA":
-        return fma(*source)
-    product = node.src[0]
-    if fused and node.op in ("ADD", "SUB") and product.op == "MUL" and node.dtype in DTYPES:
-        factors = (values[part] for part in product.src)
-        return fma(*factors, source[1] if node.op == "ADD" else -source[1])
-    function = operation(node)
-    assert function is not None, node
-    return function(*source)
+        return np.concatenate([on_columns(kernel, part, fused) for part in parts])
 
 
 def exact(op: str, dtype: DType, *columns: Array) -> Array:
@@ -131,22 +72,6 @@ def exact(op: str, dtype: DType, *columns: Array) -> Array:
         return np.asarray(EXACT[op](*(column.astype(wide) for column in columns)))
 
 
-def errors(got: Array, expected: Array, dtype: DType) -> Array:
-    """In units in the last place; infinite where one is a NaN, an infinity or of another sign."""
-    limits = np.finfo(dtype.to_numpy())
-    with np.errstate(all="ignore"):
-        exponent = np.maximum(
-            np.frexp(expected)[1] - limits.nmant - 1, limits.minexp - limits.nmant
-        )
-        distance = np.abs(got.astype(expected.dtype) - expected)
-        units = np.ldexp(distance, -exponent)
-        rounded = expected.astype(got.dtype)
-    alike = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
-    units = np.where(alike, 0, units)
-    wrong_sign = (np.signbit(got) != np.signbit(rounded)) & ~np.isnan(rounded)
-    return np.asarray(np.where(np.isnan(units) | wrong_sign, np.inf, units), np.float64)
-
-
 def check(op: str, dtype: DType, *columns: Array, fused: bool = False) -> None:
     got = compute(op, dtype, *columns, fused=fused)
     expected = exact(op, dtype, *columns)
@@ -155,35 +80,6 @@ def check(op: str, dtype: DType, *columns: Array, fused: bool = False) -> None:
     limit = LIMITS.get((op, dtype), 2.0)
     where = tuple(column[worst] for column in columns)
     assert units[worst] <= limit, f"{op}{where} = {got[worst]!r}, exactly {expected[worst]!r}"
-
-
-def every(stride: int) -> Array:
-    """float32 of all signs and exponents, NaNs and infinities among them."""
-    bits = np.arange(0, 1 << 32, stride, dtype=np.int64).astype(np.uint32)
-    return np.asarray(bits.view(np.float32))
-
-
-def specials(dtype: DType) -> Array:
-    limits = np.finfo(dtype.to_numpy())
-    positive = [
-        0.0, limits.smallest_subnormal, limits.tiny, limits.max, math.inf, math.nan, 0.5, 1.0, 1.5,
-        2.0, 2.5, 3.0, 8.0, 1e10, 1 / 3, 2.0**limits.nmant + 1, 1 - limits.epsneg, 1 + limits.eps,
-        math.pi, math.pi / 2, math.log(limits.max), -math.log(limits.tiny), 89.5, 104.5, 710, 746,
-        limits.maxexp, -limits.minexp, -limits.minexp + limits.nmant, -limits.minexp + 25, 1e22,
-    ]  # fmt: skip
-    return np.array([*positive, *(-number for number in positive)], dtype.to_numpy())
-
-
-def scattered(dtype: DType, count: int, seed: int) -> Array:
-    """All exponents alike, both signs; a third near 1, where arguments usually are."""
-    random = np.random.default_rng(seed)
-    limits = np.finfo(dtype.to_numpy())
-    exponents = random.integers(limits.minexp - limits.nmant, limits.maxexp, count)
-    exponents[::3] = random.integers(-30, 12, len(exponents[::3]))
-    signs = random.choice([-1.0, 1.0], count)
-    with np.errstate(under="ignore"):
-        values = np.ldexp(random.uniform(1, 2, count) * signs, exponents)
-        return np.asarray(values.astype(dtype.to_numpy()))
 
 
 def near_multiples_of_half_pi(count: int, seed: int) -> Array:

@@ -213,6 +213,18 @@ def test_any_float64(some: list[tuple[float, float, float]]) -> None:
     check("FMA", [float64] * 3, float64, some, lambda *v: oracles.real("FMA", float64, *v))
 
 
+@pytest.mark.parametrize("scale", [0, -300, 300, -520, 505])
+def test_fma_of_what_nearly_cancels(scale: int) -> None:
+    """The sum has few digits of the product left, or lies next to the middle of two floats."""
+    random = np.random.default_rng(5)
+    a, b = np.ldexp(random.uniform(0.5, 1, (2, 1500)) * random.choice([-1, 1], (2, 1500)), scale)
+    with np.errstate(all="ignore"):
+        c = -(a * b) * (1 + random.integers(-3, 4, 1500) * 2.0 ** -random.integers(1, 60, 1500))
+        far = a * b * 2.0 ** random.integers(-60, 60, 1500)
+    some = [*zip(a, b, c, strict=True), *zip(a, b, far, strict=True)]
+    check("FMA", [float64] * 3, float64, some, lambda *v: oracles.real("FMA", float64, *v))
+
+
 # -- the tests see what is wrong
 
 MUTANTS: list[tuple[str, Callable[..., Any], Callable[[], None]]] = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_core.dtypes import DTYPES
+from hal_core.dtypes import DTYPES, float32
 from hal_core.ir import Kernel
 from hal_core.ir.expand import expand
 from hal_core.render import Renderer
@@ -12,7 +12,7 @@ from hal_wgpu.wgsl_helpers import HELPERS
 
 # WGSL allows its own up to 4096 units in the last place. hal-core's EXP, EXP2 and TANH are no help:
 # they add and take away a large number, and compilers of WGSL may leave both out.
-INEXACT = ("LOG", "LOG2", "ATAN", "ATAN2")
+INEXACT = dict.fromkeys(("LOG", "LOG2", "ATAN", "ATAN2"), (float32,))
 FRAME = """\
 {globals}
 {helpers}

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hal_core.ir.math.arctangent import atan, atan2
+from hal_core.ir.math.arctangent import acos, asin, atan, atan2
 from hal_core.ir.math.circular import cos, sin, tan
-from hal_core.ir.math.exponential import exp, exp2, tanh
-from hal_core.ir.math.logarithm import log, log2
-from hal_core.ir.math.power import power
+from hal_core.ir.math.error_function import erf, erfc
+from hal_core.ir.math.exponential import exp, exp2, expm1
+from hal_core.ir.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
+from hal_core.ir.math.logarithm import log, log1p, log2, log10
+from hal_core.ir.math.power import hypot, power
 from hal_core.ir.math.remainder import fmod
 from hal_core.ir.math.value import Value
 
-FORMULAS: dict[str, Callable[..., Value]] = {
+Formulas = dict[str, Callable[..., Value]]
+
+# Of operations of the IR, for languages that lack them.
+FORMULAS: Formulas = {
     "EXP": exp, "EXP2": exp2, "LOG": log, "LOG2": log2, "SIN": sin, "COS": cos, "TAN": tan,
     "TANH": tanh, "ATAN": atan, "ATAN2": atan2, "POW": power, "FMOD": fmod,
+}  # fmt: skip
+
+# Of functions that the IR has no operation for: the front end writes them out, so that they give
+# the same on every device and no language needs to have them.
+DERIVED: Formulas = {
+    "ACOS": acos, "ACOSH": acosh, "ASIN": asin, "ASINH": asinh, "ATANH": atanh, "COSH": cosh,
+    "ERF": erf, "ERFC": erfc, "EXPM1": expm1, "HYPOT": hypot, "LOG10": log10, "LOG1P": log1p,
+    "SINH": sinh, "COPYSIGN": Value.with_sign_of,
 }  # fmt: skip

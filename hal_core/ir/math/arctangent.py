@@ -1,4 +1,4 @@
-"""atan and atan2.
+"""atan, atan2, asin, acos.
 
 atan(x) = pi/2 + atan(-1/x) for a large x, pi/4 + atan((x - 1) / (x + 1)) for one near 1: what is
 left is at most tan(pi/8).
@@ -44,6 +44,19 @@ def _of_positive(x: Value) -> Value:
     high, low = (part / 4 for part in PI[x.dtype])
     rest = quarters.fma(low, z.polynomial(_ATAN[x.dtype]) * (z * t))
     return quarters.fma(high, t + rest)
+
+
+def asin(x: Value) -> Value:
+    """The arc tangent of |x| / sqrt(1 - x**2)."""
+    size = abs(x)
+    beside = ((1.0 - size) * (size + 1.0)).apply("SQRT")
+    return _of_positive(size / beside).with_sign_of(x)
+
+
+def acos(x: Value) -> Value:
+    """Twice the arc tangent of sqrt((1 - x) / (1 + x))."""
+    half = _of_positive(((1.0 - x) / (x + 1.0)).apply("SQRT"))
+    return half + half
 
 
 def atan2(y: Value, x: Value) -> Value:

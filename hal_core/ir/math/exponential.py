@@ -1,4 +1,4 @@
-"""exp, exp2, tanh.
+"""exp, exp2, expm1.
 
 exp(x) = 2**n * exp(r) with x = n ln 2 + r and |r| <= ln(2) / 2; 2**n is put together from bits.
 """
@@ -28,14 +28,13 @@ _EXP: Table = {
         2.0875350343152156e-09,
     ),
 }  # fmt: skip
-# Beyond these exponents of 2 every result is 0, or infinite.
-_RANGE: Table = {float32: (-152.0, 129.0), float64: (-1078.0, 1025.0)}
+# Beyond these exponents of 2 every result is 0, or infinite, also half of it.
+_RANGE: Table = {float32: (-152.0, 130.0), float64: (-1078.0, 1026.0)}
 
 
 def exp(x: Value) -> Value:
-    low, high = (power / LOG2E for power in _RANGE[x.dtype])
-    n, r = _reduced(x.between(low, high))
-    return scaled(_expm1_near_zero(r, x.dtype) + 1.0, n)
+    n, r = reduced(bounded(x))
+    return scaled(expm1_near_zero(r, x.dtype) + 1.0, n)
 
 
 def exp2(x: Value, tail: Value | None = None, accuracy: DType | None = None) -> Value:
@@ -45,24 +44,25 @@ def exp2(x: Value, tail: Value | None = None, accuracy: DType | None = None) -> 
     n = (x + shifter) - shifter
     fraction = x - n if tail is None else (x - n) + tail
     r = fraction.times(LN2[x.dtype][0])
-    return scaled(_expm1_near_zero(r, accuracy or x.dtype) + 1.0, n)
+    return scaled(expm1_near_zero(r, accuracy or x.dtype) + 1.0, n)
 
 
-def tanh(x: Value) -> Value:
-    """With E = exp(-2 |x|) and h = (1 - E) / 2: h / (1 - h) = 1 - E / (1 - h).
-
-    The second form is for large x; the first, as w = h + h w, keeps small ones accurate.
-    """
-    n, r = _reduced(-abs(x + x).apply("MIN", 44.0))
-    power, grown = power_of_two(n), _expm1_near_zero(r, x.dtype)
-    h = grown.fma(power, power - 1.0) * -0.5
-    decayed = (grown + 1.0) * power
-    large = decayed < 0.25
-    quotient = large.where(decayed, h) / (1.0 - h)
-    return large.where(1.0 - quotient, h.fma(quotient, h)).with_sign_of(x)
+def expm1(x: Value) -> Value:
+    """2**n * (exp(r) - 1) + (2**n - 1), which for a large n is exp(x)."""
+    n, r = reduced(bounded(x))
+    grown = expm1_near_zero(r, x.dtype)
+    power = power_of_two(n.between(-60.0, 60.0))
+    small = grown.fma(power, power - 1.0)
+    return (n < 60.0).where(small, scaled(grown + 1.0, n)).with_sign_of(x)
 
 
-def _reduced(x: Value) -> tuple[Value, Value]:
+def bounded(x: Value) -> Value:
+    """As near to 0 as it can be without another result."""
+    low, high = (power / LOG2E for power in _RANGE[x.dtype])
+    return x.between(low, high)
+
+
+def reduced(x: Value) -> tuple[Value, Value]:
     """n and r with x = n ln 2 + r, n an integer and |r| at most half of ln 2."""
     shifter = x.format.shifter
     n = x.fma(LOG2E, shifter) - shifter
@@ -70,7 +70,7 @@ def _reduced(x: Value) -> tuple[Value, Value]:
     return n, n.fma(-low, n.fma(-high, x))
 
 
-def _expm1_near_zero(r: Value, accuracy: DType) -> Value:
+def expm1_near_zero(r: Value, accuracy: DType) -> Value:
     return r.times(r).fma(r.polynomial(_EXP[accuracy]), r)
 
 

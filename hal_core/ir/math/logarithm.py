@@ -1,4 +1,4 @@
-"""log and log2.
+"""log, log2, log10, log1p.
 
 x = 2**e * m with m between sqrt(1/2) and sqrt(2); with f = m - 1 and s = f / (2 + f),
 log(m) = log((1 + s) / (1 - s)) = 2 s + 2/3 s**3 + 2/5 s**5 + ...
@@ -13,6 +13,14 @@ from hal_core.ir.math.value import Table, Value, bits_of
 LOG2E: Table = {  # as a sum of two
     float32: (1.4426950216293335, 1.925963033500144e-08),
     float64: (1.4426950408889634, 2.0355273740931033e-17),
+}
+_LOG10E: Table = {
+    float32: (0.4342944920063019, -1.0103049952192578e-08),
+    float64: (0.4342944819032518, 1.098319650216765e-17),
+}
+_LOG10_2: Table = {
+    float32: (0.3010300099849701, -1.432098883924482e-08),
+    float64: (0.3010299956639812, -2.8037281277851704e-18),
 }
 _ROOT = 0.7071067811865476  # of 1/2
 INFINITY, NAN = float("inf"), float("nan")
@@ -42,6 +50,27 @@ def log2(x: Value) -> Value:
     half, rest = near_one(f, x.dtype)
     natural = f - (half - rest)
     return of_special(x, natural.fma(high, natural.fma(low, e)))
+
+
+def log10(x: Value) -> Value:
+    e, f = parts(x)
+    high, low = _LOG10E[x.dtype]
+    two, two_low = _LOG10_2[x.dtype]
+    half, rest = near_one(f, x.dtype)
+    natural = f - (half - rest)
+    small = natural.fma(low, e.times(two_low))
+    return of_special(x, e.fma(two, natural.fma(high, small)))
+
+
+def log1p(x: Value) -> Value:
+    """log(u) + (1 + x - u) / u, where u is 1 + x, rounded."""
+    u = x + 1.0
+    lost = (x > 1.0).where(1.0 - (u - x), x - (u - 1.0)) / u
+    e, f = parts(u)
+    high, low = LN2[x.dtype]
+    half, rest = near_one(f, x.dtype)
+    total = e.fma(high, f - (half - (e.fma(low, rest) + lost)))
+    return of_special(u, total).with_sign_of(x)
 
 
 def near_one(f: Value, accuracy: DType) -> tuple[Value, Value]:

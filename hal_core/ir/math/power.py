@@ -1,4 +1,7 @@
-"""pow(x, y) = 2**(y log2(x)); float32 in float64, float64 with the logarithm as a sum of two."""
+"""pow and hypot.
+
+pow(x, y) = 2**(y log2(x)); float32 in float64, float64 with the logarithm as a sum of two.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,15 @@ def power(x: Value, y: Value) -> Value:
     value = (odd & (base.bits() < 0)).where(-value, value)
     undefined = (base < 0.0) & (base > -INFINITY) & whole.compare("NE", exponent)
     return undefined.where(NAN, value).cast(x.dtype)
+
+
+def hypot(x: Value, y: Value) -> Value:
+    """large * sqrt(1 + (small / large)**2): no square is too large or too small."""
+    x, y = abs(x), abs(y)
+    large, small = (x < y).where(y, x), (x < y).where(x, y)
+    ratio = (large.equals(0.0) & small.equals(0.0)).where(0.0, small / large)
+    result = large * ratio.fma(ratio, 1.0).apply("SQRT")
+    return (x.equals(INFINITY) | y.equals(INFINITY)).where(INFINITY, result)
 
 
 def _for_float32(x: Value, y: Value) -> Value:

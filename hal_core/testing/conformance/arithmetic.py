@@ -230,36 +230,6 @@ def narrower(dtype: hal.DType) -> KernelFunction:
     return narrows
 
 
-@cache
-def math_functions(dtype: hal.DType) -> KernelFunction:
-    @hal.kernel
-    def functions(
-        y: hal.Ptr[dtype], a: hal.ConstPtr[dtype], b: hal.ConstPtr[dtype], n: hal.int32
-    ) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            p = a[i]
-            q = b[i]
-            y[i] = hal.exp(p)
-            y[n + i] = hal.exp2(p)
-            y[2 * n + i] = hal.log(p)
-            y[3 * n + i] = hal.log2(p)
-            y[4 * n + i] = hal.rsqrt(p)
-            y[5 * n + i] = hal.sin(p)
-            y[6 * n + i] = hal.cos(p)
-            y[7 * n + i] = hal.tan(p)
-            y[8 * n + i] = hal.tanh(p)
-            y[9 * n + i] = hal.atan(p)
-            y[10 * n + i] = hal.atan2(p, q)
-            y[11 * n + i] = hal.pow(p, q)
-
-    return functions
-
-
-# What OpenCL's full profile allows, which bounds all, and one for the interpreter's own rounding.
-MATH_ULPS = (4, 4, 4, 4, 3, 5, 5, 6, 6, 6, 7, 17)
-
-
 def sample_of_operations(dtype: hal.DType) -> Sample:
     a, b = edges.pairs(edges.operands(dtype))
     n, ulps = len(a), {}
@@ -292,17 +262,3 @@ def sample_of_casts_to_double() -> Sample:
     arrays = [np.resize(array, n) for array in values]
     d = np.zeros(len(arrays) * n)
     return Sample(to_double, [d, *arrays], (n,), {"threads": n})
-
-
-def sample_of_math(dtype: hal.DType) -> Sample:
-    random = np.random.default_rng(7)
-    spread = random.uniform(-1, 1, 300) * 10.0 ** random.uniform(-3, 6, 300)
-    near = random.uniform(-20, 20, 300)
-    special = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, np.inf, -np.inf, np.nan]
-    a, b = edges.pairs(np.array(special))
-    a = np.concatenate([a, spread, near, np.abs(near)]).astype(stored_as(dtype))
-    b = np.concatenate([b, near, spread, random.uniform(-9, 9, 300)]).astype(stored_as(dtype))
-    n = len(a)
-    y = np.zeros(len(MATH_ULPS) * n, stored_as(dtype))
-    ulps = np.repeat(np.array(MATH_ULPS), n)
-    return Sample(math_functions(dtype), [y, a, b], (n,), {"threads": n}, {0: ulps})

@@ -1,0 +1,189 @@
+"""Functions that the front end writes out: how far from the exact value, C99's special cases, and
+the same on every device. Errors are in units in the last place of the result."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from columns import DTYPES, Array, errors, every, on_columns, scattered, specials
+
+import hal_core as hal
+from hal_core.dtypes import DType, float32, float64
+from hal_core.ir import Kernel
+from hal_core.ir.math import DERIVED
+from hal_core.ir.verify import verify
+from hal_core.lang.builtins import MATH
+from hal_core.testing import interpret
+
+UNARY: dict[str, Callable[..., Array]] = {
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
+    "atanh": np.arctanh, "cosh": np.cosh, "expm1": np.expm1, "log10": np.log10, "log1p": np.log1p,
+    "sinh": np.sinh,
+    "erf": np.vectorize(math.erf, otypes=[float]), "erfc": np.vectorize(math.erfc, otypes=[float]),
+}  # fmt: skip
+BINARY: dict[str, Callable[..., Array]] = {"hypot": np.hypot, "copysign": np.copysign}
+EXACT = UNARY | BINARY
+LIMITS: dict[str, float] = {"acos": 2.5, "asin": 3, "sinh": 2.5, "erfc": 4.5}  # of the others 2
+
+
+def kernel_of(name: str, dtype: DType) -> Kernel:
+    function: Any = getattr(hal, name)
+    made: Any
+    if name in UNARY:
+
+        @hal.kernel
+        def unary(r: hal.Ptr[dtype], x: hal.ConstPtr[dtype]) -> None:  # type: ignore[valid-type]
+            i = hal.global_idx(0)
+            r[i] = function(x[i])
+
+        made = unary
+    else:
+
+        @hal.kernel
+        def binary(
+            r: hal.Ptr[dtype],  # type: ignore[valid-type]
+            x: hal.ConstPtr[dtype],  # type: ignore[valid-type]
+            y: hal.ConstPtr[dtype],  # type: ignore[valid-type]
+        ) -> None:
+            i = hal.global_idx(0)
+            r[i] = function(x[i], y[i])
+
+        made = binary
+    kernel: Kernel = made.lower()
+    return kernel
+
+
+def exact(name: str, dtype: DType, *columns: Array) -> Array:
+    """In a wider float; Python has erf and erfc in float64 only, off by less than a unit."""
+    wide = np.float64 if dtype is float32 or name in ("erf", "erfc") else np.longdouble
+    with np.errstate(all="ignore"):
+        return np.asarray(EXACT[name](*(column.astype(wide) for column in columns)))
+
+
+def check(name: str, dtype: DType, *columns: Array, fused: bool = False) -> None:
+    with np.errstate(all="ignore"):
+        got = on_columns(kernel_of(name, dtype), columns, fused)
+    expected = exact(name, dtype, *columns)
+    units = errors(got, expected, dtype)
+    worst = int(np.argmax(units))
+    where = tuple(column[worst] for column in columns)
+    assert units[worst] <= LIMITS.get(name, 2.0), (
+        f"{name}{where} = {got[worst]!r}, exactly {expected[worst]!r}"
+    )
+
+
+def arguments(dtype: DType, seed: int) -> Array:
+    """Of all sizes, and many where the functions bend."""
+    random = np.random.default_rng(seed)
+    ends = (1, 1.5, 6, 28, 90, 712)
+    near = np.concatenate([random.uniform(-end, end, 8_000) for end in ends])
+    around_one = 1 + random.choice([-1, 1], 4_000) * 2.0 ** random.uniform(-52, 0, 4_000)
+    return np.concatenate([scattered(dtype, 40_000, seed), near, around_one, -around_one]).astype(
+        dtype.to_numpy()
+    )
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("fused", [False, True])
+def test_float32_of_one_argument(name: str, fused: bool) -> None:
+    values = every(4093 if not fused else 16411)
+    check(name, float32, np.concatenate([values, arguments(float32, 1)]), fused=fused)
+
+
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 60, reason="no float here is wider than float64"
+)
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("fused", [False, True])
+def test_float64_of_one_argument(name: str, fused: bool) -> None:
+    check(name, float64, arguments(float64, 2), fused=fused)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_of_two_arguments(name: str, dtype: DType) -> None:
+    x = arguments(dtype, 3)
+    random = np.random.default_rng(4)
+    with np.errstate(all="ignore"):
+        near = (x * random.uniform(0.1, 4, len(x))).astype(x.dtype)
+    check(name, dtype, x, near)
+    check(name, dtype, x, random.permutation(x))
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_special_arguments(name: str, dtype: DType) -> None:
+    """Every pair, signs of zeros included, as C99's functions have it: numpy calls those."""
+    values = specials(dtype)
+    columns = [values]
+    if name in BINARY:
+        columns = [part.ravel() for part in np.meshgrid(values, values)]
+    got = np.zeros_like(columns[0])
+    interpret(kernel_of(name, dtype), got, *columns, threads=len(got), block=1)
+    units = errors(got, exact(name, dtype, *columns), dtype)
+    wrong = [(*(column[k] for column in columns), got[k]) for k in np.flatnonzero(units > 4.5)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_numbers_are_computed_by_python(name: str) -> None:
+    function: Any = getattr(hal, name)
+    numbers = (1.25,) if name == "acosh" else (0.75, -2.0)[: 1 + (name in BINARY)]
+
+    @hal.kernel
+    def of_numbers(r: hal.Ptr[hal.float64]) -> None:
+        if len(numbers) == 2:
+            r[0] = function(numbers[0], numbers[1])
+        else:
+            r[0] = function(numbers[0])
+
+    got = np.zeros(1)
+    interpret(of_numbers, got, threads=1)
+    assert got[0] == getattr(math, name)(*numbers)
+    assert len(of_numbers.lower().uops) < 6
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_is_written_out_is_plain(name: str) -> None:
+    kernel = kernel_of(name, float32)
+    verify(kernel)
+    assert {node.op for node in kernel.uops} <= {
+        "PARAM", "SPECIAL", "LOAD", "STORE", "CONST", "ADD", "SUB", "MUL", "DIV", "FMA", "SQRT",
+        "NEG", "ABS", "MIN", "MAX", "LT", "GT", "GE", "EQ", "WHERE", "AND", "OR", "SHL", "SHR",
+        "CAST", "BITCAST",
+    }  # fmt: skip
+
+
+def test_every_function_without_an_operation_has_a_formula() -> None:
+    derived = {function.op for function in MATH.values() if function.derived}
+    assert derived == set(DERIVED) == {name.upper() for name in EXACT}
+
+
+def test_formulas_are_imported_only_for_kernels_that_need_them(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_IMPORTS)
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
+
+
+_IMPORTS = """
+import sys
+import hal_core as hal
+
+for function in hal.exp, hal.erf:
+    @hal.kernel
+    def k(y: hal.Ptr[hal.float32]):
+        y[0] = function(y[0])
+
+    k.lower()
+    print("hal_core.ir.math" in sys.modules)
+"""
