@@ -432,6 +432,7 @@ class Allocator(Generic[Opaque]):
                     got=value,
                     limit=f"honoured are {', '.join(sorted(self.honours))}",
                     device=self.device.name,
+                    fix="Leave it out: a buffer without it works on every device.",
                 )
         pointer = options.external_ptr
         if pointer is not None and not (type(pointer) is int and 0 < pointer < 1 << 64):
@@ -440,6 +441,7 @@ class Allocator(Generic[Opaque]):
                 "external_ptr is not an address",
                 got=pointer,
                 device=self.device.name,
+                fix="Give an integer that is not 0; for no memory of yours leave it out.",
             )
         return options
 

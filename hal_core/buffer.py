@@ -87,8 +87,9 @@ class Buffer(DLPack):
             opened.allocator  # noqa: B018  # proves that it is an opened device
         except AttributeError:
             raise InvalidArgument(
-                "Buffer", "neither a device nor a name of one", got=device
-            ) from None
+                "Buffer", "neither a device nor a name of one", got=device,
+                fix='Write hal.Buffer("CPU", 1024, hal.float32).',
+            ) from None  # fmt: skip
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
@@ -346,6 +347,7 @@ class Buffer(DLPack):
                 got=f"{src.nbytes} bytes",
                 limit=f"expected {self.nbytes} bytes",
                 device=self.device,
+                fix="Copy a part: buffer[:n].copy_from(other[:n]).",
             )
         source = src._opaque_to_read("copy_from")
         dest = self._opaque_for("copy_from")
@@ -385,6 +387,7 @@ class Buffer(DLPack):
                 got=f"{count} x {kind.name} at byte {start}",
                 limit=f"has {self.nbytes} bytes",
                 device=self.device,
+                fix="size counts elements of the view's dtype, offset bytes.",
             )
         root = self if self.base is None else self.base
         if self.base is not None and root._freed != self._freed:
@@ -400,6 +403,7 @@ class Buffer(DLPack):
                 got=made.offset,
                 limit=f"{kind.name} has {kind.itemsize} bytes",
                 device=self.device,
+                fix="offset counts bytes, from the start of the base.",
             )
         root._register(made)
         if root._key is not None:
@@ -423,7 +427,10 @@ class Buffer(DLPack):
             )
         start, stop, step = index.indices(self.size)
         if step != 1:
-            raise InvalidArgument("buffer[a:b:c]", "the step is 1", got=step, device=self.device)
+            raise InvalidArgument(
+                "buffer[a:b:c]", "the step is 1", got=step, device=self.device,
+                fix="Copy out first: buffer.numpy()[a:b:c].",
+            )  # fmt: skip
         return self.view(max(0, stop - start), offset=start * self.dtype.itemsize)
 
     def __len__(self) -> int:

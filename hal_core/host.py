@@ -24,6 +24,7 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
             got=f"{view.nbytes} bytes",
             limit=f"expected {nbytes} bytes",
             device=device,
+            fix="Bytes are copied as they are: give the buffer's dtype and size, or copy a view.",
         )
     if not view.c_contiguous:
         raise InvalidArgument(

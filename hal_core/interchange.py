@@ -68,6 +68,7 @@ class Interchange:
                 got=shape,
                 limit=f"has {self.size}",
                 device=self.device,
+                fix="Copy a part: buffer[:n].numpy(shape).",
             ) from None
 
     @classmethod
@@ -128,8 +129,9 @@ class Interchange:
             return array.copy() if copy else array
         if copy is False:
             raise InvalidArgument(
-                "numpy.asarray", "another dtype needs a copy", got=dtype, device=self.device
-            )
+                "numpy.asarray", "another dtype needs a copy", got=dtype, device=self.device,
+                fix="Leave out copy=False, or look at the bytes: buffer.view(dtype=...).",
+            )  # fmt: skip
         return array.astype(dtype)
 
     def _in_place(self, operation: str) -> NDArray[Any]:

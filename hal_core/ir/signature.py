@@ -10,6 +10,7 @@ from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
 
+_WIDER = "Give one that it holds, or use a wider dtype."
 LONGEST_NAME = 128  # letters; some compilers end the process over a name of 255
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
@@ -126,8 +127,9 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
     expected = f"expected {dtype.name}"
     if not isinstance(plain, (int, float)):
         raise InvalidArgument(
-            operation, f"{what} is not a number", got=value, limit=expected, device=device
-        )
+            operation, f"{what} is not a number", got=value, limit=expected, device=device,
+            fix="Give a Python number or a numpy scalar; arrays go into buffers.",
+        )  # fmt: skip
     if dtype.kind == "f":
         try:
             number = float(plain)
@@ -137,8 +139,9 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
         infinite = number in (float("inf"), float("-inf"))
         if (infinite and plain != number) or (not infinite and abs(number) > dtype.max):
             raise InvalidArgument(
-                operation, f"{what} is out of range", got=value, limit=expected, device=device
-            )
+                operation, f"{what} is out of range", got=value, limit=expected, device=device,
+                fix=_WIDER,
+            )  # fmt: skip
         return number
     if isinstance(plain, float):
         raise InvalidArgument(
@@ -147,6 +150,7 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
             got=value,
             limit=expected,
             device=device,
+            fix="Convert it by int(...), or use a float dtype.",
         )
     if not dtype.min <= plain <= dtype.max:
         raise InvalidArgument(
@@ -155,5 +159,6 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
             got=value,
             limit=f"{dtype.name} holds {dtype.min} to {dtype.max}",
             device=device,
+            fix=_WIDER,
         )
     return bool(plain) if dtype.kind == "b" else int(plain)

@@ -1,0 +1,71 @@
+"""What users get wrong first is told with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.testing.fake import FakePlugin
+
+
+@hal.kernel
+def scale(y: hal.Ptr[hal.float32], a: hal.float32, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * y[i]
+
+
+class Things(NamedTuple):
+    device: hal.Compiled
+    buffer: hal.Buffer
+    program: hal.Program
+
+
+@pytest.fixture
+def things() -> Iterator[Things]:
+    hal.Device.register_plugin("SIM", FakePlugin())
+    with hal.Device["SIM"] as device:
+        yield Things(device, hal.zeros(8, hal.float32, device), device.compile(scale))
+
+
+MISTAKES: list[tuple[str, Callable[[Any], object]]] = [
+    ("no device", lambda t: hal.Buffer(3, 8, hal.float32)),  # type: ignore[arg-type]
+    ("a shape", lambda t: hal.zeros((2, 4), hal.float32, t.device)),  # type: ignore[arg-type]
+    ("another dtype", lambda t: t.buffer.copyin(np.zeros(8))),
+    ("another size", lambda t: t.buffer.copyout(bytearray(3))),
+    ("read-only", lambda t: t.buffer.copyout(bytes(32))),
+    ("a larger buffer", lambda t: t.buffer.copy_from(hal.zeros(9, hal.float32, t.device))),
+    ("an array", lambda t: t.buffer.copy_from(np.zeros(8, "f4"))),
+    ("a view too large", lambda t: t.buffer.view(9)),
+    ("a view between elements", lambda t: t.buffer.view(1, offset=2)),
+    ("an element", lambda t: t.buffer[3]),
+    ("a step", lambda t: t.buffer[::2]),
+    ("a shape of more", lambda t: t.buffer.numpy(shape=(3, 3))),
+    ("an unknown dtype", lambda t: hal.zeros(8, "f4", t.device)),  # type: ignore[arg-type]
+    ("a fill too large", lambda t: t.buffer.fill(1e60)),
+    ("a fill that is text", lambda t: t.buffer.fill("1")),
+    ("an option", lambda t: _special(t, image=(2, 4))),
+    ("no address", lambda t: _special(t, external_ptr=0)),
+    ("a value too large", lambda t: t.program(t.buffer, vals=(1.0, 1 << 40), threads=8)),
+    ("a float too large", lambda t: t.program(t.buffer, vals=(1e60, 8), threads=8)),
+    ("a float", lambda t: t.program(t.buffer, vals=(1.0, 8.0), threads=8)),
+    ("values among buffers", lambda t: t.program(t.buffer, 1.0, 8, threads=8)),
+    ("no geometry", lambda t: t.program(t.buffer, vals=(1.0, 8))),
+    ("no kernel", lambda t: t.device.compile("scale")),
+    ("a kernel that is called", lambda t: scale(t.buffer)),  # type: ignore[arg-type, call-arg]
+]
+
+
+def _special(things: Things, **options: Any) -> None:
+    hal.Buffer(things.device, 8, hal.float32, hal.BufferSpec(**options)).allocate()
+
+
+@pytest.mark.parametrize("mistake", [do for _, do in MISTAKES], ids=[name for name, _ in MISTAKES])
+def test_a_mistake_is_told_with_advice(things: Things, mistake: Callable[[Any], object]) -> None:
+    with pytest.raises(hal.HalError) as caught:
+        mistake(things)
+    assert caught.value.fix and str(caught.value).endswith(caught.value.fix)
