@@ -90,6 +90,8 @@ if TYPE_CHECKING:
         global_idx,
         grid_dim,
         hypot,
+        isfinite,
+        isinf,
         isnan,
         kernel,
         log,
@@ -140,10 +142,10 @@ __all__ = [
     "barrier", "bfloat16", "bitcast", "block_dim", "block_idx", "bool_", "cache", "ceil", "config",
     "copysign", "cos", "cosh", "discovery", "empty", "erf", "erfc", "errors", "exp", "exp2",
     "expm1", "finalize_profile", "float16", "float32", "float64", "floor", "fma", "fmod", "func",
-    "global_idx", "grid_dim", "hookimpl", "hypot", "int8", "int16", "int32", "int64", "isnan",
-    "kernel", "log", "log1p", "log2", "log10", "pow", "profile", "profile_range", "rsqrt", "shared",
-    "sin", "sinh", "sqrt", "start_profile", "tan", "tanh", "thread_idx", "trunc", "uint8", "uint16",
-    "uint32", "uint64", "unroll", "zeros",
+    "global_idx", "grid_dim", "hookimpl", "hypot", "int8", "int16", "int32", "int64", "isfinite",
+    "isinf", "isnan", "kernel", "log", "log1p", "log2", "log10", "pow", "profile", "profile_range",
+    "rsqrt", "shared", "sin", "sinh", "sqrt", "start_profile", "tan", "tanh", "thread_idx", "trunc",
+    "uint8", "uint16", "uint32", "uint64", "unroll", "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
@@ -161,8 +163,8 @@ _HOMES = {
     "lang": "InlineFunction KernelFunction acos acosh asin asinh atan atan2 atanh atomic_add "
     "atomic_compare_exchange atomic_exchange atomic_load atomic_max atomic_min barrier "
     "bitcast block_dim block_idx ceil copysign cos cosh erf erfc exp exp2 expm1 floor fma "
-    "fmod func global_idx grid_dim hypot isnan kernel log log10 log1p log2 pow rsqrt shared "
-    "sin sinh sqrt tan tanh thread_idx trunc unroll",
+    "fmod func global_idx grid_dim hypot isfinite isinf isnan kernel log log10 log1p log2 "
+    "pow rsqrt shared sin sinh sqrt tan tanh thread_idx trunc unroll",
     "pointers": "ConstPtr Ptr",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",

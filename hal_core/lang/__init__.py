@@ -33,6 +33,8 @@ from hal_core.lang.builtins import (
     global_idx,
     grid_dim,
     hypot,
+    isfinite,
+    isinf,
     isnan,
     log,
     log1p,
@@ -58,6 +60,6 @@ __all__ = [
     "atomic_add", "atomic_compare_exchange", "atomic_exchange", "atomic_load", "atomic_max",
     "atomic_min", "barrier", "bitcast", "block_dim", "block_idx", "ceil", "copysign", "cos", "cosh",
     "erf", "erfc", "exp", "exp2", "expm1", "floor", "fma", "fmod", "func", "global_idx", "grid_dim",
-    "hypot", "isnan", "kernel", "log", "log1p", "log2", "log10", "pow", "rsqrt", "shared", "sin",
-    "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "unroll",
+    "hypot", "isfinite", "isinf", "isnan", "kernel", "log", "log1p", "log2", "log10", "pow",
+    "rsqrt", "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "unroll",
 ]  # fmt: skip

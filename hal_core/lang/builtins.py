@@ -188,6 +188,16 @@ def isnan(x: Scalar) -> bool:
     raise _outside("isnan")
 
 
+def isinf(x: Scalar) -> bool:
+    """Whether x is infinite."""
+    raise _outside("isinf")
+
+
+def isfinite(x: Scalar) -> bool:
+    """Whether x is neither infinite nor NaN."""
+    raise _outside("isfinite")
+
+
 def pow(x: T, y: T) -> T:
     """x to the power y."""
     raise _outside("pow")
@@ -317,6 +327,8 @@ MATH: dict[Callable[..., object], MathFunction] = {
     ceil: MathFunction("CEIL", 1, lambda x: math.copysign(math.ceil(x), x)),
     trunc: MathFunction("TRUNC", 1, lambda x: math.copysign(math.trunc(x), x)),
     isnan: MathFunction("ISNAN", 1, math.isnan),
+    isinf: MathFunction("ISINF", 1, math.isinf, derived=True),
+    isfinite: MathFunction("ISFINITE", 1, math.isfinite, derived=True),
     pow: MathFunction("POW", 2, math.pow),
     atan2: MathFunction("ATAN2", 2, math.atan2),
     fmod: MathFunction("FMOD", 2, math.fmod),

@@ -86,8 +86,6 @@ _FOREIGN = {
         "There are no local arrays: use variables, or tile = hal.shared(hal.float32, (16, 16)).",
     ),
     **dict.fromkeys(("clip", "clamp"), "Write min(max(x, low), high)."),
-    "isinf": "Write abs(x) == math.inf.",
-    "isfinite": "Write abs(x) < math.inf.",
     "square": "Write x * x.",
     **{f"arc{name}": f"Write hal.a{name}(x)." for name in (
         "sin", "cos", "tan", "sinh", "cosh", "tanh",

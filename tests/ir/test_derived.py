@@ -30,6 +30,7 @@ UNARY: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 BINARY: dict[str, Callable[..., Array]] = {"hypot": np.hypot, "copysign": np.copysign}
 EXACT = UNARY | BINARY
+TESTS = {"isinf": np.isinf, "isfinite": np.isfinite}
 LIMITS: dict[str, float] = {"acos": 2.5, "asin": 3, "sinh": 2.5, "erfc": 4.5}  # of the others 2
 
 
@@ -132,6 +133,22 @@ def test_special_arguments(name: str, dtype: DType) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("name", TESTS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_what_gives_a_bool(name: str, dtype: DType) -> None:
+    function: Any = getattr(hal, name)
+
+    @hal.kernel
+    def tell(r: hal.Ptr[hal.bool_], x: hal.ConstPtr[dtype]) -> None:  # type: ignore[valid-type]
+        i = hal.global_idx(0)
+        r[i] = function(x[i])
+
+    values = specials(dtype)
+    got = np.zeros(len(values), bool)
+    interpret(tell, got, values, threads=len(values), block=1)
+    assert got.tolist() == TESTS[name](values).tolist()
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_numbers_are_computed_by_python(name: str) -> None:
     function: Any = getattr(hal, name)
@@ -163,7 +180,7 @@ def test_what_is_written_out_is_plain(name: str) -> None:
 
 def test_every_function_without_an_operation_has_a_formula() -> None:
     derived = {function.op for function in MATH.values() if function.derived}
-    assert derived == set(DERIVED) == {name.upper() for name in EXACT}
+    assert derived == set(DERIVED) == {name.upper() for name in (*EXACT, *TESTS)}
 
 
 def test_formulas_are_imported_only_for_kernels_that_need_them(tmp_path: Path) -> None:

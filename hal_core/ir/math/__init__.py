@@ -9,7 +9,7 @@ from hal_core.ir.math.circular import cos, sin, tan
 from hal_core.ir.math.error_function import erf, erfc
 from hal_core.ir.math.exponential import exp, exp2, expm1
 from hal_core.ir.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
-from hal_core.ir.math.logarithm import log, log1p, log2, log10
+from hal_core.ir.math.logarithm import INFINITY, log, log1p, log2, log10
 from hal_core.ir.math.power import hypot, power
 from hal_core.ir.math.remainder import fmod
 from hal_core.ir.math.value import Value
@@ -28,4 +28,5 @@ DERIVED: Formulas = {
     "ACOS": acos, "ACOSH": acosh, "ASIN": asin, "ASINH": asinh, "ATANH": atanh, "COSH": cosh,
     "ERF": erf, "ERFC": erfc, "EXPM1": expm1, "HYPOT": hypot, "LOG10": log10, "LOG1P": log1p,
     "SINH": sinh, "COPYSIGN": Value.with_sign_of,
+    "ISFINITE": lambda x: abs(x) < INFINITY, "ISINF": lambda x: abs(x).equals(INFINITY),
 }  # fmt: skip
