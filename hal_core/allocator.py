@@ -30,15 +30,18 @@ DEFAULT_CACHE_NBYTES = 256 << 20
 
 
 class AllocatorStatistics(NamedTuple):
-    """Units: bytes, except `hits`, `misses` (allocations) and `live` (blocks)."""
+    """What a device's memory is used for, as `device.allocator.statistics()` tells.
+
+    Units: bytes, except `hits`, `misses` (allocations) and `live` (blocks).
+    """
 
     current: int  # handed out
-    peak: int
+    peak: int  # the most that ever was
     cached: int  # freed, kept for the next allocation of the size
     limit: int  # 0: none
-    hits: int
+    hits: int  # served by a kept block
     misses: int
-    live: int
+    live: int  # handed out
 
 
 class Allocator(Generic[Opaque]):
@@ -117,8 +120,12 @@ class Allocator(Generic[Opaque]):
         self._copyin(dest, memoryview(pattern * (nbytes // len(pattern))))
 
     def _as_buffer(self, opaque: Opaque, nbytes: int) -> memoryview:
-        """The memory itself, flat writable bytes. Only if `device.info.host_visible`."""
+        """The memory itself, flat writable bytes. Only where `_host_sees` it."""
         raise self._missing("_as_buffer")
+
+    def _host_sees(self, options: BufferSpec) -> bool:
+        """Whether the host reads and writes memory of these options in place."""
+        return self.device.info.host_visible
 
     def _missing(self, method: str) -> Unsupported:
         return self.device._missing(self, method)
@@ -196,6 +203,7 @@ class Allocator(Generic[Opaque]):
         self._free_dropped()
 
     def statistics(self) -> AllocatorStatistics:
+        """What is out and what is kept, as of now."""
         with self._lock:
             self._drain()
             facts = AllocatorStatistics(

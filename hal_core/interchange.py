@@ -147,7 +147,7 @@ class Interchange:
         return np.asarray(Export(memory, self._share())).view(self.dtype.to_numpy())
 
     def _check_visible(self, operation: str) -> None:
-        if not self._device.info.host_visible:
+        if not self._device.allocator._host_sees(self.options):
             raise NotShareable(
                 operation,
                 "the memory is not visible to the host",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.testing.abilities import need_host_visible
+from hal_core.testing.abilities import need_host_visible, need_spec
 from hal_core.testing.conformance.kernels import add_one
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
 
@@ -137,3 +137,21 @@ class TestInterchange:
                 with pytest.raises(hal.Unsupported):
                     made.__dlpack_device__()
         assert made.numpy().tobytes() == pattern(16)
+
+    def test_B12_pinned_memory_is_seen_by_the_host_or_refused(self, device: hal.Compiled) -> None:
+        need_spec(device, "host")
+        pinned = hal.Buffer(device, 1024, hal.int32, hal.BufferSpec(host=True)).allocate().fill(0)
+        if not device.allocator._host_sees(pinned.options):
+            with pytest.raises(hal.NotShareable, match=r"numpy\(\)"):
+                np.asarray(pinned)
+            return
+        seen = np.asarray(pinned[512:])
+        seen[:] = np.frombuffer(pattern(2048), "i4")
+        there = buffer_of(device, bytes(2048), hal.int32)
+        assert read(there.copy_from(pinned[512:])) == pattern(2048)
+        pinned.fill(-1)
+        device.synchronize()
+        pinned.deallocate()
+        others = [hal.zeros(1024, hal.int32, device) for _ in range(8)]
+        assert set(seen.tolist()) == {-1}, "the array keeps the memory"
+        del others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -128,6 +129,12 @@ class CUDAAllocator(LRUAllocator[int]):
 
     def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
         return opaque + offset
+
+    def _host_sees(self, options: BufferSpec) -> bool:
+        return options.host and options.external_ptr is None
+
+    def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
+        return memoryview((ctypes.c_ubyte * nbytes).from_address(opaque)).cast("B")
 
     def _copyin(self, dest: int, src: memoryview) -> None:
         device = self.device

@@ -293,3 +293,26 @@ class _Export:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._place
+
+
+def test_B12_pinned_memory_stays_with_its_array_and_others_are_not_seen(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    pinned = hal.Buffer(device, 64, hal.int32, hal.BufferSpec(host=True, nolru=True)).allocate()
+    array = np.asarray(pinned)
+    array[:] = range(64)
+    there = hal.zeros(64, hal.int32, device).copy_from(pinned)
+    assert there.numpy().tolist() == list(range(64))
+    address = there._opaque_for("test")
+    of_others = hal.BufferSpec(host=True, external_ptr=address)  # which lies on the device
+    for far in (there, hal.Buffer(device, 64, hal.int32, of_others)):
+        with pytest.raises(hal.NotShareable, match=r"numpy\(\)"):
+            np.asarray(far)
+    before = simulator.all_calls()
+    del pinned
+    assert array.tolist() == list(range(64))
+    assert "cuMemFreeHost" not in simulator.calls_since(before)
+    del array
+    device.synchronize()
+    device.allocator.free_cache()
+    assert simulator.calls_since(before).get("cuMemFreeHost") == 1
