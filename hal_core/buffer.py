@@ -107,10 +107,11 @@ class Buffer(DLPack):
 
     @property
     def is_allocated(self) -> bool:
+        """Whether it has memory: False before the first use, and after `deallocate`."""
         return self._key is not None
 
     def allocate(self) -> Self:
-        """Raises: InvalidState when allocated already, OutOfMemory."""
+        """Get the memory now. Raises: InvalidState when allocated already, OutOfMemory."""
         if self._key is not None or not self._take():
             raise InvalidState(
                 "allocate", f"{self!r} is allocated already", fix="Use ensure_allocated()."

@@ -48,6 +48,7 @@ class CompileOptions(NamedTuple):
 
     @classmethod
     def of_source(cls, source: Source) -> CompileOptions:
+        """Those of a kernel that is text."""
         return cls(
             source.name,
             source.signature,
@@ -59,6 +60,7 @@ class CompileOptions(NamedTuple):
 
     @classmethod
     def of_kernel(cls, kernel: Kernel, options: tuple[str, ...]) -> CompileOptions:
+        """Those of a kernel whose text a renderer wrote; `options` are what it asks for."""
         return cls(
             kernel.name,
             kernel.signature,

@@ -32,10 +32,12 @@ class DType(type):
 
     @property
     def is_float(cls) -> bool:
+        """Whether it is a floating-point dtype."""
         return cls.kind == "f"
 
     @property
     def is_integer(cls) -> bool:
+        """Whether it is an integer dtype, signed or not; bool is none."""
         return cls.kind in "iu"
 
     def to_numpy(cls) -> np.dtype[Any]:
@@ -113,55 +115,77 @@ class Scalar(metaclass=DType):
 
 
 class bool_(Scalar):
+    """True or False, in one byte."""
+
     name, itemsize, kind, format, min, max = "bool", 1, "b", "?", 0, 1
 
 
 class int8(Scalar):
+    """Whole numbers from -128 to 127; arithmetic wraps."""
+
     name, itemsize, kind, format = "int8", 1, "i", "b"
     min, max = -(1 << 7), (1 << 7) - 1
 
 
 class int16(Scalar):
+    """Whole numbers from -32768 to 32767; arithmetic wraps."""
+
     name, itemsize, kind, format = "int16", 2, "i", "h"
     min, max = -(1 << 15), (1 << 15) - 1
 
 
 class int32(Scalar):
+    """Whole numbers from -2**31 to 2**31 - 1; arithmetic wraps. Indices are of it, or int64."""
+
     name, itemsize, kind, format = "int32", 4, "i", "i"
     min, max = -(1 << 31), (1 << 31) - 1
 
 
 class int64(Scalar):
+    """Whole numbers from -2**63 to 2**63 - 1; arithmetic wraps."""
+
     name, itemsize, kind, format = "int64", 8, "i", "q"
     min, max = -(1 << 63), (1 << 63) - 1
 
 
 class uint8(Scalar):
+    """Whole numbers from 0 to 255; arithmetic wraps."""
+
     name, itemsize, kind, format = "uint8", 1, "u", "B"
     min, max = 0, (1 << 8) - 1
 
 
 class uint16(Scalar):
+    """Whole numbers from 0 to 65535; arithmetic wraps."""
+
     name, itemsize, kind, format = "uint16", 2, "u", "H"
     min, max = 0, (1 << 16) - 1
 
 
 class uint32(Scalar):
+    """Whole numbers from 0 to 2**32 - 1; arithmetic wraps."""
+
     name, itemsize, kind, format = "uint32", 4, "u", "I"
     min, max = 0, (1 << 32) - 1
 
 
 class uint64(Scalar):
+    """Whole numbers from 0 to 2**64 - 1; arithmetic wraps."""
+
     name, itemsize, kind, format = "uint64", 8, "u", "Q"
     min, max = 0, (1 << 64) - 1
 
 
 class float32(Scalar):
+    """IEEE single precision: 24 significant bits, up to 3.4e38."""
+
     name, itemsize, kind, format = "float32", 4, "f", "f"
     min, max = -3.4028234663852886e38, 3.4028234663852886e38
 
 
 class float64(Scalar):
+    """IEEE double precision: 53 significant bits, up to 1.8e308; not every GPU has it."""
+
     name, itemsize, kind, format = "float64", 8, "f", "d"
     min, max = -1.7976931348623157e308, 1.7976931348623157e308
 
@@ -173,11 +197,15 @@ else:
 
 
 class float16(_Stored):
+    """IEEE half precision: 11 significant bits, up to 65504; kernels compute it as float32."""
+
     name, itemsize, kind, format = "float16", 2, "f", "e"
     min, max = -65504.0, 65504.0
 
 
 class bfloat16(_Stored):
+    """The upper half of a float32: 8 significant bits; kernels compute it as float32."""
+
     name, itemsize, kind, format = "bfloat16", 2, "f", ""
     min, max = -3.3895313892515355e38, 3.3895313892515355e38
 

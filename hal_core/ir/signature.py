@@ -27,6 +27,7 @@ class Param(NamedTuple):
 
     @property
     def is_pointer(self) -> bool:
+        """Whether a launch takes a buffer for it; else it takes a number, in `vals`."""
         return self.kind != VALUE
 
     def __str__(self) -> str:
@@ -46,14 +47,17 @@ class Signature(NamedTuple):
 
     @property
     def pointers(self) -> tuple[Param, ...]:
+        """The parameters that take buffers, in the order of a launch."""
         return tuple(param for param in self.params if param.is_pointer)
 
     @property
     def values(self) -> tuple[Param, ...]:
+        """The parameters that take numbers, in the order of `vals`."""
         return tuple(param for param in self.params if not param.is_pointer)
 
     @property
     def dtypes(self) -> frozenset[DType]:
+        """Every dtype among the parameters, elements of pointers included."""
         return frozenset(param.dtype for param in self.params)
 
     def __str__(self) -> str:
@@ -61,7 +65,7 @@ class Signature(NamedTuple):
 
     @classmethod
     def parse(cls, name: str, text: str) -> Signature:
-        """`"y: float32*, x: const float32*, n: int32"`.
+        """From its text form: `"y: float32*, x: const float32*, n: int32"`.
 
         Raises: InvalidArgument naming the parameter and the form that was expected.
         """

@@ -21,6 +21,7 @@ class ProfileEvent(NamedTuple):
 
     @property
     def seconds(self) -> float:
+        """How long it took."""
         return (self.end_ns - self.start_ns) * 1e-9
 
 
