@@ -32,7 +32,7 @@ from hal_core.errors import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hal_core import cache
-    from hal_core.allocator import Allocator, LRUAllocator
+    from hal_core.allocator import Allocator, AllocatorStatistics, LRUAllocator
     from hal_core.buffer import Buffer, empty, zeros
     from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
     from hal_core.device import Compiled, DeviceInfo, Limits
@@ -122,21 +122,21 @@ if TYPE_CHECKING:
         profile_range,
         start_profile,
     )
-    from hal_core.program import Program
+    from hal_core.program import Program, ProgramInfo
     from hal_core.registry import Device, DeviceRegistry
     from hal_core.render import Renderer
     from hal_core.spec import BufferSpec
 
 __all__ = [
-    "API_VERSION", "Allocator", "Binary", "Buffer", "BufferSpec", "CompileError", "CompileOptions",
-    "Compiled", "Compiler", "CompilerPair", "CompilerUnavailable", "ConstPtr", "DType", "Device",
-    "DeviceFault", "DeviceInfo", "DeviceRegistry", "DeviceUnavailable", "FailedAssert", "ForkError",
-    "HalError", "IncompatiblePlugin", "InlineFunction", "InvalidArgument", "InvalidKernel",
-    "InvalidState", "Kernel", "KernelFault", "KernelFunction", "KernelSyntaxError", "LRUAllocator",
-    "Limits", "NotShareable", "OutOfBounds", "OutOfMemory", "Param", "PluginConflict",
-    "PluginError", "Profile", "ProfileDeviceEvent", "ProfileEvent", "ProfileProgramEvent",
-    "ProfileRangeEvent", "Program", "Ptr", "Renderer", "Signature", "Source", "UOp",
-    "UnknownDevice", "Unsupported", "__version__",
+    "API_VERSION", "Allocator", "AllocatorStatistics", "Binary", "Buffer", "BufferSpec",
+    "CompileError", "CompileOptions", "Compiled", "Compiler", "CompilerPair", "CompilerUnavailable",
+    "ConstPtr", "DType", "Device", "DeviceFault", "DeviceInfo", "DeviceRegistry",
+    "DeviceUnavailable", "FailedAssert", "ForkError", "HalError", "IncompatiblePlugin",
+    "InlineFunction", "InvalidArgument", "InvalidKernel", "InvalidState", "Kernel", "KernelFault",
+    "KernelFunction", "KernelSyntaxError", "LRUAllocator", "Limits", "NotShareable", "OutOfBounds",
+    "OutOfMemory", "Param", "PluginConflict", "PluginError", "Profile", "ProfileDeviceEvent",
+    "ProfileEvent", "ProfileProgramEvent", "ProfileRangeEvent", "Program", "ProgramInfo", "Ptr",
+    "Renderer", "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__",
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "atomic_add",
     "atomic_compare_exchange", "atomic_exchange", "atomic_load", "atomic_max", "atomic_min",
     "barrier", "bfloat16", "bitcast", "block_dim", "block_idx", "bool_", "cache", "ceil", "config",
@@ -152,7 +152,7 @@ __all__ = [
 # above, which type checkers read.
 _HOMES = {
     "": "cache",
-    "allocator": "Allocator LRUAllocator",
+    "allocator": "Allocator AllocatorStatistics LRUAllocator",
     "buffer": "Buffer empty zeros",
     "compiler": "Binary CompileOptions Compiler CompilerPair",
     "device": "Compiled DeviceInfo Limits",
@@ -168,7 +168,7 @@ _HOMES = {
     "pointers": "ConstPtr Ptr",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
-    "program": "Program",
+    "program": "Program ProgramInfo",
     "registry": "Device DeviceRegistry",
     "render": "Renderer",
     "spec": "BufferSpec",

@@ -63,10 +63,13 @@ class Allocator(Generic[Opaque]):
     dlpack_stream: int | None = None  # what a producer is told to order its work before
     exports: Mapping[str, Callable[[Buffer], Any]] = {}  # other protocols' attributes
     device: Compiled
+    limit: int  # bytes held, cached ones included; 0: none
+    cache_limit: int  # bytes of freed blocks that are kept
+    poison: bool  # fresh memory is filled with 0xCB
 
     def __init__(self, device: Compiled) -> None:
         self.device = device
-        self.limit = config.MEMORY_LIMIT.read()  # bytes held, cached ones included; 0: none
+        self.limit = config.MEMORY_LIMIT.read()
         self.cache_limit = 0
         self.poison = config.CHECK.read()
         # A finalizer may allocate in the middle of anything, on the same thread: what is done

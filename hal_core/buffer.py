@@ -64,7 +64,12 @@ class Buffer(DLPack):
     )  # fmt: skip
 
     device: str  # canonical name
+    size: int
+    dtype: DType
+    nbytes: int
+    options: BufferSpec
     base: Buffer | None  # the root it is a view of
+    offset: int  # in that root
 
     def __init__(
         self,

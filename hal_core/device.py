@@ -61,6 +61,15 @@ class Compiled:
     programs keep their device alive.
     """
 
+    name: str  # canonical: "CUDA:1"
+    family: str  # "CUDA"
+    index: int  # 1
+    info: DeviceInfo
+    closed: bool
+    forked: bool  # in a child whose parent made it: of no use there
+    allocator: Allocator[Any]  # made at the first use, as are the compilers
+    compilers: list[CompilerPair]  # best first
+
     def __init__(self, name: str, info: DeviceInfo) -> None:
         unknown = info.capabilities - CAPABILITIES
         if unknown:
@@ -70,7 +79,7 @@ class Compiled:
         self.family, _, index = name.partition(":")
         self.index = int(index or 0)
         self.closed = False
-        self.forked = False  # True in a child whose parent made it: of no use there
+        self.forked = False
         self._backend: Backend = None  # type: ignore[assignment]  # set by the registry
         self._lock = threading.RLock()
         self._keys: dict[DType, BufferKey] = {}
@@ -118,10 +127,6 @@ class Compiled:
                 if name == "allocator":
                     profiling.allocator_made(self.allocator)
             return self.__dict__[name]
-
-    if TYPE_CHECKING:
-        allocator: Allocator[Any]
-        compilers: list[CompilerPair]
 
     @property
     def graph(self) -> None:

@@ -15,7 +15,7 @@ from hal_core import fork
 from hal_core.buffer import Buffer
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
-from hal_core.ir import Param, convert_value
+from hal_core.ir import Param, Signature, convert_value
 from hal_core.launch import specialised
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ class Program:
     Concurrency: launches may come from any thread; they run in the order of the calls.
     """
 
+    device: Compiled
+    binary: Binary
+    name: str
+    signature: Signature
     source: str = ""  # what the compiler was given
     pair: str = ""  # the compiler pair that made it
     info: ProgramInfo  # as far as the binary says; a backend puts in what its driver knows

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
 from hal_core.errors import InvalidArgument, Unsupported
-from hal_core.lang.annotations import parameters_of
+from hal_core.lang.annotations import Parameter, parameters_of
 from hal_core.lang.text import SourceText
 
 F = TypeVar("F")
@@ -20,6 +20,9 @@ class InlineFunction:
 
     The signature and the text are taken at the definition, the body is read at each call.
     """
+
+    parameters: tuple[Parameter, ...]  # (name, annotation); None: takes whatever it is given
+    returns: type | None  # what it says it gives; None: nothing is said
 
     def __init__(self, function: FunctionType, caller: dict[str, Any]) -> None:
         self.__wrapped__ = function
@@ -32,7 +35,7 @@ class InlineFunction:
         self._text: SourceText | None = None
 
     def text(self) -> SourceText:
-        """Raises: KernelSyntaxError when the text cannot be had."""
+        """As its author wrote it. Raises: KernelSyntaxError when that cannot be had."""
         if self._text is None:
             self._text = SourceText(self.__wrapped__, self._lines)
         return self._text

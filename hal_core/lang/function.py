@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, NoReturn, overload
 
 from hal_core.errors import InvalidArgument, KernelSyntaxError, Unsupported
-from hal_core.ir import Kernel, block_shape
+from hal_core.ir import Kernel, Signature, block_shape
 from hal_core.lang.annotations import signature_of
 from hal_core.lang.func import current_lines
 
@@ -36,6 +36,11 @@ class KernelFunction:
 
     Concurrency: any thread may call `lower`.
     """
+
+    name: str
+    signature: Signature
+    block: tuple[int, int, int] | None  # the only shape it runs with
+    contract: bool  # whether a multiply and an add may fuse
 
     def __init__(
         self,
