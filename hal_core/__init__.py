@@ -65,19 +65,24 @@ if TYPE_CHECKING:
         atan2,
         atanh,
         atomic_add,
+        atomic_and,
         atomic_compare_exchange,
         atomic_exchange,
         atomic_load,
         atomic_max,
         atomic_min,
+        atomic_or,
+        atomic_xor,
         barrier,
         bitcast,
         block_dim,
         block_idx,
         ceil,
+        clz,
         copysign,
         cos,
         cosh,
+        ctz,
         erf,
         erfc,
         exp,
@@ -98,6 +103,7 @@ if TYPE_CHECKING:
         log1p,
         log2,
         log10,
+        popcount,
         pow,
         rsqrt,
         shared,
@@ -137,15 +143,16 @@ __all__ = [
     "OutOfMemory", "Param", "PluginConflict", "PluginError", "Profile", "ProfileDeviceEvent",
     "ProfileEvent", "ProfileProgramEvent", "ProfileRangeEvent", "Program", "ProgramInfo", "Ptr",
     "Renderer", "Signature", "Source", "UOp", "UnknownDevice", "Unsupported", "__version__",
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "atomic_add",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "atomic_add", "atomic_and",
     "atomic_compare_exchange", "atomic_exchange", "atomic_load", "atomic_max", "atomic_min",
-    "barrier", "bfloat16", "bitcast", "block_dim", "block_idx", "bool_", "cache", "ceil", "config",
-    "copysign", "cos", "cosh", "discovery", "empty", "erf", "erfc", "errors", "exp", "exp2",
-    "expm1", "finalize_profile", "float16", "float32", "float64", "floor", "fma", "fmod", "func",
-    "global_idx", "grid_dim", "hookimpl", "hypot", "int8", "int16", "int32", "int64", "isfinite",
-    "isinf", "isnan", "kernel", "log", "log1p", "log2", "log10", "pow", "profile", "profile_range",
-    "rsqrt", "shared", "sin", "sinh", "sqrt", "start_profile", "tan", "tanh", "thread_idx", "trunc",
-    "uint8", "uint16", "uint32", "uint64", "unroll", "zeros",
+    "atomic_or", "atomic_xor", "barrier", "bfloat16", "bitcast", "block_dim", "block_idx", "bool_",
+    "cache", "ceil", "clz", "config", "copysign", "cos", "cosh", "ctz", "discovery", "empty", "erf",
+    "erfc", "errors", "exp", "exp2", "expm1", "finalize_profile", "float16", "float32", "float64",
+    "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hookimpl", "hypot", "int8", "int16",
+    "int32", "int64", "isfinite", "isinf", "isnan", "kernel", "log", "log1p", "log2", "log10",
+    "popcount", "pow", "profile", "profile_range", "rsqrt", "shared", "sin", "sinh", "sqrt",
+    "start_profile", "tan", "tanh", "thread_idx", "trunc", "uint8", "uint16", "uint32", "uint64",
+    "unroll", "zeros",
 ]  # fmt: skip
 
 # Where the names come from that are imported at their first use; a test holds it to the block
@@ -161,10 +168,11 @@ _HOMES = {
     "hookspecs": "hookimpl",
     "ir": "Kernel Param Signature Source UOp",
     "lang": "InlineFunction KernelFunction acos acosh asin asinh atan atan2 atanh atomic_add "
-    "atomic_compare_exchange atomic_exchange atomic_load atomic_max atomic_min barrier "
-    "bitcast block_dim block_idx ceil copysign cos cosh erf erfc exp exp2 expm1 floor fma "
-    "fmod func global_idx grid_dim hypot isfinite isinf isnan kernel log log10 log1p log2 "
-    "pow rsqrt shared sin sinh sqrt tan tanh thread_idx trunc unroll",
+    "atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max atomic_min "
+    "atomic_or atomic_xor barrier bitcast block_dim block_idx ceil clz copysign cos cosh "
+    "ctz erf erfc exp exp2 expm1 floor fma fmod func global_idx grid_dim hypot isfinite "
+    "isinf isnan kernel log log10 log1p log2 popcount pow rsqrt shared sin sinh sqrt tan "
+    "tanh thread_idx trunc unroll",
     "pointers": "ConstPtr Ptr",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",

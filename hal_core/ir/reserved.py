@@ -105,11 +105,13 @@ OPENCL_WORDS = frozenset(
 # The functions of a language that its texts call: free for variables.
 _CALLED = frozenset(
     """
-    as_double as_float as_type as_uint as_ulong atom_add atom_cmpxchg atom_max atom_min atom_xchg
-    atomicAdd atomicCAS atomicExch atomicMax atomicMin atomic_add atomic_cmpxchg
-    atomic_compare_exchange_weak_explicit atomic_exchange_explicit atomic_fetch_add_explicit
-    atomic_fetch_max_explicit atomic_fetch_min_explicit atomic_load_explicit atomic_max atomic_min
-    atomic_xchg barrier get_global_id get_group_id get_local_id get_local_size get_num_groups
+    as_double as_float as_type as_uint as_ulong atom_add atom_and atom_cmpxchg atom_max atom_min
+    atom_or atom_xchg atom_xor atomicAdd atomicAnd atomicCAS atomicExch atomicMax atomicMin atomicOr
+    atomicXor atomic_add atomic_and atomic_cmpxchg atomic_compare_exchange_weak_explicit
+    atomic_exchange_explicit atomic_fetch_add_explicit atomic_fetch_and_explicit
+    atomic_fetch_max_explicit atomic_fetch_min_explicit atomic_fetch_or_explicit
+    atomic_fetch_xor_explicit atomic_load_explicit atomic_max atomic_min atomic_or atomic_xchg
+    atomic_xor barrier get_global_id get_group_id get_local_id get_local_size get_num_groups
     threadgroup_barrier vload_half vstore_half_rte
     """.split()  # noqa: SIM905 - words read better so
 )

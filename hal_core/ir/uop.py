@@ -22,7 +22,7 @@ variable (`VAR`, `SET`, `GET`).
 | SHARED | | (name, number of elements) | the element's; one array a block, contents undefined |
 | LOAD | memory, integer index | | the element's |
 | STORE | memory, integer index, value | | None |
-| ATOMIC | memory, integer index, value | ADD, MIN, MAX or EXCHANGE | the element's: the old value |
+| ATOMIC | memory, integer index, value | ADD MIN MAX AND OR XOR EXCHANGE | the old value's |
 | CAS | memory, integer index, expected, desired | | the element's: the old value |
 | BARRIER | | | None; all threads of the block reach it or none |
 | RANGE | start, stop, step (one integer dtype; step a CONST, not 0) | name | theirs: the counter |
@@ -65,7 +65,7 @@ OPENS = frozenset({"RANGE", "LOOP", "IF", "ELSE"})  # a block
 CLOSES = frozenset({"ENDRANGE", "ENDLOOP", "ELSE", "ENDIF"})
 LEAVES = frozenset({"BREAK", "CONTINUE", "RETURN"})  # a block before its end
 STRUCTURE = OPENS | CLOSES | LEAVES
-ATOMICS = frozenset({"ADD", "MIN", "MAX", "EXCHANGE"})
+ATOMICS = frozenset({"ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCHANGE"})
 
 
 class UOp:

@@ -82,6 +82,21 @@ def atomic_max(p: Ptr[T], i: Index, value: T | int) -> T:
     raise _outside("atomic_max")
 
 
+def atomic_and(p: Ptr[T], i: Index, value: T | int) -> T:
+    """Leaves in `p[i]` the bits that `value` has too, in one step; the old value. Integers only."""
+    raise _outside("atomic_and")
+
+
+def atomic_or(p: Ptr[T], i: Index, value: T | int) -> T:
+    """Sets in `p[i]` the bits of `value` in one step; the old value. Integers only."""
+    raise _outside("atomic_or")
+
+
+def atomic_xor(p: Ptr[T], i: Index, value: T | int) -> T:
+    """Turns over in `p[i]` the bits of `value` in one step; the old value. Integers only."""
+    raise _outside("atomic_xor")
+
+
 def atomic_exchange(p: Ptr[T], i: Index, value: T | float) -> T:
     """Puts the value into `p[i]` in one step; the old value."""
     raise _outside("atomic_exchange")
@@ -198,6 +213,21 @@ def isfinite(x: Scalar) -> bool:
     raise _outside("isfinite")
 
 
+def popcount(x: T) -> T:
+    """How many bits of an integer are set."""
+    raise _outside("popcount")
+
+
+def clz(x: T) -> T:
+    """How many bits of an integer stand above the highest that is set; all of 0."""
+    raise _outside("clz")
+
+
+def ctz(x: T) -> T:
+    """How many bits of an integer stand below the lowest that is set; all of 0."""
+    raise _outside("ctz")
+
+
 def pow(x: T, y: T) -> T:
     """x to the power y."""
     raise _outside("pow")
@@ -289,12 +319,17 @@ def copysign(x: T, y: T) -> T:
 
 
 class MathFunction(NamedTuple):
-    """How a call of float arguments is lowered."""
+    """How a call is lowered whose arguments are all of one dtype."""
 
     op: str
     arguments: int
     fold: Callable[..., float]  # the same of Python numbers
     derived: bool = False  # no operation of the IR: written out as arithmetic
+    integers: bool = False  # what it takes; else floats
+
+
+def _of_a_width(x: float) -> float:
+    raise TypeError(f"{x!r} has no width; write hal.int32({x!r})")
 
 
 SPECIALS: dict[Callable[..., object], str] = {
@@ -306,6 +341,9 @@ ATOMICS: dict[Callable[..., object], tuple[str, str]] = {
     atomic_add: ("atomic_add", "ADD"),
     atomic_min: ("atomic_min", "MIN"),
     atomic_max: ("atomic_max", "MAX"),
+    atomic_and: ("atomic_and", "AND"),
+    atomic_or: ("atomic_or", "OR"),
+    atomic_xor: ("atomic_xor", "XOR"),
     atomic_exchange: ("atomic_exchange", "EXCHANGE"),
     atomic_load: ("atomic_load", "LOAD"),
     atomic_compare_exchange: ("atomic_compare_exchange", "CAS"),
@@ -329,6 +367,9 @@ MATH: dict[Callable[..., object], MathFunction] = {
     isnan: MathFunction("ISNAN", 1, math.isnan),
     isinf: MathFunction("ISINF", 1, math.isinf, derived=True),
     isfinite: MathFunction("ISFINITE", 1, math.isfinite, derived=True),
+    popcount: MathFunction("POPCOUNT", 1, _of_a_width, derived=True, integers=True),
+    clz: MathFunction("CLZ", 1, _of_a_width, derived=True, integers=True),
+    ctz: MathFunction("CTZ", 1, _of_a_width, derived=True, integers=True),
     pow: MathFunction("POW", 2, math.pow),
     atan2: MathFunction("ATAN2", 2, math.atan2),
     fmod: MathFunction("FMOD", 2, math.fmod),

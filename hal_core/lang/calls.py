@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
 
 _FLOAT_FIX = "Cast first: hal.float32(x)."
+_INTEGER_FIX = "Cast first, hal.int32(x), or take the bits: hal.bitcast(hal.uint32, x)."
 
 
 def call(x: Expressions, node: ast.Call) -> Any:
@@ -157,7 +158,9 @@ def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
     name = function.op.lower()
     operands = x.unify(node, name, values)
     dtype = operands[0].dtype
-    if dtype is None or not dtype.is_float:
+    if function.integers and (dtype is None or not dtype.is_integer):
+        raise x.error(node, f"{name} takes integers, not {dtype}", _INTEGER_FIX)
+    if not function.integers and (dtype is None or not dtype.is_float):
         raise x.error(node, f"{name} takes floats, not {dtype}", _FLOAT_FIX)
     if function.derived:
         return _written_out(x, function.op, operands)

@@ -91,6 +91,9 @@ _FOREIGN = {
         "sin", "cos", "tan", "sinh", "cosh", "tanh",
     )},
     "arctan2": "Write hal.atan2(y, x).",
+    **dict.fromkeys(("popc", "popcll", "__popc", "__popcll"), "Write hal.popcount(x)."),
+    **dict.fromkeys(("__clz", "__clzll"), "Write hal.clz(x)."),
+    **dict.fromkeys(("ffs", "__ffs", "__ffsll"), "Write hal.ctz(x) + 1 if x != 0 else 0."),
     "power": "Write hal.pow(x, y), or x ** y.",
     "float": "Write hal.float32 or hal.float64.",
     "int": "Write hal.int32 or hal.int64.",
@@ -107,7 +110,10 @@ def foreign(name: str) -> str | None:
         return "Write hal.atomic_add(p, i, -v)."
     if "load" in name.lower():
         return "Write hal.atomic_load(p, i)."
-    kinds = (("add", "add"), ("min", "min"), ("max", "max"), ("exch", "exchange"))
+    kinds = (
+        ("add", "add"), ("min", "min"), ("max", "max"), ("exch", "exchange"), ("and", "and"),
+        ("xor", "xor"), ("or", "or"),
+    )  # fmt: skip
     own = [own for kind, own in kinds if kind in name.lower() and "cmp" not in name.lower()]
     if own and "compare" not in name:
         return f"Write hal.atomic_{own[0]}(p, i, value)."

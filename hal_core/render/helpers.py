@@ -110,6 +110,9 @@ PLAIN_ATOMICS = {
     "ADD f": "const {type} old = *p;\n*p = old + v;\nreturn old;",
     "MIN": "const {type} old = *p;\nif (v {order} old) *p = v;\nreturn old;",
     "MAX": "const {type} old = *p;\nif (v {order} old) *p = v;\nreturn old;",
+    "AND": "const {type} old = *p;\n*p = old & v;\nreturn old;",
+    "OR": "const {type} old = *p;\n*p = old | v;\nreturn old;",
+    "XOR": "const {type} old = *p;\n*p = old ^ v;\nreturn old;",
     "EXCHANGE": "const {type} old = *p;\n*p = v;\nreturn old;",
     "CAS": "const {type} old = *p;\nif (old == expected) *p = desired;\nreturn old;",
 }

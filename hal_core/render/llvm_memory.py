@@ -8,7 +8,10 @@ from hal_core.render.llvm_values import INTEGER, Values, type_of
 from hal_core.render.renderer import dtype_of
 
 _DEPTH = 6  # of an index expression that is computed in 64 bits
-_WHOLE = {"ADD": "add", "MIN": "min", "MAX": "max", "EXCHANGE": "xchg"}
+_WHOLE = {
+    "ADD": "add", "MIN": "min", "MAX": "max", "AND": "and", "OR": "or", "XOR": "xor",
+    "EXCHANGE": "xchg",
+}  # fmt: skip
 
 
 class Memory(Values):
@@ -89,8 +92,8 @@ class Memory(Values):
             return given
         if how in ("MIN", "MAX"):
             return self.least_or_greatest(how, dtype, old, given)
-        add = "fadd" if dtype.is_float else "add"
-        return self.let(f"{add} {type_of(dtype)} {old}, {given}")
+        how = "fadd" if dtype.is_float else _WHOLE[how]
+        return self.let(f"{how} {type_of(dtype)} {old}, {given}")
 
     def compare_and_swap(self, uop: UOp) -> None:
         memory, index, *pair = uop.src

@@ -8,6 +8,7 @@ from hal_core.render.ptx_text import kind_of, literal, memory_type_of, type_of
 from hal_core.render.ptx_values import Values
 from hal_core.render.renderer import dtype_of
 
+_OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}
 ACCESSES = frozenset({"PARAM", "SHARED", "LOAD", "ATOMIC", "CAS"})
 
 
@@ -81,8 +82,8 @@ class Memory(Values):
         kind = kind_of(dtype)
         if uop.op == "CAS":
             action = f"cas.b{8 * dtype.itemsize}"
-        elif uop.arg == "EXCHANGE":
-            action = f"exch.b{8 * dtype.itemsize}"
+        elif uop.arg in _OF_BITS:
+            action = f"{_OF_BITS[uop.arg]}.b{8 * dtype.itemsize}"
         elif uop.arg == "ADD" and dtype.is_integer:
             action = f"add.u{8 * dtype.itemsize}"  # wraps, so signs do not matter
         else:

@@ -22,6 +22,9 @@ _KINDS: dict[str, Callable[..., Array]] = {
     "ADD": OPERATIONS["ADD"],
     "MIN": OPERATIONS["MIN"],
     "MAX": OPERATIONS["MAX"],
+    "AND": OPERATIONS["AND"],
+    "OR": OPERATIONS["OR"],
+    "XOR": OPERATIONS["XOR"],
     "EXCHANGE": lambda old, value: value,
     "CAS": _compare_exchange,
 }

@@ -15,6 +15,7 @@ import pytest
 from columns import DTYPES, Array, errors, every, on_columns, scattered, specials
 
 import hal_core as hal
+from hal_core.dtypes import DTYPES as EVERY
 from hal_core.dtypes import DType, float32, float64
 from hal_core.ir import Kernel
 from hal_core.ir.math import DERIVED
@@ -30,6 +31,7 @@ UNARY: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 BINARY: dict[str, Callable[..., Array]] = {"hypot": np.hypot, "copysign": np.copysign}
 EXACT = UNARY | BINARY
+INTEGERS = [dtype for dtype in EVERY.values() if dtype.is_integer]
 TESTS = {"isinf": np.isinf, "isfinite": np.isfinite}
 LIMITS: dict[str, float] = {"acos": 2.5, "asin": 3, "sinh": 2.5, "erfc": 4.5}  # of the others 2
 
@@ -149,6 +151,37 @@ def test_what_gives_a_bool(name: str, dtype: DType) -> None:
     assert got.tolist() == TESTS[name](values).tolist()
 
 
+def _trailing(x: int, width: int) -> int:
+    return (x & -x).bit_length() - 1 if x else width
+
+
+BITS: dict[str, Callable[[int, int], int]] = {
+    "popcount": lambda x, width: x.bit_count(),
+    "clz": lambda x, width: width - x.bit_length(),
+    "ctz": _trailing,
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_functions_of_bits(name: str, dtype: DType) -> None:
+    function: Any = getattr(hal, name)
+
+    @hal.kernel
+    def count(r: hal.Ptr[dtype], x: hal.ConstPtr[dtype]) -> None:  # type: ignore[valid-type]
+        i = hal.global_idx(0)
+        r[i] = function(x[i])
+
+    width = 8 * dtype.itemsize
+    raw = np.random.default_rng(1).bytes(4096) + bytes(64) + bytes([255]) * 64
+    single = np.array([1 << k for k in range(width)], f"u{dtype.itemsize}")
+    columns = [np.frombuffer(raw, single.dtype), single, single - 1, ~single]
+    x = np.concatenate(columns) if width > 8 else np.arange(256, dtype=np.uint8)
+    got = np.zeros(len(x), dtype.to_numpy())
+    interpret(count, got, x.view(dtype.to_numpy()), threads=len(x), block=1)
+    assert got.tolist() == [BITS[name](value, width) for value in x.tolist()]
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_numbers_are_computed_by_python(name: str) -> None:
     function: Any = getattr(hal, name)
@@ -180,7 +213,7 @@ def test_what_is_written_out_is_plain(name: str) -> None:
 
 def test_every_function_without_an_operation_has_a_formula() -> None:
     derived = {function.op for function in MATH.values() if function.derived}
-    assert derived == set(DERIVED) == {name.upper() for name in (*EXACT, *TESTS)}
+    assert derived == set(DERIVED) == {name.upper() for name in (*EXACT, *TESTS, *BITS)}
 
 
 def test_formulas_are_imported_only_for_kernels_that_need_them(tmp_path: Path) -> None:

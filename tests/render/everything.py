@@ -11,6 +11,7 @@ from hal_core.ir import Kernel, UOp
 from hal_core.ir.rules import RULES
 from hal_core.ir.uop import (
     ARITHMETIC,
+    ATOMICS,
     BITWISE,
     COMPARISON,
     FLOAT_BINARY,
@@ -47,7 +48,7 @@ def ops_of(dtype: DType) -> list[tuple[str, int, DType]]:
 def atomics_of(dtype: DType) -> list[str]:
     if dtype.itemsize < 4:
         return []
-    return ["ADD", "EXCHANGE", "MIN", "MAX", "CAS"] if dtype.is_integer else ["ADD", "EXCHANGE"]
+    return [*sorted(ATOMICS), "CAS"] if dtype.is_integer else ["ADD", "EXCHANGE"]
 
 
 class _Writer:

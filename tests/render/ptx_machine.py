@@ -28,6 +28,9 @@ _ATOMICS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "min": min,
     "max": max,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
     "exch": lambda _, b: b,
     "cas": lambda a, expected, b: b if a == expected else a,
 }
@@ -258,7 +261,8 @@ class Machine:
     def _atom(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
         """One thread after the other."""
         _, order, scope, space, action, kind = words
-        allowed = {"add": "u32 u64 f32 f64", "cas": "b32 b64", "exch": "b32 b64"}
+        allowed = {"add": "u32 u64 f32 f64"}
+        allowed |= dict.fromkeys(("cas", "exch", "and", "or", "xor"), "b32 b64")
         if (order, scope) != ("relaxed", "gpu") or kind not in allowed.get(
             action, "s32 u32 s64 u64"
         ).split():

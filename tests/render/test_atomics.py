@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -51,6 +54,8 @@ def check(op: str, dtype: DType, start: float, given: list, old: list, end: floa
     """What one place has seen: its values in some order, whatever order that was."""
     if op == "EXCHANGE":
         assert Counter([*old, end]) == Counter([start, *given])
+    elif op in _BITS:
+        check_bits(_BITS[op], int(start), [*map(int, given)], [*map(int, old)], int(end))
     elif op in ("MIN", "MAX"):
         better = min if op == "MIN" else max
         assert end == better([start, *given])
@@ -64,6 +69,18 @@ def check(op: str, dtype: DType, start: float, given: list, old: list, end: floa
             # what was found and what was added is found by the next one, or left at the end
             after = [kind(a) + kind(b) for a, b in zip(old, given, strict=True)]
             assert Counter([*old, end]) == Counter([start, *map(float_or_int, after)])
+
+
+_BITS = {"AND": operator.and_, "OR": operator.or_, "XOR": operator.xor}
+
+
+def check_bits(
+    combine: Callable[[int, int], int], start: int, given: list[int], old: list[int], end: int
+) -> None:
+    """What was found and what was given makes what the next one finds, or what is left."""
+    assert end == functools.reduce(combine, given, start)
+    after = [combine(a, b) for a, b in zip(old, given, strict=True)]
+    assert Counter([*old, end]) == Counter([start, *after])
 
 
 def float_or_int(value: np.generic) -> float:

@@ -1,10 +1,11 @@
-"""Float functions as formulas of plain arithmetic, one module a family."""
+"""Functions as formulas of plain arithmetic, one module a family."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from hal_core.ir.math.arctangent import acos, asin, atan, atan2
+from hal_core.ir.math.bits import clz, ctz, popcount
 from hal_core.ir.math.circular import cos, sin, tan
 from hal_core.ir.math.error_function import erf, erfc
 from hal_core.ir.math.exponential import exp, exp2, expm1
@@ -29,4 +30,5 @@ DERIVED: Formulas = {
     "ERF": erf, "ERFC": erfc, "EXPM1": expm1, "HYPOT": hypot, "LOG10": log10, "LOG1P": log1p,
     "SINH": sinh, "COPYSIGN": Value.with_sign_of,
     "ISFINITE": lambda x: abs(x) < INFINITY, "ISINF": lambda x: abs(x).equals(INFINITY),
+    "CLZ": clz, "CTZ": ctz, "POPCOUNT": popcount,
 }  # fmt: skip

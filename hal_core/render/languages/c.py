@@ -47,6 +47,9 @@ do {{
 return old;""",
     "MIN": _BETTER,
     "MAX": _BETTER,
+    "AND": "return __atomic_fetch_and(p, v, __ATOMIC_RELAXED);",
+    "OR": "return __atomic_fetch_or(p, v, __ATOMIC_RELAXED);",
+    "XOR": "return __atomic_fetch_xor(p, v, __ATOMIC_RELAXED);",
     "EXCHANGE": "return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);",
     "EXCHANGE f": "{type} old;\n__atomic_exchange(p, &v, &old, __ATOMIC_RELAXED);\nreturn old;",
     "CAS": """\

@@ -47,7 +47,7 @@ _HALF_CASTS = {
 }}""",
 }
 
-# Signed 64-bit numbers are added and exchanged as unsigned ones. A sum of doubles has an
+# Signed 64-bit numbers are added, combined and exchanged as unsigned ones. A sum of doubles has an
 # instruction from the sixth generation on only, so all take the loop.
 ATOMICS = {
     "ADD": "return atomicAdd(p, v);",
@@ -61,6 +61,11 @@ do {{
 return {of_bits}(old);""",
     "MIN": "return atomicMin(p, v);",
     "MAX": "return atomicMax(p, v);",
+    **{op: f"return atomic{op.capitalize()}(p, v);" for op in ("AND", "OR", "XOR")},
+    **{
+        f"{op} int64": f"return ({{type}})atomic{op.capitalize()}(({{uint}} *)p, ({{uint}})v);"
+        for op in ("AND", "OR", "XOR")
+    },
     "EXCHANGE": "return atomicExch(p, v);",
     "EXCHANGE int64": "return ({type})atomicExch(({uint} *)p, ({uint})v);",
     "EXCHANGE float64": "return {of_bits}(atomicExch(({uint} *)p, {bits}(v)));",

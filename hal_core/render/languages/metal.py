@@ -48,9 +48,9 @@ return seen;"""
 def _space(name: str, qualifier: str) -> Space:
     bodies = {"ADD float32": _FLOAT_ADD}
     for dtype in ("int32", "uint32"):
-        for op, call in (("ADD", "add"), ("MIN", "min"), ("MAX", "max")):
+        for op in ("ADD", "MIN", "MAX", "AND", "OR", "XOR"):
             bodies[f"{op} {dtype}"] = (
-                f"return atomic_fetch_{call}_explicit("
+                f"return atomic_fetch_{op.lower()}_explicit("
                 "({space}atomic_{type} *)p, v, memory_order_relaxed);"
             )
         bodies[f"EXCHANGE {dtype}"] = (

@@ -43,12 +43,18 @@ do {{
 return {of_bits}(old);"""
 
 
+_CALLS = {
+    "ADD": "add", "MIN": "min", "MAX": "max", "AND": "and", "OR": "or", "XOR": "xor",
+    "EXCHANGE": "xchg",
+}  # fmt: skip
+
+
 def _space(name: str, qualifier: str) -> Space:
     """32-bit atomics are `atomic_`, those of the 64-bit extensions `atom_`."""
     bodies: dict[str, str] = {}
     for width, stem in ((32, "atomic"), (64, "atom")):
         for kind in ("int", "uint"):
-            for op, call in (("ADD", "add"), ("MIN", "min"), ("MAX", "max"), ("EXCHANGE", "xchg")):
+            for op, call in _CALLS.items():
                 bodies[f"{op} {kind}{width}"] = f"return {stem}_{call}(p, v);"
             bodies[f"CAS {kind}{width}"] = f"return {stem}_cmpxchg(p, expected, desired);"
         bodies[f"ADD float{width}"] = _FLOAT_ADD % stem

@@ -75,6 +75,19 @@ def derived_functions(dtype: hal.DType) -> KernelFunction:
     return functions
 
 
+@cache
+def bit_functions(dtype: hal.DType) -> KernelFunction:
+    @hal.kernel
+    def functions(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = hal.popcount(x[i])
+            y[n + i] = hal.clz(x[i])
+            y[2 * n + i] = hal.ctz(x[i])
+
+    return functions
+
+
 # How far a division and a square root of OpenCL's bounds may move them, and contraction.
 DERIVED_ULPS = (*[8] * 13, 0)
 
@@ -99,3 +112,9 @@ def _sample(kernel: KernelFunction, dtype: hal.DType, bounds: tuple[int, ...]) -
     y = np.zeros(len(bounds) * n, stored_as(dtype))
     ulps = np.repeat(np.array(bounds), n)
     return Sample(kernel, [y, a, b], (n,), {"threads": n}, {0: ulps})
+
+
+def sample_of_bits(dtype: hal.DType) -> Sample:
+    x = edges.integers(dtype)
+    y = np.zeros(3 * len(x), stored_as(dtype))
+    return Sample(bit_functions(dtype), [y, x], (len(x),), {"threads": len(x)})

@@ -195,6 +195,12 @@ def extremes(
     hal.atomic_add(u, 0, hal.uint32(v))
     hal.atomic_min(u, 1, hal.uint32(v))
     hal.atomic_max(u, 2, hal.uint32(v))
+    hal.atomic_and(u, 4, hal.uint32(v) | 4)
+    hal.atomic_or(u, 5, hal.uint32(v) & 1)
+    hal.atomic_xor(u, 6, hal.uint32(v))
+    hal.atomic_and(s, 4, v | -(1 << 31))
+    hal.atomic_or(s, 5, v & 6)
+    hal.atomic_xor(s, 6, v)
     hal.atomic_add(f, 0, hal.float32(v % 8))
     hal.atomic_exchange(f, 1, hal.float32(n))
     hal.atomic_exchange(s, 3, n)
@@ -213,7 +219,9 @@ def extremes(
 @_collect
 def _extremes(random: np.random.Generator) -> Sample:
     x = random.integers(-(2**31), 2**31, 1000, np.int32)
-    arrays = [_zeros(4), np.array([0, 2**32 - 1, 0, 0], np.uint32), np.zeros(2, "f4"), _zeros(1), x]
+    signed = np.array([0, 0, 0, 0, -1, 0, 0], np.int32)
+    unsigned = np.array([0, 2**32 - 1, 0, 0, 2**32 - 1, 0, 0], np.uint32)
+    arrays = [signed, unsigned, np.zeros(2, "f4"), _zeros(1), x]
     return Sample(extremes, arrays, (1000,), {"threads": 1000, "block": 48})
 
 

@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.dtypes import DTYPES
 from hal_core.testing.conformance.differential import check
-from hal_core.testing.conformance.functions import sample_of_derived, sample_of_math
+from hal_core.testing.conformance.functions import (
+    sample_of_bits,
+    sample_of_derived,
+    sample_of_math,
+)
 from hal_core.testing.conformance.language import SAMPLES, Sample, sample
 
+INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
 # The functions' values in float64, in the order of the samples' rows.
 EXACT: dict[Callable[..., Sample], Callable[..., list[Any]]] = {
     sample_of_math: lambda p, q: [
@@ -43,6 +49,10 @@ class TestLanguage:
     def test_P7_functions_made_of_others(self, device: hal.Compiled, dtype: hal.DType) -> None:
         """Written out as arithmetic: the same on every device, but for its own roundings."""
         check(device, sample_of_derived(dtype))
+
+    @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+    def test_P7_bit_functions(self, device: hal.Compiled, dtype: hal.DType) -> None:
+        check(device, sample_of_bits(dtype))
 
     @pytest.mark.parametrize("made", [sample_of_math, sample_of_derived])
     def test_P7_the_interpreter_is_right_itself(self, made: Callable[..., Sample]) -> None:
