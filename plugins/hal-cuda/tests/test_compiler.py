@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from simulator import Simulator
 
@@ -153,3 +154,31 @@ def test_P2_what_is_over_a_limit_names_it(
     with pytest.raises(hal.InvalidArgument, match=r"launch add_one: .*got.*CUDA"):
         program(y, vals=(10,), **launch)
     assert "cuLaunchKernel" not in simulator.calls_since(before)
+
+
+@hal.kernel
+def with_zero(y: hal.Ptr[hal.float32], x: hal.float32) -> None:
+    y[0] = max(x, 0.0)
+    y[1] = x if x >= 0.0 else 0.0
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "ptx",
+        pytest.param(
+            "nvrtc",
+            marks=pytest.mark.xfail(
+                strict=True, raises=AssertionError, reason="it orders the zeros"
+            ),
+        ),
+    ],
+)
+def test_the_sign_of_a_zero_beside_zero(
+    pair: str, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should NVRTC learn it, the pages have a sentence too many."""
+    monkeypatch.setenv("CUDA_CC", pair)
+    y = hal.zeros(2, hal.float32, device)
+    device.compile(with_zero)(y, vals=(-0.0,), threads=1)
+    assert np.signbit(y.numpy()).tolist() == [True, True]
