@@ -39,7 +39,7 @@ class Setting(Generic[T]):
         self.name, self.default, self.meaning, self.parse = name, default, meaning, parse
 
     def read(self) -> T:
-        """Raises: InvalidArgument when the text in the environment cannot be parsed."""
+        """What it is now. Raises: InvalidArgument when the environment's text cannot be read."""
         text = os.environ.get(self.name)
         if text is None:
             return self.default

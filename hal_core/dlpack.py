@@ -50,9 +50,9 @@ class DLPack(Interchange):
     ) -> Any:
         """What `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer, device="cpu")` call.
 
-        Shape: one dimension.
         `dl_device`: where the consumer wants it: there (None) or on the host, `(1, 0)`. `copy`:
         None copies where it must, False never does, True always does.
+        Shape: one dimension.
         Order: after all work of the device so far; `stream=-1` asks for no wait.
         Raises: NotShareable for what cannot be, and what to do instead.
         """
@@ -127,10 +127,10 @@ class DLPack(Interchange):
     ) -> Self:
         """A buffer over the memory of another library's array, or with a copy of it.
 
-        Shape: elements in C order; the buffer has one dimension.
         Memory that is the device's own is shared; other memory is the host's, or comes by there.
         `copy`: None shares where the device computes on that memory and copies elsewhere, False
         never copies, True always does.
+        Shape: elements in C order; the buffer has one dimension.
         Owns: the array, while memory is shared; both see each other's writes.
         Raises: InvalidArgument for what is no DLPack array, has no dtype of ours or cannot come to
         the host; NotShareable with `copy=False` where it must be copied.

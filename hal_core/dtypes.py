@@ -135,14 +135,14 @@ class int16(Scalar):
 
 
 class int32(Scalar):
-    """Whole numbers from -2**31 to 2**31 - 1; arithmetic wraps. Indices are of it, or int64."""
+    """Whole numbers from `-2**31` to `2**31 - 1`; arithmetic wraps. An index is one, or int64."""
 
     name, itemsize, kind, format = "int32", 4, "i", "i"
     min, max = -(1 << 31), (1 << 31) - 1
 
 
 class int64(Scalar):
-    """Whole numbers from -2**63 to 2**63 - 1; arithmetic wraps."""
+    """Whole numbers from `-2**63` to `2**63 - 1`; arithmetic wraps."""
 
     name, itemsize, kind, format = "int64", 8, "i", "q"
     min, max = -(1 << 63), (1 << 63) - 1
@@ -163,14 +163,14 @@ class uint16(Scalar):
 
 
 class uint32(Scalar):
-    """Whole numbers from 0 to 2**32 - 1; arithmetic wraps."""
+    """Whole numbers from 0 to `2**32 - 1`; arithmetic wraps."""
 
     name, itemsize, kind, format = "uint32", 4, "u", "I"
     min, max = 0, (1 << 32) - 1
 
 
 class uint64(Scalar):
-    """Whole numbers from 0 to 2**64 - 1; arithmetic wraps."""
+    """Whole numbers from 0 to `2**64 - 1`; arithmetic wraps."""
 
     name, itemsize, kind, format = "uint64", 8, "u", "Q"
     min, max = 0, (1 << 64) - 1

@@ -49,6 +49,7 @@ class Profile:
 
     @property
     def events(self) -> tuple[ProfileEvent, ...]:
+        """What happened, by its start; the last of it where there was more than `limit`."""
         return self._now()[0]
 
     @property

@@ -93,6 +93,7 @@ class _Reporter(Collector):
 
 @pytest.fixture(scope="session")
 def hal_device_name(request: pytest.FixtureRequest) -> str:
+    """Canonical name of the device under test, of `--hal-device` or the ini file."""
     return _device_name(request.config)
 
 
