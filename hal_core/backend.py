@@ -55,7 +55,7 @@ class Backend(Plugin):
         return hookspecs.RANKS | dict(ranks)
 
     def after_fork(self) -> None:
-        self._attaching = threading.Lock()
+        self._attaching = threading.RLock()
 
     def attach(self, extension: Extension) -> None:
         """From now on the extension observes, adds and wraps. A second time does nothing, and

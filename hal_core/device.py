@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from hal_core import fork, profiling
 from hal_core.allocator import Allocator
@@ -19,6 +19,7 @@ from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.info import CAPABILITIES, DeviceInfo, Limits
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
+from hal_core.living import Living
 from hal_core.program import Program
 from hal_core.requirements import check_kernel, has_dtype
 from hal_core.selection import Selected, select
@@ -86,7 +87,7 @@ class Compiled:
         self._misaligned_keys: dict[DType, BufferKey] = {}
         self._failed: dict[str, str] = {}  # compiler pair -> why it cannot serve
         self._selected: dict[str, Selected] = {}
-        self._loaded: WeakSet[Program] = WeakSet()
+        self._loaded: Living[Program] = Living()
         self._programs: WeakKeyDictionary[object, dict[str, Program]] = WeakKeyDictionary()
         fork.devices.add(self)
         profiling.device_made(self)
@@ -275,7 +276,7 @@ class Compiled:
                 steps.callback(self._close)
                 if "allocator" in self.__dict__:
                     steps.callback(self.allocator.close)
-                for program in list(self._loaded):
+                for program in self._loaded:
                     steps.callback(program.unload)
                 steps.callback(self._end)
                 self._synchronize(None)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakSet
 
 from hal_core.errors import ForkError
+from hal_core.living import Living
 
 if TYPE_CHECKING:
     from hal_core.device import Compiled
 
-devices: WeakSet[Compiled] = WeakSet()  # all that were made here, by whomever
+devices: Living[Compiled] = Living()  # all that were made here, by whomever
 kept: list[object] = []  # a child's, of drivers it may not touch; empty anywhere else
 
 
@@ -61,7 +61,7 @@ def keep(*things: object) -> None:
 
 def _before() -> None:
     """Imports what `keep` needs, while the import locks can still be had."""
-    if not all(survives(device.info.capabilities) for device in list(devices)):
+    if not all(survives(device.info.capabilities) for device in devices):
         try:
             import ctypes  # noqa: F401
         except ImportError:
@@ -69,7 +69,7 @@ def _before() -> None:
 
 
 def _in_child() -> None:
-    for device in list(devices):
+    for device in devices:
         device._after_fork()
 
 

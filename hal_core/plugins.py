@@ -44,7 +44,7 @@ class Plugins:
     def __init__(self, path: Sequence[str] | None, prepare: Callable[[Backend], None]) -> None:
         self._path = path
         self._prepare = prepare
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._flights = SingleFlight()
         self._scan: discovery.Scan | None = None
         self._families: dict[str, list[EntryPoint]] | None = None
@@ -238,7 +238,7 @@ class Plugins:
 
     def after_fork(self) -> None:
         """Another thread of the parent may have held the locks."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._flights = SingleFlight()
         for plugin in (*self._registered.values(), *self._loaded.values()):
             plugin.after_fork()

@@ -191,9 +191,11 @@ class Program:
         geometry = self._geometries.get(key) if plain else None
         if geometry is None:
             geometry = self._geometry(*extents, key[3])
+        if self._launch is None:
+            bound = self._bind()
+            if self._launch is None:  # else meanwhile a profile was opened, or the program unloaded
+                self._launch = bound
         launch = self._launch
-        if launch is None:
-            launch = self._launch = self._bind()
         if plain:
             if len(self._geometries) >= _MAX_GEOMETRIES:
                 self._geometries.clear()

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from hal_core import config, fork
 from hal_core.backend import Backend
@@ -23,6 +22,7 @@ from hal_core.errors import (
     PluginConflict,
     UnknownDevice,
 )
+from hal_core.living import Living
 from hal_core.names import KNOWN, join, parse
 from hal_core.plugins import Plugins, state_of
 from hal_core.singleflight import SingleFlight, again
@@ -52,7 +52,7 @@ class DeviceRegistry:
         """`path` is searched for distributions instead of `sys.path`."""
         self._fast: dict[str | None, Compiled] = {}  # any spelling -> device
         self._opened: dict[str, Compiled] = {}  # canonical name -> device, oldest first
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may open a device in the middle
         self._flights = SingleFlight()
         self._plugins = Plugins(path, self._prepare)
         self._enumerated: dict[str, tuple[DeviceInfo, ...] | HalError] = {}
@@ -147,8 +147,8 @@ class DeviceRegistry:
     def _forget(self, device: Compiled) -> None:
         with self._lock:
             for names in (self._fast, self._opened):
-                for name in [key for key, value in names.items() if value is device]:
-                    del names[name]  # type: ignore[arg-type]
+                for name in [key for key, value in list(names.items()) if value is device]:
+                    names.pop(name, None)  # type: ignore[arg-type]
 
     def _close_all(self) -> None:
         for device in reversed(list(self._opened.values())):
@@ -385,7 +385,7 @@ class DeviceRegistry:
 
     def _after_fork(self) -> None:
         """In the child. Another thread of the parent may have held the locks."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._flights = SingleFlight()
         self._plugins.after_fork()
         self._forked |= {family for family in self._touched if not self._survives(family)}
@@ -438,11 +438,11 @@ def _names(wanted: str, name: str) -> bool:
         return False
 
 
-_registries: WeakSet[DeviceRegistry] = WeakSet()
+_registries: Living[DeviceRegistry] = Living()
 
 
 def _after_fork_in_child() -> None:
-    for registry in list(_registries):
+    for registry in _registries:
         registry._after_fork()
 
 

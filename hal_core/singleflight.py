@@ -29,10 +29,11 @@ class SingleFlight:
 
     Every failure reaches all who waited, except a KeyboardInterrupt: it belongs to the thread
     that got it, and a waiter takes the work over. Nothing is remembered after the flight.
+    A finalizer may ask while its thread waits: it waits first.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may ask in the middle
         self._flights: dict[Hashable, _Flight] = {}
         self._waiting: dict[int, _Flight] = {}  # thread -> what it waits for
 
@@ -40,6 +41,7 @@ class SingleFlight:
         """Raises: what `work` raises; InvalidState when waiting could never end, because the
         work in progress waits, directly or through others, for this thread."""
         me = threading.get_ident()
+        before = self._waiting.get(me)
         while True:
             with self._lock:
                 flight = self._flights.get(key)
@@ -57,7 +59,7 @@ class SingleFlight:
                 flight.done.wait()
             finally:
                 with self._lock:
-                    del self._waiting[me]
+                    self._stop_waiting(me, before)
             if flight.error is None:
                 return flight.result  # type: ignore[no-any-return]
             if isinstance(flight.error, Exception):
@@ -75,6 +77,12 @@ class SingleFlight:
             with self._lock:
                 del self._flights[key]
             flight.done.set()
+
+    def _stop_waiting(self, thread: int, before: _Flight | None) -> None:
+        if before is None:
+            del self._waiting[thread]
+        else:
+            self._waiting[thread] = before
 
     def _waits_for(self, flight: _Flight, thread: int) -> bool:
         """Whether the flight's owner is `thread`, or waits for it through other flights."""

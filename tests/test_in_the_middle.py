@@ -3,17 +3,26 @@ breaks what was begun."""
 
 from __future__ import annotations
 
+import _weakrefset
+import itertools
 import os
 
 import pytest
+from fake_backend import FakePlugin
 
 import hal_core as hal
+from hal_core.profiling import recorder
 from hal_core.testing.interrupted import Scene, everywhere
 
-CORE = os.path.dirname(hal.__file__)
-KERNEL = hal.Source(
-    "set", "def set(t, x, n): x[t[0]] = n", "x: int32*, n: int32", language="python"
-)
+CORE, WEAK = os.path.dirname(hal.__file__), _weakrefset.__file__
+NUMBERS = itertools.count(100)
+
+
+def numbered(number: int) -> hal.Source:
+    """One of many kernels that differ."""
+    text = f"def set(t, x, n): x[t[0]] = n  # {number}"
+    return hal.Source("set", text, "x: int32*, n: int32", language="python")
+
 
 both = pytest.mark.parametrize("thread", [False, True], ids=["finalizer", "thread"])
 
@@ -63,3 +72,127 @@ def test_X1_a_view_made_while_another_is_made_goes_with_its_base(
         return Scene(view, view, check)
 
     assert everywhere([CORE], scene, on_another_thread=thread) > 10
+
+
+@both
+def test_X1_a_program_loaded_while_the_device_closes(plugin: FakePlugin, thread: bool) -> None:
+    def scene() -> Scene:
+        device = hal.Device["FAKE"]
+        programs = [device.compile(numbered(n)) for n in range(3)]
+
+        def load() -> None:
+            try:
+                programs.append(device.compile(numbered(3)))
+            except hal.InvalidState:  # it was too late
+                return
+
+        def check() -> None:
+            assert device.closed and hal.Device["FAKE"] is not device
+            for program in programs[:3]:
+                with pytest.raises(hal.InvalidState):
+                    program(hal.zeros(4, hal.int32, "FAKE"), vals=(1,), threads=4)
+
+        return Scene(device.close, load, check)
+
+    assert everywhere([CORE, WEAK], scene, on_another_thread=thread) > 20
+
+
+@both
+@pytest.mark.parametrize("opens", [True, False], ids=["opened", "closed"])
+def test_T1_a_profile_opened_or_closed_while_a_program_is_launched_first(
+    fake: hal.Compiled, opens: bool, thread: bool
+) -> None:
+    def scene() -> Scene:
+        profile, buffer = hal.profile(), hal.zeros(4, hal.int32, fake)
+        if not opens:
+            profile.__enter__()
+        program = fake.load(fake.compile(numbered(0)).binary)
+
+        def launch() -> None:
+            program(buffer, vals=(5,), threads=4)
+
+        def switch() -> None:
+            profile._begin() if opens else profile._end()
+
+        def check() -> None:
+            assert buffer.numpy().tolist() == [5] * 4
+            if opens:
+                launch()
+                assert "launch" in [event.kind for event in profile.events]
+                profile._end()
+            for value in (6, 7):  # the fast way
+                program(buffer, vals=(value,), threads=4)
+                assert buffer.numpy().tolist() == [value] * 4
+            assert not recorder.rings
+
+        return Scene(launch, switch, check)
+
+    assert everywhere([CORE, WEAK], scene, on_another_thread=thread) > 20
+
+
+@both
+def test_R14_devices_opened_while_others_are(plugin: FakePlugin, thread: bool) -> None:
+    """By any spelling of their names. A finalizer in the middle of what it asks for is told so."""
+
+    def scene() -> Scene:
+        hal.Device["FAKE"].close()
+        hal.Device["FAKE:1"].close()
+        hal.Device.refresh()
+        found: list[hal.Compiled] = []
+
+        def open_another() -> None:
+            try:
+                found.append(hal.Device["fake:1"])
+            except hal.InvalidState:
+                assert not thread
+
+        def check() -> None:
+            assert not any(device.closed for device in found)
+            for name in ("FAKE", "FAKE:1"):
+                assert hal.Device[name] is hal.Device[name.lower()]
+            assert hal.Device["FAKE"] in found
+
+        return Scene(lambda: found.append(hal.Device["fake:0"]), open_another, check)
+
+    assert everywhere([CORE], scene, on_another_thread=thread) > 50
+
+
+@both
+def test_C1_a_kernel_compiled_while_another_is(fake: hal.Compiled, thread: bool) -> None:
+    def scene() -> Scene:
+        programs: list[hal.Program] = []
+        sources = numbered(next(NUMBERS)), numbered(next(NUMBERS))
+
+        def check() -> None:
+            buffer = hal.zeros(4, hal.int32, fake)
+            for program in programs:
+                program(buffer, vals=(9,), threads=4)
+            assert len(programs) == 2
+
+        work, other = (lambda one=one: programs.append(fake.compile(one)) for one in sources)
+        return Scene(work, other, check)
+
+    assert everywhere([CORE], scene, on_another_thread=thread) > 50
+
+
+@both
+def test_L1_a_kernel_lowered_while_another_is(thread: bool) -> None:
+    def scene() -> Scene:
+        lowered: list[object] = []
+
+        @hal.kernel
+        def one(y: hal.Ptr[hal.int32]) -> None:
+            y[0] = 1
+
+        @hal.kernel
+        def two(y: hal.Ptr[hal.int32]) -> None:
+            y[0] = 2
+
+        def check() -> None:
+            assert sorted(kernel.name for kernel in lowered) == ["one", "two"]
+
+        first, second = (lambda k=k: lowered.append(k.lower()) for k in (one, two))
+        return Scene(first, second, check)
+
+    places = [os.path.join(CORE, "lang", "function.py")]
+    assert everywhere(places, scene, on_another_thread=thread) > 1

@@ -22,10 +22,10 @@ BACKENDS = [name for name in PROJECTS if name != "hal_core"]
 
 # A module imports only what stands before it, lazy imports included; type-only imports are free.
 IMPORT_ORDER = """
-    errors config discovery fork dtypes pointers ir lang render cache seal profiling hookspecs
-    names info singleflight answers plugin backend plugins registry spec host capsule interchange
-    dlpack buffer allocator compiler selection geometry launch requirements program graph device
-    multi __init__ testing doctor new kernelfile profiled cli __main__
+    errors config discovery living fork dtypes pointers ir lang render cache seal profiling
+    hookspecs names info singleflight answers plugin backend plugins registry spec host capsule
+    interchange dlpack buffer allocator compiler selection geometry launch requirements program
+    graph device multi __init__ testing doctor new kernelfile profiled cli __main__
 """.split()  # noqa: SIM905  # one line of words reads as the order it is
 
 

@@ -88,3 +88,49 @@ def test_whether_this_thread_is_importing(
 
     assert fake_importing.here is True
     assert is_importing() is False
+
+
+def test_R14_a_finalizer_asks_while_its_thread_waits() -> None:
+    """Its thread still counts as waiting for the first work afterwards: a circle is seen."""
+    flights, begun = SingleFlight(), threading.Barrier(3, timeout=20)
+    ends = {key: threading.Event() for key in "ab"}
+    told: list[BaseException] = []
+
+    def work(key: str) -> str:
+        begun.wait()
+        ends[key].wait(20)
+        if key == "a":  # for what the waiting thread is at
+            with pytest.raises(hal.InvalidState) as caught:
+                flights.run("c", str, operation="test")
+            told.append(caught.value)
+        return key
+
+    owners = [
+        threading.Thread(
+            target=flights.run, args=(key, lambda key=key: work(key)), kwargs=OPERATION
+        )
+        for key in "ab"
+    ]
+    for owner in owners:
+        owner.start()
+    begun.wait()
+    flight = flights._flights["a"]
+    wait = flight.done.wait
+
+    def interrupted_wait() -> bool:
+        ends["b"].set()
+        assert flights.run("b", str, operation="test") in ("b", "")
+        ends["a"].set()
+        return wait(20)
+
+    flight.done.wait = interrupted_wait  # type: ignore[assignment,method-assign]
+    assert (
+        flights.run("c", lambda: flights.run("a", str, operation="test"), operation="test") == "a"
+    )
+    for owner in owners:
+        owner.join(20)
+        assert not owner.is_alive(), "dead-lock"
+    assert len(told) == 1 and flights._flights == {} and flights._waiting == {}
+
+
+OPERATION = {"operation": "test"}

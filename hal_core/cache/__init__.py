@@ -46,13 +46,13 @@ class CacheStatistics(NamedTuple):
     reasons: dict[str, int]  # of misses: how many for each of REASONS
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may compile in the middle
 
 
 def _after_fork_in_child() -> None:
     """Another thread of the parent may have held it."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -21,7 +21,7 @@ REASONS = (ABSENT, DAMAGED, FOREIGN, UNREADABLE, OFF)
 _FILE = "counts"
 _LARGE = 64 << 10  # bytes, then the lines become one; counts added meanwhile may be lost
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may compile in the middle
 _here: dict[tuple[str, str], int] = {}  # (folder, HITS or a reason)
 
 
@@ -37,7 +37,7 @@ def counted(place: str | None) -> dict[str, int]:
     """Of this process, or all that is known of one folder."""
     sums = _read(place) if place else {}
     with _lock:
-        for (where, what), number in _here.items():
+        for (where, what), number in list(_here.items()):
             if place is None or place == where:
                 sums[what] = sums.get(what, 0) + number
     return sums
@@ -45,7 +45,7 @@ def counted(place: str | None) -> dict[str, int]:
 
 def forget(place: str) -> None:
     with _lock:
-        for key in [key for key in _here if key[0] == place]:
+        for key in [key for key in list(_here) if key[0] == place]:
             del _here[key]
     with contextlib.suppress(OSError):
         os.unlink(os.path.join(place, _FILE))
@@ -53,8 +53,9 @@ def forget(place: str) -> None:
 
 def _keep() -> None:
     """At exit, for each folder that was used and is there."""
-    for place in {place for place, _ in _here if place}:
-        here = {what: number for (where, what), number in _here.items() if where == place}
+    counts = list(_here.items())  # a thread may still compile
+    for place in {place for (place, _), _ in counts if place}:
+        here = {what: number for (where, what), number in counts if where == place}
         with contextlib.suppress(OSError):
             if _add(os.path.join(place, _FILE), _line(here)) > _LARGE:
                 _rewrite(place)
@@ -99,7 +100,7 @@ def _read(place: str) -> dict[str, int]:
 def _after_fork_in_child() -> None:
     """A child counts for itself; another thread of the parent may have held the lock."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _here.clear()
 
 

@@ -14,12 +14,12 @@ from hal_core.ir import Kernel, Signature, block_shape
 from hal_core.lang.annotations import signature_of
 from hal_core.lang.func import current_lines
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may compile in the middle
 
 
 def _new_lock() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):  # a thread that held it is not in the child to let it go

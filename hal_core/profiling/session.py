@@ -86,7 +86,7 @@ class Profile:
             if first:
                 for switch in _switches:
                     switch(True)
-                for device in _devices():
+                for device in fork.devices:
                     watch.watch_device(device)
 
     def _end(self) -> None:
@@ -161,16 +161,8 @@ def profile_range(name: str) -> Iterator[None]:
         recorder.record(ProfileRangeEvent, "range", name, "", times)
 
 
-def _devices() -> list[Compiled]:
-    while True:
-        try:
-            return list(fork.devices)
-        except RuntimeError:  # another thread opened one meanwhile
-            continue
-
-
 def _wait_for_all(log_failures: bool = False) -> None:
-    for device in _devices():
+    for device in fork.devices:
         if device.closed or device._backend is None:  # the latter is still being opened
             continue
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
@@ -39,7 +40,7 @@ def watch_device(device: Compiled) -> None:
     allocator = vars(device).get("allocator")
     if allocator is not None:
         watch_allocator(allocator)
-    for program in list(device._loaded):
+    for program in device._loaded:
         watch_program(program)
 
 
@@ -72,12 +73,14 @@ def unwatch_all() -> list[HostClock]:
     for target, changes in list(_swapped.items()):
         attributes = vars(target)
         for name, mine, before in changes:
+            if name == "_launch" and before is None:
+                # Bound, as after any first launch: one may be under way that has seen it so.
+                with suppress(Exception):  # which the first launch will tell
+                    before = mine.__self__.inner or target._bind()
             if attributes.get(name, _ABSENT) is mine:
                 attributes[name] = before
                 if before is _ABSENT:
                     del attributes[name]
-        if attributes.get("_geometries") and attributes["_launch"] is None:
-            attributes["_launch"] = target._bind()  # as after any first launch
     _swapped.clear()
     clocks = list(_clocks.values())
     _clocks.clear()

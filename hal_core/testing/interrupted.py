@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+_MOST_PLACES = 5000
 _SECONDS = 60.0
-_BLOCKED = 0.05  # seconds after which an interruption that waits for the work is left to wait
+_BLOCKED = 0.02  # seconds after which an interruption that waits for the work is left to wait
 
 
 class Scene(NamedTuple):
-    """`work` is interrupted once, by `other`; then `check` looks at what has become of it."""
+    """`work` is interrupted once, by `other`, which comes behind it at the end of all; then `check`
+    looks at what has become of it."""
 
     work: Callable[[], object]
     other: Callable[[], object]
@@ -39,6 +41,8 @@ def everywhere(
     nth = 0
     while _Play(within, scene(), nth, on_another_thread).interrupted:
         nth += 1
+        if nth > _MOST_PLACES:
+            raise AssertionError("the work grows from one scene to the next")
     return nth
 
 
@@ -51,6 +55,8 @@ class _Play:
         self.others: list[threading.Thread] = []
         first = _started(lambda: self._do("the work", self._traced))
         first.join(_SECONDS)
+        if not self.interrupted and not first.is_alive():
+            self._do("the other", scene.other)
         for thread_ in self.others:
             thread_.join(_SECONDS)
         self._judge(any(thread.is_alive() for thread in (first, *self.others)))
@@ -61,11 +67,10 @@ class _Play:
             raise AssertionError(f"dead-lock, {place}")
         for who, error in self.raised:
             raise AssertionError(f"{who} raised, {place}: {error!r}") from error
-        if self.interrupted:
-            try:
-                self.scene.check()
-            except AssertionError as error:
-                raise AssertionError(f"wrong, {place}: {error}") from error
+        try:
+            self.scene.check()
+        except AssertionError as error:
+            raise AssertionError(f"wrong, {place}: {error}") from error
 
     def _do(self, who: str, work: Callable[[], object]) -> None:
         try:

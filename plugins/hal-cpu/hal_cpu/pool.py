@@ -11,8 +11,8 @@ from collections.abc import Callable
 from ctypes import c_int64
 from queue import SimpleQueue
 from typing import Any
-from weakref import WeakSet
 
+from hal_core.living import Living
 from hal_cpu.stacks import start_thread
 
 Run = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
@@ -167,12 +167,12 @@ def _serve(queue: SimpleQueue[Job | None]) -> None:
         del job  # or an idle worker would keep the last launch's code alive
 
 
-_pools: WeakSet[Pool] = WeakSet()
+_pools: Living[Pool] = Living()
 
 
 def _after_fork_in_child() -> None:
     """The threads did not come along, and their queue may be locked for ever."""
-    for pool in list(_pools):
+    for pool in _pools:
         pool._lock = threading.RLock()
         pool._forget()
 

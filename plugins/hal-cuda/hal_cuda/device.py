@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
 
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault
+from hal_core.living import Living
 from hal_cuda import driver
 from hal_cuda.clock import EventClock
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-keeping: WeakSet[CUDAAllocator] = WeakSet()  # of closed devices, with memory that is still out
+keeping: Living[CUDAAllocator] = Living()  # of closed devices, with memory that is still out
 
 _LONGEST_NAP = 1e-3  # seconds between two looks at a stream
 
@@ -191,7 +191,7 @@ class CUDADevice(Compiled):
             except DeviceFault:
                 lost = True  # and what the context held with it
             finally:
-                for one in list(keeping) if lost else ():  # or it is lost when opened again, too
+                for one in keeping if lost else ():  # or it is lost when opened again, too
                     if one.device.index == self.index:
                         one.let_go()
                 if allocator is None or not allocator.keep_context(lost):
