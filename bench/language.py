@@ -1,16 +1,23 @@
-"""From a function's text to a program: the front end alone, and a first compile."""
+"""From a function's text to a program: the front end alone, a first compile, the interpreter."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
 
 import hal_core as hal
 from bench.measure import OURS, Effort, call, compare
 from bench.report import Missing, Row
 from hal_core.render import LLVMRenderer
+from hal_core.testing import interpret
 
 LIMIT = 0.005  # seconds, of the front end for fifty lines
+GENERATED = 200  # kernels of the fuzzer
+GENERATED_LIMIT = 0.01  # seconds, of the interpreter for one of them
+FUZZ = Path(__file__).resolve().parents[1] / "tests" / "fuzz"
 
 
 def make_saxpy() -> hal.KernelFunction:
@@ -90,6 +97,7 @@ def make_fifty_lines() -> hal.KernelFunction:
 def rows(effort: Effort) -> Iterator[Row | Missing]:
     yield front_end(effort.rarely())
     yield first_compile(effort.rarely())
+    yield interpreter()
 
 
 def front_end(effort: Effort) -> Row:
@@ -115,6 +123,27 @@ def first_compile(effort: Effort) -> Row:
         times.ratio(OURS, "llvmlite"),
         target=1.5,
     )
+
+
+def interpreter() -> Row | Missing:
+    """On average over the kernels that fuzzing begins with; their text is read before."""
+    what = f"reference interpreter, a generated kernel of {GENERATED}"
+    if not FUZZ.is_dir():
+        return Missing(what, "tests/fuzz is not beside bench")
+    sys.path.insert(0, str(FUZZ))
+    harness, generate = import_module("harness"), import_module("generator").generate
+    cases = [(case, harness.load(case.source)) for case in map(generate, range(GENERATED))]
+
+    def run() -> None:
+        for case, kernel in cases:
+            inside = [array[harness.GUARD : -harness.GUARD] for array in case.arrays()]
+            try:
+                interpret(kernel, *inside, vals=case.vals, turns=harness.TURNS, **case.launch)
+            except hal.KernelFault:  # a kernel that fuzzing discards, for this
+                continue
+
+    spent = compare({OURS: call(run, GENERATED)}, Effort(5, 0.0)).typical(OURS)
+    return Row(what, spent, "the limit", GENERATED_LIMIT, spent / GENERATED_LIMIT, target=1.0)
 
 
 def _llvmlite() -> Callable[[], None]:
