@@ -35,6 +35,11 @@ class Setting(Generic[T]):
 
     __slots__ = ("default", "meaning", "name", "parse")
 
+    name: str
+    default: T
+    meaning: str
+    parse: Callable[[str], T]  # raises ValueError for a text that means nothing
+
     def __init__(self, name: str, default: T, meaning: str, parse: Callable[[str], T]) -> None:
         self.name, self.default, self.meaning, self.parse = name, default, meaning, parse
 
