@@ -7,6 +7,7 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,7 @@ if config.DEBUG.read():
     logging.basicConfig(format="%(name)s: %(message)s")
     log.setLevel(logging.DEBUG)
 
+_PACKAGE = os.path.dirname(__file__) + os.sep
 _MOST_ALIASES = 256  # spellings of names kept for a fast lookup: "cpu", "CPU:0", ...
 
 
@@ -415,7 +417,15 @@ def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:
 def _warn_of_misspelt() -> None:
     for name, meant in config.misspelt().items():
         text = f"{name} is no setting and does nothing; is it {meant} that you mean?"
-        warnings.warn(text, UserWarning, stacklevel=2)
+        warnings.warn(text, UserWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """Of the first frame outside of the package, as `warnings.warn` counts from its caller."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _count(number: int) -> str:

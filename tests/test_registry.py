@@ -748,3 +748,4 @@ for turn in range(2):
     assert told.count("UserWarning: ") == 2
     assert "HAL_CHEK is no setting and does nothing; is it HAL_CHECK that you mean?" in told
     assert "HAL_LRU_LIMT is no setting and does nothing; is it HAL_LRU_LIMIT" in told
+    assert "registry.py" not in told, "the line is the user's"
