@@ -49,7 +49,7 @@ class QueueClock(HostClock):
 
     def __init__(self, device: OpenCLDevice) -> None:
         super().__init__(device)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may launch in the middle of anything
         self._knots = Knots()
         self._waiting: list[tuple[int, cl.Event]] = []  # host_ns, and a marker queued then
         self._next_ns = 0
@@ -97,8 +97,10 @@ class QueueClock(HostClock):
     def _on_host(self, device_ns: int) -> int:
         with self._lock:
             while self._waiting:
-                host_ns, marker = self._waiting[0]
+                host_ns, marker = first = self._waiting[0]
                 marker.wait()
-                self._knots.add(marker.profile.queued, host_ns)
-                del self._waiting[0]
+                queued_ns = marker.profile.queued
+                if self._waiting and self._waiting[0] is first:  # else it was read meanwhile
+                    del self._waiting[0]
+                    self._knots.add(queued_ns, host_ns)
         return self._knots.on_host(device_ns)

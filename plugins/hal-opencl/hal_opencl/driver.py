@@ -307,7 +307,7 @@ def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[.
 
 # clang inside PoCL and Oclgrind writes this line to the process's stderr, whatever is asked.
 _CHATTER = re.compile(rb"(?m)^\d+ (?:warning|error)s?(?: and \d+ errors?)? generated\.\n")
-_stderr_lock = threading.Lock()
+_stderr_lock = threading.RLock()  # a finalizer may compile in the middle
 
 
 @contextmanager

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.profiling import Times
+from hal_core.testing.interrupted import Scene, everywhere
 from hal_opencl import clock as module
 from hal_opencl.clock import QueueClock
 from hal_opencl.driver import cl
@@ -87,3 +89,32 @@ def test_F1_events_are_read_after_the_device_was_closed(device: hal.Compiled) ->
     kinds = [event.kind for event in profile.events if event.kind not in ("alloc", "free")]
     assert kinds == ["fill", "copy", "copyout"]
     assert all(0 < event.seconds < 60 for event in profile.events if event.kind in kinds)
+
+
+@pytest.mark.parametrize("thread", [False, True], ids=["finalizer", "thread"])
+def test_F1_work_in_the_middle_of_measured_work_and_of_its_reading(
+    hardware: Any, thread: bool
+) -> None:
+    """Each at a moment when both clocks are looked at."""
+
+    def scene() -> Scene:
+        made, seen = QueueClock(hardware), list[tuple[int, Times]]()
+
+        def measure() -> Times:
+            made._next_ns = 0
+            begin = perf_counter_ns()
+            _, times = made.measure(lambda: cl.enqueue_marker(hardware.queue))
+            seen.append((begin, times))
+            return times
+
+        def check() -> None:
+            hardware.synchronize()
+            assert len(seen) == 2 and len(made._knots) >= 2
+            for begin, times in seen:
+                start, end = times()
+                assert begin - 10**9 <= start <= end <= perf_counter_ns() + 10**9
+            assert made._waiting == []
+
+        return Scene(lambda: measure()(), measure, check)
+
+    assert everywhere([module.__file__], scene, on_another_thread=thread) > 10
