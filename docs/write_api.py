@@ -1,0 +1,264 @@
+"""Writes api.md, every public name of hal_core, from its signatures and docstrings.
+
+    python docs/write_api.py
+
+The text is that of the files, not of the running Python: annotations, defaults and comments stand
+on the page as they stand there, whichever version writes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import hal_core as hal
+
+PAGE = Path(__file__).with_name("api.md")
+
+HEAD = """\
+# Every public name
+
+After `import hal_core as hal` each of these is an attribute of `hal`, but for what is written in
+full. `python docs/write_api.py` writes the page from the docstrings; the other
+[pages](../README.md#pages) explain.
+
+| | |
+| --- | --- |
+"""
+
+# Made by others: a reader has no use for how they are called.
+MADE = {"DeviceRegistry", "InlineFunction", "KernelFunction", "Profile", "config.Setting"}
+
+LABEL = re.compile(r"(Shape|Units|Order|Owns|Concurrency|Raises|Source): ")
+
+
+class Chapter(NamedTuple):
+    """A part of the page, as api.toml has it."""
+
+    title: str
+    intro: str
+    names: str = ""
+    told: str = ""
+    listed: str = ""
+
+
+CHAPTERS = [
+    Chapter(**chapter)
+    for chapter in tomllib.loads(PAGE.with_suffix(".toml").read_text(encoding="utf-8"))["chapter"]
+]
+
+
+# -- what the files say
+
+
+@functools.cache
+def definitions(module: str) -> tuple[list[str], dict[str, Any]]:
+    """A module's lines, and the classes and functions in it: of two behind a condition the first,
+    which type checkers read, of overloads the last."""
+    text = Path(getattr(find_spec(module), "origin", "")).read_text(encoding="utf-8")
+    found = {}
+    for node in ast.parse(text).body:
+        for part in node.body if isinstance(node, ast.If) else [node]:
+            if isinstance(part, ast.ClassDef | ast.FunctionDef):
+                found[part.name] = part
+    return text.splitlines(), found
+
+
+def docstring(node: Any, name: str) -> str:
+    """Raises: SystemExit where there is none, or no sentence at its start."""
+    text = ast.get_docstring(node) or ""
+    if not text or LABEL.match(text):
+        raise SystemExit(f"{name} needs a docstring that begins with a sentence")
+    return text
+
+
+def call(node: ast.FunctionDef, lines: list[str]) -> tuple[str, str]:
+    """The parameters, without self, and what comes back, as they are written, in one line."""
+    head = " ".join(" ".join(lines[node.lineno - 1 : node.body[0].lineno]).split())
+    match = re.match(r"def \w+\( ?(?:(?:self|cls)(?:, )?)?(.*?),? ?\)(?: -> (.*?))?: ", head + " ")
+    if match is None:
+        raise SystemExit(f"the signature of {node.name} cannot be read: {head}")
+    result = match[2] or ""
+    if "contextmanager" in marks(node):
+        result = result.replace("Iterator", "AbstractContextManager")
+    return f"({match[1]})", result
+
+
+def marks(node: ast.FunctionDef) -> set[str]:
+    """The decorators, without modules and arguments."""
+    return {ast.unparse(mark).split("(")[0].split(".")[-1] for mark in node.decorator_list}
+
+
+def fields(node: ast.ClassDef, lines: list[str]) -> list[str]:
+    """Attributes that the class declares, with their comments."""
+    declared = (part for part in node.body if isinstance(part, ast.AnnAssign))
+    public = [part for part in declared if not ast.unparse(part.target).startswith("_")]
+    return [re.sub(r"\s*# (type: |noqa).*", "", lines[p.lineno - 1].strip()) for p in public]
+
+
+def members(kind: type) -> Iterator[tuple[ast.FunctionDef, list[str]]]:
+    """Public methods and properties, and special methods that have a docstring; inherited ones
+    too unless the base stands on the page itself."""
+    seen = {"__init__"}
+    for base in kind.__mro__:
+        if not base.__module__.startswith("hal_core") or (base is not kind and is_public(base)):
+            continue
+        lines, found = definitions(base.__module__)
+        for part in getattr(found.get(base.__name__), "body", ()):
+            if not isinstance(part, ast.FunctionDef) or part.name in seen:
+                continue
+            special = part.name.startswith("__") and ast.get_docstring(part)
+            if special or not part.name.startswith("_"):
+                seen.add(part.name)
+                yield part, lines
+
+
+def is_public(kind: type) -> bool:
+    return getattr(hal, kind.__name__, None) is kind
+
+
+# -- the page
+
+
+def page() -> str:
+    return HEAD + "".join(map(contents, CHAPTERS)) + "".join(map(text_of, CHAPTERS))
+
+
+def contents(chapter: Chapter) -> str:
+    linked = [f"[`{name}`](#{slugs()[name]})" for name in chapter.names.split()]
+    others = chapter.told.split() + [name for name in listed(chapter) if name in hal.__all__]
+    shown = " ".join([f"`{name}`" for name in others] + linked)
+    return f"| [{chapter.title}](#{slugs()[chapter.title]}) | {shown} |\n"
+
+
+@functools.cache
+def slugs() -> dict[str, str]:
+    """Where a heading is: a code host writes it small, and numbers those that are then alike."""
+    found: dict[str, str] = {}
+    for heading in (part for each in CHAPTERS for part in (each.title, *each.names.split())):
+        slug = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        found[heading] = f"{slug}-1" if slug in found.values() else slug
+    return found
+
+
+def text_of(chapter: Chapter) -> str:
+    lines = ["", f"## {chapter.title}", "", chapter.intro]
+    names = listed(chapter)
+    if chapter.title == "Errors":
+        lines += ["", *tree(hal.HalError, "")]
+    elif names:
+        lines += ["", "| name | |", "| --- | --- |", *(row(chapter, name) for name in names)]
+    return "\n".join([*lines, *entries(chapter), ""])
+
+
+def listed(chapter: Chapter) -> list[str]:
+    """Names of the chapter's list, in the order of their file."""
+    if not chapter.listed:
+        return []
+    _, found = definitions(chapter.listed)
+    if chapter.title == "Testing":
+        return [name for name, node in found.items() if "fixture" in marks(node)]
+    return [name for name in found if name in hal.__all__ and name not in chapter.names.split()]
+
+
+def row(chapter: Chapter, name: str) -> str:
+    lines, found = definitions(chapter.listed)
+    shown = name
+    if chapter.title == "Functions of kernels":
+        shown = "{}{} -> {}".format(name, *call(found[name], lines))
+    text = " ".join(docstring(found[name], name).split())
+    return "| `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in (shown, text)))
+
+
+def tree(kind: type[BaseException], indent: str) -> Iterator[str]:
+    _, found = definitions("hal_core.errors")
+    bases = [base for base in kind.__bases__ if not issubclass(base, hal.HalError)]
+    also = ", ".join(f"`{base.__name__}`" for base in bases if base is not Exception)
+    text = docstring(found[kind.__name__], kind.__name__).partition("\n\n")[0]
+    yield f"{indent}* `{kind.__name__}`{also and f' ({also})'}: {' '.join(text.split())}"
+    for below in (getattr(hal.errors, name) for name in found):
+        if isinstance(below, type) and below.__bases__[0] is kind:
+            yield from tree(below, indent + "  ")
+
+
+def entries(chapter: Chapter) -> Iterator[str]:
+    for name in chapter.names.split():
+        yield f"\n### `{name}`\n"
+        thing = found_by(name)
+        if isinstance(thing, ModuleType):
+            yield str(thing.__doc__).partition("\n\n")[0]
+            continue
+        lines, found = definitions(thing.__module__)
+        node = found[thing.__name__]
+        if isinstance(node, ast.FunctionDef):
+            yield block("{}{} -> {}".format(name, *call(node, lines)))
+            yield from prose(docstring(node, name))
+        else:
+            yield from record(name, thing, node, lines)
+
+
+def found_by(name: str) -> Any:
+    if name.startswith("hal_core."):
+        module, _, name = name.rpartition(".")
+        return getattr(import_module(module), name)
+    return functools.reduce(getattr, name.split("."), hal)
+
+
+def record(name: str, kind: type, node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
+    """A class: how it is made, what it has, what it says, and what it does."""
+    text, shown = docstring(node, name), fields(node, lines)
+    for part in node.body if name not in MADE else ():
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            shown[:0] = [name + call(part, lines)[0], *([""] if shown else [])]
+            text += f"\n{ast.get_docstring(part) or ''}"
+    if kind.__bases__ == (tuple,):
+        shown = [f"class {name}(NamedTuple):", *(f"    {line}" for line in shown)]
+    base = kind.__mro__[1]
+    if is_public(base):
+        yield f"Base: [`{base.__name__}`](#{slugs()[base.__name__]}).\n"
+    if shown:
+        yield block("\n".join(shown))
+    yield from prose(text)
+    for number, (part, its_lines) in enumerate(members(kind)):
+        yield ("" if number else "\n") + member(name, part, its_lines)
+
+
+def member(owner: str, node: ast.FunctionDef, lines: list[str]) -> str:
+    parameters, result = call(node, lines)
+    shown = f"{node.name}{parameters} -> {result}"
+    if "property" in marks(node):
+        shown = f"{node.name}: {result}"
+    elif "classmethod" in marks(node):
+        shown = f"{owner}.{shown}"
+    text = "\n".join(prose(docstring(node, f"{owner}.{node.name}")))
+    return f"* `{shown}`: {textwrap.indent(text, '  ').lstrip()}"
+
+
+def block(text: str) -> str:
+    """As it stands, but for long signatures, which are broken between parameters."""
+    glued = re.sub(r" (?!\*{0,2}\w+: |[*/], |-> )", "\0", text)
+    wrap = functools.partial(textwrap.fill, width=100, subsequent_indent="    ")
+    lines = map(functools.partial(wrap, break_long_words=False), glued.split("\n"))
+    return "\n".join(["```text", *lines, "```\n"]).replace("\0", " ")
+
+
+def prose(text: str) -> Iterator[str]:
+    """A docstring's lines as Markdown: what it says of order, errors, ... becomes a list."""
+    inside = False
+    for line in re.sub(rf"\n\n+(?={LABEL.pattern})", "\n", text.strip()).splitlines():
+        labelled = LABEL.match(line) is not None
+        inside = labelled or (inside and line != "")
+        yield f"- {line}" if labelled else f"  {line}" if inside else line
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,123 @@
+"""docs/api.md names everything public, and says what the files say now."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def _writer() -> Any:
+    spec = spec_from_file_location("write_api", ROOT / "docs" / "write_api.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+write_api = _writer()
+HEADED = [name for chapter in write_api.CHAPTERS for name in chapter.names.split()]
+CLASSES = [name for name in HEADED if inspect.isclass(write_api.found_by(name))]
+
+
+def test_the_page_is_what_the_docstrings_say_now() -> None:
+    written = write_api.page().splitlines()
+    differ = [pair for pair in zip(PAGE.splitlines(), written, strict=False) if pair[0] != pair[1]]
+    assert PAGE.splitlines() == written, f"run python docs/write_api.py; first: {differ[:1]}"
+
+
+def test_every_public_name_is_in_one_chapter() -> None:
+    table = re.findall(r"^\| \[.*\]\(#.*\) \| (.*) \|$", PAGE, re.MULTILINE)
+    names = re.findall(r"`([\w.]+)`", " ".join(table))
+    public = [name for name in names if "." not in name]
+    assert sorted(public) == sorted(hal.__all__)
+    assert len(set(names)) == len(names)
+
+
+def test_every_link_into_the_page_leads_to_a_heading() -> None:
+    text = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors: list[str] = []
+    for heading in headings:  # as GitHub does it
+        small = "".join(c for c in heading.lower() if c.isalnum() or c in " -_").replace(" ", "-")
+        before = sum(anchor.rpartition("-")[0] == small or anchor == small for anchor in anchors)
+        anchors.append(f"{small}-{before}" if before else small)
+    links = re.findall(r"\]\(#([^)]*)\)", text)
+    assert links and set(links) <= set(anchors)
+    named = re.findall(r"\[`([^`]*)`\]\(#([^)]*)\)", text)
+    where = dict(zip(anchors, headings, strict=True))
+    assert [name for name, anchor in named if where[anchor] != f"`{name}`"] == []
+
+
+def test_no_text_of_a_docstring_is_taken_for_markup() -> None:
+    text = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
+    plain = re.sub(r"``[^`]*``|`[^`]*`", "", text)
+    assert "`" not in plain
+    assert re.findall(r".*(?:\*\*|<\w|\b_\w|\w_\b).*", plain) == []
+
+
+def _calls() -> Iterator[tuple[Any, str]]:
+    """Every function and method of the page, and its parameters as the page has them."""
+    for name in sorted({*HEADED, *hal.__all__}):
+        thing = write_api.found_by(name)
+        if inspect.isfunction(thing):
+            lines, found = write_api.definitions(thing.__module__)
+            yield thing, write_api.call(found[thing.__name__], lines)[0]
+        elif name in CLASSES:
+            for node, lines in write_api.members(thing):
+                if "property" not in write_api.marks(node):
+                    method = inspect.getattr_static(thing, node.name)
+                    yield getattr(method, "__func__", method), write_api.call(node, lines)[0]
+
+
+CALLS = list(_calls())
+
+
+@pytest.mark.parametrize(
+    ("function", "shown"), CALLS, ids=[function.__qualname__ for function, _ in CALLS]
+)
+def test_a_call_is_shown_as_python_takes_it(function: Any, shown: str) -> None:
+    assert f"{function.__name__}{shown}" in re.sub(r"\n *", " ", PAGE).replace("\\|", "|")
+    space: dict[str, Any] = {}
+    none = re.sub(r" = (?:[^,()]|\(.*?\))+", " = None", shown)  # what is named is not known here
+    exec(f"from __future__ import annotations\ndef shown{none}: ...", space)
+    said = inspect.signature(space["shown"]).parameters.values()
+    real = inspect.signature(inspect.unwrap(function)).parameters.values()
+    taken = [parameter for parameter in real if parameter.name not in ("self", "cls")]
+    assert [(p.name, p.kind, p.default is p.empty, p.annotation) for p in said] == [
+        (p.name, p.kind, p.default is p.empty, p.annotation) for p in taken
+    ]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_attributes_that_a_class_sets_are_declared_in_it(name: str) -> None:
+    """Neither the page nor an editor knows of others."""
+    assigned, declared = set(), set()
+    for kind in write_api.found_by(name).__mro__:
+        if not kind.__module__.startswith("hal_core"):
+            continue
+        _, found = write_api.definitions(kind.__module__)
+        for node in ast.walk(found.get(kind.__name__, ast.Module())):
+            if isinstance(node, ast.AnnAssign):
+                declared.add(ast.unparse(node.target))
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                assigned |= {node.attr} if ast.unparse(node.value) == "self" else set()
+    assert {attribute for attribute in assigned if attribute[0] != "_"} <= declared
+
+
+@pytest.mark.parametrize("text", ["", '"""Raises: nothing."""'])
+def test_a_name_without_a_sentence_is_refused(text: str) -> None:
+    (node,) = ast.parse(f"def f() -> None:\n    {text or 'pass'}").body
+    with pytest.raises(SystemExit, match="f needs a docstring that begins with a sentence"):
+        write_api.docstring(node, "f")
