@@ -60,6 +60,7 @@ class Allocator(Generic[Opaque]):
     fresh_is_zero: bool = False  # `_alloc` gives zeros whenever options.zero asks
     host_ordered: bool = False  # True: host access needs no wait, work is done on return
     dlpack_device: tuple[int, int] | None = None  # DLPack's (type, number); opaques are pointers
+    dlpack_pinned: tuple[int, int] | None = None  # of memory that the host sees, too
     dlpack_stream: int | None = None  # what a producer is told to order its work before
     exports: Mapping[str, Callable[[Buffer], Any]] = {}  # other protocols' attributes
     device: Compiled

@@ -12,6 +12,7 @@ from hal_core.dtypes import as_dtype
 from hal_core.errors import InvalidArgument, NotShareable, Unsupported
 from hal_core.interchange import Interchange
 from hal_core.registry import Device
+from hal_core.spec import DEFAULT_SPEC, BufferSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,10 +36,13 @@ class DLPack(Interchange):
 
         Raises: Unsupported where DLPack has no name for the memory.
         """
-        there = self._device.allocator.dlpack_device
-        if there is None:
+        allocator = self._device.allocator
+        home = allocator.dlpack_device
+        if allocator._host_sees(self.options):
+            home = allocator.dlpack_pinned or home
+        elif home is None:
             self._check_visible("__dlpack_device__")
-        return there or _CPU
+        return home or _CPU
 
     def __dlpack__(
         self,
@@ -50,28 +54,29 @@ class DLPack(Interchange):
     ) -> Any:
         """What `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer, device="cpu")` call.
 
-        `dl_device`: where the consumer wants it: there (None) or on the host, `(1, 0)`. `copy`:
-        None copies where it must, False never does, True always does.
+        `dl_device`: where the consumer wants it: there (None) or on the host, `(1, 0)`; pinned
+        memory is the device's, too. `copy`: None copies where it must, False never does, True
+        always does.
         Shape: one dimension.
         Order: after all work of the device so far; `stream=-1` asks for no wait.
         Raises: NotShareable for what cannot be, and what to do instead.
         """
-        home = self._device.allocator.dlpack_device
-        if home is None and (dl_device is None or self._device.info.host_visible):
-            home = self.__dlpack_device__()
+        allocator = self._device.allocator
+        far, seen = allocator.dlpack_device, allocator._host_sees(self.options)
+        home = self.__dlpack_device__() if far or seen or dl_device is None else _CPU
         target = home if dl_device is None else tuple(dl_device)
-        if target not in (home, _CPU):
+        if target not in (home, far, _CPU):
             raise NotShareable(
                 "__dlpack__",
                 "it is exported where it is, or to the host",
                 got=target,
-                limit=" or ".join(map(str, dict.fromkeys((home or _CPU, _CPU)))),
+                limit=" or ".join(map(str, dict.fromkeys((home, far or home, _CPU)))),
                 device=self.device,
                 fix="Copy it to a buffer of that device first: there.copy_from(buffer).",
             )
-        if target != home:
+        if target == _CPU and not seen:
             return self._on_host(max_version, copy)
-        if self._device.allocator.dlpack_device is None:
+        if target == _CPU and home != allocator.dlpack_pinned:
             return self._in_host_memory(stream, max_version, copy)
         return self._where_it_is(target, stream, max_version, copy)
 
@@ -110,7 +115,9 @@ class DLPack(Interchange):
     def _where_it_is(self, there: Any, stream: Any, newest: Any, copy: bool | None) -> Any:
         from hal_core import capsule
 
-        given = self._twin().copy_from(self) if copy else self
+        far = there == self._device.allocator.dlpack_device
+        options = DEFAULT_SPEC if far else self.options._replace(external_ptr=None)
+        given = self._twin(options).copy_from(self) if copy else self
         pointer = given._opaque_for("__dlpack__")
         if copy or stream != -1:
             self._device.synchronize()
@@ -118,8 +125,8 @@ class DLPack(Interchange):
             pointer, self.size, self.dtype, there, given._share(), newest=newest, copied=bool(copy)
         )
 
-    def _twin(self) -> Self:
-        return type(self)(self._device, self.size, self.dtype)
+    def _twin(self, options: BufferSpec = DEFAULT_SPEC) -> Self:
+        return type(self)(self._device, self.size, self.dtype, options)
 
     @classmethod
     def from_dlpack(
@@ -136,18 +143,19 @@ class DLPack(Interchange):
         the host; NotShareable with `copy=False` where it must be copied.
         """
         opened = Device[device] if device is None or isinstance(device, str) else device
-        place = _place(obj)
-        if place == opened.allocator.dlpack_device:
-            return cls._over_taken(opened, _taken(obj, opened), copy)
-        if place == _CPU and _computes_there(opened):
+        place, allocator = _place(obj), opened.allocator
+        if place == allocator.dlpack_device:
+            return cls._over_taken(opened, _taken(obj, allocator.dlpack_stream), copy)
+        there = _computes_there(opened, place)
+        if there:
             taken = None
             with suppress(*_REFUSALS):  # numpy takes more, to copy it, or tells why not
-                taken = _taken(obj, opened)
+                taken = _taken(obj, None)
             if taken is not None:
                 return cls._over_taken(opened, taken, copy)
         array = _array_of(obj, opened, copy)
         dtype = as_dtype(array.dtype, "from_dlpack")
-        hinders = _hindrance(array, opened)
+        hinders = _hindrance(array, there or _computes_there(opened, _CPU))
         if copy or (hinders and copy is None) or not array.size:
             return cls.from_numpy(array, opened)
         if hinders:
@@ -167,10 +175,9 @@ class DLPack(Interchange):
         return copied
 
 
-def _taken(obj: Any, device: Compiled) -> Taken:
+def _taken(obj: Any, stream: int | None) -> Taken:
     from hal_core import capsule
 
-    stream = device.allocator.dlpack_stream
     try:
         made = obj.__dlpack__(stream=stream, max_version=capsule.VERSION)
     except TypeError:  # a producer from before 2023.12
@@ -219,13 +226,17 @@ def _array_of(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
         ) from None
 
 
-def _computes_there(device: Compiled) -> bool:
-    return device.info.host_visible and "external_ptr" in device.allocator.honours
+def _computes_there(device: Compiled, place: tuple[int, int]) -> bool:
+    """Whether host memory of others is as good as the device's own."""
+    if place == device.allocator.dlpack_pinned:
+        return True
+    of_the_host = device.info.host_visible and "external_ptr" in device.allocator.honours
+    return of_the_host and place[0] in _SEEN_BY_THE_HOST
 
 
-def _hindrance(array: NDArray[Any], device: Compiled) -> str:
+def _hindrance(array: NDArray[Any], there: bool) -> str:
     """Why `array`'s memory cannot be a buffer's; empty when it can."""
-    if not _computes_there(device):
+    if not there:
         return "the device does not compute on host memory of others"
     if not array.flags.c_contiguous:
         return "the array is not C-contiguous"

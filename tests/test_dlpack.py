@@ -8,7 +8,7 @@ import gc
 import itertools
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,21 +20,40 @@ from hal_core import capsule
 from hal_core.dtypes import float32
 from hal_core.hookspecs import Foreign, hookimpl
 
-HOST, CHIP, OTHER = (1, 0), (2, 0), (2, 1)
+HOST, CHIP, OTHER, PINNED, UNIFIED = (1, 0), (2, 0), (2, 1), (3, 0), (8, 0)
 SHARED, COPIED, REFUSED = "shared", "copied", "refused"
 NUMPY_ASKS = hasattr(np, "unstack")  # since 2.1 its from_dlpack has `device` and `copy`
 NEWEST = [None, (1, 0)] if NUMPY_ASKS else [None]  # before, it makes no capsules with a version
 
-PLACES: dict[str, Any] = {"CHIP": CHIP, "FAKE": None}
+
+class Place(NamedTuple):
+    """A kind of memory: where it is by itself, and where without a copy."""
+
+    family: str
+    home: Any
+    shared: tuple[Any, ...]
+    options: hal.BufferSpec | None = None
+
+    def array(self, content: Any) -> hal.Buffer:
+        return hal.Buffer.from_numpy(content, self.family, self.options)
+
+
+PLACES = {
+    "CHIP": Place("CHIP", CHIP, (CHIP,)),
+    "FAKE": Place("FAKE", None, ()),
+    "pinned": Place("CHIP", PINNED, (PINNED, CHIP, HOST), hal.BufferSpec(host=True)),
+    "unified": Place("UNIFIED", UNIFIED, (UNIFIED, HOST)),
+}
+COMPUTES_ON = {"CHIP": (CHIP, PINNED), "UNIFIED": (UNIFIED,), "CPU": (HOST, PINNED), "FAKE": ()}
 if find_spec("hal_cpu") is not None:
-    PLACES["CPU"] = HOST
+    PLACES["CPU"] = Place("CPU", HOST, (HOST,))
 
 
 class _Allocator(FakeAllocator):
     """Its memory is the host's, which DLPack is told is a GPU's: pointers are real."""
 
-    honours = frozenset({"nolru", "zero", "external_ptr"})
-    dlpack_device = CHIP
+    honours = frozenset({"nolru", "zero", "external_ptr", "host"})
+    dlpack_device, dlpack_pinned = CHIP, PINNED
     dlpack_stream = 77
     exports: Any = {"__chip_array__": lambda buffer: ("chip", buffer._buf, buffer.size)}  # noqa: RUF012
 
@@ -49,6 +68,12 @@ class _Allocator(FakeAllocator):
     def _wrap(self, pointer: int, nbytes: int) -> Any:
         return pointer
 
+    def _host_sees(self, options: hal.BufferSpec) -> bool:
+        return options.host
+
+    def _as_buffer(self, opaque: Any, nbytes: int) -> memoryview:
+        return memoryview((ctypes.c_ubyte * nbytes).from_address(opaque)).cast("B")
+
     def _offset(self, opaque: Any, nbytes: int, offset: int) -> Any:
         return opaque + offset
 
@@ -59,10 +84,19 @@ class _Allocator(FakeAllocator):
         dest[:] = ctypes.string_at(src, dest.nbytes)
 
 
+class _Unified(_Allocator):
+    """The host sees all of it."""
+
+    dlpack_device, dlpack_pinned = UNIFIED, None
+
+    def _host_sees(self, options: hal.BufferSpec) -> bool:
+        return True
+
+
 class _Plugin(FakePlugin):
     @hookimpl
     def hal_make_allocator(self, device: hal.Compiled) -> Any:
-        return _Allocator(device)
+        return (_Unified if device.family == "UNIFIED" else _Allocator)(device)
 
     @hookimpl
     def hal_import_buffer(self, device: hal.Compiled, obj: object) -> Any:
@@ -71,37 +105,40 @@ class _Plugin(FakePlugin):
 
 @pytest.fixture
 def chip() -> Iterator[hal.Compiled]:
-    hal.Device.register_plugin("CHIP", _Plugin())
+    for family in ("CHIP", "UNIFIED"):
+        hal.Device.register_plugin(family, _Plugin())
     yield hal.Device["CHIP"]
-    hal.Device["CHIP"].close()
+    for family in ("CHIP", "UNIFIED"):
+        hal.Device[family].close()
 
 
-def expected(home: Any, dl_device: Any, copy: bool | None) -> str:
+def expected(place: Place, dl_device: Any, copy: bool | None) -> str:
     """Of the standard: where it may go, and whether it is copied on the way."""
-    target = dl_device or home
-    if target is None or target not in (home, HOST):
+    target = dl_device or place.home
+    if target is None or target not in (*place.shared, HOST):
         return REFUSED
-    if target != home:
+    if target not in place.shared:
         return REFUSED if copy is False else COPIED
     return COPIED if copy else SHARED
 
 
 @pytest.mark.parametrize("newest", NEWEST)
 @pytest.mark.parametrize("copy", [None, False, True])
-@pytest.mark.parametrize("dl_device", [None, HOST, CHIP, OTHER, (14, 0)])
+@pytest.mark.parametrize("dl_device", [None, HOST, CHIP, OTHER, PINNED, UNIFIED])
 @pytest.mark.parametrize("name", PLACES)
 def test_B9_an_export_is_where_and_how_the_consumer_asks(
     chip: hal.Compiled, fake: hal.Compiled, name: str, dl_device: Any, copy: Any, newest: Any
 ) -> None:
-    home = PLACES[name]
+    place = PLACES[name]
+    home, family = place.home, place.family
     gc.collect()  # what other tests have left
-    buffer = hal.Buffer.from_numpy(np.arange(10, dtype="i4"), name)[2:8]
-    allocator = hal.Device[name].allocator
+    buffer = place.array(np.arange(10, dtype="i4"))[2:8]
+    allocator = hal.Device[family].allocator
     live = allocator.statistics().live
     options = {"max_version": newest, "dl_device": dl_device, "copy": copy}
-    outcome = expected(home, dl_device, copy)
+    outcome = expected(place, dl_device, copy)
     if outcome == REFUSED:
-        with pytest.raises(BufferError, match=rf"{name}\. .*[Cc]opy") as caught:
+        with pytest.raises(BufferError, match=rf"{family}\. .*[Cc]opy") as caught:
             buffer.__dlpack__(**options)
         assert isinstance(caught.value, hal.NotShareable)
         return
@@ -115,14 +152,15 @@ def test_B9_an_export_is_where_and_how_the_consumer_asks(
         assert seen.flags == (2 if outcome == COPIED else 0)
     content = np.arange(2, 8, dtype="i4").tobytes()
     assert seen.content() == content
-    if home is not None and outcome == SHARED:
-        assert seen.address == (buffer._buf if name == "CHIP" else np.asarray(buffer).ctypes.data)
+    if outcome == SHARED:
+        there = buffer._buf if isinstance(buffer._buf, int) else np.asarray(buffer).ctypes.data
+        assert seen.address == there
     buffer.fill(-1)
-    hal.Device[name].synchronize()
+    hal.Device[family].synchronize()
     assert seen.content() == (content if outcome == COPIED else b"\xff" * 24)
     del buffer
     for _ in range(3):
-        hal.zeros(10, hal.int32, name)
+        hal.empty(10, hal.int32, family, place.options).fill(0)
     assert seen.content() == (content if outcome == COPIED else b"\xff" * 24)
     seen.release()
     gc.collect()
@@ -136,15 +174,17 @@ def test_B9_an_export_is_where_and_how_the_consumer_asks(
 def test_B9_numpy_asks_for_the_host_and_for_copies(
     chip: hal.Compiled, fake: hal.Compiled, name: str, asked: Any, copy: Any
 ) -> None:
-    buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f8"), name)
-    outcome = expected(PLACES[name], HOST if asked else None, copy)
-    if outcome == REFUSED or (name == "CHIP" and not asked):  # the latter numpy refuses
+    place = PLACES[name]
+    buffer = place.array(np.arange(10, dtype="f8"))
+    outcome = expected(place, HOST if asked else None, copy)
+    nowhere = place.home in (CHIP, UNIFIED) and not asked  # where numpy takes none from
+    if outcome == REFUSED or nowhere:
         with pytest.raises((BufferError, RuntimeError)):
             np.from_dlpack(buffer, device=asked, copy=copy)
         return
     array = np.from_dlpack(buffer, device=asked, copy=copy)
     buffer.fill(0)
-    hal.Device[name].synchronize()
+    hal.Device[place.family].synchronize()
     assert array.tolist() == ([0] * 10 if outcome == SHARED else list(range(10)))
     assert array.flags.writeable
 
@@ -170,8 +210,9 @@ def test_B9_bfloat16_comes_to_the_host_as_one_and_empty_buffers_are_exported(
     seen = Consumed(two.__dlpack__(dl_device=HOST))
     assert (seen.code, seen.bits, seen.content()) == (4, 16, b"\x80\x3f\0\x40")
     seen.release()
-    for dl_device, copy in itertools.product((None, HOST, CHIP), (None, True)):
-        none = hal.Buffer(chip, 0, hal.int32).allocate()
+    asked = itertools.product((None, hal.BufferSpec(host=True)), (None, HOST, CHIP), (None, True))
+    for options, dl_device, copy in asked:
+        none = hal.Buffer(chip, 0, hal.int32, options).allocate()
         seen = Consumed(none.__dlpack__(dl_device=dl_device, copy=copy))
         assert seen.size == 0
         seen.release()
@@ -232,9 +273,9 @@ def test_B9_memory_of_the_device_is_shared_or_copied_as_asked(
 def test_B9_memory_of_another_device_comes_by_the_host(
     chip: hal.Compiled, fake: hal.Compiled, source: str, dest: str, copy: Any
 ) -> None:
-    given = hal.Buffer.from_numpy(np.arange(10, dtype="i4"), source)
-    there = hal.Device[dest]
-    shareable = source == dest and PLACES[source] is not None
+    place, there = PLACES[source], hal.Device[PLACES[dest].family]
+    given = place.array(np.arange(10, dtype="i4"))
+    shareable = place.home in COMPUTES_ON[there.family]
     if copy is False and not shareable:
         with pytest.raises(BufferError, match=r"from_dlpack: cannot share.*Leave copy=None"):
             hal.Buffer.from_dlpack(given, there, copy=copy)
@@ -242,8 +283,9 @@ def test_B9_memory_of_another_device_comes_by_the_host(
     taken = hal.Buffer.from_dlpack(given, there, copy=copy)
     assert taken.device == there.name and taken.numpy().tolist() == list(range(10))
     given.fill(0)
-    hal.Device[source].synchronize()
-    shared = shareable and not copy
+    hal.Device[place.family].synchronize()
+    brought = dest == "CPU" and HOST in place.shared  # the host's already, when asked for there
+    shared = (shareable or brought) and not copy
     assert taken.numpy().tolist() == ([0] * 10 if shared else list(range(10)))
 
 

@@ -25,9 +25,11 @@ def need(device: hal.Compiled, capability: str) -> None:
         pytest.skip(f"it declares no {capability}")
 
 
-def need_host_visible(device: hal.Compiled) -> None:
-    if not device.info.host_visible:
-        pytest.skip("it declares no memory that the host sees (host_visible)")
+def need_host_visible(device: hal.Compiled, options: hal.BufferSpec | None = None) -> None:
+    """Skips where the device declares that the host does not see memory of these options."""
+    if not device.allocator._host_sees(options or hal.BufferSpec()):
+        which = "such memory" if options else "memory"
+        pytest.skip(f"it declares no {which} that the host sees (host_visible, _host_sees)")
 
 
 def need_spec(device: hal.Compiled, field: str) -> None:

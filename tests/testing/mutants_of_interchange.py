@@ -7,7 +7,10 @@ from typing import Any
 from mutants import around, mutant
 
 from hal_core import capsule
+from hal_core.buffer import Buffer
 from hal_core.dlpack import DLPack
+from hal_core.interchange import Interchange
+from hal_core.testing.fake.device import FakeAllocator
 
 
 @mutant("B9", "interchange")
@@ -48,3 +51,48 @@ def arrays_are_taken_though_a_copy_is_refused() -> None:
             cls, obj, device, copy=None
         )
     )
+
+
+@mutant("B12", "interchange")
+def any_memory_is_called_the_host_s() -> None:
+    FakeAllocator._host_sees = lambda self, options: True  # type: ignore[method-assign]
+
+
+@mutant("B9", "interchange")
+def pinned_memory_is_shown_as_a_copy() -> None:
+    copies: list[bytearray] = []
+
+    @around(FakeAllocator, "_as_buffer")
+    def as_buffer(inner: Any, self: Any, opaque: Any, nbytes: int) -> Any:
+        copies.append(bytearray(inner(self, opaque, nbytes)))
+        return memoryview(copies[-1])
+
+
+@mutant("B9 B12", "interchange")
+def pinned_memory_is_shown_from_where_the_base_begins() -> None:
+    @around(FakeAllocator, "_as_buffer")
+    def as_buffer(inner: Any, self: Any, opaque: Any, nbytes: int) -> Any:
+        return inner(self, opaque._replace(offset=0), nbytes)
+
+
+@mutant("B9", "interchange")
+def pinned_memory_is_shown_while_work_is_queued() -> None:
+    @around(Interchange, "_in_place")
+    def in_place(inner: Any, self: Any, operation: str) -> Any:
+        self._device.allocator.host_ordered = True
+        try:
+            return inner(self, operation)
+        finally:
+            del self._device.allocator.host_ordered
+
+
+@mutant("B9", "interchange")
+def arrays_of_pinned_memory_keep_nothing() -> None:
+    Buffer._share = lambda self: None  # type: ignore[method-assign]
+
+
+@mutant("B9", "interchange")
+def arrays_on_the_host_are_copies_of_pinned_memory() -> None:
+    @around(DLPack, "_in_host_memory")
+    def in_host_memory(inner: Any, self: Any, stream: Any, newest: Any, copy: Any) -> Any:
+        return self._on_host(newest, None)

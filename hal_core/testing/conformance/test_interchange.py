@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hal_core.testing.conformance.kernels import add_one
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
 
 HOST = (1, 0)  # DLPack's number of host memory
+PINNED = hal.BufferSpec(host=True)
 
 
 class Asked:
@@ -140,18 +142,61 @@ class TestInterchange:
 
     def test_B12_pinned_memory_is_seen_by_the_host_or_refused(self, device: hal.Compiled) -> None:
         need_spec(device, "host")
-        pinned = hal.Buffer(device, 1024, hal.int32, hal.BufferSpec(host=True)).allocate().fill(0)
-        if not device.allocator._host_sees(pinned.options):
-            with pytest.raises(hal.NotShareable, match=r"numpy\(\)"):
-                np.asarray(pinned)
+        made = buffer_of(device, pattern(4096), hal.int32, PINNED)
+        assert made.numpy().tobytes() == pattern(4096)
+        if device.allocator._host_sees(PINNED):
+            assert np.asarray(made[512:]).tobytes() == pattern(4096)[2048:]
             return
-        seen = np.asarray(pinned[512:])
-        seen[:] = np.frombuffer(pattern(2048), "i4")
-        there = buffer_of(device, bytes(2048), hal.int32)
-        assert read(there.copy_from(pinned[512:])) == pattern(2048)
-        pinned.fill(-1)
+        with pytest.raises(hal.NotShareable, match=r"numpy\(\)"):
+            np.asarray(made)
+
+    @pytest.mark.parametrize("way", [np.asarray, np.from_dlpack])
+    def test_B9_pinned_memory_is_shared_with_the_host(
+        self, device: hal.Compiled, way: Callable[[Any], Any]
+    ) -> None:
+        need_spec(device, "host")
+        need_host_visible(device, PINNED)
+        made = hal.Buffer(device, 64, hal.int32, PINNED).allocate().fill(-1)
+        np.asarray(made)[:] = range(64)  # an export waits
+        device.compile(add_one)(made, vals=(64,), threads=64)
+        seen = way(made[16:])
+        assert seen.tolist() == list(range(17, 65))
+        device.compile(add_one)(made, vals=(64,), threads=64)
+        there = hal.Buffer(device, 64, hal.int32).copy_from(made)
         device.synchronize()
-        pinned.deallocate()
-        others = [hal.zeros(1024, hal.int32, device) for _ in range(8)]
-        assert set(seen.tolist()) == {-1}, "the array keeps the memory"
+        assert seen.tolist() == list(range(18, 66))
+        assert there.numpy().tolist() == list(range(2, 66))
+
+    @pytest.mark.parametrize("way", [np.asarray, np.from_dlpack])
+    def test_B9_an_array_keeps_pinned_memory(
+        self, device: hal.Compiled, way: Callable[[Any], Any]
+    ) -> None:
+        need_spec(device, "host")
+        need_host_visible(device, PINNED)
+        made = buffer_of(device, pattern(4096), spec=PINNED)
+        seen = way(made[1024:])
+        made.deallocate()
+        others = [buffer_of(device, bytes(4096), spec=PINNED) for _ in range(8)]
+        device.synchronize()
+        assert seen.tobytes() == pattern(4096)[1024:]
         del others
+
+    def test_B9_dlpack_has_pinned_memory_on_the_host_and_on_the_device(
+        self, device: hal.Compiled
+    ) -> None:
+        need_spec(device, "host")
+        need_host_visible(device, PINNED)
+        made = buffer_of(device, pattern(4096), spec=PINNED)
+        host = np.from_dlpack(Asked(made, dl_device=HOST, copy=False))
+        copied = np.from_dlpack(Asked(made, dl_device=HOST, copy=True))
+        shared = [made]
+        if device.allocator.dlpack_pinned:
+            shared.append(hal.Buffer.from_dlpack(made, device, copy=False))
+        if device.allocator.dlpack_device:
+            there = Asked(made, dl_device=device.allocator.dlpack_device, copy=False)
+            shared.append(hal.Buffer.from_dlpack(there, device))
+        for number, one in enumerate(shared):
+            one.fill(number)
+            device.synchronize()
+            assert host.tobytes() == made.numpy().tobytes() == bytes([number]) * 4096
+        assert copied.tobytes() == pattern(4096)

@@ -162,6 +162,12 @@ class Chip:
                 dest[:] = self._at(src, dest.nbytes)
             return status
 
+    def map(self, block: Block, nbytes: int) -> tuple[int, memoryview]:
+        """The memory itself. Waits for nothing."""
+        with self._lock:
+            status = self._begin("map") or self._check(block, nbytes)
+            return status, memoryview(b"") if status else self._at(block, nbytes)
+
     def _check(self, block: Block, nbytes: int) -> int:
         memory = self._memory.get(block.handle)
         if memory is None or block.handle in self._freed:

@@ -22,7 +22,7 @@ LIMITS = Limits(
     max_alloc_nbytes=MEMORY_NBYTES,
 )
 CAPABILITIES = frozenset(
-    {"fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "disassemble"}
+    {"fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "disassemble", "pinned"}
 )
 
 
@@ -66,9 +66,10 @@ class FakeDevice(Compiled):
 
 
 class FakeAllocator(LRUAllocator[Block]):
-    """Memory behind handles: a view's is its base's, with an offset."""
+    """Memory behind handles: a view's is its base's, with an offset. The host sees what is
+    `host`."""
 
-    honours = frozenset({"nolru", "zero"})  # of BufferSpec; other fields are refused
+    honours = frozenset({"nolru", "zero", "host"})  # of BufferSpec; other fields are refused
     device: FakeDevice
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> Block:
@@ -83,6 +84,14 @@ class FakeAllocator(LRUAllocator[Block]):
 
     def _offset(self, opaque: Block, nbytes: int, offset: int) -> Block:
         return opaque._replace(offset=opaque.offset + offset)
+
+    def _host_sees(self, options: BufferSpec) -> bool:
+        return options.host
+
+    def _as_buffer(self, opaque: Block, nbytes: int) -> memoryview:
+        status, memory = self.device.chip.map(opaque, nbytes)
+        self.device.check("map", status)
+        return memory
 
     def _copyin(self, dest: Block, src: memoryview) -> None:
         self.device.check("write", self.device.chip.write(dest, bytes(src)))
