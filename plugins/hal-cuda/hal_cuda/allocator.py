@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hal_core.spec import BufferSpec
 
 _FILL_NBYTES = 64 << 10  # of a pattern that is sent from the host
-_KDL_CUDA, _LEGACY_STREAM = 2, 1  # DLPack's numbers
+_KDL_CUDA, _KDL_CUDA_HOST, _LEGACY_STREAM = 2, 3, 1  # DLPack's numbers
 
 
 class CUDAAllocator(LRUAllocator[int]):
@@ -31,6 +31,7 @@ class CUDAAllocator(LRUAllocator[int]):
 
     honours = frozenset({"nolru", "zero", "host", "external_ptr"})
     null = 0
+    dlpack_pinned = _KDL_CUDA_HOST, 0  # of any device: DLPack gives pinned memory the number 0
     exports = MappingProxyType({"__cuda_array_interface__": array_interface})
     device: CUDADevice
 
@@ -40,6 +41,7 @@ class CUDAAllocator(LRUAllocator[int]):
         self._staging = Staging(device)
         self._late = False  # the device has ended
         self._keeps_context = False  # for memory that is still out then
+        self._pinned: set[int] = set()  # blocks of it
         self.dlpack_device = _KDL_CUDA, device.index
         self.dlpack_stream = _LEGACY_STREAM
 
@@ -48,7 +50,9 @@ class CUDAAllocator(LRUAllocator[int]):
         try:
             with device.own("allocate"):
                 if options.host:
-                    return int(device.api.allocate_host(nbytes))
+                    address = int(device.api.allocate_host(nbytes))
+                    self._pinned.add(address)
+                    return address
                 return int(device.api.allocate(nbytes, device.stream, self._pooled))
         except OutOfMemory as error:
             problem = error.problem
@@ -59,6 +63,7 @@ class CUDAAllocator(LRUAllocator[int]):
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         device = self.device
+        self._pinned.discard(opaque)
         if self._late:
             return self._free_late(opaque, options)
         try:
@@ -75,18 +80,21 @@ class CUDAAllocator(LRUAllocator[int]):
         return None
 
     def keep_context(self, lost: bool) -> bool:
-        """The device ends. Whether memory is still out, which would go with the context."""
+        """The device ends. Whether memory is still out, which would go with the context.
+
+        `lost`: of a context that is lost only what the host sees: an array may be over it.
+        """
         with self._lock:
             self._drain()
             self._late = True
-            self._keeps_context = not lost and bool(self._live or self._dropped)
+            self._keeps_context = bool(self._pinned if lost else self._live or self._dropped)
         if self._keeps_context:
             keeping.add(self)
         return self._keeps_context
 
     def let_go(self) -> None:
-        """Of the context, and with it of the memory that is still out."""
-        if self._keeps_context:
+        """Of the context and of the memory in it, unless some is the host's."""
+        if self._keeps_context and not self._pinned:
             self._keeps_context = False
             self.device.release_context()
 

@@ -137,8 +137,8 @@ _FIXES = {
     701: "Give the block fewer threads: program.info says how many it can have.",
     **dict.fromkeys(
         STICKY,
-        "The context is lost: close the device and open it again. HAL_CHECK=1 on the CPU finds "
-        "the access.",
+        "The context is lost: close the device and open it again, without pinned memory of before, "
+        "which keeps it. HAL_CHECK=1 on the CPU finds the access.",
     ),
 }
 

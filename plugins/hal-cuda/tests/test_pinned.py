@@ -1,0 +1,178 @@
+"""Pinned memory, which the host and kernels share: arrays over it, and who keeps it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+from hal_core import capsule
+
+ILLEGAL_ADDRESS = 700
+SLOW = 0.15  # seconds of a kernel that host code must not overtake
+PINNED = hal.BufferSpec(host=True)
+SELDOM = hal.BufferSpec(host=True, nolru=True)  # freed at once
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+@pytest.fixture
+def pinned(device: hal.Compiled) -> hal.Buffer:
+    return hal.Buffer(device, 64, hal.int32, PINNED).allocate().copyin(np.arange(64, dtype="i4"))
+
+
+class Theirs:
+    """An array of another library, as PyTorch's in pinned memory: the capsule says host memory."""
+
+    def __init__(self, array: Any, place: tuple[int, int] = (3, 0)) -> None:
+        self.array, self.place, self.streams = array, place, list[Any]()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.place
+
+    def __dlpack__(self, stream: Any = None, **options: Any) -> Any:
+        self.streams.append(stream)
+        return self.array.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_numpy_takes_it_without_a_copy(
+    device: hal.Compiled, pinned: hal.Buffer, view: bool
+) -> None:
+    given = pinned[16:] if view else pinned
+    assert given.__dlpack_device__() == (3, 0)
+    for array in (np.from_dlpack(given), np.asarray(given)):
+        assert array.ctypes.data == given._opaque_for("test")
+        assert array.tolist() == list(range(64))[-given.size :]
+    assert bytes(given.as_memoryview()) == given.numpy().tobytes()
+
+
+@pytest.mark.parametrize("way", [np.asarray, np.from_dlpack])
+def test_an_array_shows_what_was_queued_before_it(
+    device: hal.Compiled, pinned: hal.Buffer, simulator: Simulator, way: Any
+) -> None:
+    program = device.compile(add_one)
+    program(pinned, vals=(64,), threads=64)
+    device.synchronize()
+    simulator.delay("cuLaunchKernel", SLOW)
+    program(pinned, vals=(64,), threads=64)
+    assert way(pinned).tolist() == list(range(2, 66))
+
+
+@pytest.mark.parametrize("copy", [None, False, True])
+@pytest.mark.parametrize("dl_device", [None, (3, 0), (1, 0), (2, 0), (2, 1), (3, 1)])
+def test_DLPack_goes_where_and_how_the_consumer_asks(
+    device: hal.Compiled, pinned: hal.Buffer, dl_device: Any, copy: Any
+) -> None:
+    if dl_device in ((2, 1), (3, 1)):
+        with pytest.raises(BufferError, match=r"; \(3, 0\) or \(2, 0\) or \(1, 0\)\) on CUDA"):
+            pinned.__dlpack__(dl_device=dl_device, copy=copy)
+        return
+    taken = capsule.take(pinned.__dlpack__(dl_device=dl_device, copy=copy))
+    assert (taken.device, taken.size) == (dl_device or (3, 0), 64)
+    assert (taken.pointer == pinned._opaque_for("test")) is not copy
+    pinned.fill(0)
+    device.synchronize()
+    back = np.empty(64, "i4")
+    if taken.device == (2, 0):
+        spec = hal.BufferSpec(external_ptr=taken.pointer)
+        hal.Buffer(device, 64, hal.int32, spec).allocate().copyout(back)
+    else:
+        ctypes.memmove(back.ctypes.data, taken.pointer, 256)
+    assert back.tolist() == (list(range(64)) if copy else [0] * 64)
+
+
+def test_bfloat16_goes_to_the_host_too(device: hal.Compiled) -> None:
+    made = hal.Buffer(device, 8, hal.bfloat16, PINNED).allocate().fill(1)
+    for place in (None, (1, 0)):
+        taken = capsule.take(made.__dlpack__(dl_device=place))
+        assert (taken.pointer, taken.dtype) == (made._opaque_for("test"), hal.bfloat16)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_every_GPU_computes_on_it(device: hal.Compiled, pinned: hal.Buffer, index: int) -> None:
+    there = hal.Device[f"CUDA:{index}"]
+    taken = hal.Buffer.from_dlpack(pinned, there, copy=False)
+    there.compile(add_one)(taken, vals=(64,), threads=64)
+    there.synchronize()
+    assert np.asarray(pinned).tolist() == list(range(1, 65))
+    copied = hal.Buffer.from_dlpack(pinned, there, copy=True)
+    np.asarray(pinned)[:] = 0
+    assert copied.numpy().tolist() == list(range(1, 65))
+
+
+def test_pinned_arrays_of_others_are_shared_and_asked_without_a_stream(
+    device: hal.Compiled, pinned: hal.Buffer
+) -> None:
+    theirs = Theirs(np.asarray(pinned))
+    taken = hal.Buffer.from_dlpack(theirs, device)
+    device.compile(add_one)(taken, vals=(64,), threads=64)
+    device.synchronize()
+    assert theirs.array[0] == 1 and theirs.streams == [None]
+    with pytest.raises(hal.NotShareable, match="not visible to the host"):
+        np.asarray(taken)  # whose memory that is, only its owner knows
+
+
+def test_what_is_not_dense_is_copied_or_refused(device: hal.Compiled, pinned: hal.Buffer) -> None:
+    theirs = Theirs(np.asarray(pinned)[::2])
+    assert hal.Buffer.from_dlpack(theirs, device).numpy().tolist() == list(range(0, 64, 2))
+    with pytest.raises(hal.NotShareable, match="cannot share: the array is not C-contiguous"):
+        hal.Buffer.from_dlpack(theirs, device, copy=False)
+
+
+def test_memory_that_is_not_pinned_is_refused_though_it_says_so(device: hal.Compiled) -> None:
+    with pytest.raises(hal.InvalidArgument, match=r"external_ptr.*no memory that the CUDA driver"):
+        hal.Buffer.from_dlpack(Theirs(np.zeros(64, "i4")), device)
+
+
+@pytest.mark.parametrize("way", [np.asarray, np.from_dlpack])
+def test_it_outlives_its_buffer_and_its_device(
+    device: hal.Compiled, simulator: Simulator, way: Any
+) -> None:
+    device.close()
+    gc.collect()
+    clean = simulator.live()
+    with hal.Device["CUDA"] as opened:
+        made = hal.Buffer(opened, 1000, hal.int32, SELDOM).allocate().fill(7)
+        array = way(made[500:])
+        del made
+        assert simulator.live()["host_blocks"] == clean["host_blocks"] + 1
+    assert set(array.tolist()) == {7}
+    del array
+    gc.collect()
+    assert simulator.live() == clean
+
+
+def test_it_outlives_a_context_that_was_lost(device: hal.Compiled, simulator: Simulator) -> None:
+    """An array over memory that the driver has taken back would end the process."""
+    device.close()
+    gc.collect()
+    clean = simulator.live()
+    with hal.Device["CUDA"] as opened:
+        made = [hal.Buffer(opened, 64, hal.int32, SELDOM).allocate().fill(7) for _ in range(2)]
+        far = hal.zeros(64, hal.int32, opened)
+        arrays = [np.asarray(one) for one in made]
+        del made
+        simulator.fail("run", ILLEGAL_ADDRESS)
+        opened.compile(add_one)(far, vals=(64,), threads=64)
+        with pytest.raises(hal.DeviceFault):
+            opened.close()
+    assert simulator.live()["host_blocks"] == clean["host_blocks"] + 2
+    with pytest.raises(hal.DeviceFault, match="context is lost"):
+        hal.zeros(64, hal.int32, hal.Device["CUDA"])
+    for _ in range(2):
+        assert simulator.live()["host_blocks"] == clean["host_blocks"] + 2
+        assert set(arrays.pop().tolist()) == {7}
+        gc.collect()
+    simulator.clear()
+    assert hal.zeros(64, hal.int32, hal.Device["CUDA"]).numpy().tolist() == [0] * 64
