@@ -54,8 +54,8 @@ class DLPack(Interchange):
     ) -> Any:
         """What `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer, device="cpu")` call.
 
-        `dl_device`: where the consumer wants it: there (None) or on the host, `(1, 0)`; pinned
-        memory is the device's, too. `copy`: None copies where it must, False never does, True
+        `dl_device`: where the consumer wants it: where it is (None), on the host, `(1, 0)`, or, of
+        pinned memory, on the device. `copy`: None copies where it must, False never does, True
         always does.
         Shape: one dimension.
         Order: after all work of the device so far; `stream=-1` asks for no wait.
