@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Index = Scalar | int | tuple[Scalar | int, ...]  # several for a shared array
 
     class ConstPtr(Generic[T]):
-        """A kernel parameter: device memory the kernel only reads."""
+        """A kernel parameter, `x: hal.ConstPtr[hal.float32]`: device memory it only reads."""
 
         @overload
         def __getitem__(
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         def __getitem__(self, index: Scalar | int) -> Scalar: ...
 
     class Ptr(ConstPtr[T]):
-        """A kernel parameter: device memory the kernel may read and write."""
+        """A kernel parameter, `y: hal.Ptr[hal.float32]`: device memory it may read and write."""
 
         @overload
         def __setitem__(
@@ -79,13 +79,13 @@ if TYPE_CHECKING:
 else:
 
     class Ptr:
-        """A kernel parameter: device memory the kernel may read and write."""
+        """A kernel parameter, `y: hal.Ptr[hal.float32]`: device memory it may read and write."""
 
         def __class_getitem__(cls, item: object) -> PointerType:
             return PointerType(_pointed(item, "Ptr[...]"), const=False)
 
     class ConstPtr:
-        """A kernel parameter: device memory the kernel only reads."""
+        """A kernel parameter, `x: hal.ConstPtr[hal.float32]`: device memory it only reads."""
 
         def __class_getitem__(cls, item: object) -> PointerType:
             return PointerType(_pointed(item, "ConstPtr[...]"), const=True)

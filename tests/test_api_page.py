@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -65,6 +66,11 @@ def test_no_text_of_a_docstring_is_taken_for_markup() -> None:
     plain = re.sub(r"``[^`]*``|`[^`]*`", "", text)
     assert "`" not in plain
     assert re.findall(r".*(?:\*\*|<\w|\b_\w|\w_\b).*", plain) == []
+    rows = [line for line in PAGE.splitlines() if line.startswith("|")]
+    assert rows and {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {3}
+
+
+METHODS = (FunctionType, classmethod, staticmethod, property)
 
 
 def _calls() -> Iterator[tuple[Any, str]]:
@@ -98,6 +104,27 @@ def test_a_call_is_shown_as_python_takes_it(function: Any, shown: str) -> None:
     assert [(p.name, p.kind, p.default is p.empty, p.annotation) for p in said] == [
         (p.name, p.kind, p.default is p.empty, p.annotation) for p in taken
     ]
+
+
+def _section(name: str) -> str:
+    return re.split(r"\n##+ ", PAGE.partition(f"\n### `{name}`\n")[2])[0]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_page_has_all_that_a_class_can_do(name: str) -> None:
+    section, kind = _section(name), write_api.found_by(name)
+    for base in kind.__mro__:
+        if base is not kind and base.__name__ in HEADED:
+            assert f"[`{base.__name__}`]" in section
+            break
+        values = vars(base).items() if base.__module__.startswith("hal_core") else ()
+        methods = [key for key, value in values if isinstance(value, METHODS) and key[0] != "_"]
+        assert [key for key in methods if not re.search(rf"\* `(\w+\.)?{key}[(:]", section)] == []
+
+
+def test_the_page_has_special_methods_that_say_what_they_do() -> None:
+    for name, method in (("DeviceRegistry", "getitem"), ("Buffer", "dlpack"), ("Program", "call")):
+        assert f"* `__{method}__(" in _section(name)
 
 
 @pytest.mark.parametrize("name", CLASSES)
