@@ -63,7 +63,8 @@ class CUDAAllocator(LRUAllocator[int]):
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         device = self.device
-        self._pinned.discard(opaque)
+        if options.host:
+            self._pinned.discard(opaque)  # before another thread may be given its address
         if self._late:
             return self._free_late(opaque, options)
         try:
