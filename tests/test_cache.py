@@ -68,7 +68,7 @@ def test_C3_an_unreadable_entry_is_a_miss(entry: Path) -> None:
     before, handles = misses().get("unreadable", 0), os.listdir("/proc/self/fd")
     assert cache.load(KEY) is None
     assert misses()["unreadable"] == before + 1
-    assert os.listdir("/proc/self/fd") == handles, "the folder stays open"
+    assert set(os.listdir("/proc/self/fd")) <= set(handles), "the folder stays open"
     cache.store(KEY, CONTENT)  # cannot replace a folder: no error
 
 

@@ -265,12 +265,15 @@ def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device: An
     program = compiled(device)
     x = hal.zeros(256, hal.float32, device)
     program(x, vals=(1,), threads=256, wait=True)
-    with hal.profile() as profile:
-        start = perf_counter_ns()
-        program(x, vals=(1_000_000,), threads=256)
-        called = perf_counter_ns() - start
-    (event,) = profile.events
-    assert called < (event.end_ns - event.start_ns) / 2
+    shares = []
+    for _ in range(5):  # a busy machine may hold up some of the calls
+        with hal.profile() as profile:
+            start = perf_counter_ns()
+            program(x, vals=(300_000,), threads=256)
+            called = perf_counter_ns() - start
+        (event,) = profile.events
+        shares.append(called / (event.end_ns - event.start_ns))
+    assert min(shares) < 0.5
 
 
 # -- bounds, ranges, several at once

@@ -538,6 +538,14 @@ def together(count: int, work: Callable[[int], object]) -> list[object]:
     return outcomes
 
 
+def _wait_until(true: Callable[[], bool]) -> None:
+    for _ in range(20_000):
+        if true():
+            return
+        time.sleep(0.001)
+    raise TimeoutError
+
+
 class Slow(FakePlugin):
     @hookimpl
     def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
@@ -557,7 +565,9 @@ def test_R14_64_threads_share_one_failure(registry: DeviceRegistry) -> None:
     class Failing(FakePlugin):
         @hookimpl
         def hal_open_device(self, family: str, index: int, info: object) -> hal.Compiled:
-            time.sleep(0.2)
+            flights = registry._flights
+            flight = flights._flights["open", family]
+            _wait_until(lambda: list(flights._waiting.values()).count(flight) == 63)
             self.opened += 1
             raise hal.DeviceUnavailable("open", "busy", device=family)
 

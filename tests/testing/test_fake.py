@@ -180,7 +180,7 @@ def test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain(
     begin = time.perf_counter()
     dest.copy_from(source)
     dest.copy_from(source)
-    assert time.perf_counter() - begin < 0.3
+    assert len(faulty._queue) == 2
     assert device.synchronize(timeout=0.001) is False
     assert device.synchronize(timeout=0.001) is False, "the second one"
     assert device.synchronize(timeout=30.0) is True

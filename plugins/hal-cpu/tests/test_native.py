@@ -312,7 +312,7 @@ def test_nothing_is_left_of_launches(checked: CheckedDevice) -> None:
         program(y, x, vals=(4,), threads=4)
     gc.collect()
     after = len(os.listdir("/proc/self/fd")), _mappings()
-    assert after[0] == before[0] and after[1] < before[1] + 20
+    assert after[0] <= before[0] and after[1] < before[1] + 20
     assert y.numpy().tolist() == [61 * k - 1 for k in range(4)]
 
 

@@ -7,11 +7,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from ctypes import c_int64
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from hypothesis import given
@@ -46,11 +45,24 @@ def pool() -> Any:
     made.close()
 
 
+def wait_until(true: Callable[[], object]) -> None:
+    """Whatever the machine does meanwhile."""
+    end = time.monotonic() + 30
+    while not true():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.001)
+
+
 def test_P6_every_chunk_runs_once_on_several_threads(pool: Pool) -> None:
-    record = Recorder(0.005)
-    pool.run(record, b"", None, split(100, 4))
-    assert sorted(first for first, _ in record.seen) == [100 * n // 16 for n in range(16)]
-    assert len({name for _, name in record.seen}) > 1
+    seen: list[tuple[int, str]] = []
+
+    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        seen.append((first.value, threading.current_thread().name))
+        wait_until(lambda: len({name for _, name in seen}) > 1)
+
+    pool.run(run, b"", None, split(100, 4))
+    assert sorted(first for first, _ in seen) == [100 * n // 16 for n in range(16)]
 
 
 def test_no_thread_before_the_first_launch(pool: Pool) -> None:
@@ -93,17 +105,44 @@ def test_an_exception_of_any_thread_reaches_the_caller(pool: Pool, bad: int) -> 
     pool.run(Recorder(), b"", None, split(16, 4))
 
 
+class Interrupts:
+    """Ctrl-C, sent from another thread; each is handled before the next."""
+
+    def __init__(self) -> None:
+        self.handled = 0
+
+    def __enter__(self) -> Self:
+        self.before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self.before)
+
+    def _handle(self, *_: object) -> None:
+        self.handled += 1
+        raise KeyboardInterrupt
+
+    def send(self) -> None:
+        sent = self.handled + 1
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_until(lambda: self.handled == sent)
+
+
 def test_an_interrupt_waits_for_running_chunks(pool: Pool) -> None:
     """The kernel writes the caller's memory: it has stopped when control is back."""
-    running: list[int] = []
-    done: list[int] = []
+    running: list[str] = []
+    done: list[str] = []
 
     def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
-        running.append(1)
+        name = threading.current_thread().name
+        running.append(name)
+        if name == "hal-cpu-1" and running.count(name) == 1:
+            interrupts.send()
+        wait_until(lambda: interrupts.handled)
         time.sleep(0.05)
-        done.append(1)
+        done.append(name)
 
-    with interrupts(0.02), pytest.raises(KeyboardInterrupt):
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
         pool.run(run, b"", None, split(16, 4))
     # The caller's own chunk was cut short by the signal; those of the workers were not.
     assert len(running) - len(done) <= 1
@@ -119,10 +158,13 @@ def test_further_interrupts_wait_as_the_first_does(pool: Pool) -> None:
     def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
         name = threading.current_thread().name
         running.append(name)
-        time.sleep(0.3)
+        wait_until(lambda: len(running) == 4)
+        for _ in range(4 if name == "hal-cpu-1" else 0):
+            interrupts.send()
+        wait_until(lambda: interrupts.handled == 4)
         done.append(name)
 
-    with interrupts(0.05, 0.1, 0.15, 0.2), pytest.raises(KeyboardInterrupt) as caught:
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt) as caught:
         pool.run(run, b"", None, split(16, 4))
     assert len(done) == len(running) - 1 == 3  # all but the caller's own
     assert caught.value.__context__ is None  # the first interrupt, nothing of the later ones
@@ -143,7 +185,7 @@ def test_an_interrupt_while_workers_are_called_waits_for_them(
         def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
             super().put(item)
             if item is not None:
-                time.sleep(0.03)
+                wait_until(lambda: running)
                 raise KeyboardInterrupt
 
     pool._queue = Interrupted()
@@ -152,17 +194,6 @@ def test_an_interrupt_while_workers_are_called_waits_for_them(
     assert len(running) == len(done) == 1
     time.sleep(0.05)
     assert len(running) == 1
-
-
-@contextmanager
-def interrupts(*seconds: float) -> Iterator[None]:
-    """Ctrl-C, so many seconds from now."""
-    timers = [threading.Timer(s, os.kill, (os.getpid(), signal.SIGINT)) for s in seconds]
-    for timer in timers:
-        timer.start()
-    yield
-    for timer in timers:
-        timer.join()
 
 
 @pytest.mark.parametrize("granted", [0, 2])
