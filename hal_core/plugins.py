@@ -49,7 +49,7 @@ class Plugins:
         self._scan: discovery.Scan | None = None
         self._families: dict[str, list[EntryPoint]] | None = None
         self._names: list[str] | None = None  # of all families
-        self._registered: dict[str, Backend] = {}
+        self._registered: dict[str, Backend] = {}  # replaced, never changed
         self._loaded: dict[Key, Plugin] = {}
         self._failed: dict[Key, PluginError] = {}
 
@@ -80,7 +80,10 @@ class Plugins:
         """Every installed family, those that are switched off too."""
         names = self._names
         if names is None:
-            names = self._names = sorted(self._entries().keys() | self._registered.keys())
+            entries, registered = self._entries(), self._registered
+            names = sorted(entries.keys() | registered.keys())
+            if entries is self._families and registered is self._registered:  # and still are
+                self._names = names
         return list(names)
 
     def entry_points(self, family: str) -> list[EntryPoint]:
@@ -101,17 +104,19 @@ class Plugins:
         if self._scan is None:
             found = discovery.installed() if self._path is None else discovery.scan(self._path)
             discovery.complete(found)
-            self._scan = found
+            if self._scan is None:  # else another thread was faster, or has refreshed
+                self._scan = found
         return self._scan
 
     def _entries(self) -> dict[str, list[EntryPoint]]:
         families = self._families
         if families is None:
-            families = {}
-            for entry in self._scanned().entries:
+            families, scan = {}, self._scanned()
+            for entry in scan.entries:
                 if entry.group == discovery.DEVICES and is_family(entry.name):
                     families.setdefault(entry.name.upper(), []).append(entry)
-            self._families = families
+            if scan is self._scan:
+                self._families = families
         return families
 
     # -- choosing
@@ -223,8 +228,9 @@ class Plugins:
             raise InvalidArgument("register_plugin", "not a family name", got=name)
         backend = Backend(plugin, name.upper(), "Device.register_plugin")
         self._prepare(backend)
-        self._registered[backend.family] = backend
-        self._names = None
+        with self._lock:
+            self._registered = {**self._registered, backend.family: backend}
+            self._names = None
         return backend
 
     def refresh(self) -> None:

@@ -57,6 +57,7 @@ class DeviceRegistry:
         self._lock = threading.RLock()  # a finalizer may open a device in the middle
         self._flights = SingleFlight()
         self._plugins = Plugins(path, self._prepare)
+        # A new one whenever answers are forgotten, so that what was asked before is not kept.
         self._enumerated: dict[str, tuple[DeviceInfo, ...] | HalError] = {}
         self._touched: set[str] = set()  # families whose driver this process has used
         self._forked: set[str] = set()  # families whose driver the parent had used
@@ -199,18 +200,20 @@ class DeviceRegistry:
 
         Raises: DeviceUnavailable when there is no hardware; UnknownDevice; PluginError.
         """
+        enumerated = self._enumerated  # before the backend, which may be replaced behind it
         backend = self._plugins.backend(family)
 
         def work() -> tuple[DeviceInfo, ...] | HalError:
-            if family not in self._enumerated:
+            if family not in enumerated:
                 self._check_fork(family)
                 self._touched.add(family)
-                self._enumerated[family] = _enumerate(backend)
-            return self._enumerated[family]
+                enumerated[family] = _enumerate(backend)
+            return enumerated[family]
 
-        known = self._enumerated.get(family)
+        known = enumerated.get(family)
         if known is None:
-            known = self._flights.run(("list", family), work, operation=f"list {family}")
+            key = "list", family, id(enumerated)
+            known = self._flights.run(key, work, operation=f"list {family}")
         if isinstance(known, HalError):
             raise again(known)
         return known
@@ -297,9 +300,12 @@ class DeviceRegistry:
     def _best_present(self) -> str:
         best = self._best
         if best is None:
+            enumerated = self._enumerated
             available = self._available()
-            best = self._best = available[0].name if available else "CPU"
+            best = available[0].name if available else "CPU"
             log.debug("the default device is %s", best)
+            if enumerated is self._enumerated:
+                self._best = best
         return best
 
     @contextlib.contextmanager
@@ -370,13 +376,14 @@ class DeviceRegistry:
                 "register_plugin", "the family is in use", device=family, fix="Close its devices."
             )
         self._plugins.register(name, plugin)
-        self._enumerated.pop(family, None)
+        known = list(self._enumerated.items())
+        self._enumerated = {other: infos for other, infos in known if other != family}
         self._best = None
 
     def refresh(self) -> None:
         """Look again for distributions and devices; failures are forgotten, open devices stay."""
         self._plugins.refresh()
-        self._enumerated.clear()
+        self._enumerated = {}
         self._best = None
 
     # -- fork

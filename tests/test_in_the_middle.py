@@ -196,3 +196,29 @@ def test_L1_a_kernel_lowered_while_another_is(thread: bool) -> None:
 
     places = [os.path.join(CORE, "lang", "function.py")]
     assert everywhere(places, scene, on_another_thread=thread) > 1
+
+
+@both
+def test_R14_a_plugin_registered_while_others_look(thread: bool) -> None:
+    """What was looked up before is not kept beyond it."""
+
+    def scene() -> Scene:
+        registry = hal.DeviceRegistry([])
+        registry.register_plugin("ONE", FakePlugin("accelerator"))
+
+        def look() -> None:
+            registry.get_available_devices()
+            assert registry.DEFAULT in ("ONE", "TWO")
+
+        def register() -> None:
+            registry.register_plugin("ONE", FakePlugin("accelerator", "accelerator"))
+            registry.register_plugin("TWO", FakePlugin("gpu"))
+
+        def check() -> None:
+            assert list(registry) == ["ONE", "TWO"] and registry.DEFAULT == "TWO"
+            assert registry.get_available_devices() == ["TWO", "ONE", "ONE:1"]
+
+        return Scene(look, register, check)
+
+    places = [os.path.join(CORE, "plugins.py"), os.path.join(CORE, "registry.py")]
+    assert everywhere(places, scene, on_another_thread=thread) > 20
