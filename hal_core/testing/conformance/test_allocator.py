@@ -70,6 +70,9 @@ class TestAllocator:
         again, other_again = allocator.alloc(1000), allocator.alloc(1000, options)
         assert (again, other_again) == (plain, other)
         assert allocator.statistics().hits == hits + 2
+        third = allocator.alloc(1000)
+        assert third not in (again, other_again), "a block that is out"
+        allocator.free(third, 1000)
         allocator.free(again, 1000)
         allocator.free(other_again, 1000, options)
 
