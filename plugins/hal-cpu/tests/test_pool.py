@@ -219,7 +219,7 @@ def test_work_is_done_by_the_threads_that_could_be_started(
     assert pool._queue.empty()  # nobody would take a job from it
     workers = list(pool._workers)
     pool.close()
-    assert not any(worker.is_alive() for worker in workers)
+    wait_until(lambda: not any(worker.is_alive() for worker in workers))
 
 
 def test_close_ends_the_threads_and_a_closed_pool_still_serves() -> None:
@@ -227,7 +227,7 @@ def test_close_ends_the_threads_and_a_closed_pool_still_serves() -> None:
     pool.run(Recorder(), b"", None, split(12, 3))
     workers = list(pool._workers)
     pool.close()
-    assert not any(worker.is_alive() for worker in workers)
+    wait_until(lambda: not any(worker.is_alive() for worker in workers))
     record = Recorder()
     pool.run(record, b"", None, split(12, 3))
     assert len(record.seen) == 12
