@@ -455,6 +455,14 @@ class Allocator(Generic[Opaque]):
                 device=self.device.name,
                 fix="Give an integer that is not 0; for no memory of yours leave it out.",
             )
+        if pointer is not None and options != BufferSpec(external_ptr=pointer, nolru=options.nolru):
+            raise InvalidArgument(
+                "allocate",
+                "external_ptr is memory that others made, and other options are how to make some",
+                got=options,
+                device=self.device.name,
+                fix="Leave them out; fill(0) makes zeros.",
+            )
         return options
 
     def __repr__(self) -> str:

@@ -194,6 +194,18 @@ class TestBuffer:
         with pytest.raises((hal.InvalidArgument, hal.Unsupported)):
             made.allocate()
 
+    @pytest.mark.parametrize("field", ["image", "uncached", "cpu_access", "host", "zero"])
+    def test_B7_memory_of_others_is_made_no_other_way(
+        self, device: hal.Compiled, hal_external: External, field: str
+    ) -> None:
+        value = (4, 4) if field == "image" else True
+        spec = hal.BufferSpec(external_ptr=hal_external.pointer, **{field: value})  # type: ignore[arg-type]
+        made = hal.Buffer(device, hal_external.nbytes, hal.uint8, spec)
+        before = hal_external.read()
+        with pytest.raises((hal.InvalidArgument, hal.Unsupported), match=f"external_ptr|{field}"):
+            made.allocate()
+        assert hal_external.read() == before
+
     @pytest.mark.parametrize(
         "field", ["image", "uncached", "cpu_access", "host", "nolru", "zero", "external_ptr"]
     )
