@@ -1,13 +1,6 @@
 """The `@hal.kernel` front end: a small typed subset of Python, read from the syntax tree."""
 
 from hal_core.lang.builtins import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
     atomic_add,
     atomic_and,
     atomic_compare_exchange,
@@ -21,6 +14,22 @@ from hal_core.lang.builtins import (
     bitcast,
     block_dim,
     block_idx,
+    global_idx,
+    grid_dim,
+    shared,
+    thread_idx,
+    unroll,
+)  # fmt: skip
+from hal_core.lang.func import InlineFunction, func
+from hal_core.lang.function import KernelFunction, kernel
+from hal_core.lang.mathematics import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
     ceil,
     clz,
     copysign,
@@ -35,8 +44,6 @@ from hal_core.lang.builtins import (
     floor,
     fma,
     fmod,
-    global_idx,
-    grid_dim,
     hypot,
     isfinite,
     isinf,
@@ -48,18 +55,13 @@ from hal_core.lang.builtins import (
     popcount,
     pow,
     rsqrt,
-    shared,
     sin,
     sinh,
     sqrt,
     tan,
     tanh,
-    thread_idx,
     trunc,
-    unroll,
-)  # fmt: skip
-from hal_core.lang.func import InlineFunction, func
-from hal_core.lang.function import KernelFunction, kernel
+)
 
 __all__ = [
     "InlineFunction", "KernelFunction", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",

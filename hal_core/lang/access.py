@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hal_core.dtypes import DType, float32, int32
 from hal_core.ir import UOp
 from hal_core.lang import memory, refusals
-from hal_core.lang.builtins import LANGUAGE, MATH_NAMES, SPECIALS
+from hal_core.lang.builtins import SPECIALS
+from hal_core.lang.mathematics import LANGUAGE, MATH_NAMES
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions

@@ -15,10 +15,7 @@ from hal_core.lang import refusals
 from hal_core.lang.atomics import atomic
 from hal_core.lang.builtins import (
     ATOMICS,
-    MATH,
-    MATH_NAMES,
     SPECIALS,
-    MathFunction,
     barrier,
     bitcast,
     shared,
@@ -28,6 +25,7 @@ from hal_core.lang.constants import computed, convert, instead
 from hal_core.lang.emit import Nothing, dtype_of
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.function import KernelFunction
+from hal_core.lang.mathematics import MATH, MATH_NAMES, MathFunction
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions

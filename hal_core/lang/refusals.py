@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 
-from hal_core.lang.builtins import LANGUAGE
+from hal_core.lang.mathematics import LANGUAGE
 
 _LOOP = "Write for k in range(...) and guard what it does with if."
 _ONE = "Write one assignment on a line, each to one name or element."

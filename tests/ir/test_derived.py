@@ -20,7 +20,7 @@ from hal_core.dtypes import DType, float32, float64
 from hal_core.ir import Kernel
 from hal_core.ir.math import DERIVED
 from hal_core.ir.verify import verify
-from hal_core.lang.builtins import MATH
+from hal_core.lang.mathematics import MATH
 from hal_core.testing import interpret
 
 UNARY: dict[str, Callable[..., Array]] = {
