@@ -237,10 +237,10 @@ class Allocator(Generic[Opaque]):
         self._freeing = threading.RLock()
         self._cached = sum(
             (key if isinstance(key, int) else key[0]) * len(blocks)
-            for key, blocks in self._cache.items()
+            for key, blocks in list(self._cache.items())  # a finalizer may allocate meanwhile
         )
         self._current = sum(self._live.values())
-        self._held = self._cached + sum(map(_rounded, self._live.values()))
+        self._held = self._cached + sum(map(_rounded, list(self._live.values())))
 
     def _abandon(self) -> None:
         """In a child that may not touch the driver: nothing is handed out, nothing freed."""

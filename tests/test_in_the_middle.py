@@ -222,3 +222,22 @@ def test_R14_a_plugin_registered_while_others_look(thread: bool) -> None:
 
     places = [os.path.join(CORE, "plugins.py"), os.path.join(CORE, "registry.py")]
     assert everywhere(places, scene, on_another_thread=thread) > 20
+
+
+def test_X2_an_allocation_while_a_forked_child_counts_what_there_is(fake: hal.Compiled) -> None:
+    def scene() -> Scene:
+        allocator, size = fake.allocator, 1 << next(NUMBERS) % 16
+        allocator.cache_limit = 1 << 20
+        kept = [hal.Buffer(fake, size, hal.int8).allocate() for _ in range(2)]
+
+        def allocate() -> None:
+            kept.append(hal.Buffer(fake, 100_000 + 8192 * next(NUMBERS), hal.int8).allocate())
+            allocator.free(allocator.alloc(300_000), 300_000)
+
+        def check() -> None:
+            kept.clear()
+            allocator.free_cache()
+
+        return Scene(fake.allocator._after_fork, allocate, check)
+
+    assert everywhere([CORE], scene) > 2

@@ -144,7 +144,10 @@ class Quarantine:
     def shrink(self, blocks: int, nbytes: int) -> None:
         """Let the oldest go until these are left."""
         while self._blocks and (len(self._blocks) > blocks or self._nbytes > nbytes):
-            block = self._blocks.popleft()
+            try:
+                block = self._blocks.popleft()
+            except IndexError:  # a finalizer was faster
+                return
             self._nbytes -= block.high - block.low
             driver.unmap_guarded(block.low, block.high - block.low)
 

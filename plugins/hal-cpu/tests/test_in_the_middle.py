@@ -11,6 +11,8 @@ import pytest
 import hal_core as hal
 import hal_cpu
 from hal_core.testing.interrupted import Scene, everywhere
+from hal_cpu import guarded
+from hal_cpu.guarded import Block, Quarantine
 
 PLACES = (os.path.dirname(hal_cpu.__file__), threading.__file__)
 
@@ -71,3 +73,22 @@ def test_X1_two_first_uses_of_a_device_share_its_parts(
         return Scene(look, look, check)
 
     assert everywhere(PLACES, scene, on_another_thread=thread) > 2
+
+
+def test_X1_freed_memory_let_go_while_it_is_let_go() -> None:
+    """Under HAL_CHECK=1; `_freeing` keeps other threads out, but not finalizers."""
+
+    def scene() -> Scene:
+        quarantine = Quarantine()
+        for number in range(3):
+            quarantine.add(Block(64, number, False, True))
+
+        def shrink() -> None:
+            quarantine.shrink(0, 0)
+
+        def check() -> None:
+            assert not quarantine._blocks and quarantine._nbytes == 0
+
+        return Scene(shrink, shrink, check)
+
+    assert everywhere([guarded.__file__], scene) > 3
