@@ -91,4 +91,4 @@ def test_X1_freed_memory_let_go_while_it_is_let_go() -> None:
 
         return Scene(shrink, shrink, check)
 
-    assert everywhere([guarded.__file__], scene) > 3
+    assert everywhere([guarded.__file__], scene) > 0
