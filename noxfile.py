@@ -43,7 +43,7 @@ PAIRS = (
 )  # fmt: skip
 # How the software CUDA driver may carry out the threads of a block.
 SCHEDULES = ("barrier", "lockstep")
-PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang")
+PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
 
 nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ("demo", "core", "tests", "together", "template", "lint", "build")

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from hal_core.ir.evaluate import Number, constant, evaluate, spreads_nan
 from hal_core.ir.identities import simpler
 from hal_core.ir.live import without_dead
-from hal_core.ir.uop import LEAVES, Kernel, UOp
+from hal_core.ir.uop import LEAVES, STRUCTURE, Kernel, UOp
 
+_NOT_COMPUTED = STRUCTURE | {"SET", "ASSERT"}
 _ROUNDS = 4  # a second is rare; to need more, a kernel must be made for it
 
 # What becomes of an IF or a loop.
@@ -64,7 +65,9 @@ class _Walk:
 
     def step(self, node: UOp) -> None:
         op = node.op
-        if op in ("IF", "RANGE", "LOOP"):
+        if op not in _NOT_COMPUTED and not self.left:
+            self._compute(node)
+        elif op in ("IF", "RANGE", "LOOP"):
             self._open(node)
         elif op == "ELSE":
             self._else(node)
@@ -78,7 +81,7 @@ class _Walk:
         elif op == "SET":
             self._assign(self.new[node.src[0]], _value(self.new[node.src[1]]))
             self._emit(node)
-        elif op != "ASSERT" or not _value(self.new[node.src[0]]):
+        elif not _value(self.new[node.src[0]]):  # an ASSERT
             self._compute(node)
 
     # -- values
@@ -101,7 +104,7 @@ class _Walk:
             return self._special(node)
         if not sources:
             return None
-        values = [_value(source) for source in sources]
+        values = [constant(s) if s.op == "CONST" else None for s in sources]
         known = [value for value in values if value is not None]
         if len(known) == len(values):
             value = evaluate(node, known)

@@ -101,6 +101,8 @@ class _Walk:
         if id(node) in self.seen:
             return "a node stands in the list once"
         parts: tuple[object, ...] = node.src
+        if self.visible.issuperset(map(id, parts)):
+            return None
         for source in parts:
             if id(source) not in self.visible:
                 if not isinstance(source, UOp):
@@ -116,8 +118,11 @@ class _Walk:
         if self.left is not None and op not in CLOSES:
             return f"nothing follows the {self.left.op} of its block"
         if op not in _TOLD:
-            pass
-        elif op in CLOSES:
+            self.seen.add(number)
+            self.visible.add(number)
+            self.scopes[-1].append(number)
+            return None
+        if op in CLOSES:
             problem = self._close(node)
         elif op in LEAVES:
             problem = self._leave(node)

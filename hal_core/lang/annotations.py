@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from hal_core.dtypes import STORAGE_DTYPES, WIDTHS, DType
@@ -71,6 +72,11 @@ def parameters_of(
     return parameters, annotated.get("return")
 
 
+@functools.lru_cache(256)  # most say the same few things
+def _code(annotation: str) -> CodeType:
+    return compile(annotation.strip(), "<annotation>", "eval")
+
+
 class _Definition:
     """The head of a function; `what` it is called in errors."""
 
@@ -104,7 +110,8 @@ class _Definition:
         annotation = self.function.__annotations__.get(name)
         while isinstance(annotation, str):
             try:
-                annotation = eval(annotation, self._scope)  # as Python does with an annotation
+                # As Python does with an annotation.
+                annotation = eval(_code(annotation), self._scope)
             except Exception as error:
                 said, fix = str(error), _annotated(name, None)
                 if isinstance(error, InvalidArgument):  # of Ptr[...]
