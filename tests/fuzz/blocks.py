@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from expressions import ATOMIC, STORED, spell
+from expressions import ATOMIC, IN_ANY_ORDER, STORED, spell
 from statements import Statements
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32
@@ -97,7 +97,7 @@ class Blocks:
         s.write(f"for {(k := s.new('k'))} in range(lane, {size}, {self.threads}):")
         s.write(f"    {name}[{k}] = {s.e.constant(dtype)}")
         s.write("hal.barrier()")
-        kind = s.random.choice(["add", "min", "max"])
+        kind = s.random.choice(IN_ANY_ORDER)
         change = f"hal.atomic_{kind}({name}, {s.e.index(size)}, {s.e.pick(dtype, 2)})"
         if s.random.random() < 0.5:
             with s.block(f"if {s.e.condition()}:"):

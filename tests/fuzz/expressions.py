@@ -181,6 +181,7 @@ class Expressions:
 
 STORED = list(DTYPES.values())
 ATOMIC = [dtype for dtype in INTEGERS if dtype.itemsize >= 4]
+IN_ANY_ORDER = ["add", "min", "max", "and", "or", "xor"]  # atomics that give the same
 
 Way = Callable[[Expressions, DType, int], str]
 INTEGER_WAYS: list[Way] = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from blocks import Blocks
 from case import CLOSE, COMPUTED, EITHER, EXACT, FLOATS, SUM, Case, Place, number
-from expressions import ATOMIC, STORED, Expressions, Function, spell
+from expressions import ATOMIC, IN_ANY_ORDER, STORED, Expressions, Function, spell
 from statements import Statements
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, float32, int32
@@ -100,7 +100,7 @@ class Generator:
             dtype, size = random.choice([*ATOMIC, float32]), random.randint(1, 4)
             place = Place("total", dtype, size, SUM if dtype is float32 else EXACT)
             self.places.append(place)
-            kind = "add" if place.dtype is float32 else random.choice(["add", "min", "max"])
+            kind = "add" if place.dtype is float32 else random.choice(IN_ANY_ORDER)
             self.s.tallies.append((place, kind))
 
     def _input(self, place: Place) -> None:

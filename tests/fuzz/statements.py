@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 
 from case import Place
-from expressions import ATOMIC, Expressions, Function, spell
+from expressions import ATOMIC, IN_ANY_ORDER, Expressions, Function, spell
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
@@ -95,7 +95,7 @@ class Statements:
             return self.assign(nesting)
         text, dtype = self.random.choice(able)
         array, index = text[:-1].split("[", 1)
-        kind = self.random.choice(["add", "min", "max", "exchange", "compare_exchange"])
+        kind = self.random.choice([*IN_ANY_ORDER, "exchange", "compare_exchange"])
         values = [self.e.pick(dtype, 1) for _ in range(2 if kind == "compare_exchange" else 1)]
         name = self.new("t")
         self.write(f"{name} = hal.atomic_{kind}({array}, {index}, {', '.join(values)})")
