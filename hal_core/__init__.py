@@ -32,7 +32,7 @@ from hal_core.errors import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hal_core import cache
-    from hal_core.allocator import Allocator, AllocatorStatistics, LRUAllocator
+    from hal_core.allocator import Allocator, AllocatorStatistics, BufferSpec, LRUAllocator
     from hal_core.buffer import Buffer, empty, zeros
     from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
     from hal_core.device import Compiled, DeviceInfo, Limits
@@ -116,7 +116,7 @@ if TYPE_CHECKING:
         trunc,
         unroll,
     )
-    from hal_core.pointers import ConstPtr, Ptr
+    from hal_core.lang.pointers import ConstPtr, Ptr
     from hal_core.profiling import (
         Profile,
         ProfileDeviceEvent,
@@ -131,7 +131,6 @@ if TYPE_CHECKING:
     from hal_core.program import Program, ProgramInfo
     from hal_core.registry import Device, DeviceRegistry
     from hal_core.render import Renderer
-    from hal_core.spec import BufferSpec
 
 __all__ = [
     "API_VERSION", "Allocator", "AllocatorStatistics", "Binary", "Buffer", "BufferSpec",
@@ -159,7 +158,7 @@ __all__ = [
 # above, which type checkers read.
 _HOMES = {
     "": "cache",
-    "allocator": "Allocator AllocatorStatistics LRUAllocator",
+    "allocator": "Allocator AllocatorStatistics BufferSpec LRUAllocator",
     "buffer": "Buffer empty zeros",
     "compiler": "Binary CompileOptions Compiler CompilerPair",
     "device": "Compiled DeviceInfo Limits",
@@ -173,13 +172,12 @@ _HOMES = {
     "ctz erf erfc exp exp2 expm1 floor fma fmod func global_idx grid_dim hypot isfinite "
     "isinf isnan kernel log log10 log1p log2 popcount pow rsqrt shared sin sinh sqrt tan "
     "tanh thread_idx trunc unroll",
-    "pointers": "ConstPtr Ptr",
+    "lang.pointers": "ConstPtr Ptr",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
     "program": "Program ProgramInfo",
     "registry": "Device DeviceRegistry",
     "render": "Renderer",
-    "spec": "BufferSpec",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -12,17 +12,18 @@ from weakref import WeakKeyDictionary
 
 from hal_core import fork, profiling
 from hal_core.allocator import Allocator
-from hal_core.answers import shown
 from hal_core.compiler import Binary, CompileOptions
+from hal_core.compiler.requirements import check_kernel, has_dtype
+from hal_core.compiler.selection import Selected, select
 from hal_core.dtypes import as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
-from hal_core.info import CAPABILITIES, DeviceInfo, Limits
+from hal_core.geometry import Limits
+from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.living import Living
 from hal_core.program import Program
-from hal_core.requirements import check_kernel, has_dtype
-from hal_core.selection import Selected, select
+from hal_core.registry.answers import shown
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from hal_core.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from hal_core.device import Limits
 
 Dim3 = tuple[int, int, int]
 Extent = int | Sequence[int]
@@ -16,6 +13,17 @@ Extent = int | Sequence[int]
 DEFAULT_BLOCK_THREADS = 256
 _MAX_INDEX = 2**31 - 1  # global_idx is an int32
 _MAX_THREADS = 2**62  # of a launch; backends count them in 64 bits
+
+
+class Limits(NamedTuple):
+    """What a launch or an allocation may ask of a device. Blocks and grids are (x, y, z)."""
+
+    max_block: tuple[int, int, int]
+    max_block_threads: int
+    max_grid: tuple[int, int, int]
+    shared_nbytes: int
+    view_alignment: int  # bytes: what a view's offset must divide by in a `Source` kernel
+    max_alloc_nbytes: int
 
 
 class Rules(NamedTuple):

@@ -17,15 +17,17 @@ is logged and stops nobody.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pluggy
 
+from hal_core.geometry import Limits
+
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator
     from hal_core.compiler import Binary, CompilerPair
-    from hal_core.device import Compiled, DeviceInfo
+    from hal_core.device import Compiled
     from hal_core.dtypes import DType
     from hal_core.program import Program
 
@@ -38,6 +40,29 @@ RANKS = {"gpu": 400, "accelerator": 100, "cpu": -1}  # device kind -> place in t
 REQUIRED = ("hal_enumerate", "hal_open_device")  # of a plugin that owns a family
 ADDED = ("hal_make_compilers", "hal_doctor")  # an extension may implement these beside the owner
 OBSERVERS = ("hal_device_opened", "hal_compiled", "hal_device_closed")
+
+
+CAPABILITIES = frozenset(
+    {
+        "fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "graphs", "peer",
+        "pinned", "images", "disassemble", "subprocess_fork",
+    }
+)  # fmt: skip
+
+
+class DeviceInfo(NamedTuple):
+    """Facts of one device, known without opening it."""
+
+    name: str  # canonical: "CUDA:1"
+    kind: str  # "gpu", "cpu" or "accelerator"
+    title: str  # the vendor's name of the hardware
+    memory_nbytes: int
+    arch: str
+    compute_units: int
+    host_visible: bool  # buffers can be read in place by the host
+    limits: Limits
+    capabilities: frozenset[str] = frozenset()  # a subset of CAPABILITIES
+    vendor: Mapping[str, Any] = {}  # raw properties, as the driver spells them
 
 
 class Check(NamedTuple):

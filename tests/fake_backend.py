@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hal_core.allocator import LRUAllocator
+from hal_core.allocator import BufferSpec, LRUAllocator
 from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, OutOfMemory
@@ -17,7 +17,6 @@ from hal_core.hookspecs import hookimpl
 from hal_core.ir import Kernel
 from hal_core.program import Program
 from hal_core.render import Renderer
-from hal_core.spec import BufferSpec
 
 MEMORY = 64 << 20
 LIMITS = Limits(

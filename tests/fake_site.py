@@ -29,7 +29,8 @@ class Plugin:
 
     @hookimpl
     def hal_enumerate(self, family):
-        from hal_core.info import DeviceInfo, Limits
+        from hal_core.hookspecs import DeviceInfo
+        from hal_core.geometry import Limits
         return [
             DeviceInfo(
                 name=f"{family}:{index}" if index else family, kind=kind, title=f"Fake {kind}",

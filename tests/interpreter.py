@@ -7,8 +7,9 @@ from unittest import mock
 
 import numpy as np
 
+from hal_core.interpreter import lanes
 from hal_core.ir import Kernel
-from hal_core.testing import interpret, lanes
+from hal_core.testing import interpret
 
 
 def run(kernel: Kernel, arguments: list[Any], threads: int) -> None:

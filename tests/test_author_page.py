@@ -14,8 +14,9 @@ import pytest
 from fake_site import FakeSite
 
 import hal_core as hal
-from hal_core import cli, hookspecs, new
+from hal_core import cli, hookspecs
 from hal_core.allocator import Allocator
+from hal_core.cli import new
 from hal_core.device import CAPABILITIES, DeviceInfo, Limits
 from hal_core.render import RENDERERS
 

@@ -13,10 +13,10 @@ from fake_backend import FakePlugin
 
 import hal_core as hal
 from hal_core import hookspecs
-from hal_core.backend import Backend
 from hal_core.compiler import CompilerPair
 from hal_core.hookspecs import Check, hookimpl
-from hal_core.plugin import HOOKS, Extension
+from hal_core.registry.backend import Backend
+from hal_core.registry.plugin import HOOKS, Extension
 
 
 def make(plugin: object) -> Backend:

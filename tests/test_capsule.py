@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from dlpack_consumer import Consumed
 
-from hal_core import capsule
+from hal_core.buffer import capsule
 from hal_core.dtypes import DTYPES, bfloat16, float32
 from hal_core.errors import InvalidArgument
 

@@ -13,8 +13,8 @@ from fake_site import FakeSite
 import hal_core as hal
 from hal_core import cache
 from hal_core.cli import main
-from hal_core.info import CAPABILITIES
-from hal_core.testing.report import chapters
+from hal_core.hookspecs import CAPABILITIES
+from hal_core.testing.kit.report import chapters
 
 KERNELS = """
 import hal_core as hal

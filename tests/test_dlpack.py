@@ -16,7 +16,7 @@ from dlpack_consumer import Consumed
 from fake_backend import FakeAllocator, FakePlugin
 
 import hal_core as hal
-from hal_core import capsule
+from hal_core.buffer import capsule
 from hal_core.dtypes import float32
 from hal_core.hookspecs import Foreign, hookimpl
 

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core import new
-from hal_core.cli import main
+from hal_core.cli import main, new
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 words = st.text(LETTERS + "0123456789", min_size=1, max_size=8)

@@ -10,8 +10,7 @@ import pytest
 from fake_backend import FakePlugin
 
 import hal_core as hal
-from hal_core import profiled
-from hal_core.cli import main
+from hal_core.cli import main, profiled
 from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent
 
 PROGRAM = """

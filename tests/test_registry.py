@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.hookspecs import hookimpl
-from hal_core.names import KNOWN
 from hal_core.registry import DeviceRegistry
+from hal_core.registry.names import KNOWN
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError
-from hal_core.seal import seal, unseal
 
 LABELS = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4)
 

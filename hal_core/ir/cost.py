@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_core.ir.evaluate import Number, constant, evaluate
+from hal_core.ir.fold.constants import Number, constant, evaluate
 from hal_core.ir.uop import STRUCTURE, Kernel, UOp
 
 _FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "BARRIER", "ASSERT"}

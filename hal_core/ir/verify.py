@@ -11,9 +11,9 @@ from typing import Any
 
 from hal_core.dtypes import DTYPES
 from hal_core.errors import InvalidArgument, InvalidKernel
+from hal_core.ir.blocks.uniform import divergent_barrier
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
 from hal_core.ir.signature import LONGEST_NAME, Signature
-from hal_core.ir.uniform import divergent_barrier
 from hal_core.ir.uop import CLOSES, LEAVES, OPENS, Kernel, UOp
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)

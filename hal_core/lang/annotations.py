@@ -12,7 +12,7 @@ from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
 from hal_core.ir.reserved import is_taken
 from hal_core.ir.signature import LONGEST_NAME
-from hal_core.pointers import PointerType
+from hal_core.lang.pointers import PointerType
 
 # Flags of code objects.
 _VARARGS = 0x04 | 0x08

@@ -14,7 +14,7 @@ from hal_core.dtypes import Scalar, int32
 from hal_core.errors import Unsupported
 
 if TYPE_CHECKING:
-    from hal_core.pointers import Index, Ptr, Shared
+    from hal_core.lang.pointers import Index, Ptr, Shared
 
 T = TypeVar("T", bound=Scalar)
 

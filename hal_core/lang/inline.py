@@ -15,9 +15,9 @@ from hal_core.lang.emit import Memory, Nothing, dtype_of
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.names import Names
 from hal_core.lang.operators import join
+from hal_core.lang.pointers import PointerType
 from hal_core.lang.statements import Statements
 from hal_core.lang.text import SourceText
-from hal_core.pointers import PointerType
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions

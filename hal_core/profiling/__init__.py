@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hal_core.profiling.clock import HostClock, Times
+from hal_core.profiling.clock_samples import Knots
 from hal_core.profiling.events import (
     ProfileDeviceEvent,
     ProfileEvent,
     ProfileProgramEvent,
     ProfileRangeEvent,
 )
-from hal_core.profiling.knots import Knots
+from hal_core.profiling.host_clock import HostClock, Times
 from hal_core.profiling.session import (
     Profile,
     allocator_made,

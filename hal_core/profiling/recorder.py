@@ -7,8 +7,8 @@ from collections import deque
 from threading import get_ident
 from typing import Any
 
-from hal_core.profiling.clock import Times
 from hal_core.profiling.events import ProfileEvent
+from hal_core.profiling.host_clock import Times
 
 Entry = tuple[int, type[ProfileEvent], str, str, str, "tuple[int, int] | Times", int, int]
 

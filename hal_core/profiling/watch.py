@@ -16,14 +16,13 @@ from weakref import WeakKeyDictionary, ref
 
 from hal_core.errors import InvalidState
 from hal_core.profiling import recorder
-from hal_core.profiling.clock import HostClock, Times
 from hal_core.profiling.events import ProfileDeviceEvent, ProfileProgramEvent
+from hal_core.profiling.host_clock import HostClock, Times
 
 if TYPE_CHECKING:
-    from hal_core.allocator import Allocator
+    from hal_core.allocator import Allocator, BufferSpec
     from hal_core.device import Compiled
     from hal_core.program import Program
-    from hal_core.spec import BufferSpec
 
 _ABSENT = object()
 _COPIES = {"_copyin": "copyin", "_copyout": "copyout", "_transfer": "copy", "_fill": "fill"}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from hal_core.render.renderer import Renderer
 
 if TYPE_CHECKING:
-    from hal_core.render.languages.c import CRenderer
-    from hal_core.render.languages.cuda import CUDARenderer
-    from hal_core.render.languages.hip import HIPRenderer
-    from hal_core.render.languages.metal import MetalRenderer
-    from hal_core.render.languages.opencl import OpenCLRenderer
+    from hal_core.render.c.c99 import CRenderer
+    from hal_core.render.c.cuda import CUDARenderer
+    from hal_core.render.c.hip import HIPRenderer
+    from hal_core.render.c.metal import MetalRenderer
+    from hal_core.render.c.opencl import OpenCLRenderer
     from hal_core.render.llvm import LLVMRenderer
     from hal_core.render.ptx import PTXRenderer
     from hal_core.render.uops import UOpsRenderer
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 # Where each is, for a process loads only the one that it uses.
 _MODULES = {
-    "CRenderer": "languages.c",
-    "CUDARenderer": "languages.cuda",
-    "HIPRenderer": "languages.hip",
-    "MetalRenderer": "languages.metal",
-    "OpenCLRenderer": "languages.opencl",
+    "CRenderer": "c.c99",
+    "CUDARenderer": "c.cuda",
+    "HIPRenderer": "c.hip",
+    "MetalRenderer": "c.metal",
+    "OpenCLRenderer": "c.opencl",
     "LLVMRenderer": "llvm",
     "PTXRenderer": "ptx",
     "UOpsRenderer": "uops",

@@ -20,9 +20,9 @@ import pytest
 
 import hal_core as hal
 from hal_core import config as settings
-from hal_core.selection import forced, select
-from hal_core.testing.abilities import is_declared, need_spec, nothing_to_try
-from hal_core.testing.report import TEST, Collector, check_suffix
+from hal_core.compiler.selection import forced, select
+from hal_core.testing.kit.abilities import is_declared, need_spec, nothing_to_try
+from hal_core.testing.kit.report import TEST, Collector, check_suffix
 
 if TYPE_CHECKING:
     from hal_core.testing.conformance.sources import Texts

@@ -15,9 +15,9 @@ from harness import OK, WRONG, Runner, Verdict, load
 from reduce import reduced
 from worker import small, verdict
 
+from hal_core.interpreter.operations import OPERATIONS
 from hal_core.ir.uop import ATOMICS
 from hal_core.testing import interpret
-from hal_core.testing.operations import OPERATIONS
 
 Array = Any
 

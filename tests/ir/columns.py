@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_core.dtypes import DType, float32, float64
+from hal_core.interpreter.operations import OPERATIONS, operation
 from hal_core.ir import Kernel, UOp
-from hal_core.testing.operations import OPERATIONS, operation
 
 Array = npt.NDArray[Any]
 

@@ -13,11 +13,12 @@ from stepping import Block, Memory, listing
 
 import hal_core as hal
 from hal_core.dtypes import float16, float32, int32
-from hal_core.ir import Kernel, UOp, fission
-from hal_core.ir.assigned import Assigned
-from hal_core.ir.fission import SPILL_LIMIT, _Open, spill_nbytes, split
-from hal_core.ir.outside import Outside
-from hal_core.ir.region import Region
+from hal_core.ir import Kernel, UOp
+from hal_core.ir.blocks import fission
+from hal_core.ir.blocks.assigned import Assigned
+from hal_core.ir.blocks.fission import SPILL_LIMIT, _Open, spill_nbytes, split
+from hal_core.ir.blocks.outside import Outside
+from hal_core.ir.blocks.region import Region
 from hal_core.ir.verify import verify
 
 ORDERS = ("forward", "reversed", "shuffled", "interleaved")

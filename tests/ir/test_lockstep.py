@@ -13,8 +13,9 @@ from stepping import Block, Memory, listing
 
 import hal_core as hal
 from hal_core.dtypes import int32
-from hal_core.ir import Kernel, UOp, lockstep
-from hal_core.ir.fission import split
+from hal_core.ir import Kernel, UOp
+from hal_core.ir.blocks import lockstep
+from hal_core.ir.blocks.fission import split
 from hal_core.ir.verify import verify
 
 # mypy: disable-error-code="no-untyped-def"

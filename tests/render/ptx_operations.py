@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_core.dtypes import bfloat16, float32
-from hal_core.testing.casts import cast
-from hal_core.testing.operations import fma
+from hal_core.interpreter.casts import cast
+from hal_core.interpreter.operations import fma
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Array]

@@ -28,7 +28,7 @@ from hal_core.render import (
     OpenCLRenderer,
     Renderer,
 )
-from hal_core.render.words import called
+from hal_core.render.c.words import called
 
 NAMES = """
     float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
@@ -210,7 +210,7 @@ def test_only_the_kernel_is_exported(tmp_path: Path) -> None:
 def test_a_process_loads_only_the_renderer_that_it_uses() -> None:
     program = (
         "import sys; before = set(sys.modules); from hal_core.render import LLVMRenderer; "
-        "print('hal_core.render.cfamily' in sys.modules, 'hal_core.render.llvm' in sys.modules, "
+        "print('hal_core.render.c.family' in sys.modules, 'hal_core.render.llvm' in sys.modules, "
         "not {'numpy', 'llvmlite', 'pyopencl', 'inspect'}.isdisjoint(set(sys.modules) - before))"
     )
     done = subprocess.run(

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from mutants import around, mutant
 
-from hal_core import cache, compiler, config, selection
+from hal_core import cache, compiler, config
+from hal_core.compiler import selection
 from hal_core.errors import CompileError, InvalidKernel
+from hal_core.interpreter import casts
 from hal_core.ir.listing import parse_listing
 from hal_core.program import Program
-from hal_core.testing import casts
 from hal_core.testing.fake.compiler import FakeCompiler
 
 # -- the cache and its key

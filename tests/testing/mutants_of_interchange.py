@@ -6,10 +6,9 @@ from typing import Any
 
 from mutants import around, mutant
 
-from hal_core import capsule
-from hal_core.buffer import Buffer
-from hal_core.dlpack import DLPack
-from hal_core.interchange import Interchange
+from hal_core.buffer import Buffer, capsule
+from hal_core.buffer.arrays import Interchange
+from hal_core.buffer.dlpack import DLPack
 from hal_core.testing.fake.device import FakeAllocator
 
 

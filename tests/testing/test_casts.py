@@ -17,7 +17,7 @@ from one_operation import compute
 from oracles import COMPUTED, FLOATS, INTEGERS, numbers, same
 
 from hal_core.dtypes import DTYPES, DType, bfloat16, bool_, float16, float32
-from hal_core.testing import casts
+from hal_core.interpreter import casts
 
 HALVES = (float16, bfloat16)
 

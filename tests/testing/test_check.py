@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hal_core.testing.report import Report, Result, chapters
+from hal_core.testing.kit.report import Report, Result, chapters
 
 # Registers the fake as FAKE, with a change that a test gives, then is the `hal` command.
 COMMAND = """

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core import interpreter
 from hal_core.dtypes import bool_, float32, int32
 from hal_core.ir import Kernel, Signature, UOp
-from hal_core.testing import interpret, interpreter
+from hal_core.testing import interpret
 
 SIZE = 8
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.testing import interpret, lanes
-from hal_core.testing.arguments import Given
-from hal_core.testing.interpreter import carry_out
-from hal_core.testing.run import Patience
-from hal_core.testing.script import Script
+from hal_core.interpreter import carry_out, lanes
+from hal_core.interpreter.arguments import Given
+from hal_core.interpreter.run import Patience
+from hal_core.interpreter.script import Script
+from hal_core.testing import interpret
 
 DIMENSION = st.integers(1, 6)
 THREE = st.tuples(DIMENSION, DIMENSION, DIMENSION)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal_core.testing import races
-from hal_core.testing.races import ATOMIC, EPOCH_BITS, READ, WRITE, Shadow
+from hal_core.interpreter import races
+from hal_core.interpreter.races import ATOMIC, EPOCH_BITS, READ, WRITE, Shadow
 
 PLACES = 3
 BLOCK = 3  # threads

@@ -11,7 +11,7 @@ from hal_core.errors import HalError
 from hal_wgpu import driver
 
 if TYPE_CHECKING:
-    from hal_core.spec import BufferSpec
+    from hal_core.allocator import BufferSpec
 
 KINDS = {"DiscreteGPU": "gpu", "IntegratedGPU": "gpu", "CPU": "cpu"}
 WORD = 4  # bytes: what WebGPU copies are made of

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.interpreter import interpret
+from hal_core.interpreter.casts import stored_as
 from hal_core.lang import KernelFunction
-from hal_core.testing.casts import stored_as
 from hal_core.testing.conformance.edges import Array, is_right
 from hal_core.testing.conformance.language import Sample
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
-from hal_core.testing.interpreter import interpret
 
 _GUARD = 16  # bytes on both sides of an array that nobody may touch
 _TIMES = 2  # a program's second launch goes another way than its first

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import hal_core as hal
-from hal_core.testing.casts import stored_as
+from hal_core.interpreter.casts import stored_as
 
 Array = npt.NDArray[Any]
 Tolerance = int | Array  # units in the last place, one for all or one for each element

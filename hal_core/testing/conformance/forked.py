@@ -10,7 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-from hal_core.testing.abilities import nothing_to_try
+from hal_core.testing.kit.abilities import nothing_to_try
 
 SECONDS = 60.0
 

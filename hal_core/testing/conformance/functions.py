@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 import hal_core as hal
+from hal_core.interpreter.casts import stored_as
 from hal_core.lang import KernelFunction
-from hal_core.testing.casts import stored_as
 from hal_core.testing.conformance import edges
 from hal_core.testing.conformance.language import Sample
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.testing.abilities import need_cache, need_spec
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
 from hal_core.testing.conformance.slow import SlowCounter
 from hal_core.testing.conformance.threads import in_threads
+from hal_core.testing.kit.abilities import need_cache, need_spec
 from hal_core.testing.plugin import External
 
 Allocator = hal.Allocator[Any]

@@ -14,10 +14,10 @@ import pytest
 import hal_core as hal
 from hal_core import cache
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
-from hal_core.testing.abilities import nothing_to_try
 from hal_core.testing.conformance.kernels import add_one, count_up, triple
 from hal_core.testing.conformance.raw import buffer_of, read
 from hal_core.testing.conformance.sources import SIGNATURE, Texts
+from hal_core.testing.kit.abilities import nothing_to_try
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",

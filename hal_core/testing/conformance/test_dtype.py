@@ -11,8 +11,8 @@ import pytest
 import hal_core as hal
 from hal_core.compiler import CompileOptions
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES
+from hal_core.interpreter.casts import stored_as
 from hal_core.lang import KernelFunction
-from hal_core.testing.casts import stored_as
 from hal_core.testing.conformance import edges
 from hal_core.testing.conformance.arithmetic import (
     carrier,

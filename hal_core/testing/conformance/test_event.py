@@ -12,11 +12,11 @@ from time import perf_counter_ns
 import pytest
 
 import hal_core as hal
-from hal_core.testing.abilities import need
 from hal_core.testing.conformance.kernels import count_up
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
 from hal_core.testing.conformance.slow import SlowCounter
 from hal_core.testing.conformance.threads import in_threads
+from hal_core.testing.kit.abilities import need
 
 SLACK_NS = 2_000_000  # by which two clocks may differ on a busy machine
 QUEUED = {"copyin", "copyout", "copy", "fill", "launch"}

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.testing.abilities import need_host_visible, need_spec
 from hal_core.testing.conformance.kernels import add_one
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
+from hal_core.testing.kit.abilities import need_host_visible, need_spec
 
 HOST = (1, 0)  # DLPack's number of host memory
 PINNED = hal.BufferSpec(host=True)

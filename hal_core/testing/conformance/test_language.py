@@ -57,7 +57,7 @@ class TestLanguage:
     @pytest.mark.parametrize("made", [sample_of_math, sample_of_derived])
     def test_P7_the_interpreter_is_right_itself(self, made: Callable[..., Sample]) -> None:
         """Beside numpy in twice the width, so that two do not share one mistake."""
-        from hal_core.testing.interpreter import interpret
+        from hal_core.interpreter import interpret
 
         sample = made(hal.float32)
         got, a, b = (array.copy() for array in sample.arrays)

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hal_core.errors import HalError
+from hal_core.interpreter import interpret
+from hal_core.interpreter.casts import stored_as
 from hal_core.ir import Kernel
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
-from hal_core.testing.casts import stored_as
-from hal_core.testing.interpreter import interpret
 
 STATUS = (
     "OK", "OUT_OF_MEMORY", "BAD_HANDLE", "BAD_RANGE", "BAD_BINARY", "FAULT", "LOST", "BUSY",

@@ -10,7 +10,7 @@ from hal_core.testing.fake import driver
 from hal_core.testing.fake.chip import LOST, TIMEOUT, Block
 
 if TYPE_CHECKING:
-    from hal_core.spec import BufferSpec
+    from hal_core.allocator import BufferSpec
 
 MEMORY_NBYTES = 64 << 20
 LIMITS = Limits(

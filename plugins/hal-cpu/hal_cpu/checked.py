@@ -16,8 +16,8 @@ from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUAllocator, CPUDevice
 from hal_cpu.guarded import Block, Place, Quarantine
 
 if TYPE_CHECKING:
+    from hal_core.allocator import BufferSpec
     from hal_core.device import Compiled, DeviceInfo
-    from hal_core.spec import BufferSpec
 
 log = logging.getLogger("hal_core")
 

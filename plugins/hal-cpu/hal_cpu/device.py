@@ -15,7 +15,7 @@ from hal_cpu.pool import Pool
 from hal_cpu.running import Running
 
 if TYPE_CHECKING:
-    from hal_core.spec import BufferSpec
+    from hal_core.allocator import BufferSpec
 
 
 def _thread_count(text: str) -> int:

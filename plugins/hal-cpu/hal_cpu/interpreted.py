@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hal_core.compiler import CompileOptions, Compiler
+from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, HalError, Unsupported
 from hal_core.geometry import Dim3
+from hal_core.interpreter import carry_out
+from hal_core.interpreter.arguments import Given
+from hal_core.interpreter.casts import stored_as
+from hal_core.interpreter.run import Patience
+from hal_core.interpreter.script import Script
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
 from hal_core.program import Program
-from hal_core.seal import seal, unseal
-from hal_core.testing.arguments import Given
-from hal_core.testing.casts import stored_as
-from hal_core.testing.interpreter import carry_out
-from hal_core.testing.run import Patience
-from hal_core.testing.script import Script
 from hal_cpu import driver
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.objects import ObjectCompiler

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hal_core.spec import BufferSpec
+    from hal_core.allocator import BufferSpec
     from hal_cpu.device import CPUAllocator
     from hal_cpu.pool import Run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hal_core as hal
-from hal_core.backend import Backend
+from hal_core.registry.backend import Backend
 from hal_cpu import plugin
 from hal_cpu.checked import CheckedDevice
 from hal_cpu.device import CPUDevice, describe

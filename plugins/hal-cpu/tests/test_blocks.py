@@ -97,7 +97,7 @@ def test_memory_that_a_launch_adds_is_refused(device: hal.Compiled) -> None:
 def many_values() -> hal.Kernel:
     """Every thread of 1024 keeps 64 numbers across a barrier: 256 KiB, and the shared memory."""
     from hal_core.ir import Signature, UOp
-    from hal_core.ir.fission import SPILL_LIMIT, spill_nbytes, split
+    from hal_core.ir.blocks.fission import SPILL_LIMIT, spill_nbytes, split
 
     signature = Signature.parse("many", "y: int32*")
     nodes = [UOp("PARAM", hal.int32, (), 0), UOp("SHARED", hal.int32, (), ("s", 16384))]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import hal_core as hal
-from hal_core.backend import Backend
 from hal_core.compiler import CompileOptions, CompilerPair
 from hal_core.hookspecs import hookimpl
-from hal_core.plugin import Extension
+from hal_core.registry.backend import Backend
+from hal_core.registry.plugin import Extension
 from hal_cpu import plugin
 from hal_cpu.compiler import _llvm_renderer
 from hal_cpu.device import CPUDevice, describe

@@ -15,7 +15,7 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
-from hal_core.testing.interpreter import carry_out
+from hal_core.interpreter import carry_out
 from hal_cpu import interpreted
 from hal_cpu.checked import CheckedDevice
 

@@ -15,8 +15,8 @@ from hal_cuda.interchange import array_interface
 from hal_cuda.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 
 if TYPE_CHECKING:
+    from hal_core.allocator import BufferSpec
     from hal_core.device import Compiled
-    from hal_core.spec import BufferSpec
 
 _FILL_NBYTES = 64 << 10  # of a pattern that is sent from the host
 _KDL_CUDA, _KDL_CUDA_HOST, _LEGACY_STREAM = 2, 3, 1  # DLPack's numbers

@@ -8,8 +8,8 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, CompilerUnavailable, InvalidArgument, Unsupported
-from hal_core.seal import seal, unseal
 from hal_cuda import nvrtc
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hal_core.compiler import Binary
+from hal_core.compiler.seal import unseal
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo
-from hal_core.seal import unseal
 from hal_cuda import driver
 from hal_cuda.compiler import MAKER
 from hal_cuda.device import CUDADevice

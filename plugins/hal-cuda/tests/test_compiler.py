@@ -7,7 +7,7 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core.seal import seal, unseal
+from hal_core.compiler.seal import seal, unseal
 from hal_cuda import nvrtc
 from hal_cuda.compiler import MAKER, PTXCompiler
 

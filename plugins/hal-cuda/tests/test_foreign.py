@@ -98,7 +98,7 @@ class _Odd:
         return 2, 0
 
     def __dlpack__(self, **_: Any) -> Any:
-        from hal_core import capsule
+        from hal_core.buffer import capsule
 
         return capsule.make(self.address, 9, hal.float32, (2, 0), self)
 

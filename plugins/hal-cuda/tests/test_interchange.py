@@ -11,7 +11,7 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core import capsule
+from hal_core.buffer import capsule
 from hal_cuda import driver
 
 

@@ -11,7 +11,7 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core import capsule
+from hal_core.buffer import capsule
 
 ILLEGAL_ADDRESS = 700
 SLOW = 0.15  # seconds of a kernel that host code must not overtake

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
-from hal_core.seal import seal, unseal
 from hal_opencl import driver
 from hal_opencl.arguments import check_arguments, find_kernel
 from hal_opencl.driver import cl

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hal_core.allocator import LRUAllocator
+from hal_core.allocator import BufferSpec, LRUAllocator
 from hal_core.compiler import CompileOptions
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import (
@@ -19,7 +19,6 @@ from hal_core.errors import (
 )  # fmt: skip
 from hal_core.hookspecs import Check
 from hal_core.ir import Signature
-from hal_core.spec import BufferSpec
 from hal_opencl import driver
 from hal_opencl.clock import QueueClock
 from hal_opencl.compiler import OpenCLCompiler

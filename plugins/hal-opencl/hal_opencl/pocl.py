@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
+from hal_core.ir.blocks.independence import stores_last
 from hal_core.ir.expand import expand
-from hal_core.ir.independence import stores_last
 from hal_core.render import OpenCLRenderer
-from hal_core.render.languages.c import C
+from hal_core.render.c.c99 import C
 
 # Version 3.1 rounds by way of an int, whatever the number: where its optimiser knows one that no
 # int holds, it takes the code behind for unreachable and drops the kernel. clang's own functions

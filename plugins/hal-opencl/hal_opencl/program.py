@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hal_core.compiler import Binary
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
-from hal_core.ir.fission import MOST_THREADS
+from hal_core.ir.blocks.fission import MOST_THREADS
 from hal_core.program import Program, ProgramInfo
 from hal_opencl import driver
 from hal_opencl.arguments import check_arguments, find_kernel, runs_whole_blocks, slots_of

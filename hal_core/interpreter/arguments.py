@@ -1,0 +1,143 @@
+"""What a kernel is interpreted with: arrays, values and a geometry, checked as at a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from hal_core.errors import InvalidArgument
+from hal_core.geometry import Dim3, Extent, Limits, Rules
+from hal_core.interpreter.casts import stored_as
+from hal_core.ir import CONST_POINTER, Kernel, Param, convert_value
+
+Array = npt.NDArray[Any]
+
+_MANY = 2**31 - 1
+_BLOCK_THREADS = 1 << 16
+LIMITS = Limits((_BLOCK_THREADS,) * 3, _BLOCK_THREADS, (_MANY,) * 3, _MANY, 1, _MANY)
+_WHERE = "the interpreter"
+
+
+class _Rules(Rules):
+    def _choose_block(self, threads: Dim3) -> Dim3:
+        """64 threads, 8 x 8 or 4 x 4 x 4 along the axes that have more than one.
+
+        A device fits its block to few threads, so that a forgotten guard shows at large sizes only.
+        """
+        size = (1, 64, 8, 4)[sum(count > 1 for count in threads)]
+        x, y, z = (size if count > 1 else 1 for count in threads)
+        return x, y, z
+
+
+class Given(NamedTuple):
+    """What a kernel is carried out with, by position in the signature. Nothing here is copied.
+
+    `written` says for arrays that are not known from the start which elements are: an unsigned
+    integer as wide as an element each, or narrower, that has a 1 in every byte which is written.
+    """
+
+    arrays: dict[int, Array]  # flat, and of the dtype that elements are stored as
+    values: dict[int, Array]  # one element
+    written: dict[int, Array]
+
+
+class Arguments:
+    """Arrays and numbers as a caller has them, checked: `given` is what they come to."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        bufs: Sequence[Array],
+        vals: Sequence[Any],
+        initialised: Sequence[Array | None],
+    ) -> None:
+        self.kernel = kernel
+        self.operation = f"interpret {kernel.name}"
+        pointers, values = kernel.signature.pointers, kernel.signature.values
+        for what, given, wanted in (
+            ("buffers", len(bufs), len(pointers)),
+            ("vals", len(vals), len(values)),
+            ("initialised masks", len(initialised) or len(bufs), len(pointers)),
+        ):
+            if given != wanted:
+                self._refuse(f"wrong number of {what}", given, wanted, self._call())
+        arrays = self._arrays = {
+            param.position: self._elements(param, array)
+            for param, array in zip(pointers, bufs, strict=True)
+        }
+        numbers = {
+            param.position: self._value(param, value)
+            for param, value in zip(values, vals, strict=True)
+        }
+        written = {
+            param.position: self._mask(param, mask)
+            for param, mask in zip(pointers, initialised, strict=False)
+            if mask is not None
+        }
+        self.given = Given(arrays, numbers, written)
+
+    def geometry(
+        self, grid: Extent | None, block: Extent | None, threads: Extent | None
+    ) -> tuple[Dim3, Dim3]:
+        """(grid, block), by a launch's rules, but for the block of `threads=` alone."""
+        rules = _Rules(self.operation, _WHERE, LIMITS, _BLOCK_THREADS, self.kernel.block)
+        return rules.resolve(grid, block, threads, 0)
+
+    def _call(self) -> str:
+        """What to do: the call as the signature has it."""
+        signature = self.kernel.signature
+        names = [self.kernel.name, *(param.name for param in signature.pointers)]
+        vals = "".join(f"{param.name}, " for param in signature.values).strip()
+        if vals:
+            names.append(f"vals=({vals})" if len(signature.values) == 1 else f"vals=({vals[:-1]})")
+        return f"Write interpret({', '.join(names)}, ...)."
+
+    def _value(self, param: Param, value: Any) -> Array:
+        try:
+            number = convert_value(value, param, self.operation, _WHERE)
+        except InvalidArgument as error:
+            raise InvalidArgument(
+                self.operation,
+                error.problem,
+                got=error.got,
+                limit=error.limit,
+                device=_WHERE,
+                fix=self._call(),
+            ) from None
+        return np.array([number], stored_as(param.dtype))
+
+    def _elements(self, param: Param, array: Any) -> Array:
+        """The array's own memory, flat; of a bfloat16 its bits."""
+        what = f"argument {param.name!r}"
+        if hasattr(array, "copyout"):  # a hal.Buffer, which stands above this in the import order
+            fix = "Give numpy arrays: buffer.numpy() copies one out."
+            self._refuse(f"{what} is memory of a device", array, "a numpy array", fix)
+        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+            fix = "np.ascontiguousarray(x) makes one; the kernel changes it in place."
+            got = type(array).__name__
+            self._refuse(f"{what} is not a C-contiguous numpy array", got, param, fix)
+        dtype, name = param.dtype, array.dtype.name
+        if name != dtype.name and (dtype.name, name) != ("bfloat16", "uint16"):
+            fix = f"Convert it first, x.astype({dtype.name!r}), and keep the order: {self._call()}"
+            if dtype.name == "bfloat16":
+                fix = "Convert it first, x.astype(ml_dtypes.bfloat16), or give the bits as uint16."
+            self._refuse(f"{what} has the wrong dtype", name, param, fix)
+        if param.kind != CONST_POINTER and not array.flags.writeable:
+            fix = "Give a copy: x.copy()."
+            self._refuse(f"{what} cannot be written", "a read-only array", param, fix)
+        return array.reshape(-1).view(stored_as(dtype))
+
+    def _mask(self, param: Param, mask: Array) -> Array:
+        size = len(self._arrays[param.position])
+        if mask.dtype != np.bool_ or mask.size != size:
+            given, what = f"{mask.size} x {mask.dtype}", f"initialised mask of {param.name!r}"
+            self._refuse(what, given, f"{size} x bool", "Give a bool for each element.")
+        return mask.reshape(-1).copy().view(np.uint8)
+
+    def _refuse(self, problem: str, got: object, expected: object, fix: str) -> NoReturn:
+        raise InvalidArgument(
+            self.operation, problem, got=got, limit=f"expected {expected}", device=_WHERE, fix=fix
+        )

@@ -1,0 +1,220 @@
+"""What each operation without side effects means: the table of docs/kernel-language.md as code.
+
+A value is a numpy array with one element a thread, or with one element where all threads agree.
+Integers wrap, float32 is computed in float32, and every result is rounded once: what the table
+allows beside that (contraction, a few units in the last place) is a renderer's freedom.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hal_core.interpreter.casts import bitcast, cast
+from hal_core.ir import UOp
+
+Array = npt.NDArray[Any]
+
+
+def operation(node: UOp) -> Callable[..., Array] | None:
+    """The function from the values of a node's sources to its own; None: it is no such node."""
+    convert = {"CAST": cast, "BITCAST": bitcast}.get(node.op)
+    if convert is None:
+        return OPERATIONS.get(node.op)
+    source, target = node.src[0].dtype, node.dtype
+    return lambda value: convert(value, source, target)  # type: ignore[arg-type]  # verified
+
+
+# -- integers
+
+
+def _floordiv(a: Array, b: Array) -> Array:
+    """As Python; by zero gives 0, and the least integer // -1 wraps."""
+    divisor = _divisor(a, b)
+    return np.where(b == 0, a.dtype.type(0), np.where(_minus_one(b), -a, a // divisor))
+
+
+def _mod(a: Array, b: Array) -> Array:
+    """As Python, with the sign of b; by zero gives 0."""
+    return np.where((b == 0) | _minus_one(b), a.dtype.type(0), a % _divisor(a, b))
+
+
+def _divisor(a: Array, b: Array) -> Array:
+    """1 where the division is spelt out."""
+    return np.where((b == 0) | _minus_one(b), a.dtype.type(1), b)
+
+
+def _minus_one(b: Array) -> Array:
+    return b == -1 if b.dtype.kind == "i" else np.zeros(b.shape, bool)
+
+
+def _shl(a: Array, b: Array) -> Array:
+    """The amount is masked to the width."""
+    bits = np.dtype(f"u{a.itemsize}")
+    shifted: Array = np.left_shift(a.view(bits), _amount(b).view(bits))
+    return shifted.view(a.dtype)
+
+
+def _shr(a: Array, b: Array) -> Array:
+    """The amount is masked to the width; a signed integer keeps its sign."""
+    return np.asarray(a >> _amount(b))
+
+
+def _amount(b: Array) -> Array:
+    return np.asarray(b & b.dtype.type(8 * b.itemsize - 1))
+
+
+# -- integers and floats
+
+
+def _min(a: Array, b: Array) -> Array:
+    """Python's: a NaN stays only as the first argument."""
+    return np.where(b < a, b, a)
+
+
+def _max(a: Array, b: Array) -> Array:
+    return np.where(b > a, b, a)
+
+
+# -- floats
+
+
+def _rounded(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Computed with more bits, then rounded: the nearest number but in the rarest of cases."""
+
+    def compute(*values: Array) -> Array:
+        dtype = values[0].dtype
+        wide = np.float64 if dtype == np.float32 else np.longdouble
+        return function(*(value.astype(wide) for value in values)).astype(dtype)
+
+    return compute
+
+
+def _pow(a: Array, b: Array) -> Array:
+    """Of zeros and infinities as they are: glibc errs about (-inf) ** -2**63 of long doubles."""
+    return np.where(np.isfinite(a) & (a != 0), _wide_pow(a, b), np.power(a, b))
+
+
+_wide_pow = _rounded(np.power)
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c, rounded once."""
+    if a.dtype == np.float64:
+        return _fma64(a, b, c)
+    a, b, c = (value.astype(np.float64) for value in (a, b, c))
+    # Rounding twice is rounding once if the first goes to the neighbour whose last bit is odd.
+    return _to_odd(*_two_sum(a * b, c)).astype(np.float32)  # the product is exact
+
+
+def _fma64(a: Array, b: Array, c: Array) -> Array:
+    """Sums of two floats each, where no part of them can be too large or too small.
+
+    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008).
+    """
+    a, b, c = np.broadcast_arrays(a, b, c)
+    product = a * b
+    size = abs(product)
+    within = (size > 2.0**-900) & (size < 2.0**1000) & (abs(c) < 2.0**1000)
+    within &= (abs(a) < 2.0**990) & (abs(b) < 2.0**990)
+    added, rest_added = _two_sum(c, _lost(a, b, product))
+    high, low = _two_sum(product, added)
+    result = high + _to_odd(*_two_sum(rest_added, low))
+    plain = ~np.isfinite(a) | ~np.isfinite(b) | (a == 0) | (b == 0)
+    result = np.asarray(np.where(plain, product + c, result))
+    rest = ~plain & ~(within & (result != 0))  # of a zero the sign is not known yet
+    if rest.any():
+        result[rest] = [*map(_exact_fma, a[rest].tolist(), b[rest].tolist(), c[rest].tolist())]
+    return result
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """The sum, and what was lost in rounding it."""
+    total = a + b
+    grown = total - a
+    return total, (a - (total - grown)) + (b - grown)
+
+
+def _lost(a: Array, b: Array, product: Array) -> Array:
+    """What was lost in rounding the product."""
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    lost = a_high * b_high - product
+    return np.asarray(lost + a_high * b_low + a_low * b_high + a_low * b_low)
+
+
+def _halves(value: Array) -> tuple[Array, Array]:
+    spread = value * (2.0**27 + 1)
+    high = spread - (spread - value)
+    return high, value - high
+
+
+def _to_odd(total: Array, lost: Array) -> Array:
+    """total + lost, rounded to the neighbour whose last bit is odd unless it is exact."""
+    bits = np.asarray(total).view(np.int64)
+    even = (lost != 0) & np.isfinite(lost) & (bits & 1 == 0)
+    step = np.where((lost > 0) == (total > 0), 1, -1)
+    return np.where(even, bits + step, bits).view(np.float64)
+
+
+def _exact_fma(a: float, b: float, c: float) -> float:
+    if not math.isfinite(c):
+        return c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if not exact:
+        return a * b + c  # the sign of a zero
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+OPERATIONS: dict[str, Callable[..., Array]] = {
+    "ADD": np.add,
+    "SUB": np.subtract,
+    "MUL": np.multiply,
+    "NEG": np.negative,
+    "ABS": np.abs,  # of the least integer: itself
+    "MIN": _min,
+    "MAX": _max,
+    "FLOORDIV": _floordiv,
+    "MOD": _mod,
+    "SHL": _shl,
+    "SHR": _shr,
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+    "NOT": np.invert,  # of a bool: logical
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "WHERE": np.where,
+    "DIV": np.divide,
+    "FMA": fma,
+    "SQRT": np.sqrt,
+    "FLOOR": np.floor,
+    "CEIL": np.ceil,
+    "TRUNC": np.trunc,
+    "ROUND": np.rint,  # half to even
+    "FMOD": np.fmod,  # exact, with the sign of the first
+    "ISNAN": np.isnan,
+    "RSQRT": _rounded(lambda x: 1 / np.sqrt(x)),
+    "EXP": _rounded(np.exp),
+    "EXP2": _rounded(np.exp2),
+    "LOG": _rounded(np.log),
+    "LOG2": _rounded(np.log2),
+    "SIN": _rounded(np.sin),
+    "COS": _rounded(np.cos),
+    "TAN": _rounded(np.tan),
+    "TANH": _rounded(np.tanh),
+    "ATAN": _rounded(np.arctan),
+    "ATAN2": _rounded(np.arctan2),
+    "POW": _pow,
+}

@@ -1,0 +1,119 @@
+"""The Metal shading language. It has no float64 and no 64-bit atomics.
+
+Source: Metal Shading Language Specification, Apple.
+"""
+
+from __future__ import annotations
+
+from hal_core.dtypes import float64
+from hal_core.ir.reserved import METAL_WORDS
+from hal_core.render.c.family import CFamilyRenderer
+from hal_core.render.c.helpers import BFLOAT16_CASTS
+from hal_core.render.c.language import FUNCTIONS, Language, Space
+
+_FRAME = """\
+$attributeskernel void $name($parameters) {
+    $arguments
+    $shared
+    $body
+}
+"""
+
+_PLACES = {
+    "global_idx": ("global_id", "thread_position_in_grid"),
+    "block_idx": ("block_id", "threadgroup_position_in_grid"),
+    "thread_idx": ("thread_id", "thread_position_in_threadgroup"),
+    "block_dim": ("block_size", "threads_per_threadgroup"),
+    "grid_dim": ("grid_size", "threadgroups_per_grid"),
+}
+
+# A compare-exchange may fail for no reason; only another value there is one.
+_FLOAT_ADD = """\
+{space}atomic_uint *bits = ({space}atomic_uint *)p;
+uint old = atomic_load_explicit(bits, memory_order_relaxed);
+while (!atomic_compare_exchange_weak_explicit(
+    bits, &old, as_type<uint>(as_type<float>(old) + v),
+    memory_order_relaxed, memory_order_relaxed)) {{
+}}
+return as_type<float>(old);"""
+_CAS = """\
+{type} seen = expected;
+while (!atomic_compare_exchange_weak_explicit(
+           ({space}atomic_{type} *)p, &seen, desired, memory_order_relaxed, memory_order_relaxed)
+       && seen == expected) {{
+}}
+return seen;"""
+
+
+def _space(name: str, qualifier: str) -> Space:
+    bodies = {"ADD float32": _FLOAT_ADD}
+    for dtype in ("int32", "uint32"):
+        for op in ("ADD", "MIN", "MAX", "AND", "OR", "XOR"):
+            bodies[f"{op} {dtype}"] = (
+                f"return atomic_fetch_{op.lower()}_explicit("
+                "({space}atomic_{type} *)p, v, memory_order_relaxed);"
+            )
+        bodies[f"EXCHANGE {dtype}"] = (
+            "return atomic_exchange_explicit(({space}atomic_{type} *)p, v, memory_order_relaxed);"
+        )
+        bodies[f"CAS {dtype}"] = _CAS
+    bodies["EXCHANGE float32"] = (
+        "return as_type<float>(atomic_exchange_explicit(\n"
+        "    ({space}atomic_uint *)p, as_type<uint>(v), memory_order_relaxed));"
+    )
+    return Space(name, qualifier, bodies)
+
+
+METAL = Language(
+    types={
+        "bool": "bool",
+        "int8": "char",
+        "int16": "short",
+        "int32": "int",
+        "int64": "long",
+        "uint8": "uchar",
+        "uint16": "ushort",
+        "uint32": "uint",
+        "uint64": "ulong",
+        "float16": "half",
+        "bfloat16": "ushort",
+        "float32": "float",
+    },
+    bool_storage="uchar",
+    suffixes={"float32": "f", "int64": "L", "uint32": "u", "uint64": "UL"},
+    # The unqualified ones may be the fast ones, by a compiler option.
+    functions={
+        op: "precise::" + call.replace("{f}(", "(")
+        for op, call in {**FUNCTIONS, "RSQRT": "rsqrt({0})"}.items()
+    },
+    specials={kind: f"(int){name}.{{axis}}" for kind, (name, _) in _PLACES.items()},
+    last_parameters=tuple(f"uint3 {name} [[{place}]]" for name, place in _PLACES.values()),
+    bits={"float32": ("as_type<uint>", "as_type<float>")},
+    casts=BFLOAT16_CASTS,
+    spaces={
+        "PARAM": _space("atomic_device", "device "),
+        "SHARED": _space("atomic_threadgroup", "threadgroup "),
+    },
+    headers={
+        "always": "#include <metal_stdlib>\nusing namespace metal;",
+        "no contract": "#pragma METAL fp contract(off)",
+    },
+    helper="static inline",
+    keywords=METAL_WORDS,
+    frame=_FRAME,
+    # Offsets of views are given where a buffer is bound.
+    pointer_parameter="device {const}{element} *{name} [[buffer({position})]]",
+    value_parameter="constant {type} &{name} [[buffer({position})]]",
+    alias="typedef {type} {alias} __attribute__((may_alias));",
+    block_attribute="[[max_total_threads_per_threadgroup({threads})]]\n",
+    shared="threadgroup {type} {name}[{count}];",
+    barrier="threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
+    options=("-fno-fast-math",),
+)
+
+
+class MetalRenderer(CFamilyRenderer):
+    """The Metal shading language. Compile it with fast math off."""
+
+    name, language, row = "Metal", "metal", METAL
+    dtypes = CFamilyRenderer.dtypes - {float64}

@@ -1,0 +1,195 @@
+"""The instructions that compute values in LLVM IR, one table or method a kind of operation."""
+
+from __future__ import annotations
+
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float16, float32, float64
+from hal_core.ir import UOp
+from hal_core.render.literals import llvm_float, power_of_two
+from hal_core.render.llvm.helpers import floor_division, modulo, narrow, widen
+from hal_core.render.renderer import dtype_of
+
+INTEGER = {"ADD": "add", "SUB": "sub", "MUL": "mul", "AND": "and", "OR": "or", "XOR": "xor"}
+_FLOAT = {"ADD": "fadd", "SUB": "fsub", "MUL": "fmul", "DIV": "fdiv", "FMOD": "frem"}
+_SIGNED_COMPARE = {"LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge", "EQ": "eq", "NE": "ne"}
+_UNSIGNED_COMPARE = {"LT": "ult", "LE": "ule", "GT": "ugt", "GE": "uge", "EQ": "eq", "NE": "ne"}
+_FLOAT_COMPARE = {"LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge", "EQ": "oeq", "NE": "une"}
+_INTRINSICS = {
+    "SQRT": "sqrt", "EXP": "exp", "EXP2": "exp2", "LOG": "log", "LOG2": "log2", "SIN": "sin",
+    "COS": "cos", "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc", "ROUND": "rint",
+    "ABS": "fabs", "POW": "pow", "FMA": "fma",
+}  # fmt: skip
+# No intrinsics before LLVM 19: the C library's.
+_LIBRARY = {"TAN": "tan", "TANH": "tanh", "ATAN": "atan", "ATAN2": "atan2"}
+
+
+_TYPES = {
+    **{dtype: f"i{8 * dtype.itemsize}" for dtype in DTYPES.values()},
+    bool_: "i1", float32: "float", float64: "double",
+}  # fmt: skip
+
+
+def type_of(dtype: DType) -> str:
+    """The type of a value; in memory a bool is an i8. 16-bit floats are their bits."""
+    return _TYPES[dtype]
+
+
+class Values:
+    """Writes instructions; remembers what they need declared and defined."""
+
+    def __init__(self, contract: bool, half: bool) -> None:
+        self.count = 0
+        self.lines: list[str] = []
+        self.values: dict[UOp, str] = {}
+        self.declarations: dict[str, None] = {}
+        self.helpers: dict[str, str] = {}  # name -> definition
+        self.fast = "contract " if contract else ""
+        self.half = half  # whether the processor converts float16 by itself
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def let(self, text: str, name: str | None = None) -> str:
+        if name is None:
+            name = f"%v.{self.count}"
+            self.count += 1
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def number(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def value(self, uop: UOp, operands: list[str]) -> str:
+        op, dtype = uop.op, dtype_of(uop)
+        if op == "CAST":
+            return self._cast(dtype_of(uop.src[0]), dtype, operands[0])
+        if op == "BITCAST":
+            old, new = type_of(dtype_of(uop.src[0])), type_of(dtype)
+            return operands[0] if old == new else self.let(f"bitcast {old} {operands[0]} to {new}")
+        if op == "WHERE":
+            kind = type_of(dtype)
+            return self.select(operands[0], kind, operands[1], operands[2])
+        takes = dtype_of(uop.src[0])
+        kind = type_of(takes)
+        if op in _SIGNED_COMPARE:
+            return self._compare(op, takes, *operands)
+        if op in ("MIN", "MAX"):
+            return self.least_or_greatest(op, takes, *operands)
+        if takes.kind == "f":
+            return self._float(op, takes, operands)
+        if op in INTEGER:
+            return self.let(f"{INTEGER[op]} {kind} {', '.join(operands)}")
+        return self._integer(uop, takes, operands)
+
+    def _float(self, op: str, dtype: DType, operands: list[str]) -> str:
+        kind = type_of(dtype)
+        if op in _FLOAT:
+            fast = "" if op in ("DIV", "FMOD") else self.fast
+            return self.let(f"{_FLOAT[op]} {fast}{kind} {', '.join(operands)}")
+        if op == "NEG":
+            return self.let(f"fneg {self.fast}{kind} {operands[0]}")
+        if op == "ISNAN":
+            return self.let(f"fcmp uno {kind} {operands[0]}, {operands[0]}")
+        if op == "RSQRT":
+            root = self._float("SQRT", dtype, operands)
+            return self.let(f"fdiv {kind} {llvm_float(1.0, dtype)}, {root}")
+        if op in _LIBRARY:
+            callee = f"@{_LIBRARY[op]}{'f' if dtype.itemsize == 4 else ''}"
+        else:
+            callee = f"@llvm.{_INTRINSICS[op]}.f{8 * dtype.itemsize}"
+        return self._call(callee, kind, [kind] * len(operands), operands)
+
+    def _integer(self, uop: UOp, dtype: DType, operands: list[str]) -> str:
+        op, kind, a = uop.op, type_of(dtype), operands[0]
+        if op == "NEG":
+            return self.let(f"sub {kind} 0, {a}")
+        if op == "NOT":
+            return self.let(f"xor {kind} {a}, {'true' if kind == 'i1' else '-1'}")
+        if op == "ABS":
+            if dtype.kind == "u":
+                return a
+            return self._call(f"@llvm.abs.{kind}", kind, [kind, "i1"], [a, "false"])
+        b, constant = operands[1], uop.src[1].arg if uop.src[1].op == "CONST" else None
+        if op in ("SHL", "SHR"):
+            mask = 8 * dtype.itemsize - 1
+            amount = self.let(f"and {kind} {b}, {mask}") if constant is None else constant & mask
+            return self.let(f"{_shift(op, dtype)} {kind} {a}, {amount}")
+        shift = power_of_two(constant)
+        if shift is not None and op == "FLOORDIV":  # rounds down, as it should
+            return self.let(f"{_shift('SHR', dtype)} {kind} {a}, {shift}")
+        if shift is not None:
+            return self.let(f"and {kind} {a}, {(1 << shift) - 1}")
+        callee, text = (floor_division if op == "FLOORDIV" else modulo)(kind, dtype.kind == "i")
+        self.helpers[callee] = text
+        return self.let(f"call {kind} {callee}({kind} {a}, {kind} {b})")
+
+    def _compare(self, op: str, dtype: DType, a: str, b: str) -> str:
+        if dtype.kind == "f":
+            return self.let(f"fcmp {_FLOAT_COMPARE[op]} {type_of(dtype)} {a}, {b}")
+        table = _SIGNED_COMPARE if dtype.kind == "i" else _UNSIGNED_COMPARE
+        return self.let(f"icmp {table[op]} {type_of(dtype)} {a}, {b}")
+
+    def least_or_greatest(self, op: str, dtype: DType, a: str, b: str) -> str:
+        better = self._compare("LT" if op == "MIN" else "GT", dtype, b, a)
+        return self.select(better, type_of(dtype), b, a)
+
+    def select(self, condition: str, kind: str, a: str, b: str) -> str:
+        return self.let(f"select i1 {condition}, {kind} {a}, {kind} {b}")
+
+    def _cast(self, source: DType, target: DType, value: str) -> str:
+        old, new = type_of(source), type_of(target)
+        if source is target:
+            return value
+        if source in STORAGE_DTYPES:
+            return self._widen(source, value)
+        if target in STORAGE_DTYPES:
+            return self._narrow(target, value)
+        if target.kind == "b":
+            zero = "fcmp une" if source.kind == "f" else "icmp ne"
+            return self.let(f"{zero} {old} {value}, {literal(0, source)}")
+        if source.kind == "f" and target.kind == "f":
+            how = "fpext" if target.itemsize > source.itemsize else "fptrunc"
+        elif source.kind == "f":
+            letter = "s" if target.kind == "i" else "u"
+            callee = f"@llvm.fpto{letter}i.sat.{new}.f{8 * source.itemsize}"
+            return self._call(callee, new, [old], [value])
+        elif target.kind == "f":
+            how = "sitofp" if source.kind == "i" else "uitofp"
+        elif old == new:
+            return value
+        elif source.kind == "b" or target.itemsize > source.itemsize:
+            how = "sext" if source.kind == "i" else "zext"
+        else:
+            how = "trunc"
+        return self.let(f"{how} {old} {value} to {new}")
+
+    def _call(self, callee: str, result: str, kinds: list[str], operands: list[str]) -> str:
+        self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
+        arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, operands, strict=True))
+        return self.let(f"call {result} {callee}({arguments})")
+
+    def _widen(self, source: DType, value: str) -> str:
+        if source is float16 and self.half:
+            bits = self.let(f"bitcast i16 {value} to half")
+            return self.let(f"fpext half {bits} to float")
+        return self._help(*widen(source), "float", "i16", value)
+
+    def _narrow(self, target: DType, value: str) -> str:
+        if target is float16 and self.half:
+            bits = self.let(f"fptrunc float {value} to half")
+            return self.let(f"bitcast half {bits} to i16")
+        return self._help(*narrow(target), "i16", "float", value)
+
+    def _help(self, callee: str, text: str, result: str, kind: str, value: str) -> str:
+        self.helpers[callee] = text
+        return self.let(f"call {result} {callee}({kind} {value})")
+
+
+def _shift(op: str, dtype: DType) -> str:
+    return "shl" if op == "SHL" else "ashr" if dtype.kind == "i" else "lshr"
+
+
+def literal(value: float, dtype: DType) -> str:
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    return llvm_float(value, dtype) if dtype.kind == "f" else str(int(value))

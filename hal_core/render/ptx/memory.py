@@ -1,0 +1,98 @@
+"""Parameters, global and shared memory, and atomics in PTX."""
+
+from __future__ import annotations
+
+from hal_core.dtypes import DType, bool_, uint64
+from hal_core.ir import Kernel, Param, UOp
+from hal_core.render.ptx.text import kind_of, literal, memory_type_of, type_of
+from hal_core.render.ptx.values import Values
+from hal_core.render.renderer import dtype_of
+
+_OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}
+ACCESSES = frozenset({"PARAM", "SHARED", "LOAD", "ATOMIC", "CAS"})
+
+
+class Memory(Values):
+    """Addresses are 64 bits wide and of the state space: global or shared."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel.contract)
+        self.kernel = kernel
+        self.shared: list[str] = []  # declarations
+
+    def parameters(self) -> list[str]:
+        params = self.kernel.signature.params
+        kinds = ("u64" if param.is_pointer else memory_type_of(param.dtype) for param in params)
+        lines = [
+            f"    .param .{kind} {self._name(param)}"
+            for kind, param in zip(kinds, params, strict=True)
+        ]
+        return [f"{line}," for line in lines[:-1]] + lines[-1:]
+
+    def _name(self, param: Param) -> str:
+        """No word of PTX is made like this."""
+        return f"{self.kernel.name}_param_{param.name}"
+
+    def access(self, uop: UOp) -> str:
+        if uop.op == "PARAM":
+            return self._param(self.kernel.signature.params[uop.arg])
+        if uop.op == "SHARED":
+            return self._declare(uop)
+        if uop.op == "LOAD":
+            return self._read(f"ld.{_space(uop)}", dtype_of(uop), self._address(uop))
+        return self._atomic(uop)
+
+    def _param(self, param: Param) -> str:
+        if not param.is_pointer:
+            return self._read("ld.param", param.dtype, self._name(param))
+        generic = self.let("ld.param.u64", "b64", f"[{self._name(param)}]")
+        return self.let("cvta.to.global.u64", "b64", generic)
+
+    def _read(self, instruction: str, dtype: DType, address: str) -> str:
+        kind = "b32" if dtype is bool_ else kind_of(dtype)
+        value = self.let(f"{instruction}.{memory_type_of(dtype)}", kind, f"[{address}]")
+        return self.test("ne", "s32", value, "0") if dtype is bool_ else value
+
+    def _declare(self, uop: UOp) -> str:
+        name, nbytes = self.name("shared"), uop.arg[1] * dtype_of(uop).itemsize
+        self.shared.append(f"    .shared .align 16 .b8 {name}[{nbytes}];")
+        return self.let("mov.u64", "b64", name)
+
+    def _address(self, uop: UOp) -> str:
+        memory, index = uop.src[:2]
+        size, base, place = dtype_of(memory).itemsize, self.values[memory], self.values[index]
+        if index.op == "CONST":
+            return self.let("add.s64", "b64", base, literal(index.arg * size % 2**64, uint64))
+        kind = type_of(dtype_of(index))
+        if kind.endswith("32"):
+            offset = self.let(f"mul.wide.{kind}", "b64", place, str(size))
+        else:
+            offset = self.let("mul.lo.s64", "b64", place, str(size))
+        return self.let("add.s64", "b64", base, offset)
+
+    def store(self, uop: UOp) -> None:
+        address, value = self._address(uop), self.values[uop.src[2]]
+        dtype = dtype_of(uop.src[0])
+        if dtype is bool_:
+            value = self.select(value, "b32", "1", "0")
+        self.line(f"st.{_space(uop)}.{memory_type_of(dtype)} [{address}], {value}")
+
+    def _atomic(self, uop: UOp) -> str:
+        dtype = dtype_of(uop)
+        kind = kind_of(dtype)
+        if uop.op == "CAS":
+            action = f"cas.b{8 * dtype.itemsize}"
+        elif uop.arg in _OF_BITS:
+            action = f"{_OF_BITS[uop.arg]}.b{8 * dtype.itemsize}"
+        elif uop.arg == "ADD" and dtype.is_integer:
+            action = f"add.u{8 * dtype.itemsize}"  # wraps, so signs do not matter
+        else:
+            action = f"{uop.arg.lower()}.{type_of(dtype)}"
+        operands = [self.values[source] for source in uop.src[2:]]
+        instruction = f"atom.relaxed.gpu.{_space(uop)}.{action}"
+        return self.let(instruction, kind, f"[{self._address(uop)}]", *operands)
+
+
+def _space(uop: UOp) -> str:
+    """The state space of an access."""
+    return "shared" if uop.src[0].op == "SHARED" else "global"

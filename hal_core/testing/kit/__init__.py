@@ -1,0 +1,1 @@
+"""The conformance kit: abilities a test may skip on, `hal check`, reports."""

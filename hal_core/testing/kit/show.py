@@ -1,0 +1,103 @@
+"""How `hal check` looks: a line that moves while it runs, then a table and what went wrong."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import pytest
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+
+from hal_core.testing.kit.report import OUTCOMES, Collector, Report, Result
+
+
+class Shown(Collector):
+    """A pytest plugin that takes the place of pytest's own output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Tests run with file descriptor 1 turned away; this is where it led before.
+        self._console = Console(file=_kept(sys.stdout), highlight=False, soft_wrap=True)
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+
+    def line(self, text: str, style: str | None = None) -> None:
+        self._console.print(text, style=style, markup=False)
+
+    # -- while it runs
+
+    @contextmanager
+    def running(self, device: str) -> Iterator[None]:
+        columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
+        # No thread of its own: tests fork, and a child would inherit its locks.
+        self._progress = Progress(
+            *columns,
+            console=self._console,
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            disable=not self._console.is_terminal,
+        )
+        with self._progress:
+            self._task = self._progress.add_task(device, total=None)
+            yield
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._update(total=len(session.items))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._update(description=nodeid.partition("::")[2].removeprefix("Test"))
+
+    def done(self, result: Result) -> None:
+        self._update(advance=1)
+        if result.outcome == "failed" and self._console.is_terminal:
+            self.line(f"failed: {result.test}", "red")
+
+    def _update(self, **what: Any) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, refresh=True, **what)
+
+    # -- afterwards
+
+    def summary(self, report: Report) -> None:
+        facts = report.facts
+        title = facts["hardware"].get("title", "") if isinstance(facts["hardware"], dict) else ""
+        self.line(f"{report.device} {title}, compiler {facts.get('compiler', 'none')}")
+        self.line(
+            f"kit {facts['kit']}, hal-core {facts['hal-core']}, {facts['backend']}, "
+            f"Python {facts['python']}"
+        )
+        self._table(report)
+        for result in report.of("failed"):
+            self.line(f"\nfailed: {result.test}", "red")
+            self.line("\n".join(f"    {line}" for line in result.why.splitlines()))
+        for outcome in ("known gap", "skipped"):
+            for reason, tests in report.reasons(outcome).items():
+                self.line(f"{outcome}: {len(tests)}, {reason}", "yellow")
+        self.line(report.verdict, "green" if report.has_passed else "red")
+
+    def _table(self, report: Report) -> None:
+        table = Table(box=None)
+        table.add_column("chapter")
+        for title in (*OUTCOMES, "seconds"):
+            table.add_column(title, justify="right")
+        for name, row in report.chapters().items():
+            counts = [f"{row[outcome]:g}" if row[outcome] else "-" for outcome in OUTCOMES]
+            style = "red" if row["failed"] else None
+            table.add_row(name, *counts, f"{row['seconds']:.1f}", style=style)
+        self._console.print(table)
+
+
+def _kept(stream: TextIO) -> TextIO:
+    try:
+        number = os.dup(stream.fileno())
+    except (OSError, ValueError, io.UnsupportedOperation):  # no file: a test's own stream
+        return stream
+    return open(number, "w", encoding=stream.encoding, errors="replace", buffering=1)
