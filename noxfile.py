@@ -67,20 +67,22 @@ FULL = "3.12" if _runs("3.12") else CURRENT  # lint and types
 
 # Tests that run compilers over thousands of kernels, the kit over broken backends, or C++: once is
 # enough.
-ELSEWHERE = ("render", "fuzz", "simulators", "testing")
+ELSEWHERE = ("render", "fuzz", "simulators", "testing", "interpreter")
 
 # What depends on the interpreter - import, discovery, Python's syntax tree, generated calls - and a
 # kernel from text to result on a backend.
 SYNTAX = (
-    "tests/test_api_page.py", "tests/test_import.py", "tests/test_discovery.py", "tests/lang",
+    "tests/repository/test_api_page.py", "tests/test_import.py", "tests/test_discovery.py",
+    "tests/lang",
 )  # fmt: skip
-RESULTS = ("tests/test_program.py", "tests/test_examples.py")
+RESULTS = ("tests/program/test_program.py", "tests/repository/test_examples.py")
 # Tests of a backend that every Python runs.
 QUICK = ("test_program.py", "test_readme.py", "test_missing.py")
 # What meets a dependency: hooks, metadata, tables, arrays, folders, LLVM.
 LOWEST = (
-    "tests/test_backend.py", "tests/test_buffer.py", "tests/test_cache.py", "tests/test_cli.py",
-    "tests/test_discovery.py", "tests/test_plugins.py", "tests/test_program.py",
+    "tests/registry/test_backend.py", "tests/registry/test_installed.py",
+    "tests/buffer/test_buffer.py", "tests/test_cache.py",
+    "tests/cli/test_cli.py", "tests/test_discovery.py", "tests/program/test_program.py",
     "plugins/hal-cpu/tests/test_compiler.py", "plugins/hal-cpu/tests/test_program.py",
 )  # fmt: skip
 

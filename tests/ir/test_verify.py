@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import interpreter
 import pytest
+import run_on_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,7 +118,7 @@ def test_a_whole_kernel_passes_and_runs() -> None:
     kernel = kernel_of(whole)
     verify(kernel)
     y = [0.0] * 4
-    interpreter.run(kernel, [y, [1.0, 2.0, 3.0, 4.0], 4, 0.5], threads=4)
+    run_on_lists.run(kernel, [y, [1.0, 2.0, 3.0, 4.0], 4, 0.5], threads=4)
     assert all(value > 0 for value in y)
 
 
@@ -490,7 +490,7 @@ def test_what_passes_can_be_run(data: st.DataObject) -> None:
         return
     arguments = [[0.0] * 9, [1.0] * 9, 4, 0.5]
     try:
-        interpreter.run(kernel, arguments, threads=4)
+        run_on_lists.run(kernel, arguments, threads=4)
     except (IndexError, OverflowError, ValueError, ZeroDivisionError):
         return  # numbers, not structure
     assert all(isinstance(value, float) for value in arguments[0])  # type: ignore[attr-defined]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import interpreter
 import pytest
+import run_on_lists
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
@@ -33,7 +33,7 @@ def lowered(body: str, tmp_path: Path) -> Kernel:
 
 def ran(kernel: Kernel, n: int, threads: int = 4) -> list[int]:
     y = [0] * threads
-    interpreter.run(kernel, [y, n], threads)
+    run_on_lists.run(kernel, [y, n], threads)
     return y
 
 
@@ -144,5 +144,5 @@ def f(y: hal.Ptr[hal.bool_]) -> None:
     y[n] = {condition}
 """
     y = [False] * 6
-    interpreter.run(load(tmp_path, IMPORTS + text).f.lower(), [y], threads=6)
+    run_on_lists.run(load(tmp_path, IMPORTS + text).f.lower(), [y], threads=6)
     assert y == [eval(condition, {"n": n}) for n in range(6)]

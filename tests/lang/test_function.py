@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import interpreter
 import numpy as np
 import pytest
+import run_on_lists
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
@@ -61,7 +61,7 @@ def test_kernel_function_says_what_it_is() -> None:
 
 def test_lowered_kernel_runs() -> None:
     y = [1.0] * 5
-    interpreter.run(saxpy.lower(), [y, [0.0, 1.0, 2.0, 3.0, 4.0], 2.0, 4], threads=8)
+    run_on_lists.run(saxpy.lower(), [y, [0.0, 1.0, 2.0, 3.0, 4.0], 2.0, 4], threads=8)
     assert y == [1.0, 3.0, 5.0, 7.0, 1.0]
     assert saxpy.lower().uops[-1].line > saxpy.lower().uops[0].line
 
@@ -180,7 +180,7 @@ def test_captured_numbers_are_constants() -> None:
             k[1] = y  # not looked at: the condition is known
 
     y, k = [0.0], [0, 0]
-    interpreter.run(captured.lower(), [y, k], threads=1)
+    run_on_lists.run(captured.lower(), [y, k], threads=1)
     assert y == [0.5 + math.pi]
     assert k == [1024 % 7, 2]
     assert not [node for node in captured.lower().uops if node.op in ("ADD", "MUL", "IF")]
@@ -197,7 +197,7 @@ def test_a_numpy_number_is_a_constant_like_pythons(kind: str) -> None:
         k[0] = hal.int64(both[0] == both[1])
 
     y, k = [0.0], [0]
-    interpreter.run(captured.lower(), [y, k], threads=1)
+    run_on_lists.run(captured.lower(), [y, k], threads=1)
     assert (y, k) == ([float(np.float32(1) / np.float32(3))], [1])
 
 
@@ -230,7 +230,7 @@ def test_factory_over_dtype_and_size() -> None:
         verify(kernel)
         assert kernel.signature.dtypes == {dtype}
         y = [0]
-        interpreter.run(kernel, [y, [1, 2, 3]], threads=1)
+        run_on_lists.run(kernel, [y, [1, 2, 3]], threads=1)
         assert y == [6]
 
 
@@ -363,7 +363,7 @@ def f(kernel: hal.Ptr[hal.float32], float4: hal.float32):
     kernel[0] = atomicAdd
 """
     y = [0.0]
-    interpreter.run(load(tmp_path, text).f.lower(), [y, 3.0], threads=1)
+    run_on_lists.run(load(tmp_path, text).f.lower(), [y, 3.0], threads=1)
     assert y == [1.5]
 
 
@@ -466,7 +466,7 @@ x = 1
 def test_any_layout_is_read(layout: str, tmp_path: Path) -> None:
     kernel = load(tmp_path, IMPORTS + LAYOUTS[layout]).f.lower()
     y = [0.0]
-    interpreter.run(kernel, [y], threads=1)
+    run_on_lists.run(kernel, [y], threads=1)
     assert y == [1.0]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 
-import interpreter
 import numpy as np
 import pytest
+import run_on_lists
 from builder import Builder
 from toolchains import TOOLCHAINS, NativeToolchain, Toolchain
 
@@ -306,5 +306,5 @@ def test_an_if_with_more_beside_it_in_an_else(toolchain: Toolchain) -> None:
     got = np.zeros(160, np.int32)
     toolchain.run(b.kernel(), {"r": got, "x": values}, grid=(40, 1, 1))
     expected = [0] * 160
-    interpreter.run(b.kernel(), [expected, values.tolist()], threads=40)
+    run_on_lists.run(b.kernel(), [expected, values.tolist()], threads=40)
     assert got.tolist() == expected

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import interpreter
 import numpy as np
 import pytest
+import run_on_lists
 from builder import Builder
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -135,7 +135,7 @@ def test_generated_kernels(
         arrays = {name: np.array(values[name], dtype) for name in ("y", "x")}
         toolchain.run(kernel, {**arrays, "a": values["a"]}, (2, 1, 1), (2, 1, 1))
         expected = [list(values["y"]), list(values["x"]), values["a"]]
-        interpreter.run(kernel, expected, THREADS)
+        run_on_lists.run(kernel, expected, THREADS)
         assert arrays["y"].tolist() == expected[0], toolchain.renderer.render(kernel)
 
     check()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NAMED = {
     number
     for folder in (ROOT / "tests", *(ROOT / "plugins").glob("*/tests"))

@@ -18,7 +18,7 @@ import pytest
 
 import hal_core as hal
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")
 SIMULATOR = ROOT / "tests" / "simulators" / "cuda"
 

@@ -20,7 +20,7 @@ import pytest
 import hal_core as hal
 from hal_core.testing import interpret
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")
 
 

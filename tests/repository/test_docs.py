@@ -21,7 +21,7 @@ import hal_core as hal
 from hal_core.ir import uop
 from hal_core.testing import interpret
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DEVICES = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]
 needs_cpu = pytest.mark.skipif("CPU" not in DEVICES, reason="hal-cpu is not installed here")
 

@@ -492,7 +492,7 @@ x = hal.zeros(4, hal.int8, device)
 
 
 def test_F1_HAL_PROFILE_records_from_the_first_device_to_the_end() -> None:
-    text = AT_EXIT.format(tests=os.path.dirname(__file__))
+    text = AT_EXIT.format(tests=os.path.dirname(os.path.dirname(__file__)))
     for value, expected in (("1", "alloc fill True"), ("0", "True")):
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", text],
@@ -531,7 +531,7 @@ def test_F1_the_suite_passes_while_everything_is_profiled() -> None:
     tests = ["test_buffer.py", "test_program.py", "test_interchange.py", "test_allocator.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
-        cwd=os.path.dirname(__file__),
+        cwd=os.path.dirname(os.path.dirname(__file__)),
         env=os.environ | {"HAL_PROFILE": "1"},
         capture_output=True,
         text=True,

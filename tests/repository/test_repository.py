@@ -12,7 +12,7 @@ import pytest
 
 from hal_core.registry.names import KNOWN, PLANNED
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = {"hal_core": ROOT} | {
     path.parent.name.replace("-", "_"): path.parent
     for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))

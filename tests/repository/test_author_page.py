@@ -20,7 +20,7 @@ from hal_core.cli import new
 from hal_core.device import CAPABILITIES, DeviceInfo, Limits
 from hal_core.render import RENDERERS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "writing-a-backend.md").read_text(encoding="utf-8")
 
 

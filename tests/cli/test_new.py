@@ -123,7 +123,7 @@ def test_the_project_file_says_what_it_needs(tmp_path: Path) -> None:
 
 
 def test_the_rules_are_those_of_this_repository() -> None:
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     ours = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]
     text = dict(new.contents(new.names_of("NPU2")))["pyproject.toml"]
     theirs = tomllib.loads(text)["tool"]["ruff"]
