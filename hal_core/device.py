@@ -10,18 +10,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
-from hal_core import fork, profiling
+from hal_core import concurrency, profiling
 from hal_core.allocator import Allocator
 from hal_core.compiler import Binary, CompileOptions
 from hal_core.compiler.requirements import check_kernel, has_dtype
 from hal_core.compiler.selection import Selected, select
+from hal_core.concurrency import Living
 from hal_core.dtypes import as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.geometry import Limits
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
-from hal_core.living import Living
 from hal_core.program import Program
 from hal_core.registry.answers import shown
 
@@ -90,7 +90,7 @@ class Compiled:
         self._selected: dict[str, Selected] = {}
         self._loaded: Living[Program] = Living()
         self._programs: WeakKeyDictionary[object, dict[str, Program]] = WeakKeyDictionary()
-        fork.devices.add(self)
+        concurrency.devices.add(self)
         profiling.device_made(self)
 
     # -- what a backend fills in
@@ -294,18 +294,18 @@ class Compiled:
         allocator = self.__dict__.get("allocator")
         if allocator is not None:
             allocator._after_fork()
-        if not fork.survives(self.info.capabilities):
+        if not concurrency.survives(self.info.capabilities):
             self._abandon(allocator)
 
     def _abandon(self, allocator: Allocator[Any] | None) -> None:
         """From now on all that the device made refuses, and the driver is left alone."""
         programs = list(self._loaded)
-        fork.keep(self, dict(self.__dict__), programs)
+        concurrency.keep(self, dict(self.__dict__), programs)
         for program in programs:
             program._stop()
         for chosen in self._selected.values():
             for step in ("_compile", "_disassemble"):
-                setattr(chosen.compiler, step, fork.refusing(step[1:], self.name))
+                setattr(chosen.compiler, step, concurrency.refusing(step[1:], self.name))
         if allocator is not None:
             allocator._abandon()
         self.closed = self.forked = True
@@ -314,7 +314,7 @@ class Compiled:
 
     def _check_open(self, operation: str) -> None:
         if self.forked:
-            raise fork.refusal(operation, self.name)
+            raise concurrency.refusal(operation, self.name)
         if self.closed:
             raise InvalidState(
                 operation,

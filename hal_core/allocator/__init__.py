@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from hal_core import config, fork
+from hal_core import concurrency, config
 from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec
 from hal_core.errors import HalError, InvalidArgument, InvalidState, OutOfMemory, Unsupported
 
@@ -247,10 +247,10 @@ class Allocator(Generic[Opaque]):
     def _abandon(self) -> None:
         """In a child that may not touch the driver: nothing is handed out, nothing freed."""
         refused = {
-            name: fork.refusing(what, self.device.name)
+            name: concurrency.refusing(what, self.device.name)
             for name, what in {"alloc": "allocate", "free": "free", "free_cache": "free"}.items()
         }
-        silent = dict.fromkeys(("close", "_settle_soon", "_free_dropped"), fork.nothing)
+        silent = dict.fromkeys(("close", "_settle_soon", "_free_dropped"), concurrency.nothing)
         vars(self).update(refused, **silent)
 
     # -- accounts; the lock is held

@@ -11,9 +11,9 @@ from hal_core import dtypes
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec
 from hal_core.buffer.dlpack import DLPack
 from hal_core.buffer.host import LARGE, host_bytes
+from hal_core.concurrency import keep, kept
 from hal_core.dtypes import DType, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState
-from hal_core.fork import keep, kept
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
 from hal_core.registry import Device

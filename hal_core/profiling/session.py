@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hal_core import config, fork
+from hal_core import concurrency, config
 from hal_core.errors import HalError, InvalidArgument, InvalidState
 from hal_core.profiling import recorder, watch
 from hal_core.profiling.events import ProfileEvent, ProfileProgramEvent, ProfileRangeEvent
@@ -86,7 +86,7 @@ class Profile:
             if first:
                 for switch in _switches:
                     switch(True)
-                for device in fork.devices:
+                for device in concurrency.devices:
                     watch.watch_device(device)
 
     def _end(self) -> None:
@@ -162,7 +162,7 @@ def profile_range(name: str) -> Iterator[None]:
 
 
 def _wait_for_all(log_failures: bool = False) -> None:
-    for device in fork.devices:
+    for device in concurrency.devices:
         if device.closed or device._backend is None:  # the latter is still being opened
             continue
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
-from hal_core import fork
+from hal_core import concurrency
 from hal_core.buffer import Buffer
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
@@ -247,7 +247,7 @@ class Program:
             fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
         if buffer._device.forked:
-            raise fork.refusal(f"launch {self.name}", buffer.device)
+            raise concurrency.refusal(f"launch {self.name}", buffer.device)
         if buffer._device.closed:
             raise InvalidState(
                 f"launch {self.name}",
@@ -300,7 +300,7 @@ class Program:
 
     def _refuse_unloaded(self, *args: Any) -> NoReturn:
         if self.device.forked:
-            raise fork.refusal(f"launch {self.name}", self.device.name)
+            raise concurrency.refusal(f"launch {self.name}", self.device.name)
         raise InvalidState(
             f"launch {self.name}",
             "the program's device was closed",

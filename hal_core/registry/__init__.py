@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from hal_core import config, fork
+from hal_core import concurrency, config
+from hal_core.concurrency import Living, SingleFlight, again
 from hal_core.errors import (
     DeviceUnavailable,
     HalError,
@@ -22,11 +23,9 @@ from hal_core.errors import (
     PluginConflict,
     UnknownDevice,
 )
-from hal_core.living import Living
 from hal_core.registry.backend import Backend
 from hal_core.registry.installed import Plugins, state_of
 from hal_core.registry.names import KNOWN, join, parse
-from hal_core.singleflight import SingleFlight, again
 
 if TYPE_CHECKING:
     from hal_core.device import Compiled, DeviceInfo
@@ -390,7 +389,7 @@ class DeviceRegistry:
 
     def _check_fork(self, family: str) -> None:
         if family in self._forked:
-            raise fork.refusal("open", family)
+            raise concurrency.refusal("open", family)
 
     def _after_fork(self) -> None:
         """In the child. Another thread of the parent may have held the locks."""
@@ -403,7 +402,9 @@ class DeviceRegistry:
 
     def _survives(self, family: str) -> bool:
         infos = self._enumerated.get(family)
-        return isinstance(infos, tuple) and all(fork.survives(info.capabilities) for info in infos)
+        return isinstance(infos, tuple) and all(
+            concurrency.survives(info.capabilities) for info in infos
+        )
 
 
 def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hal_core import fork
+from hal_core import concurrency
 from hal_core.geometry import Limits
 from hal_core.hookspecs import CAPABILITIES, RANKS, Check, DeviceInfo, Foreign
 from hal_core.registry.names import join
@@ -82,7 +82,7 @@ def foreign(answer: Any) -> Foreign | None:
 
 
 def device(info: DeviceInfo, answer: Any) -> Compiled:
-    if answer not in fork.devices:
+    if answer not in concurrency.devices:
         why = "no hal.Compiled, or one whose __init__ did not call super().__init__"
         raise Unusable(f"{shown(answer)} for {info.name}, which is {why}")
     opened: Compiled = answer

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hal_core import config, discovery
+from hal_core.concurrency import SingleFlight, again, is_importing
 from hal_core.discovery import EntryPoint, normalize
 from hal_core.errors import (
     DeviceUnavailable,
@@ -26,7 +27,6 @@ from hal_core.registry.answers import said
 from hal_core.registry.backend import Backend
 from hal_core.registry.names import KNOWN, PLANNED, is_family
 from hal_core.registry.plugin import Extension, Plugin
-from hal_core.singleflight import SingleFlight, again, is_importing
 
 log = logging.getLogger("hal_core")
 

@@ -10,7 +10,7 @@ from mutants import around, mutant
 import hal_core as hal
 from hal_core import allocator as core
 from hal_core import buffer as buffers
-from hal_core import fork
+from hal_core import concurrency
 from hal_core.testing.fake import chip, driver
 from hal_core.testing.fake.chip import Block, Chip
 from hal_core.testing.fake.device import FakeAllocator, FakeDevice
@@ -426,14 +426,14 @@ def close_keeps_the_device_open() -> None:
 
 @mutant("X2", "process")
 def children_use_their_parents_driver() -> None:
-    fork.survives = lambda capabilities: True
+    concurrency.survives = lambda capabilities: True
 
 
 @mutant("X2", "process")
 def children_hang() -> None:
-    around(fork, "_in_child")
-    fork._in_child = lambda: None
-    fork.survives = lambda capabilities: True
+    around(concurrency, "_in_child")
+    concurrency._in_child = lambda: None
+    concurrency.survives = lambda capabilities: True
 
     @around(Chip, "_begin")
     def _begin(inner: Any, self: Any, call: str) -> Any:

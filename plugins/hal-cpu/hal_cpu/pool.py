@@ -12,7 +12,7 @@ from ctypes import c_int64
 from queue import SimpleQueue
 from typing import Any
 
-from hal_core.living import Living
+from hal_core.concurrency import Living
 from hal_cpu.stacks import start_thread
 
 Run = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)

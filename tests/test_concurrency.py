@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hal_core import living
-from hal_core.living import Living
+from hal_core import concurrency
+from hal_core.concurrency import Living
 from hal_core.testing.interrupted import Scene, everywhere
 
 
@@ -46,4 +46,4 @@ def test_X1_added_and_gone_while_it_is_listed(thread: bool) -> None:
 
         return Scene(lambda: seen.extend(known), change, check)
 
-    assert everywhere([living.__file__], scene, on_another_thread=thread) > 0
+    assert everywhere([concurrency.__file__], scene, on_another_thread=thread) > 0

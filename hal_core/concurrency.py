@@ -1,15 +1,23 @@
-"""One thread does a piece of work; the others that want it wait and share its outcome."""
+"""What threads and forked processes share: single flights, weak lists, drivers after a fork.
+
+Why drivers do not survive a fork, and what the refusal costs: docs/design/fork.md.
+"""
 
 from __future__ import annotations
 
 import copy
+import os
 import sys
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from weakref import ref
 
-from hal_core.errors import InvalidState
+from hal_core.errors import ForkError, InvalidState
+
+if TYPE_CHECKING:
+    from hal_core.device import Compiled
 
 T = TypeVar("T")
 
@@ -116,3 +124,87 @@ def is_importing() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+class Living(Generic[T]):
+    """What was added and still lives, which is kept by others.
+
+    Concurrency: any thread may add, also while another one iterates; a WeakSet would then raise.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[ref[T]] = set()
+
+    def add(self, one: T) -> None:
+        self._known.add(ref(one, self._known.discard))
+
+    def __iter__(self) -> Iterator[T]:
+        """Of what was known at the beginning."""
+        return iter([one for known in list(self._known) if (one := known()) is not None])
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+# -- fork
+
+devices: Living[Compiled] = Living()  # all that were made here, by whomever
+kept: list[object] = []  # a child's, of drivers it may not touch; empty anywhere else
+
+
+def survives(capabilities: frozenset[str]) -> bool:
+    return "subprocess_fork" in capabilities
+
+
+def refusal(operation: str, device: str) -> ForkError:
+    return ForkError(
+        operation,
+        "the parent process used this driver, which does not survive a fork",
+        device=device,
+        fix='Start the process with multiprocessing.get_context("spawn"), or fork before '
+        "the first use.",
+    )
+
+
+def refusing(operation: str, device: str) -> Callable[..., NoReturn]:
+    """A method that raises that, to be put in the place of one."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise refusal(operation, device)
+
+    return refuse
+
+
+def nothing(*_: Any) -> None:
+    """In the place of a method that would call the driver from a finalizer."""
+
+
+def keep(*things: object) -> None:
+    """Never let go of them, at exit neither: a vendor's own finalizer would call the driver, and
+    wait for threads that only the parent has."""
+    if not kept:
+        try:
+            from ctypes import py_object, pythonapi
+        except ImportError:  # a Python without it; the list goes at exit
+            pass
+        else:
+            pythonapi.Py_IncRef(py_object(kept))
+    kept.extend(things)
+
+
+def _before() -> None:
+    """Imports what `keep` needs, while the import locks can still be had."""
+    if not all(survives(device.info.capabilities) for device in devices):
+        try:
+            import ctypes  # noqa: F401
+        except ImportError:
+            return
+
+
+def _in_child() -> None:
+    for device in devices:
+        device._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_child=_in_child)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import hal_core as hal
-from hal_core.singleflight import SingleFlight, again, is_importing
+from hal_core.concurrency import SingleFlight, again, is_importing
 
 
 def in_threads(count: int, work: object) -> None:
@@ -81,7 +81,7 @@ def test_whether_this_thread_is_importing(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path_factory.mktemp("importing")
-    text = "from hal_core.singleflight import is_importing\nhere = is_importing()\n"
+    text = "from hal_core.concurrency import is_importing\nhere = is_importing()\n"
     (folder / "fake_importing.py").write_text(text)
     monkeypatch.syspath_prepend(str(folder))
     import fake_importing  # type: ignore[import-not-found]
