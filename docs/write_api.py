@@ -1,6 +1,8 @@
-"""Writes api.md, every public name of hal_core, from its signatures and docstrings.
+"""Writes what follows from the public names of hal_core: docs/api.md and hal_core/__init__.pyi.
 
     python docs/write_api.py
+
+The page comes from signatures and docstrings, the stub from the table in hal_core/__init__.py.
 
 The text is that of the files, not of the running Python: annotations, defaults and comments stand
 on the page as they stand there, whichever version writes it.
@@ -23,6 +25,7 @@ from typing import Any, NamedTuple
 import hal_core as hal
 
 PAGE = Path(__file__).with_name("api.md")
+STUB = Path(__file__).parents[1] / "hal_core" / "__init__.pyi"
 
 HEAD = """\
 # Every public name
@@ -260,5 +263,25 @@ def prose(text: str) -> Iterator[str]:
         yield f"- {line}" if labelled else f"  {line}" if inside else line
 
 
+# -- the stub
+
+
+def stub() -> str:
+    """The text of `__init__.pyi`: type checkers do not follow names imported at first use."""
+    head = "Public names for type checkers; `python docs/write_api.py` writes this file."
+    lines = [
+        f'"""{head}"""',
+        "",
+        "from hal_core import cache as cache, config as config",
+        "from hal_core import discovery as discovery, errors as errors",
+    ]
+    homes = {"discovery": "API_VERSION __version__", **vars(hal)["_NAMES"]}
+    for home, names in sorted(homes.items()):
+        shown = [f"{name} as {name}" for name in sorted(names.split())]
+        lines += [f"from hal_core.{home} import (", *(f"    {one}," for one in shown), ")"]
+    return "\n".join([*lines, "", "__all__: list[str]", ""])
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    STUB.write_text(stub(), encoding="utf-8")

@@ -38,6 +38,11 @@ def test_the_page_is_what_the_docstrings_say_now() -> None:
     assert PAGE.splitlines() == written, f"run python docs/write_api.py; first: {differ[:1]}"
 
 
+def test_type_checkers_are_given_the_table_of_public_names() -> None:
+    found = write_api.STUB.read_text(encoding="utf-8")
+    assert found == write_api.stub(), "run python docs/write_api.py"
+
+
 def test_every_public_name_is_in_one_chapter() -> None:
     table = re.findall(r"^\| \[.*\]\(#.*\) \| (.*) \|$", PAGE, re.MULTILINE)
     names = re.findall(r"`([\w.]+)`", " ".join(table))

@@ -1,0 +1,168 @@
+"""Public names for type checkers; `python docs/write_api.py` writes this file."""
+
+from hal_core import cache as cache, config as config
+from hal_core import discovery as discovery, errors as errors
+from hal_core.allocator import (
+    Allocator as Allocator,
+    AllocatorStatistics as AllocatorStatistics,
+    BufferSpec as BufferSpec,
+    LRUAllocator as LRUAllocator,
+)
+from hal_core.buffer import (
+    Buffer as Buffer,
+    empty as empty,
+    zeros as zeros,
+)
+from hal_core.compiler import (
+    Binary as Binary,
+    CompileOptions as CompileOptions,
+    Compiler as Compiler,
+    CompilerPair as CompilerPair,
+)
+from hal_core.device import (
+    Compiled as Compiled,
+    DeviceInfo as DeviceInfo,
+    Limits as Limits,
+)
+from hal_core.discovery import (
+    API_VERSION as API_VERSION,
+    __version__ as __version__,
+)
+from hal_core.dtypes import (
+    DType as DType,
+    bfloat16 as bfloat16,
+    bool_ as bool_,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    int8 as int8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+    uint8 as uint8,
+)
+from hal_core.errors import (
+    CompileError as CompileError,
+    CompilerUnavailable as CompilerUnavailable,
+    DeviceFault as DeviceFault,
+    DeviceUnavailable as DeviceUnavailable,
+    FailedAssert as FailedAssert,
+    ForkError as ForkError,
+    HalError as HalError,
+    IncompatiblePlugin as IncompatiblePlugin,
+    InvalidArgument as InvalidArgument,
+    InvalidKernel as InvalidKernel,
+    InvalidState as InvalidState,
+    KernelFault as KernelFault,
+    KernelSyntaxError as KernelSyntaxError,
+    NotShareable as NotShareable,
+    OutOfBounds as OutOfBounds,
+    OutOfMemory as OutOfMemory,
+    PluginConflict as PluginConflict,
+    PluginError as PluginError,
+    UnknownDevice as UnknownDevice,
+    Unsupported as Unsupported,
+)
+from hal_core.hookspecs import (
+    hookimpl as hookimpl,
+)
+from hal_core.ir import (
+    Kernel as Kernel,
+    Param as Param,
+    Signature as Signature,
+    Source as Source,
+    UOp as UOp,
+)
+from hal_core.lang import (
+    InlineFunction as InlineFunction,
+    KernelFunction as KernelFunction,
+    acos as acos,
+    acosh as acosh,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atan2 as atan2,
+    atanh as atanh,
+    atomic_add as atomic_add,
+    atomic_and as atomic_and,
+    atomic_compare_exchange as atomic_compare_exchange,
+    atomic_exchange as atomic_exchange,
+    atomic_load as atomic_load,
+    atomic_max as atomic_max,
+    atomic_min as atomic_min,
+    atomic_or as atomic_or,
+    atomic_xor as atomic_xor,
+    barrier as barrier,
+    bitcast as bitcast,
+    block_dim as block_dim,
+    block_idx as block_idx,
+    ceil as ceil,
+    clz as clz,
+    copysign as copysign,
+    cos as cos,
+    cosh as cosh,
+    ctz as ctz,
+    erf as erf,
+    erfc as erfc,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    floor as floor,
+    fma as fma,
+    fmod as fmod,
+    func as func,
+    global_idx as global_idx,
+    grid_dim as grid_dim,
+    hypot as hypot,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    kernel as kernel,
+    log as log,
+    log10 as log10,
+    log1p as log1p,
+    log2 as log2,
+    popcount as popcount,
+    pow as pow,
+    rsqrt as rsqrt,
+    shared as shared,
+    sin as sin,
+    sinh as sinh,
+    sqrt as sqrt,
+    tan as tan,
+    tanh as tanh,
+    thread_idx as thread_idx,
+    trunc as trunc,
+    unroll as unroll,
+)
+from hal_core.lang.pointers import (
+    ConstPtr as ConstPtr,
+    Ptr as Ptr,
+)
+from hal_core.profiling import (
+    Profile as Profile,
+    ProfileDeviceEvent as ProfileDeviceEvent,
+    ProfileEvent as ProfileEvent,
+    ProfileProgramEvent as ProfileProgramEvent,
+    ProfileRangeEvent as ProfileRangeEvent,
+    finalize_profile as finalize_profile,
+    profile as profile,
+    profile_range as profile_range,
+    start_profile as start_profile,
+)
+from hal_core.program import (
+    Program as Program,
+    ProgramInfo as ProgramInfo,
+)
+from hal_core.registry import (
+    Device as Device,
+    DeviceRegistry as DeviceRegistry,
+)
+from hal_core.render import (
+    Renderer as Renderer,
+)
+
+__all__: list[str]
