@@ -439,16 +439,8 @@ def _readme_code() -> str:
 
 @nox.session(python=False)
 def size(session: nox.Session) -> None:
-    """Lines of each file, longest last; code is to be read in one go."""
-    for package in ("hal_core", *(f"plugins/{n}/{n.replace('-', '_')}" for n in PLUGINS)):
-        files = sorted((ROOT / package).rglob("*.py"), key=_lines)
-        print(f"\n{package}: {sum(map(_lines, files))} lines in {len(files)} files")
-        for path in files:
-            print(f"{_lines(path):6d}  {path.relative_to(ROOT)}")
-
-
-def _lines(path: Path) -> int:
-    return len(path.read_text(encoding="utf-8").splitlines())
+    """Lines of each room, lengths of functions, helpers with one caller; `-- --files`: each file."""
+    session.run(sys.executable, str(ROOT / "tests/repository/figures.py"), *session.posargs)
 
 
 @nox.session

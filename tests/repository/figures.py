@@ -1,0 +1,153 @@
+"""Figures of the code: lines of each room, how long functions are, how many helpers serve one caller.
+
+    python tests/repository/figures.py [--files]
+
+`nox -s size` prints them. A helper is a private function or method (`_name`); it serves one caller
+when its name is used once in its own file. Comments are counted as lines with one; the ratio is to
+lines of code, docstrings counted as neither.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import statistics
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = sorted(
+    path.parent / path.parent.name.replace("-", "_")
+    for path in (ROOT / "plugins").glob("*/pyproject.toml")
+)
+# Rooms whose size follows from the kernel language and the contract, not from the device layer.
+LANGUAGE = ("ir", "lang", "render", "interpreter", "testing")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Figures(NamedTuple):
+    """What one file, or several files together, come to. All are counts of lines or functions."""
+
+    lines: int
+    code: int
+    comments: int
+    lengths: tuple[int, ...]  # of functions, docstrings left out
+    helpers: int
+    single_use: int  # helpers that serve one caller
+
+    @property
+    def single_share(self) -> float:
+        return self.single_use / max(1, self.helpers)
+
+    @property
+    def comment_ratio(self) -> float:
+        return self.comments / max(1, self.code)
+
+    @property
+    def median_length(self) -> float:
+        return statistics.median(self.lengths or (0,))
+
+
+def of_file(path: Path) -> Figures:
+    """The figures of one Python file."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    documented = set(_docstring_lines(tree))
+    coded: set[int] = set()
+    comments = 0
+    blank = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            comments += 1
+        elif token.type not in blank:
+            coded.update(range(token.start[0], token.end[0] + 1))
+    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    used = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    helpers = [
+        node.name
+        for node in functions
+        if node.name.startswith("_") and not node.name.startswith("__")
+    ]
+    return Figures(
+        lines=len(text.splitlines()),
+        code=len(coded - documented),
+        comments=comments,
+        lengths=tuple(map(length_of, functions)),
+        helpers=len(helpers),
+        single_use=sum(used[name] == 1 for name in helpers),
+    )
+
+
+def together(paths: Iterable[Path]) -> Figures:
+    """The sum over several files."""
+    found = [of_file(path) for path in paths]
+    return Figures(
+        lines=sum(one.lines for one in found),
+        code=sum(one.code for one in found),
+        comments=sum(one.comments for one in found),
+        lengths=tuple(length for one in found for length in one.lengths),
+        helpers=sum(one.helpers for one in found),
+        single_use=sum(one.single_use for one in found),
+    )
+
+
+def length_of(node: Function) -> int:
+    """Lines of a function from `def` to its end, without its docstring."""
+    return (node.end_lineno or node.lineno) - node.lineno + 1 - len(_own_docstring(node))
+
+
+def _docstring_lines(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | Function):
+            yield from _own_docstring(node)
+
+
+def _own_docstring(node: ast.Module | ast.ClassDef | Function) -> range:
+    first = node.body[0] if node.body else None
+    if not (isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)):
+        return range(0)
+    if not isinstance(first.value.value, str):
+        return range(0)
+    return range(first.lineno, (first.end_lineno or first.lineno) + 1)
+
+
+def rooms() -> dict[str, list[Path]]:
+    """The files of each entry of the core's listing, and of each plugin."""
+    core = ROOT / "hal_core"
+    found = {
+        path.name: sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        for path in sorted(core.iterdir())
+        if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")
+    }
+    return found | {path.name: sorted(path.rglob("*.py")) for path in PLUGINS}
+
+
+def main() -> None:
+    """Print a table, a line each room; with `--files` a line each file, the longest last."""
+    core = sorted((ROOT / "hal_core").rglob("*.py"))
+    layer = [path for path in core if path.relative_to(ROOT).parts[1] not in LANGUAGE]
+    rows = {**rooms(), "the device layer": layer, "the core": core}
+    if "--files" in sys.argv:
+        rows = {str(path.relative_to(ROOT)): [path] for paths in rows.values() for path in paths}
+        rows = dict(sorted(rows.items(), key=lambda row: of_file(row[1][0]).lines))
+    print(f"{'':40}{'lines':>7}{'median':>8}{'longest':>9}{'one caller':>12}{'comments':>10}")
+    for name, paths in rows.items():
+        one = together(paths)
+        share = f"{one.single_use}/{one.helpers} {one.single_share:.0%}"
+        print(
+            f"{name:40}{one.lines:7}{one.median_length:8.0f}{max(one.lengths, default=0):9}"
+            f"{share:>12}{one.comment_ratio:10.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
