@@ -439,7 +439,7 @@ def _readme_code() -> str:
 
 @nox.session(python=False)
 def size(session: nox.Session) -> None:
-    """Lines of each room, lengths of functions, helpers with one caller; `-- --files`: each file."""
+    """Lines of each room, lengths of functions, helpers of one caller; `-- --files`: each file."""
     session.run(sys.executable, str(ROOT / "tests/repository/figures.py"), *session.posargs)
 
 

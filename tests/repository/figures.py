@@ -1,4 +1,4 @@
-"""Figures of the code: lines of each room, how long functions are, how many helpers serve one caller.
+"""Figures of the code: lines of rooms, lengths of functions, helpers that serve one caller.
 
     python tests/repository/figures.py [--files]
 
