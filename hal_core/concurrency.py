@@ -1,6 +1,6 @@
-"""What threads and forked processes share: single flights, weak lists, drivers after a fork.
+"""Tools for threads and forked processes: single flights, weak lists, locks and drivers.
 
-Why drivers do not survive a fork, and what the refusal costs: docs/design/fork.md.
+This module alone calls `os.register_at_fork`. Drivers do not survive a fork: docs/design/fork.md.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from weakref import ref
 
 from hal_core.errors import ForkError, InvalidState
-
-if TYPE_CHECKING:
-    from hal_core.device import Compiled
 
 T = TypeVar("T")
 
@@ -41,7 +39,7 @@ class SingleFlight:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may ask in the middle
+        self._lock = fork_safe_lock()
         self._flights: dict[Hashable, _Flight] = {}
         self._waiting: dict[int, _Flight] = {}  # thread -> what it waits for
 
@@ -127,10 +125,7 @@ def is_importing() -> bool:
 
 
 class Living(Generic[T]):
-    """What was added and still lives, which is kept by others.
-
-    Concurrency: any thread may add, also while another one iterates; a WeakSet would then raise.
-    """
+    """A weak set that several threads may iterate and add to; a WeakSet would raise."""
 
     def __init__(self) -> None:
         self._known: set[ref[T]] = set()
@@ -139,24 +134,99 @@ class Living(Generic[T]):
         self._known.add(ref(one, self._known.discard))
 
     def __iter__(self) -> Iterator[T]:
-        """Of what was known at the beginning."""
+        # A copy of the set is one step under the GIL, so objects may come and go during the loop.
         return iter([one for known in list(self._known) if (one := known()) is not None])
 
     def __len__(self) -> int:
         return len(self._known)
 
 
-# -- fork
-
-devices: Living[Compiled] = Living()  # all that were made here, by whomever
-kept: list[object] = []  # a child's, of drivers it may not touch; empty anywhere else
+# -- locks and other state after a fork
 
 
-def survives(capabilities: frozenset[str]) -> bool:
+class Forkable(Protocol):
+    """An object that repairs itself in a forked child."""
+
+    def _after_fork(self) -> None: ...
+
+
+# Every hal.Compiled made in this process. Its type is not named: `lang` imports this module, and
+# mypy loses `hal_core.lang.func` in a circle of imports.
+devices: Living[Any] = Living()
+forkable: Living[Forkable] = Living()  # registries and thread pools, which must repair themselves
+_locks: Living[threading.RLock] = Living()
+_held_locks: list[threading.RLock] = []
+_module_repairs: list[Callable[[], None]] = []
+
+
+def fork_safe_lock() -> threading.RLock:
+    """Return a re-entrant lock that is free in a forked child, whichever thread held it.
+
+    The lock of a thread that the child does not have would never be released.
+    """
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def hold_during_fork(lock: threading.RLock) -> None:
+    """Make every fork wait for `lock`, which guards state that a child could not repair."""
+    _held_locks.append(lock)
+
+
+def renew_after_fork(repair: Callable[[], None]) -> Callable[[], None]:
+    """Call a module's function in every forked child, to repair what no lock covers."""
+    _module_repairs.append(repair)
+    return repair
+
+
+def _before_fork() -> None:
+    # `never_release` needs ctypes in the child, where an import lock may be held for ever.
+    if not all(survives_fork(device.info.capabilities) for device in devices):
+        with suppress(ImportError):
+            import ctypes  # noqa: F401
+    for lock in _held_locks:
+        lock.acquire()
+
+
+def _in_parent() -> None:
+    for lock in reversed(_held_locks):
+        lock.release()
+
+
+def _in_child() -> None:
+    """Repair the child: locks first, as all else takes them; then modules in the order of their
+    imports; then devices; then registries, which let go of their devices."""
+    for lock in _locks:
+        # Python's own modules renew their locks this way. What the forking thread holds it will
+        # release itself: it is the one thread that the child has.
+        if not lock._is_owned():  # type: ignore[attr-defined]
+            lock._at_fork_reinit()  # type: ignore[attr-defined]
+    _in_parent()
+    repairs = [
+        *_module_repairs,
+        *(device._after_fork for device in devices),
+        *(one._after_fork for one in forkable),
+    ]
+    with ExitStack() as steps:  # the next is repaired even when one raises
+        for repair in reversed(repairs):
+            steps.callback(repair)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
+
+
+# -- drivers that a child may not use
+
+never_released: list[object] = []  # parts of abandoned drivers; empty but in a forked child
+
+
+def survives_fork(capabilities: frozenset[str]) -> bool:
     return "subprocess_fork" in capabilities
 
 
-def refusal(operation: str, device: str) -> ForkError:
+def fork_error(operation: str, device: str) -> ForkError:
     return ForkError(
         operation,
         "the parent process used this driver, which does not survive a fork",
@@ -166,45 +236,27 @@ def refusal(operation: str, device: str) -> ForkError:
     )
 
 
-def refusing(operation: str, device: str) -> Callable[..., NoReturn]:
-    """A method that raises that, to be put in the place of one."""
+def refuse_after_fork(operation: str, device: str) -> Callable[..., NoReturn]:
+    """Return a method that raises ForkError; it replaces the real one in a forked child."""
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise refusal(operation, device)
+        raise fork_error(operation, device)
 
     return refuse
 
 
-def nothing(*_: Any) -> None:
-    """In the place of a method that would call the driver from a finalizer."""
+def do_nothing(*_: Any) -> None:
+    """Replace a method that finalizers call, so that they do not reach the driver."""
 
 
-def keep(*things: object) -> None:
-    """Never let go of them, at exit neither: a vendor's own finalizer would call the driver, and
-    wait for threads that only the parent has."""
-    if not kept:
+def never_release(*things: object) -> None:
+    """Keep objects alive beyond the exit of the process: a vendor's finalizer would call the
+    driver there, and wait for threads that only the parent has."""
+    if not never_released:
         try:
             from ctypes import py_object, pythonapi
-        except ImportError:  # a Python without it; the list goes at exit
+        except ImportError:  # a Python without ctypes; the list is cleared at exit
             pass
         else:
-            pythonapi.Py_IncRef(py_object(kept))
-    kept.extend(things)
-
-
-def _before() -> None:
-    """Imports what `keep` needs, while the import locks can still be had."""
-    if not all(survives(device.info.capabilities) for device in devices):
-        try:
-            import ctypes  # noqa: F401
-        except ImportError:
-            return
-
-
-def _in_child() -> None:
-    for device in devices:
-        device._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_child=_in_child)
+            pythonapi.Py_IncRef(py_object(never_released))
+    never_released.extend(things)

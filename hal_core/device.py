@@ -294,18 +294,18 @@ class Compiled:
         allocator = self.__dict__.get("allocator")
         if allocator is not None:
             allocator._after_fork()
-        if not concurrency.survives(self.info.capabilities):
+        if not concurrency.survives_fork(self.info.capabilities):
             self._abandon(allocator)
 
     def _abandon(self, allocator: Allocator[Any] | None) -> None:
         """From now on all that the device made refuses, and the driver is left alone."""
         programs = list(self._loaded)
-        concurrency.keep(self, dict(self.__dict__), programs)
+        concurrency.never_release(self, dict(self.__dict__), programs)
         for program in programs:
             program._stop()
         for chosen in self._selected.values():
             for step in ("_compile", "_disassemble"):
-                setattr(chosen.compiler, step, concurrency.refusing(step[1:], self.name))
+                setattr(chosen.compiler, step, concurrency.refuse_after_fork(step[1:], self.name))
         if allocator is not None:
             allocator._abandon()
         self.closed = self.forked = True
@@ -314,7 +314,7 @@ class Compiled:
 
     def _check_open(self, operation: str) -> None:
         if self.forked:
-            raise concurrency.refusal(operation, self.name)
+            raise concurrency.fork_error(operation, self.name)
         if self.closed:
             raise InvalidState(
                 operation,

@@ -78,7 +78,6 @@ drv, cpu = make("DRV"), make("CPU")
 """
 
 CHILD = """
-calls.clear()
 child = os.fork()
 if child:
     for _ in range(300):
@@ -109,7 +108,7 @@ def run(program: str, tmp_path: Path) -> str:
 
 def child(text: str, tmp_path: Path, *, before: str = "", leave: bool = True) -> str:
     """What the child prints."""
-    program = PARENT.format(tests=str(Path(__file__).parent)) + before + CHILD
+    program = PARENT.format(tests=str(Path(__file__).parent)) + before + "\ncalls.clear()" + CHILD
     program += textwrap.dedent(text)
     return run(program + "\nsys.stdout.flush(); os._exit(0)\n" * leave, tmp_path)
 
@@ -291,3 +290,62 @@ blocks.pop()
         print("done")
         """
     assert child(text, tmp_path, before=before) == "done\n"
+
+
+# -- the one handler
+
+HANDLER = """
+import os, sys, threading, time, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tested
+from hal_core import concurrency
+
+theirs, mine, busy = (concurrency.fork_safe_lock() for _ in range(3))
+concurrency.hold_during_fork(busy)
+order, release, held = [], threading.Event(), threading.Event()
+
+class One:
+    def _after_fork(self):
+        order.append("object")
+one = One()
+concurrency.forkable.add(one)
+
+def fails():
+    order.append("fails")
+    raise ValueError
+concurrency.renew_after_fork(fails)
+concurrency.renew_after_fork(lambda: order.append("module"))
+sys.unraisablehook = lambda _: order.append("reported")
+
+def hold():
+    with theirs, busy:
+        held.set()
+        release.wait()
+        time.sleep(0.2)
+        order.append("work ended")
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+threading.Timer(0.1, release.set).start()
+"""
+
+
+def test_X2_locks_are_free_in_the_child_and_everything_is_repaired(tmp_path: Path) -> None:
+    text = """
+    def take(lock):
+        print(lock.acquire(timeout=0.1), end=" ")
+    for lock in (theirs, busy, mine):
+        thread = threading.Thread(target=take, args=(lock,))
+        thread.start()
+        thread.join()
+    print(order)
+    """
+    program = HANDLER + "mine.acquire()" + CHILD + textwrap.dedent(text)
+    program += "\nmine.release(); sys.stdout.flush(); os._exit(0)\n"  # else it raises
+    steps = ["work ended", "fails", "module", "object", "reported"]
+    assert run(program, tmp_path) == f"True True False {steps}\n"
+
+
+def test_one_module_alone_registers_a_handler() -> None:
+    root = Path(__file__).parents[1]
+    files = [*root.glob("hal_core/**/*.py"), *root.glob("plugins/*/hal_*/**/*.py")]
+    callers = [file for file in files if "os.register_at_fork(" in file.read_text("utf-8")]
+    assert callers == [root / "hal_core/concurrency.py"]

@@ -247,10 +247,10 @@ class Allocator(Generic[Opaque]):
     def _abandon(self) -> None:
         """In a child that may not touch the driver: nothing is handed out, nothing freed."""
         refused = {
-            name: concurrency.refusing(what, self.device.name)
+            name: concurrency.refuse_after_fork(what, self.device.name)
             for name, what in {"alloc": "allocate", "free": "free", "free_cache": "free"}.items()
         }
-        silent = dict.fromkeys(("close", "_settle_soon", "_free_dropped"), concurrency.nothing)
+        silent = dict.fromkeys(("close", "_settle_soon", "_free_dropped"), concurrency.do_nothing)
         vars(self).update(refused, **silent)
 
     # -- accounts; the lock is held

@@ -11,7 +11,7 @@ from hal_core import dtypes
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec
 from hal_core.buffer.dlpack import DLPack
 from hal_core.buffer.host import LARGE, host_bytes
-from hal_core.concurrency import keep, kept
+from hal_core.concurrency import never_release, never_released
 from hal_core.dtypes import DType, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.ir import VALUE, Param, convert_value
@@ -223,7 +223,7 @@ class Buffer(DLPack):
             owner._returned.append((self._buf, self.nbytes, self.options))
             if self.options is not DEFAULT_SPEC or not owner.cache_limit:
                 owner._settle_soon()
-        elif kept:
+        elif never_released:
             self._abandon()
 
     def _keep(self, owner: object) -> None:
@@ -243,7 +243,7 @@ class Buffer(DLPack):
         return root._lease
 
     def _detach(self) -> None:
-        if kept:
+        if never_released:
             self._abandon()
         self._key = self._buf = self._lease = self._host = None
 
@@ -252,7 +252,7 @@ class Buffer(DLPack):
         that calls the driver."""
         handle = getattr(self, "_buf", None)  # `__init__` may have failed before it
         if handle is not None and self._device.forked:
-            keep(handle, self._lease)
+            never_release(handle, self._lease)
 
     def _was_freed(self, operation: str) -> InvalidState:
         what, fix = "the buffer", "Make a new buffer, or allocate() this one again."

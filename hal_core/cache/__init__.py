@@ -12,7 +12,6 @@ import hashlib
 import logging
 import os
 import tempfile
-import threading
 import time
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from hal_core import config
 from hal_core.cache.counts import ABSENT, DAMAGED, FOREIGN, HITS, OFF, UNREADABLE, count, counted
 from hal_core.cache.counts import forget as forget_counts
 from hal_core.cache.files import Foreign, read_own
+from hal_core.concurrency import fork_safe_lock
 
 log = logging.getLogger("hal_core")
 
@@ -46,17 +46,7 @@ class CacheStatistics(NamedTuple):
     reasons: dict[str, int]  # of misses: how many for each of REASONS
 
 
-_lock = threading.RLock()  # a finalizer may compile in the middle
-
-
-def _after_fork_in_child() -> None:
-    """Another thread of the parent may have held it."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+_lock = fork_safe_lock()
 
 _stores = 0
 _unwritable: set[str] = set()  # folders that were complained about

@@ -9,9 +9,9 @@ import atexit
 import contextlib
 import os
 import tempfile
-import threading
 
 from hal_core.cache.files import read_own
+from hal_core.concurrency import fork_safe_lock, renew_after_fork
 
 HITS = "hits"
 ABSENT, DAMAGED, FOREIGN = "absent", "damaged", "foreign"
@@ -21,7 +21,7 @@ REASONS = (ABSENT, DAMAGED, FOREIGN, UNREADABLE, OFF)
 _FILE = "counts"
 _LARGE = 64 << 10  # bytes, then the lines become one; counts added meanwhile may be lost
 
-_lock = threading.RLock()  # a finalizer may compile in the middle
+_lock = fork_safe_lock()  # a finalizer may compile in the middle
 _here: dict[tuple[str, str], int] = {}  # (folder, HITS or a reason)
 
 
@@ -97,12 +97,4 @@ def _read(place: str) -> dict[str, int]:
     return sums
 
 
-def _after_fork_in_child() -> None:
-    """A child counts for itself; another thread of the parent may have held the lock."""
-    global _lock
-    _lock = threading.RLock()
-    _here.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+renew_after_fork(_here.clear)  # a child counts for itself

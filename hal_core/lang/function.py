@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn, overload
 
+from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import InvalidArgument, KernelSyntaxError, Unsupported
 from hal_core.ir import Kernel, Signature, block_shape
 from hal_core.lang.annotations import signature_of
 from hal_core.lang.func import current_lines
 
-_lock = threading.RLock()  # a finalizer may compile in the middle
-
-
-def _new_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that held it is not in the child to let it go
-    os.register_at_fork(after_in_child=_new_lock)
+_lock = fork_safe_lock()
 
 
 class KernelFunction:

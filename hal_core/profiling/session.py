@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
-import os
-import threading
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from types import TracebackType
@@ -27,7 +25,7 @@ log = logging.getLogger("hal_core")
 
 LIMIT = 1 << 16  # events; about 20 MB of them
 
-_lock = threading.RLock()
+_lock = concurrency.fork_safe_lock()
 _switches: list[Callable[[bool], None]] = []
 _whole: Profile | None = None  # of `start_profile`
 _asked = False  # whether HAL_PROFILE was obeyed
@@ -221,13 +219,3 @@ def on_switch(switch: Callable[[bool], None]) -> None:
         _switches.append(switch)
         if recorder.rings:
             switch(True)
-
-
-def _after_fork_in_child() -> None:
-    """Another thread of the parent may have held it."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

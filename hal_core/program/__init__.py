@@ -247,7 +247,7 @@ class Program:
             fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
         if buffer._device.forked:
-            raise concurrency.refusal(f"launch {self.name}", buffer.device)
+            raise concurrency.fork_error(f"launch {self.name}", buffer.device)
         if buffer._device.closed:
             raise InvalidState(
                 f"launch {self.name}",
@@ -300,7 +300,7 @@ class Program:
 
     def _refuse_unloaded(self, *args: Any) -> NoReturn:
         if self.device.forked:
-            raise concurrency.refusal(f"launch {self.name}", self.device.name)
+            raise concurrency.fork_error(f"launch {self.name}", self.device.name)
         raise InvalidState(
             f"launch {self.name}",
             "the program's device was closed",

@@ -8,14 +8,13 @@ import functools
 import logging
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from hal_core import concurrency, config
-from hal_core.concurrency import Living, SingleFlight, again
+from hal_core.concurrency import SingleFlight, again
 from hal_core.errors import (
     DeviceUnavailable,
     HalError,
@@ -53,7 +52,7 @@ class DeviceRegistry:
         """`path` is searched for distributions instead of `sys.path`."""
         self._fast: dict[str | None, Compiled] = {}  # any spelling -> device
         self._opened: dict[str, Compiled] = {}  # canonical name -> device, oldest first
-        self._lock = threading.RLock()  # a finalizer may open a device in the middle
+        self._lock = concurrency.fork_safe_lock()
         self._flights = SingleFlight()
         self._plugins = Plugins(path, self._prepare)
         # A new one whenever answers are forgotten, so that what was asked before is not kept.
@@ -64,7 +63,7 @@ class DeviceRegistry:
         self._best: str | None = None
         self._override: ContextVar[str | None] = ContextVar("hal_default", default=None)
         self._closes_at_exit = False
-        _registries.add(self)
+        concurrency.forkable.add(self)
 
     # -- opening
 
@@ -389,11 +388,10 @@ class DeviceRegistry:
 
     def _check_fork(self, family: str) -> None:
         if family in self._forked:
-            raise concurrency.refusal("open", family)
+            raise concurrency.fork_error("open", family)
 
     def _after_fork(self) -> None:
-        """In the child. Another thread of the parent may have held the locks."""
-        self._lock = threading.RLock()
+        """Forget devices, and in a child families whose driver the parent had used."""
         self._flights = SingleFlight()
         self._plugins.after_fork()
         self._forked |= {family for family in self._touched if not self._survives(family)}
@@ -403,7 +401,7 @@ class DeviceRegistry:
     def _survives(self, family: str) -> bool:
         infos = self._enumerated.get(family)
         return isinstance(infos, tuple) and all(
-            concurrency.survives(info.capabilities) for info in infos
+            concurrency.survives_fork(info.capabilities) for info in infos
         )
 
 
@@ -455,16 +453,5 @@ def _names(wanted: str, name: str) -> bool:
     except InvalidArgument:
         return False
 
-
-_registries: Living[DeviceRegistry] = Living()
-
-
-def _after_fork_in_child() -> None:
-    for registry in _registries:
-        registry._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 Device = DeviceRegistry()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core import hookspecs
+from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import HalError
 from hal_core.registry import answers
 from hal_core.registry.answers import Unusable, said, shown
@@ -32,7 +32,7 @@ class Backend(Plugin):
         self.family = family
         self.extensions: list[Extension] = []
         self.ranks: dict[str, int] = {}
-        self.after_fork()
+        self._attaching = fork_safe_lock()
         super().__init__(plugin, family, origin, distribution)
         self.on_closed: Callable[[Compiled], None] = _nothing  # set by the registry
 
@@ -54,9 +54,6 @@ class Backend(Plugin):
         ):
             raise self.refuse(f"rank maps device kinds to numbers, and is {shown(ranks)}")
         return hookspecs.RANKS | dict(ranks)
-
-    def after_fork(self) -> None:
-        self._attaching = threading.RLock()
 
     def attach(self, extension: Extension) -> None:
         """From now on the extension observes, adds and wraps. A second time does nothing, and

@@ -6,12 +6,11 @@ import difflib
 import importlib
 import logging
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hal_core import config, discovery
-from hal_core.concurrency import SingleFlight, again, is_importing
+from hal_core.concurrency import SingleFlight, again, fork_safe_lock, is_importing
 from hal_core.discovery import EntryPoint, normalize
 from hal_core.errors import (
     DeviceUnavailable,
@@ -44,7 +43,7 @@ class Plugins:
     def __init__(self, path: Sequence[str] | None, prepare: Callable[[Backend], None]) -> None:
         self._path = path
         self._prepare = prepare
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
         self._flights = SingleFlight()
         self._scan: discovery.Scan | None = None
         self._families: dict[str, list[EntryPoint]] | None = None
@@ -243,11 +242,7 @@ class Plugins:
             self._failed.clear()
 
     def after_fork(self) -> None:
-        """Another thread of the parent may have held the locks."""
-        self._lock = threading.RLock()
         self._flights = SingleFlight()
-        for plugin in (*self._registered.values(), *self._loaded.values()):
-            plugin.after_fork()
 
     def _load(self, entry: EntryPoint, make: Callable[[object, EntryPoint], P]) -> P:
         loaded = self._loaded.get(entry.key)

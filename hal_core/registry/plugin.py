@@ -78,9 +78,6 @@ class Plugin:
             and implementation.plugin is self.plugin
         ]
 
-    def after_fork(self) -> None:
-        """In the child: another thread of the parent may have held a lock."""
-
     # -- checks, in the order in which they run
 
     def _check(self) -> None:

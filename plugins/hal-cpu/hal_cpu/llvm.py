@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
 from hal_core.compiler import CompileOptions
+from hal_core.concurrency import hold_during_fork
 from hal_core.discovery import distribution_version
 from hal_core.errors import CompilerUnavailable, Unsupported
 from hal_cpu import processor
@@ -22,11 +22,7 @@ _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for texts of that 
 # A fork waits until it is free: LLVM, and llvmlite's own lock, would otherwise be left to the child
 # in the middle of another thread's compilation.
 _llvm_lock = threading.RLock()
-os.register_at_fork(
-    before=_llvm_lock.acquire,
-    after_in_parent=_llvm_lock.release,
-    after_in_child=_llvm_lock.release,
-)
+hold_during_fork(_llvm_lock)
 
 
 class LLVMCompiler(ObjectCompiler):

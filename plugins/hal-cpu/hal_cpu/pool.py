@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import time
 from collections import deque
@@ -12,7 +11,7 @@ from ctypes import c_int64
 from queue import SimpleQueue
 from typing import Any
 
-from hal_core.concurrency import Living
+from hal_core.concurrency import fork_safe_lock, forkable
 from hal_cpu.stacks import start_thread
 
 Run = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
@@ -83,9 +82,13 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads  # that work on a launch, the caller included
-        self._lock = threading.RLock()  # a finalizer may launch in the middle
+        self._lock = fork_safe_lock()
         self._forget()
-        _pools.add(self)
+        forkable.add(self)
+
+    def _after_fork(self) -> None:
+        """Forget the threads, which a child does not have, and their queue, which may be locked."""
+        self._forget()
 
     def _forget(self) -> None:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
@@ -165,16 +168,3 @@ def _serve(queue: SimpleQueue[Job | None]) -> None:
     while (job := queue.get()) is not None:
         job.help()
         del job  # or an idle worker would keep the last launch's code alive
-
-
-_pools: Living[Pool] = Living()
-
-
-def _after_fork_in_child() -> None:
-    """The threads did not come along, and their queue may be locked for ever."""
-    for pool in _pools:
-        pool._lock = threading.RLock()
-        pool._forget()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

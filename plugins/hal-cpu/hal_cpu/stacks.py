@@ -7,12 +7,13 @@ those of most systems have megabytes; `threading.stack_size` and `ulimit -s` can
 from __future__ import annotations
 
 import ctypes
-import os
 import resource
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
+
+from hal_core.concurrency import fork_safe_lock, renew_after_fork
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ def start_thread(
     return worker
 
 
-_stack_lock = threading.RLock()  # a finalizer may launch in the middle
+_stack_lock = fork_safe_lock()
 _chosen: int | None = None  # what `threading.stack_size` was set to, while it is changed here
 
 
@@ -109,12 +110,10 @@ def needs_room() -> bool:
     return _is_small(chosen) or stack_nbytes() < STACK_NBYTES
 
 
-def _after_fork_in_child() -> None:
-    """Another thread may have held it."""
-    global _stack_lock, _chosen
+@renew_after_fork
+def _restore_stack_size() -> None:
+    """Undo what another thread of the parent had set for the thread that it was starting."""
+    global _chosen
     if _chosen is not None:
         threading.stack_size(_chosen)
-    _stack_lock, _chosen = threading.RLock(), None
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+    _chosen = None
