@@ -1,0 +1,40 @@
+"""The line of a kernel's text that a compiler's log names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hal_core.compiler.logs import fault_line
+
+NVRTC = re.compile(r"(?m)^(?P<file>\S*?)\((?P<line>\d+)\): (?:catastrophic )?error")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "k.c:3:5: error: expected ';'",
+        "k.c: In function 'k':\nk.c:1:5: warning: unused\nk.c:3:5: error: expected ';'",
+        "In file included from k.c:1:\nk.c:3: error: expected ';'\nk.c:9:1: error: and this",
+        "k.c:3:1: fatal error: no.h: No such file or directory",
+        "/usr/include/a.h:7:1: error: in a header\nk.c:3:5: error: in the kernel",
+        "error: k.c:3:5: expected ';'\nDevice pthread failed to build the program",
+        'Build log: "k.c:3:5: error: expected"',
+    ],
+)
+def test_C5_the_first_error_in_the_kernel_s_text_counts(log: str) -> None:
+    assert fault_line(log, "k.c") == 3
+
+
+@pytest.mark.parametrize(
+    "log", ["", "no such compiler", "k.c:3:5: warning: unused", "a.h:3:5: error: in a header"]
+)
+def test_C5_a_log_without_an_error_in_the_text_names_no_line(log: str) -> None:
+    assert fault_line(log, "k.c") is None
+
+
+def test_C5_a_compiler_with_messages_of_its_own_form_gives_a_pattern() -> None:
+    log = 'half.h(9): error: in a header\n<k>(3): error: expected a ";"\n<k>(4): error: again'
+    assert fault_line(log, "<k>", NVRTC) == 3
+    assert fault_line(log, "<k>") is None
