@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from hal_core.dtypes import DType
 from hal_core.ir import Signature
+from hal_core.program.generated import define
 
 P = TypeVar("P", bound=type[Any])
 
@@ -36,9 +37,7 @@ def specialised(cls: P, signature: Signature, rendered: bool) -> P:
     shape = tuple(("pointer" if p.is_pointer else "value", p.dtype) for p in signature.params)
     found = _SHAPES.get((cls, shape, rendered))
     if found is None:
-        space: dict[str, Any] = {}
-        exec(compile(_call_text(shape, rendered), f"<launch of {cls.__name__}>", "exec"), space)
-        call = space["__call__"]
+        call = define(_call_text(shape, rendered), "__call__", f"launch of {cls.__name__}", {})
         call.__doc__ = cls.__call__.__doc__
         made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
         found = _SHAPES.setdefault((cls, shape, rendered), made)
