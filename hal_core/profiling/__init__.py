@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_core.profiling.clock_samples import Knots
+from hal_core.profiling.clock_samples import ClockSamples
 from hal_core.profiling.events import (
     ProfileDeviceEvent,
     ProfileEvent,
@@ -24,7 +24,8 @@ from hal_core.profiling.session import (
 )
 
 __all__ = [
-    "HostClock", "Knots", "Profile", "ProfileDeviceEvent", "ProfileEvent", "ProfileProgramEvent",
-    "ProfileRangeEvent", "Times", "allocator_made", "compiled", "device_made", "finalize_profile",
-    "on_switch", "profile", "profile_range", "program_loaded", "start_profile",
+    "ClockSamples", "HostClock", "Profile", "ProfileDeviceEvent", "ProfileEvent",
+    "ProfileProgramEvent", "ProfileRangeEvent", "Times", "allocator_made", "compiled",
+    "device_made", "finalize_profile", "on_switch", "profile", "profile_range", "program_loaded",
+    "start_profile",
 ]  # fmt: skip

@@ -1,46 +1,58 @@
-"""A device's clock beside the host's."""
+"""Translate timestamps of a device's clock into times of the host's clock.
+
+A sample is one moment, read on both clocks. Between two samples both clocks are taken to run
+evenly, so a straight line joins them; the line continues before the first and after the last.
+
+    samples, added in this order          `on_host(device_ns)`
+    device_ns   host_ns                   device_ns   host_ns
+            0     7_000                         400     7_500   between the first two: 1.25 to 1
+        1_000     8_250                       1_500     8_800   between the last two:  1.10 to 1
+        2_000     9_350                       3_000    10_450   after the last, at the last rate
+                                               -400     6_500   before the first, at the first rate
+
+With one sample the clocks are taken to run at the same rate.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from typing import NamedTuple
 
-_MOST_KNOTS = 4096
+_MAX_SAMPLES = 4096  # at two a second, half an hour until the older ones are thinned out
 
 
-class Knot(NamedTuple):
-    """One moment on both clocks."""
+class ClockSample(NamedTuple):
+    """One moment, read on the device's clock and on the host's."""
 
     device_ns: int
     host_ns: int
 
 
-class Knots:
-    """Moments on both clocks, later ones behind. Between two of them time passes evenly, so what
-    follows on the device follows on the host's clock, whatever its zero and its rate are.
+class ClockSamples:
+    """Samples of a device's clock, each later than the one before.
 
-    Concurrency: one thread adds at a time; any may ask, at any time.
+    Order: the translation keeps the order of events on the device.
+    Concurrency: one thread adds at a time; any thread may translate, at any time.
     """
 
     def __init__(self) -> None:
-        self._knots: tuple[Knot, ...] = ()
+        self._samples: tuple[ClockSample, ...] = ()  # replaced as a whole, so readers need no lock
 
     def __len__(self) -> int:
-        return len(self._knots)
+        return len(self._samples)
 
     def add(self, device_ns: int, host_ns: int) -> None:
-        """Of very many, every other one is forgotten."""
-        knots = (*self._knots, Knot(device_ns, host_ns))
-        many = len(knots) > _MOST_KNOTS
-        self._knots = (knots[0], *knots[2:-1:2], knots[-1]) if many else knots
+        """Add a sample; when there are too many, drop every other one but the first and last."""
+        samples = (*self._samples, ClockSample(device_ns, host_ns))
+        many = len(samples) > _MAX_SAMPLES
+        self._samples = (samples[0], *samples[2:-1:2], samples[-1]) if many else samples
 
     def on_host(self, device_ns: int) -> int:
-        """Order: after the first `add`. Before the first knot and after the last, time passes as
-        beside it."""
-        knots = self._knots
-        behind = bisect_right(knots, device_ns, key=lambda knot: knot.device_ns)
-        behind = min(max(behind, 1), len(knots) - 1)
-        one, two = knots[behind - 1], knots[behind]  # the same when there is but one
-        passed = two.device_ns - one.device_ns
-        rate = (two.host_ns - one.host_ns) / passed if passed else 1.0
-        return one.host_ns + round((device_ns - one.device_ns) * rate)
+        """Translate a time of the device to the host's clock. Order: after the first `add`."""
+        samples = self._samples
+        after = bisect_right(samples, device_ns, key=lambda sample: sample.device_ns)
+        after = min(max(after, 1), len(samples) - 1)
+        earlier, later = samples[after - 1], samples[after]  # the same one if there is only one
+        passed = later.device_ns - earlier.device_ns
+        rate = (later.host_ns - earlier.host_ns) / passed if passed else 1.0
+        return earlier.host_ns + round((device_ns - earlier.device_ns) * rate)

@@ -1,4 +1,4 @@
-"""A device's clock on the host's, whatever its zero, its rate and the errors of its knots."""
+"""Translation of a device's clock to the host's, for any zero, any rate and inexact samples."""
 
 from __future__ import annotations
 
@@ -6,27 +6,33 @@ import random
 
 import pytest
 
-from hal_core.profiling import Knots, knots
+from hal_core.profiling import ClockSamples, clock_samples
 
 EVERY_NS = 500_000_000
 
 
-def with_knots(*moments: tuple[int, int]) -> Knots:
-    made = Knots()
+def with_samples(*moments: tuple[int, int]) -> ClockSamples:
+    made = ClockSamples()
     for moment in moments:
         made.add(*moment)
     return made
 
 
-def test_F1_with_one_moment_the_clocks_go_at_one_rate() -> None:
-    one = with_knots((1_000, 50_000))
+def test_F1_the_worked_example_of_the_module() -> None:
+    made = with_samples((0, 7_000), (1_000, 8_250), (2_000, 9_350))
+    asked = (400, 1_500, 3_000, -400)
+    assert [made.on_host(ns) for ns in asked] == [7_500, 8_800, 10_450, 6_500]
+
+
+def test_F1_with_one_sample_the_clocks_run_at_one_rate() -> None:
+    one = with_samples((1_000, 50_000))
     assert [one.on_host(ns) for ns in (0, 1_000, 4_000)] == [49_000, 50_000, 53_000]
 
 
 @pytest.mark.parametrize("drift", [-100e-6, -1e-6, 0, 24e-6, 100e-6])
 @pytest.mark.parametrize("count", [2, 3, 50])
 def test_F1_a_device_s_clock_that_drifts_is_followed(drift: float, count: int) -> None:
-    """Moments are taken half a second apart and wrong by up to 2 us, as measured."""
+    """Samples are half a second apart and wrong by up to 2 us, as was measured."""
     rng = random.Random(count)
 
     def truth(device_ns: int) -> float:
@@ -34,7 +40,7 @@ def test_F1_a_device_s_clock_that_drifts_is_followed(drift: float, count: int) -
 
     moments = [10**13 + n * EVERY_NS for n in range(count)]
     exact = [(ns, round(truth(ns)) + rng.randrange(-2000, 2001)) for ns in moments]
-    made = with_knots(*exact)
+    made = with_samples(*exact)
     times = sorted(rng.randrange(moments[0], moments[-1] + EVERY_NS) for _ in range(1000))
     mapped = [made.on_host(ns) for ns in times]
     assert mapped == sorted(mapped), "what follows on the device follows on the host's clock"
@@ -42,9 +48,11 @@ def test_F1_a_device_s_clock_that_drifts_is_followed(drift: float, count: int) -
     assert [made.on_host(ns) for ns, _ in exact] == [host for _, host in exact]
 
 
-def test_F1_knots_are_bounded_and_the_outer_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knots, "_MOST_KNOTS", 10)
-    made = Knots()
+def test_F1_samples_are_bounded_and_the_first_and_last_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clock_samples, "_MAX_SAMPLES", 10)
+    made = ClockSamples()
     for n in range(100):
         made.add(n * EVERY_NS, 7 + n * EVERY_NS + n * n)
         assert len(made) <= 10

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hal_core.errors import DeviceFault, HalError
-from hal_core.profiling import HostClock, Knots, Times
+from hal_core.profiling import ClockSamples, HostClock, Times
 
 if TYPE_CHECKING:
     from hal_cuda.device import CUDADevice
@@ -34,7 +34,7 @@ class Span:
 
     __slots__ = ("anchor", "called", "end", "knots", "passed", "start")
 
-    def __init__(self, anchor: Anchor, knots: Knots, start: Any) -> None:
+    def __init__(self, anchor: Anchor, knots: ClockSamples, start: Any) -> None:
         self.anchor, self.knots, self.start = anchor, knots, start
         self.end: Any = None
         self.called = 0, 0  # when the host asked for it
@@ -71,7 +71,7 @@ class EventClock(HostClock):
         self._anchors: deque[Anchor] = deque()  # those of unread spans, and the newest
         self._unread: deque[Span] = deque()  # in the stream's order
         self._spare: list[Any] = []
-        self._knots = Knots()
+        self._knots = ClockSamples()
         self._next_ns = 0
 
     def measure(self, work: Callable[[], T]) -> tuple[T, Times]:
@@ -194,7 +194,7 @@ class EventClock(HostClock):
         device, api = self.device, self.device.api
         events = [anchor.event for anchor in self._anchors] + self._spare
         self._anchors, self._spare = deque(), []
-        self._knots, self._next_ns = Knots(), 0
+        self._knots, self._next_ns = ClockSamples(), 0
         for event in events:
             try:
                 with device.own("profile"):

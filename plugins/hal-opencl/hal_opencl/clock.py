@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
-from hal_core.profiling import HostClock, Knots, Times
+from hal_core.profiling import ClockSamples, HostClock, Times
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class QueueClock(HostClock):
     def __init__(self, device: OpenCLDevice) -> None:
         super().__init__(device)
         self._lock = threading.RLock()  # a finalizer may launch in the middle of anything
-        self._knots = Knots()
+        self._knots = ClockSamples()
         self._waiting: list[tuple[int, cl.Event]] = []  # host_ns, and a marker queued then
         self._next_ns = 0
         self._mark()
