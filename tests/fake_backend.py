@@ -7,6 +7,7 @@ arguments, called once a thread. Handles are integers that mean nothing to the h
 from __future__ import annotations
 
 import itertools
+import weakref
 from typing import Any
 
 from hal_core.allocator import BufferSpec, LRUAllocator
@@ -129,7 +130,8 @@ class FakeProgram(Program):
         self.launches: list[tuple[Any, tuple[Any, ...]]] = []
 
     def _bind(self) -> Any:
-        return self._run
+        program = weakref.ref(self)  # no cycle: programs go at once
+        return lambda *args: program()._run(*args)  # type: ignore[union-attr]
 
     def _run(self, geometry: Any, *args: Any) -> None:
         self.launches.append((geometry, args))

@@ -1,4 +1,4 @@
-"""What devices do, and when: events of memory, kernels and the user's own ranges."""
+"""Profiles: the times of allocations, copies, compilations, launches and the user's ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a profile is made of: one frozen record an event."""
+"""The records that a profile consists of, one for each event."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class ProfileEvent(NamedTuple):
-    """Something that took time.
+    """One piece of work and its time.
 
-    Units: nanoseconds of `time.perf_counter_ns`, whichever device did it.
+    Units: nanoseconds of `time.perf_counter_ns`, for every device.
     """
 
     kind: str
@@ -17,31 +17,31 @@ class ProfileEvent(NamedTuple):
     start_ns: int
     end_ns: int
     nbytes: int  # of memory, or of a compiled kernel; 0 for a launch and a range
-    thread: int  # `threading.get_ident()` of who asked for it
+    thread: int  # `threading.get_ident()` of the thread that asked for it
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The duration."""
         return (self.end_ns - self.start_ns) * 1e-9
 
 
 class ProfileDeviceEvent(ProfileEvent):
-    """Memory: "alloc", "free", "copyin", "copyout", "copy" (device to device), "fill".
+    """An event of memory: "alloc", "free", "copyin", "copyout", "copy" (device to device), "fill".
 
-    Allocations and frees are times of the host, copies and fills of the device.
+    Allocations and frees are timed by the host, copies and fills by the device.
     """
 
     __slots__ = ()
 
 
 class ProfileProgramEvent(ProfileEvent):
-    """Kernels: "launch", a time of the device; "compile", and "reuse" where the compile cache had
-    the binary, times of the host."""
+    """An event of a kernel: "launch", timed by the device; "compile", or "reuse" if the compile
+    cache had the binary, timed by the host."""
 
     __slots__ = ()
 
 
 class ProfileRangeEvent(ProfileEvent):
-    """What ran inside `with hal.profile_range(name):`, as the host saw it; kind "range"."""
+    """A block `with hal.profile_range(name):`, timed by the host; its kind is "range"."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""When a device did a piece of work."""
+"""Measure the time of a device's work with the host's clock."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from hal_core.device import Compiled
 
 T = TypeVar("T")
-Times = Callable[[], tuple[int, int]]  # (start_ns, end_ns), asked for after the work is done
+Times = Callable[[], tuple[int, int]]  # gives (start_ns, end_ns) of work that is done
 
 
 class HostClock:
-    """The host's view: each piece of work is waited for, so that its end can be told.
+    """A clock for any device: it waits for each piece of work to see when that ends.
 
     A backend whose queue has timestamps does better: see `Compiled._make_clock`.
     """
@@ -23,11 +23,11 @@ class HostClock:
         self.device = device
 
     def measure(self, work: Callable[[], T]) -> tuple[T, Times]:
-        """Do `work`, which queues one launch, copy or fill; its result, and what tells its time.
+        """Call `work`, which queues one launch, copy or fill; return its result and its times.
 
         Units: nanoseconds of `time.perf_counter_ns`.
-        Order: `times` may be called much later, on another thread, after the device was closed;
-        it waits for that work where it must, and raises nothing.
+        Order: the times may be asked for much later, on another thread, after the device was
+        closed; asking waits for that work where it must, and raises nothing.
         Raises: what `work` raises.
         """
         start = perf_counter_ns()
@@ -37,5 +37,7 @@ class HostClock:
         return result, lambda: times
 
     def stop(self) -> None:
-        """No profile is open any more. What `measure` gave may still be asked, and it may be called
-        again. Raises nothing."""
+        """Release what measuring needed, as no profile is open any more. Raises nothing.
+
+        Order: times may still be asked for, and `measure` may be called again.
+        """

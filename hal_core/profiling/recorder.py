@@ -1,4 +1,4 @@
-"""Where events go while profiles are open: into each one's ring."""
+"""Buffers of events, one for each open profile."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ Entry = tuple[int, type[ProfileEvent], str, str, str, "tuple[int, int] | Times",
 
 
 class Ring:
-    """The last `limit` events. Adding takes no lock: finalizers add, perhaps inside of another
-    addition."""
+    """The last `limit` events of one profile.
+
+    Concurrency: adding takes no lock, as finalizers add too; each step is one under the GIL.
+    """
 
     def __init__(self, limit: int) -> None:
         self._entries: deque[Entry] = deque(maxlen=limit)
@@ -25,37 +27,22 @@ class Ring:
         self._entries.append((next(self._number), *entry))
 
     def read(self) -> tuple[tuple[ProfileEvent, ...], int]:
-        """Events by their start, and how many there were before those. Waits for the work that
-        they are about."""
-        entries = self._snapshot()
-        events = [_event(*entry) for entry in entries]
+        """Return the events by their start, and how many older ones were dropped.
+
+        Waits for work that is still in flight.
+        """
+        entries = list(self._entries)  # one step under the GIL
+        events = []
+        for _, kind_of, kind, name, device, times, nbytes, thread in entries:
+            start, end = times() if callable(times) else times
+            events.append(kind_of(kind, name, device, start, end, nbytes, thread))
         events.sort(key=lambda event: (event.start_ns, event.end_ns))
-        made = 1 + max((entry[0] for entry in entries), default=-1)
-        return tuple(events), made - len(entries)
-
-    def _snapshot(self) -> list[Entry]:
-        while True:
-            try:
-                return list(self._entries)
-            except RuntimeError:  # another thread added meanwhile
-                continue
+        # Two threads may have added in another order than they took their numbers.
+        added = 1 + max((entry[0] for entry in entries), default=-1)
+        return tuple(events), added - len(entries)
 
 
-def _event(
-    number: int,
-    record: type[ProfileEvent],
-    kind: str,
-    name: str,
-    device: str,
-    times: tuple[int, int] | Times,
-    nbytes: int,
-    thread: int,
-) -> ProfileEvent:
-    start, end = times() if callable(times) else times
-    return record(kind, name, device, start, end, nbytes, thread)
-
-
-rings: tuple[Ring, ...] = ()  # of the open profiles; replaced, never changed
+rings: tuple[Ring, ...] = ()  # of the open profiles; replaced as a whole, so readers need no lock
 
 
 def record(
@@ -66,6 +53,7 @@ def record(
     times: tuple[int, int] | Times,
     nbytes: int = 0,
 ) -> None:
+    """Add an event of this thread to every open profile."""
     thread = get_ident()
     for ring in rings:
         ring.add(kind_of, kind, name, device, times, nbytes, thread)

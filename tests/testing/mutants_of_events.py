@@ -10,7 +10,7 @@ from typing import Any
 from mutants import around, mutant
 
 from hal_core import profiling
-from hal_core.profiling import recorder, watch
+from hal_core.profiling import instrumentation, recorder
 from hal_core.testing.fake.device import FakeDevice
 
 Times = tuple[int, int]
@@ -86,7 +86,7 @@ def frees_are_not_told() -> None:
 
 @mutant("F1", "event")
 def launches_of_old_programs_are_not_told() -> None:
-    watch.watch_program = lambda program: None
+    instrumentation.instrument_program = lambda program: None
 
 
 @mutant("F1", "event")
@@ -98,11 +98,7 @@ def what_is_dropped_is_not_counted() -> None:
 
 @mutant("F1", "event")
 def profiles_stay_on() -> None:
-    watch.unwatch_all = list
-    recorder.Ring.read = lambda self: (  # type: ignore[method-assign]
-        tuple(recorder._event(*entry) for entry in self._snapshot()),
-        0,
-    )
+    profiling.Profile._end = lambda self: None  # type: ignore[method-assign]
 
 
 @mutant("F1", "event")

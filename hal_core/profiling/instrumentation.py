@@ -1,0 +1,204 @@
+"""Record what allocators and programs do, by replacing their methods while a profile is open.
+
+No hot path asks whether a profile is open. A launch calls `program._launch` and a copy calls
+`allocator._copyin`; a profile stores a recording function under that name in the one object, and
+`restore_all` puts back what was there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from hal_core.profiling.events import ProfileDeviceEvent, ProfileProgramEvent
+from hal_core.profiling.host_clock import HostClock
+from hal_core.profiling.recorder import record
+
+if TYPE_CHECKING:
+    from hal_core.allocator import Allocator, BufferSpec
+    from hal_core.device import Compiled
+    from hal_core.program import Program
+
+_ABSENT = object()  # the object itself had no such attribute, its class had
+
+# Method of an allocator -> (kind of its event, the bytes that its arguments say it copies)
+_COPIES: dict[str, tuple[str, Callable[..., int]]] = {
+    "_copyin": ("copyin", lambda dest, src: src.nbytes),
+    "_copyout": ("copyout", lambda dest, src: dest.nbytes),
+    "_transfer": ("copy", lambda dest, src, nbytes, src_device: nbytes),
+    "_fill": ("fill", lambda dest, nbytes, pattern: nbytes),
+}
+
+_instrumented: WeakSet[Any] = WeakSet()  # allocators and programs
+_clocks: WeakKeyDictionary[Compiled, HostClock] = WeakKeyDictionary()
+_measuring = threading.local()  # `.now`: this thread is inside a copy that is being measured
+
+
+def instrument_device(device: Compiled) -> None:
+    """Record what the device's allocator and its loaded programs do from now on."""
+    if device.closed:
+        return
+    allocator = vars(device).get("allocator")  # reading `device.allocator` would make one
+    if allocator is not None:
+        instrument_allocator(allocator)
+    for program in device._loaded:
+        instrument_program(program)
+
+
+def instrument_allocator(allocator: Allocator[Any]) -> None:
+    """Record allocations, frees, copies and fills. A second call does nothing."""
+    if allocator in _instrumented:
+        return
+    clock = _clock(allocator.device)
+    memory = _RecordedMemory(allocator)
+    methods: dict[str, Any] = {
+        "alloc": memory.alloc,
+        "free": memory.free,
+        "_returned": _RecordedReturns(allocator._returned, allocator.device.name),
+    }
+    for name, (kind, nbytes_of) in _COPIES.items():
+        methods[name] = _recorded_copy(getattr(allocator, name), kind, nbytes_of, clock)
+    _replace(allocator, methods)
+
+
+def instrument_program(program: Program) -> None:
+    """Record launches. A second call does nothing."""
+    if program in _instrumented or program._unloaded:
+        return
+    if program._launch is None:
+        try:
+            bound = program._bind()
+        except Exception:  # its first launch raises the same, and has the caller to tell it to
+            return
+        program._launch = program._launch or bound
+    launches = _RecordedLaunches(program, _clock(program.device))
+    _replace(program, {"_launch": launches.launch, "_launch_timed": launches.launch_timed})
+
+
+def restore_all() -> list[HostClock]:
+    """Put back all methods, and return the clocks that were used.
+
+    The caller stops them, holding no lock: a clock may wait for its device.
+    """
+    for target in list(_instrumented):
+        attributes = vars(target)
+        for name, recording, before in attributes.pop("_before_profile"):
+            # Anything else that is there now refuses, after an unload or a fork, and has to stay.
+            if attributes.get(name) is recording:
+                if before is _ABSENT:
+                    del attributes[name]
+                else:
+                    attributes[name] = before
+    clocks = list(_clocks.values())
+    _instrumented.clear()
+    _clocks.clear()
+    return clocks
+
+
+def _replace(target: object, methods: dict[str, Any]) -> None:
+    attributes = vars(target)
+    before = [(name, method, attributes.get(name, _ABSENT)) for name, method in methods.items()]
+    # On the object itself: anything else that held its methods would keep it alive.
+    attributes.update(methods, _before_profile=before)
+    _instrumented.add(target)
+
+
+def _clock(device: Compiled) -> HostClock:
+    clock = _clocks.get(device)
+    if clock is None:
+        clock = _clocks[device] = device._make_clock()
+    return clock
+
+
+class _RecordedLaunches:
+    """Replacements for the launch methods of one program.
+
+    Holds the bound launch, not the program, which is freed as soon as its last user is.
+    """
+
+    def __init__(self, program: Program, clock: HostClock) -> None:
+        self.clock, self.name = clock, program.name
+        self.real: Callable[..., None] = program._launch  # type: ignore[assignment]  # is bound
+
+    def launch(self, *args: Any) -> None:
+        _, times = self.clock.measure(lambda: self.real(*args))
+        device = self.clock.device.name
+        record(ProfileProgramEvent, "launch", self.name, device, times)
+
+    def launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
+        _, times = self.clock.measure(lambda: self.real(geometry, *args))
+        self.clock.device._synchronize(None)  # raises when the work failed
+        start, end = times()
+        device = self.clock.device.name
+        record(ProfileProgramEvent, "launch", self.name, device, (start, end))
+        return (end - start) * 1e-9
+
+
+class _RecordedMemory:
+    """Replacements for `alloc` and `free` of one allocator, timed by the host."""
+
+    def __init__(self, allocator: Allocator[Any]) -> None:
+        self.real_alloc, self.real_free = allocator.alloc, allocator.free
+        self.device = allocator.device.name
+
+    def alloc(self, nbytes: int, options: BufferSpec | None = None) -> Any:
+        start = perf_counter_ns()
+        opaque = self.real_alloc(nbytes, options)
+        self._record("alloc", start, nbytes, options)
+        return opaque
+
+    def free(self, opaque: Any, nbytes: int, options: BufferSpec | None = None) -> None:
+        start = perf_counter_ns()
+        self.real_free(opaque, nbytes, options)
+        self._record("free", start, nbytes, options)
+
+    def _record(self, kind: str, start: int, nbytes: int, options: BufferSpec | None) -> None:
+        # An empty buffer has no memory, and memory of the caller's own is not the allocator's.
+        if nbytes and (options is None or options.external_ptr is None):
+            times = start, perf_counter_ns()
+            record(ProfileDeviceEvent, kind, kind, self.device, times, nbytes)
+
+
+class _RecordedReturns:
+    """Replacement for the list of blocks that finalizers returned; it records each addition.
+
+    Blocks still go to the real list, so one that a finalizer returns while a profile opens or
+    closes is not lost.
+    """
+
+    def __init__(self, real: deque[Any], device: str) -> None:
+        self.real, self.device, self.popleft = real, device, real.popleft
+
+    def append(self, block: tuple[Any, int, BufferSpec]) -> None:
+        self.real.append(block)
+        now = perf_counter_ns()
+        record(ProfileDeviceEvent, "free", "free", self.device, (now, now), block[1])
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+
+def _recorded_copy(
+    real: Callable[..., Any], kind: str, nbytes_of: Callable[..., int], clock: HostClock
+) -> Callable[..., Any]:
+    """Return a copy or fill that records one event, also where `real` is made of other copies."""
+
+    def copy(*args: Any) -> Any:
+        if getattr(_measuring, "now", False):
+            return real(*args)
+        _measuring.now = True
+        try:
+            done, times = clock.measure(lambda: real(*args))
+        finally:
+            _measuring.now = False
+        # A device copy that answers False is made by a copyout and a copyin, which are recorded.
+        if kind != "copy" or done:
+            device = clock.device.name
+            record(ProfileDeviceEvent, kind, kind, device, times, nbytes_of(*args))
+        return done
+
+    return copy
