@@ -175,6 +175,9 @@ for text in texts:
 facts = hal.cache.statistics()
 if facts.misses != FakeCompiler.compiled or facts.hits + facts.misses != 20:
     sys.exit(str(facts))
+if set(facts.reasons) - {{"absent"}}:
+    sys.exit(f"damaged: {{facts.reasons}}")
+print(facts.misses)
 """
 
 
@@ -186,23 +189,19 @@ def test_C3_eight_processes_that_compile_the_same_sources_agree(own_cache: Path)
     def start() -> subprocess.Popen[str]:
         return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
-    for number, hits in ((8, 0), (1, 20)):
+    for number, compiled in ((8, None), (1, 0)):
         running = [start() for _ in range(number)]
         for process in running:
             assert process.stdout is not None and process.stdout.readline() == "\n"
-        before = cache.statistics(everyone=True)
         for process in running:
             assert process.stdin is not None
             process.stdin.close()
             process.stdin = None
         for process in running:
-            _, stderr = process.communicate(timeout=60)
+            said, stderr = process.communicate(timeout=60)
             assert (process.returncode, stderr) == (0, "")
-        after = cache.statistics(everyone=True)
-        assert after.entries == 20
-        assert after.hits + after.misses - before.hits - before.misses == 20 * number
-        assert after.hits - before.hits >= hits
-    assert set(after.reasons) == {"absent"}
+            assert compiled is None or int(said) == compiled
+        assert cache.statistics().entries == 20
 
 
 def test_C4_bounded_and_the_longest_unused_goes_first(
@@ -241,7 +240,7 @@ def test_the_cache_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, own_cach
     before = misses().get("switched off", 0)
     assert cache.folder() == "" and cache.load(KEY) is None and cache.clear() == 0
     assert misses()["switched off"] == before + 1
-    assert set(cache.statistics(everyone=True).reasons) == {"switched off"}
+    assert cache.statistics()[:3] == ("", 0, 0)
     assert not own_cache.exists()
     monkeypatch.setenv("HAL_CCACHE", "maybe")
     with pytest.raises(errors.InvalidArgument, match="HAL_CCACHE"):
@@ -255,70 +254,18 @@ def test_no_home_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.folder() == "" and cache.load(KEY) is None
 
 
-# -- counts that outlive a process
-
-LOADS = "from hal_core import cache; [cache.load(f'{n:064x}') for n in range(3)]"
-
-
-def run(text: str, folder: Path) -> None:
-    env = dict(os.environ, HAL_CACHE_DIR=str(folder))
+def test_C4_a_forked_child_counts_from_zero(own_cache: Path) -> None:
+    text = (
+        "import os\n"
+        "from hal_core import cache\n"
+        f"cache.load({KEY!r})\n"
+        "if os.fork() == 0:\n"
+        "    os._exit(cache.statistics().misses)\n"
+        "assert (os.wait()[1], cache.statistics().misses) == (0, 1)\n"
+    )
+    env = dict(os.environ, HAL_CACHE_DIR=str(own_cache))
     done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_C4_processes_that_ended_are_counted(own_cache: Path) -> None:
-    cache.store(f"{0:064x}", CONTENT)
-    for _ in range(2):
-        run(LOADS, own_cache)
-    run(f"import os\nif os.fork() == 0: {LOADS}\nelse: os.wait()", own_cache)
-    known = cache.statistics(everyone=True)
-    assert (known.hits, known.misses, known.reasons) == (3, 6, {"absent": 6})
-    assert f"{0:064x}" not in misses()
-    cache.load(KEY)
-    assert cache.statistics(everyone=True).misses == 7
-    assert cache.clear() == 1
-    assert cache.statistics(everyone=True)[4:] == (0, 0, {})
-
-
-def test_C4_a_child_counts_for_itself(own_cache: Path) -> None:
-    cache.store(f"{0:064x}", CONTENT)
-    text = (
-        f"import os, sys\n{LOADS}\nif os.fork() == 0:\n    {LOADS}\n    sys.exit()\n"
-        "assert os.wait()[1] == 0"
-    )
-    run(text, own_cache)
-    known = cache.statistics(everyone=True)
-    assert (known.hits, known.misses) == (2, 4)
-
-
-@pytest.mark.parametrize("damage", [b"\xff\x00\n", b"hits=-5 hits=x hits= =4 other=9 absent\n"])
-def test_C4_counts_that_cannot_be_read_count_nothing(own_cache: Path, damage: bytes) -> None:
-    own_cache.mkdir()
-    (own_cache / "counts").write_bytes(damage + b"absent=2\nhits=" + b"9" * 50)
-    (own_cache / "counts").chmod(0o600)
-    run(LOADS, own_cache)  # its line has a part of the damage in front
-    known = cache.statistics(everyone=True)
-    assert known.hits == 0 and known.reasons["absent"] in (2, 5)
-    (own_cache / "counts").unlink()
-    (own_cache / "counts").mkdir()
-    run(LOADS, own_cache)
-    assert cache.statistics(everyone=True).misses == 0
-
-
-def test_C4_counts_are_bounded(own_cache: Path) -> None:
-    own_cache.mkdir()
-    path = own_cache / "counts"
-    path.write_text("hits=1 absent=2\n" * 5000)
-    path.chmod(0o600)
-    run(LOADS, own_cache)
-    assert path.read_text() == "hits=5000 absent=10003\n"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert [entry.name for entry in own_cache.iterdir()] == ["counts"]
-
-
-def test_C4_a_folder_that_is_gone_is_not_made_again(own_cache: Path) -> None:
-    run(LOADS, own_cache)
-    assert not own_cache.exists()
 
 
 def test_C4_what_a_killed_process_left_is_cleared(own_cache: Path) -> None:

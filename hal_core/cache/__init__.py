@@ -1,8 +1,8 @@
-"""The compile cache: one checked file an entry, shared by every process of a user.
+"""The cache of compiled kernels on disk, shared by all processes of one user.
 
-An entry's name is the digest of everything that decides its content, so entries never go stale.
-They hold plain bytes behind a header with the key and a checksum, are replaced atomically, and
-nothing is ever unpickled. Whatever is wrong with an entry or with the folder is a miss.
+Each entry is one file. Its name is the digest of everything that decides its content, so an entry
+never becomes out of date. It holds plain bytes after a header with the key and a checksum, is
+replaced atomically, and nothing is ever unpickled. A fault of an entry or of the folder is a miss.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ import logging
 import os
 import tempfile
 import time
+from collections import Counter
 from typing import NamedTuple
 
 from hal_core import config
-from hal_core.cache.counts import ABSENT, DAMAGED, FOREIGN, HITS, OFF, UNREADABLE, count, counted
-from hal_core.cache.counts import forget as forget_counts
 from hal_core.cache.files import Foreign, read_own
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, renew_after_fork
 
 log = logging.getLogger("hal_core")
 
 _MAGIC = b"hal-cache-1\n"
-_HEADER = len(_MAGIC) + 32 + 32  # magic, key, checksum
-_CHECK_EVERY = 64  # stores between looks at the folder's size
-_PREFIX = "new-"
-_ABANDONED = 3600  # seconds after which what a process was writing is nobody's
+_HEADER_NBYTES = len(_MAGIC) + 32 + 32  # magic, key, checksum
+_STORES_PER_CHECK = 64  # listing the folder costs more than storing an entry
+_PREFIX = "new-"  # of a file that is still being written
+_ABANDONED_SECONDS = 3600  # the process that wrote a file this old has been killed
 
 LIMIT = config.declare(
     "HAL_CACHE_LIMIT", 512 << 20, "bytes of compiled kernels kept on disk", config.nbytes
@@ -35,25 +34,33 @@ LIMIT = config.declare(
 
 
 class CacheStatistics(NamedTuple):
-    """What is in the folder, and what loading from it came to."""
+    """Contents of the cache's folder, and hits and misses of this process."""
 
-    folder: str  # empty: there is none
+    folder: str  # empty: the cache is off
     entries: int
     nbytes: int
     limit: int  # bytes
     hits: int
     misses: int
-    reasons: dict[str, int]  # of misses: how many for each of REASONS
+    reasons: dict[str, int]  # of misses: absent, damaged, foreign, unreadable, switched off
 
 
 _lock = fork_safe_lock()
+_hits = _stores = 0
+_misses: Counter[str] = Counter()  # reason -> how many
+_unwritable: set[str] = set()  # folders that the log has named
 
-_stores = 0
-_unwritable: set[str] = set()  # folders that were complained about
+
+@renew_after_fork
+def _count_from_zero() -> None:
+    """Start the child's counts anew: those of the parent are not its own."""
+    global _hits
+    _hits = 0
+    _misses.clear()
 
 
 def folder() -> str:
-    """The folder of the cache; empty when there is none (switched off, or no home)."""
+    """Return the cache's folder; empty when the cache is switched off or there is no home."""
     if not config.CCACHE.read():
         return ""
     chosen = config.CACHE_DIR.read()
@@ -69,26 +76,26 @@ def folder() -> str:
 
 
 def load(key: str) -> bytes | None:
-    """The bytes stored under `key`, or None: a miss, counted with its reason."""
+    """Return the bytes stored under `key`, or None: a miss, counted with its reason."""
+    global _hits
     place = folder()
-    if not place:
-        count(place, OFF)
-        return None
     path = _path(place, key)
-    found = _checked(path, key)
-    if isinstance(found, str):
-        if found != ABSENT:
-            log.debug("cache: %s is %s", path, found)
-        count(place, found)
-        return None
-    count(place, HITS)
-    with contextlib.suppress(OSError):
-        os.utime(path)  # what was used last is evicted last
-    return found
+    content, reason = _read_entry(path, key) if place else (None, "switched off")
+    with _lock:
+        if content is None:
+            _misses[reason] += 1
+        else:
+            _hits += 1
+    if content is not None:
+        with contextlib.suppress(OSError):
+            os.utime(path)  # eviction begins with the entry used longest ago
+    elif reason not in ("absent", "switched off"):
+        log.debug("cache: %s is %s", path, reason)
+    return content
 
 
 def store(key: str, content: bytes) -> None:
-    """Keep `content`; a folder that cannot be written costs one log line, never an error."""
+    """Store `content` under `key`. A folder that cannot be written costs one log line, no error."""
     global _stores
     place = folder()
     if not place:
@@ -112,72 +119,75 @@ def store(key: str, content: bytes) -> None:
         return
     with _lock:
         _stores += 1
-        due = _stores % _CHECK_EVERY == 1
+        due = _stores % _STORES_PER_CHECK == 1
     if due:
         evict(place)
 
 
 def evict(place: str, limit: int | None = None) -> int:
-    """Delete the entries used longest ago until `limit` bytes are left; gives how many went."""
+    """Delete the entries used longest ago until `limit` bytes are left; return how many.
+
+    Also deletes the half-written files of processes that were killed.
+    """
     limit = LIMIT.read() if limit is None else limit
-    entries = sorted(_entries(place), key=lambda entry: entry[0])
-    total = sum(size for _, size, _ in entries)
-    gone = 0
-    for _, size, path in entries:
+    for path, facts in _files(place):
+        abandoned = time.time() - facts.st_mtime > _ABANDONED_SECONDS
+        if abandoned and os.path.basename(path).startswith(_PREFIX):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    entries = sorted(_entries(place), key=lambda entry: entry[1].st_mtime)
+    total = sum(facts.st_size for _, facts in entries)
+    deleted = 0
+    for path, facts in entries:
         if total <= limit:
             break
         try:
             os.unlink(path)
         except OSError:  # another process was faster
             continue
-        total -= size
-        gone += 1
-    _clear_abandoned(place)
-    return gone
+        total -= facts.st_size
+        deleted += 1
+    return deleted
 
 
 def clear() -> int:
-    """Delete every entry, and what was counted; gives how many entries there were."""
+    """Delete every entry; return how many there were."""
     place = folder()
-    if not place:
-        return 0
-    forget_counts(place)
-    return evict(place, -1)
+    return evict(place, -1) if place else 0
 
 
-def statistics(everyone: bool = False) -> CacheStatistics:
-    """`hits` and `misses` of this process; with `everyone` of this folder, since it was cleared,
-    by this process and all that have ended."""
+def statistics() -> CacheStatistics:
+    """Return what the folder holds now, and the hits and misses of this process."""
     place = folder()
-    entries = _entries(place) if place else []
-    counts = counted(place if everyone else None)
-    hits = counts.pop(HITS, 0)
-    nbytes = sum(size for _, size, _ in entries)
+    sizes = [facts.st_size for _, facts in _entries(place)] if place else []
+    with _lock:
+        hits, reasons = _hits, dict(_misses)
     return CacheStatistics(
-        place, len(entries), nbytes, LIMIT.read(), hits, sum(counts.values()), counts
+        place, len(sizes), sum(sizes), LIMIT.read(), hits, sum(reasons.values()), reasons
     )
 
 
 # -- one entry
 
 
-def _checked(path: str, key: str) -> bytes | str:
-    """What was stored under `key`, or the reason of a miss."""
+def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
+    """Return the content stored under `key`, or None and the reason of the miss."""
     try:
         data = read_own(path)
     except FileNotFoundError:
-        return ABSENT
+        return None, "absent"
     except Foreign:
-        return FOREIGN
+        return None, "foreign"
     except OSError:
-        return UNREADABLE
-    content, header = data[_HEADER:], data[:_HEADER]
+        return None, "unreadable"
+    content, header = data[_HEADER_NBYTES:], data[:_HEADER_NBYTES]
     expected = _header(key, content)
     if header == expected:
-        return content
-    names = len(_MAGIC) + 32
-    whole = len(header) == _HEADER and header[names:] == expected[names:]
-    return FOREIGN if whole and header[:names] != expected[:names] else DAMAGED
+        return content, ""
+    # A correct checksum under another key: a whole entry, but not the one of this name.
+    key_end = len(_MAGIC) + 32
+    whole = len(header) == _HEADER_NBYTES and header[key_end:] == expected[key_end:]
+    return None, "foreign" if whole else "damaged"
 
 
 def _path(place: str, key: str) -> str:
@@ -188,32 +198,24 @@ def _header(key: str, content: bytes) -> bytes:
     return _MAGIC + bytes.fromhex(key) + hashlib.sha256(content).digest()
 
 
-def _entries(place: str) -> list[tuple[float, int, str]]:
-    """(last use, bytes, path) of every entry; foreign files in the folder are left alone."""
-    return [
-        (facts.st_mtime, facts.st_size, path)
-        for path, facts in _files(place)
-        if len(os.path.basename(path)) == 64
-    ]
+# -- the folder
 
 
-def _clear_abandoned(place: str) -> None:
-    """What a process that was killed left half written."""
-    for path, facts in _files(place):
-        if os.path.basename(path).startswith(_PREFIX) and time.time() - facts.st_mtime > _ABANDONED:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+def _entries(place: str) -> list[tuple[str, os.stat_result]]:
+    """List the entries with their size and last use, without the user's own files."""
+    return [file for file in _files(place) if len(os.path.basename(file[0])) == 64]
 
 
 def _files(place: str) -> list[tuple[str, os.stat_result]]:
+    """List all files in the subfolders, which are named by the first two digits of their keys."""
     found: list[tuple[str, os.stat_result]] = []
     try:
-        shelves = [entry.path for entry in os.scandir(place) if len(entry.name) == 2]
+        subfolders = [entry.path for entry in os.scandir(place) if len(entry.name) == 2]
     except OSError:
         return found
-    for shelf in shelves:
+    for subfolder in subfolders:
         with contextlib.suppress(OSError):
-            for entry in os.scandir(shelf):
-                with contextlib.suppress(OSError):  # gone meanwhile
+            for entry in os.scandir(subfolder):
+                with contextlib.suppress(OSError):  # another process has deleted it
                     found.append((entry.path, entry.stat(follow_symlinks=False)))
     return found

@@ -1,4 +1,4 @@
-"""Reading files that may hold anything, and may be anybody's."""
+"""Safe reading of a file in a folder that others may be able to write."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import errno
 import os
 import stat
 
-LARGEST = 1 << 30  # bytes
+LARGEST_NBYTES = 1 << 30
+# NONBLOCK: opening a pipe that nobody writes would wait. NOFOLLOW: a link leads to any file.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FLAGS |= getattr(os, "O_BINARY", 0)
 
 
 class Foreign(OSError):
-    """Not a file of this user alone: a link, a pipe, one that another user owns or may write. What
-    it holds would run as this user's code."""
+    """The file is a link, a pipe, or one that another user owns or may write.
+
+    Its content would run as code of this user.
+    """
 
 
 def read_own(path: str) -> bytes:
-    """All of a file that only this user, or root, can have written. Raises: Foreign, OSError."""
+    """Read a whole file that only this user, or root, can have written. Raises: Foreign, OSError.
+
+    All checks look at the opened file, so nobody can exchange it between check and read.
+    """
     try:
         handle = os.open(path, _FLAGS)
     except OSError as error:
@@ -29,8 +35,8 @@ def read_own(path: str) -> bytes:
         others = hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid())
         if not stat.S_ISREG(facts.st_mode) or others or facts.st_mode & 0o022:
             raise Foreign(path)
-        if facts.st_size > LARGEST:
-            raise OSError(f"{path} has {facts.st_size} bytes, more than {LARGEST}")
+        if facts.st_size > LARGEST_NBYTES:
+            raise OSError(f"{path} has {facts.st_size} bytes, more than {LARGEST_NBYTES}")
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read()
     finally:

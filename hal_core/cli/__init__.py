@@ -266,9 +266,10 @@ def _text(target: str, language: str | None) -> str:
 def _cache(options: argparse.Namespace) -> int:
     place = cache.folder()
     deleted = cache.clear() if options.clear or options.action == "clear" else None
-    found = cache.statistics(everyone=True)
+    found = cache.statistics()
     if options.json:
-        print(json.dumps({**found._asdict(), "deleted": deleted or 0}, indent=2))
+        facts = {"folder": place, "entries": found.entries, "nbytes": found.nbytes}
+        print(json.dumps({**facts, "limit": found.limit, "deleted": deleted or 0}, indent=2))
     elif not place:
         print("The compile cache is off: HAL_CCACHE=0, or there is no home folder.")
     elif deleted is not None:
@@ -276,6 +277,4 @@ def _cache(options: argparse.Namespace) -> int:
     else:
         used, limit = doctor.readable(found.nbytes), doctor.readable(found.limit)
         print(f"{place}: {found.entries} entries, {used} of at most {limit}")
-        why = ", ".join(f"{number} {reason}" for reason, number in found.reasons.items())
-        print(f"{found.hits} hits, {found.misses} misses{why and f' ({why})'}, in all processes")
     return 0

@@ -261,9 +261,8 @@ def test_cache(
 ) -> None:
     cache.store("ab" * 32, b"x" * 1000)
     assert main(["cache"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{own_cache}: 1 entries, 1.0") and first.endswith("of at most 512 MiB")
-    assert second == "0 hits, 0 misses, in all processes"
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{own_cache}: 1 entries, 1.0") and line.endswith("of at most 512 MiB")
     assert main(["cache", "--clear"]) == 0
     assert capsys.readouterr().out == f"1 entries deleted from {own_cache}\n"
     cache.store("ab" * 32, b"x" * 1000)
@@ -276,24 +275,17 @@ def test_cache(
     assert "is off" in capsys.readouterr().out
 
 
-def test_C4_cache_tells_what_all_processes_found(
+def test_C4_cache_in_json(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for missed in ("ab", "cd"):
-        assert cache.load(missed * 32) is None
     cache.store("ab" * 32, b"x" * 1000)
-    cache.load("ab" * 32)
-    assert main(["cache"]) == 0
-    said = capsys.readouterr().out
-    assert said.endswith("\n1 hits, 2 misses (2 absent), in all processes\n")
     assert main(["cache", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "folder": str(own_cache), "entries": 1, "nbytes": 1076, "limit": 512 << 20, "hits": 1,
-        "misses": 2, "reasons": {"absent": 2}, "deleted": 0,
+        "folder": str(own_cache), "entries": 1, "nbytes": 1076, "limit": 512 << 20, "deleted": 0,
     }  # fmt: skip
     assert main(["cache", "clear", "--json"]) == 0
     cleared = json.loads(capsys.readouterr().out)
-    assert (cleared["deleted"], cleared["entries"], cleared["hits"]) == (1, 0, 0)
+    assert (cleared["deleted"], cleared["entries"]) == (1, 0)
     monkeypatch.setenv("HAL_CCACHE", "0")
     assert main(["cache", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["folder"] == ""
