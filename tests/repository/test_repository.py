@@ -22,7 +22,7 @@ BACKENDS = [name for name in PROJECTS if name != "hal_core"]
 
 # A module imports only what stands before it, lazy imports included; type-only imports are free.
 IMPORT_ORDER = """
-    errors config discovery concurrency dtypes geometry ir lang render interpreter
+    errors config discovery concurrency polling dtypes geometry ir lang render interpreter
     cache hookspecs registry profiling allocator buffer compiler program device __init__ testing
     cli __main__
 """.split()  # noqa: SIM905  # one line of words reads as the order it is
