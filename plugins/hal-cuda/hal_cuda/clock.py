@@ -1,60 +1,59 @@
-"""When a stream did its work, on the host's clock."""
+"""The times of a stream's work on the host's clock, read from events."""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hal_core.errors import DeviceFault, HalError
-from hal_core.profiling import ClockSamples, HostClock, Times
+from hal_core.errors import HalError
+from hal_core.profiling import ClockSamples
+from hal_core.profiling.sampled_clock import SampledClock, Span
 
 if TYPE_CHECKING:
     from hal_cuda.device import CUDADevice
 
 T = TypeVar("T")
 
-_EVERY_NS = 500_000_000
-_TRIES = 5
-_MOST_UNREAD = 1024
+_MAX_UNREAD = 1024
+
+
+class Event:
+    """An event of the driver, which the clock uses again when nothing refers to it."""
+
+    __slots__ = ("handle", "spare")
+
+    def __init__(self, handle: Any, spare: list[Any]) -> None:
+        self.handle, self.spare = handle, spare
+
+    def __del__(self) -> None:
+        self.spare.append(self.handle)
 
 
 class Anchor(NamedTuple):
-    """An event whose moment is known on both clocks."""
+    """An event whose moment on the device's clock is known."""
 
-    event: Any
+    event: Event
     device_ns: int
 
 
-class Span:
-    """Work between two events, which are gone once they were read."""
+class Command(NamedTuple):
+    """The events around a piece of work, and the anchor that they are counted from."""
 
-    __slots__ = ("anchor", "called", "end", "knots", "passed", "start")
-
-    def __init__(self, anchor: Anchor, knots: ClockSamples, start: Any) -> None:
-        self.anchor, self.knots, self.start = anchor, knots, start
-        self.end: Any = None
-        self.called = 0, 0  # when the host asked for it
-        self.passed: tuple[int, int] | None = None  # on the device
-
-    def times(self) -> tuple[int, int]:
-        if self.passed is None:  # it failed, which the next wait for the device tells
-            return self.called
-        return self.knots.on_host(self.passed[0]), self.knots.on_host(self.passed[1])
+    anchor: Anchor
+    start: Event
+    end: Event
 
 
-class EventClock(HostClock):
+class CUDAClock(SampledClock):
     """Two events around each piece of work; nothing is waited for before they are read.
 
-    Events tell what passed between two of them and no more. So twice a second, while there is work,
-    some are recorded on a stream of their own, which has nothing else to do, and waited for: each
-    lies between two looks at the host's clock. The closest is the anchor that later events are
-    counted from. What the driver tells is a float of milliseconds, wrong by 0.06 us for each second
-    between the two, which is less than the clocks differ; how long work took is asked for between
-    its own two events.
+    Events tell how much time passed between two of them and no more. So marks are events on a
+    stream of their own, which has nothing else to do, and are waited for at once. The one that
+    becomes a sample is the anchor that later events are counted from: the driver gives a float of
+    milliseconds, wrong by 0.06 us for each second between the two, which is less than the clocks
+    differ. How long the work took is asked for between its own two events.
 
     Work for which there is no event is waited for and timed by the host.
 
@@ -66,156 +65,99 @@ class EventClock(HostClock):
 
     def __init__(self, device: CUDADevice) -> None:
         super().__init__(device)
-        self._lock = threading.RLock()  # a finalizer may launch in the middle of anything
-        self._aside: Any = None  # the anchors' stream
-        self._anchors: deque[Anchor] = deque()  # those of unread spans, and the newest
-        self._unread: deque[Span] = deque()  # in the stream's order
-        self._spare: list[Any] = []
-        self._knots = ClockSamples()
-        self._next_ns = 0
+        self._stream: Any = None  # of the marks
+        self._anchor: Anchor | None = None
+        self._unread: deque[Span] = deque()  # in the order of the device's stream
+        self._spare: list[Any] = []  # handles of events
 
-    def measure(self, work: Callable[[], T]) -> tuple[T, Times]:
-        if self.device.closed:
-            return super().measure(work)
+    def _mark(self) -> Event:
+        device = self.device
+        if self._stream is None:
+            with device.own("profile"):
+                self._stream = device.api.make_stream(apart=True)
+        event = self._record(self._stream)
+        device.call("profile", device.api.wait_event, event.handle)
+        return event
+
+    def _add_mark(self, mark: Event, host_ns: int) -> None:
+        device_ns = self._device_ns(self._anchor, mark) if self._anchor else 0
+        self._anchor = Anchor(mark, device_ns)
+        self._samples.add(device_ns, host_ns)
+
+    def _queue(self, work: Callable[[], T], span: Span) -> T:
+        stream = self.device.stream
         with self._lock:
-            begin = perf_counter_ns()
-            span = self._begin(begin)
-            try:
-                result = work()
-            except BaseException:
-                if span is not None:
-                    self._spare.append(span.start)
-                raise
-            if span is not None and self._ended(span):
-                span.called = begin, perf_counter_ns()
+            start = self._recorded(stream)
+            result = work()
+            end = start and self._recorded(stream)
+            if start is not None and end is not None and self._anchor is not None:
+                span.command = Command(self._anchor, start, end)
+                span.samples = self._samples  # those of the anchor: `stop` begins new ones
                 self._unread.append(span)
-                if len(self._unread) >= _MOST_UNREAD:
-                    self._read(self._unread[_MOST_UNREAD // 2])
-                return result, lambda: self._times(span)
-        with suppress(DeviceFault):  # the context is lost, as the next wait tells again
+                if len(self._unread) >= _MAX_UNREAD:
+                    self._read(self._unread[_MAX_UNREAD // 2])
+                return result
+        with suppress(HalError):  # the context is lost, as the next wait says again
             self.device._synchronize(None)
-        called = begin, perf_counter_ns()
-        return result, lambda: called
+        return result
+
+    def _wait(self, command: Command) -> None:
+        self.device._synchronize(None)
+
+    def _read(self, span: Span) -> None:
+        """Read the times of `span` and of all work ahead of it in the stream."""
+        while span.command is not None and self._unread:
+            first = self._unread.popleft()
+            anchor, start, end = first.command
+            first.command = None
+            with suppress(HalError):  # it has the times of its call
+                start_ns = self._device_ns(anchor, start)
+                first.passed = start_ns, self._device_ns(Anchor(start, start_ns), end)
 
     def stop(self) -> None:
-        """Nothing is held of the device any more, which may then be closed."""
+        """Read what is unread and destroy all events; the device may then be closed."""
         if self.device.forked:
             return
-        if self._unread:
+        with suppress(IndexError):  # nothing is unread
             self._times(self._unread[-1])
+        device, api = self.device, self.device.api
         with self._lock:
-            self._let_go()
+            self._anchor, self._samples, self._next_sample_ns = None, ClockSamples(), 0
+            # What the driver refuses to destroy stays until the device closes.
+            for _ in range(len(self._spare)):
+                handle = self._spare.pop(0)
+                try:
+                    with device.own("profile"):
+                        api.destroy_event(handle)
+                except HalError:
+                    self._spare.append(handle)
+            if self._stream is not None:
+                with suppress(HalError), device.own("profile"):
+                    api.destroy_stream(self._stream)
+                    self._stream = None
 
-    # -- the lock is held
+    # -- events
 
-    def _begin(self, now: int) -> Span | None:
-        """None where the driver refuses, which the work itself or the next wait tells."""
+    def _record(self, stream: Any) -> Event:
+        device = self.device
         try:
-            if now >= self._next_ns:
-                self._mark()
-            return Span(self._anchors[-1], self._knots, self._record(self.device.stream))
+            handle = self._spare.pop()
+        except IndexError:
+            with device.own("profile"):
+                handle = device.api.make_event()
+        event = Event(handle, self._spare)
+        device.call("profile", device.api.record, handle, stream)
+        return event
+
+    def _recorded(self, stream: Any) -> Event | None:
+        """Record an event; None where the driver refuses, which the work or a wait says too."""
+        try:
+            return self._record(stream)
         except HalError:
             return None
 
-    def _ended(self, span: Span) -> bool:
-        with suppress(HalError):
-            if span.anchor in self._anchors:  # else a finalizer inside of the work let it go
-                span.end = self._record(self.device.stream)
-                return True
-        self._spare.append(span.start)
-        return False
-
-    def _record(self, stream: Any) -> Any:
-        device = self.device
-        try:
-            event = self._spare.pop()
-        except IndexError:
-            with device.own("profile"):
-                event = device.api.make_event()
-        try:
-            device.call("profile", device.api.record, event, stream)
-        except BaseException:
-            self._spare.append(event)
-            raise
-        return event
-
-    def _mark(self) -> None:
-        api = self.device.api
-        if self._aside is None:
-            with self.device.own("profile"):
-                self._aside = api.make_stream(apart=True)
-        moments: list[tuple[int, int, Any]] = []
-        try:
-            while len(moments) < _TRIES:
-                before = perf_counter_ns()
-                moments.append((0, 0, self._record(self._aside)))
-                self.device.call("profile", api.wait_event, moments[-1][2])
-                after = perf_counter_ns()
-                moments[-1] = after - before, (before + after) // 2, moments[-1][2]
-            _, host_ns, event = min(moments, key=lambda moment: moment[0])
-            device_ns = self._after(self._anchors[-1], event) if self._anchors else 0
-        except BaseException:
-            self._spare += [event for *_, event in moments]
-            raise
-        self._spare += [other for *_, other in moments if other is not event]
-        self._anchors.append(Anchor(event, device_ns))
-        self._knots.add(device_ns, host_ns)
-        self._next_ns = host_ns + _EVERY_NS
-        self._forget_anchors()
-
-    def _after(self, anchor: Anchor, event: Any) -> int:
+    def _device_ns(self, anchor: Anchor, event: Event) -> int:
+        """Return the event's time on the device's clock."""
         between = self.device.api.seconds_between
-        seconds: float = self.device.call("profile", between, anchor.event, event)
+        seconds: float = self.device.call("profile", between, anchor.event.handle, event.handle)
         return anchor.device_ns + round(seconds * 1e9)
-
-    def _read(self, last: Span) -> None:
-        """That span, and what is ahead of it in the stream."""
-        while last.end is not None and self._unread:
-            span = self._unread.popleft()
-            try:
-                start_ns = self._after(span.anchor, span.start)
-                took = self._after(Anchor(span.start, 0), span.end)
-                span.passed = start_ns, start_ns + took
-            except HalError:
-                pass  # it has the time of its call
-            finally:
-                self._spare += [span.start, span.end]
-                span.start = span.end = None
-        self._forget_anchors()
-
-    def _forget_anchors(self) -> None:
-        while len(self._anchors) > 1 and (
-            not self._unread or self._unread[0].anchor is not self._anchors[0]
-        ):
-            self._spare.append(self._anchors.popleft().event)
-
-    def _let_go(self) -> None:
-        """What the driver refuses to destroy stays, and is tried again when the device closes."""
-        device, api = self.device, self.device.api
-        events = [anchor.event for anchor in self._anchors] + self._spare
-        self._anchors, self._spare = deque(), []
-        self._knots, self._next_ns = ClockSamples(), 0
-        for event in events:
-            try:
-                with device.own("profile"):
-                    api.destroy_event(event)
-            except HalError:
-                self._spare.append(event)
-        if self._aside is not None:
-            with suppress(HalError), device.own("profile"):
-                api.destroy_stream(self._aside)
-                self._aside = None
-
-    # -- it is not
-
-    def _times(self, span: Span) -> tuple[int, int]:
-        """Others may go on launching while it is waited for."""
-        if span.end is not None and not self.device.forked:
-            with suppress(HalError):  # which the next wait tells
-                self.device._synchronize(None)
-            with self._lock:
-                with suppress(HalError):
-                    if perf_counter_ns() >= self._next_ns:
-                        self._mark()  # or a long queue's end would be far from any
-                self._read(span)
-        return span.times()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hal_core.concurrency import Living
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault
+from hal_core.polling import poll
 from hal_cuda import driver
-from hal_cuda.clock import EventClock
+from hal_cuda.clock import CUDAClock
 
 if TYPE_CHECKING:
     from hal_cuda.allocator import CUDAAllocator
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 keeping: Living[CUDAAllocator] = Living()  # of closed devices, with memory that is still out
-
-_LONGEST_NAP = 1e-3  # seconds between two looks at a stream
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
@@ -73,7 +71,7 @@ class CUDADevice(Compiled):
         self.api = driver.api()
         self.last_launched = ""  # a program's name, for the text of a fault
         self.unused: deque[Any] = deque()  # modules of programs that are gone
-        self.clock = EventClock(self)
+        self.clock = CUDAClock(self)
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
             try:
@@ -161,17 +159,9 @@ class CUDADevice(Compiled):
             if timeout is None:
                 self.api.wait(self.stream)
                 return True
-            deadline = time.monotonic() + timeout
-            nap = 20e-6
-            while not self.api.is_done(self.stream):  # the driver has no wait with a limit
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                time.sleep(min(nap, left))
-                nap = min(2 * nap, _LONGEST_NAP)
-            return True
+            return poll(lambda: self.api.is_done(self.stream), timeout)
 
-    def _make_clock(self) -> EventClock:
+    def _make_clock(self) -> CUDAClock:
         return self.clock
 
     def unload_unused(self) -> None:

@@ -16,6 +16,7 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
+from hal_core.profiling import sampled_clock
 from hal_cuda import clock as module
 
 SLACK_NS = 2_000_000  # a loaded machine may look at its clock so much later
@@ -78,13 +79,13 @@ def test_F1_without_a_profile_no_event_is_asked_for(
 def test_F1_a_measured_launch_is_three_calls(
     device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
 ) -> None:
-    device.clock._next_ns = 0
+    device.clock._next_sample_ns = 0
     with hal.profile():
         for _ in range(3):
             launch()  # anchors, and events that are used again
         assert len(device.clock._unread) == 3
         device.clock._read(device.clock._unread[-1])
-        device.clock._next_ns = perf_counter_ns() + 10**12
+        device.clock._next_sample_ns = perf_counter_ns() + 10**12
         before = simulator.all_calls()
         for _ in range(3):
             launch()
@@ -122,7 +123,7 @@ def test_F1_work_lies_within_its_call_and_the_wait(
                 device.synchronize()
                 walls.append((before, perf_counter_ns()))
             sleep(0.2)
-        assert len(device.clock._knots) >= 2
+        assert len(device.clock._samples) >= 2
     assert len(profile.events) == len(walls)
     for event, (before, after) in zip(profile.events, walls, strict=True):
         assert before - SLACK_NS <= event.start_ns < event.end_ns <= after + SLACK_NS, event
@@ -179,7 +180,7 @@ def test_F1_events_that_nobody_reads_are_bounded(
     simulator: Simulator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_UNREAD", 20)
+    monkeypatch.setattr(module, "_MAX_UNREAD", 20)
     before = live(simulator)["events"]
     with hal.profile() as profile:
         for _ in range(200):
@@ -266,22 +267,6 @@ def test_P9_in_a_profile_too_a_fault_surfaces_at_the_next_wait_with_the_programs
         device.close()
 
 
-def test_F1_a_finalizer_may_launch_read_and_end_inside_of_a_measured_call(
-    device: hal.Compiled, y: hal.Buffer, launch: Callable[..., Any], simulator: Simulator
-) -> None:
-    clean = live(simulator)
-    inner = hal.profile()
-    with hal.profile() as profile:
-        with inner:
-            launch()
-            _, times = device.clock.measure(lambda: (launch(), profile.events, device.clock.stop()))
-            launch()
-        start_ns, end_ns = times()
-        assert 0 < end_ns - start_ns < 10**10
-    assert len(profile.events) == 3
-    assert live(simulator) == clean
-
-
 def test_F1_another_context_that_became_current_is_no_hindrance(
     device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
 ) -> None:
@@ -292,7 +277,7 @@ def test_F1_another_context_that_became_current_is_no_hindrance(
                 launch()
                 simulator.set_context(int(getattr(context, "handle", context)))
                 if due:
-                    device.clock._next_ns = 0
+                    device.clock._next_sample_ns = 0
                 launch()
                 simulator.set_context(int(getattr(context, "handle", context)))
                 assert all(event.seconds > 0 for event in profile.events)
@@ -323,8 +308,8 @@ def test_F1_on_and_off_beside_threads_that_work_leaves_nothing(
     simulator: Simulator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_EVERY_NS", 1_000_000)
-    monkeypatch.setattr(module, "_MOST_UNREAD", 16)
+    monkeypatch.setattr(sampled_clock, "_SAMPLE_EVERY_NS", 1_000_000)
+    monkeypatch.setattr(module, "_MAX_UNREAD", 16)
     clean, ending, wrong = live(simulator), threading.Event(), list[BaseException]()
 
     def work(number: int) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hal_core.profiling import sampled_clock
 from hal_cuda import clock as module
-from hal_cuda.clock import EventClock
+from hal_cuda.clock import CUDAClock
 
 
 class Pretended:
@@ -88,9 +89,9 @@ def test_F1_a_clock_that_drifts_is_followed(
     """Work of 1 us to 0.3 s, beside and behind each other; more of it than stays unread."""
     rng = random.Random(pause_ns)
     device: Any = Pretended(rng, drift)
-    monkeypatch.setattr(module, "perf_counter_ns", device.host_ns)
-    monkeypatch.setattr(module, "_MOST_UNREAD", 64)
-    made, seen = EventClock(device), []
+    monkeypatch.setattr(sampled_clock, "perf_counter_ns", device.host_ns)
+    monkeypatch.setattr(module, "_MAX_UNREAD", 64)
+    made, seen = CUDAClock(device), []
     for _ in range(300):
         seen.append(made.measure(device.work))
         device.now_ns += rng.randrange(2 * pause_ns)
@@ -107,9 +108,10 @@ def test_F1_the_end_of_a_long_queue_is_told_as_well_as_its_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device: Any = Pretended(random.Random(1), 100e-6)
-    monkeypatch.setattr(module, "perf_counter_ns", device.host_ns)
-    made = EventClock(device)
+    monkeypatch.setattr(sampled_clock, "perf_counter_ns", device.host_ns)
+    made = CUDAClock(device)
     seen = [made.measure(lambda: device.work(3 * 10**9)) for _ in range(20)]
     for (begin, end), times in seen:
         start_ns, end_ns = times()
-        assert abs(start_ns - begin) < 3_000 and abs(end_ns - end) < 3_000
+        # A minute after its anchor the driver's float of milliseconds is wrong by 2 us.
+        assert abs(start_ns - begin) < 5_000 and abs(end_ns - end) < 5_000

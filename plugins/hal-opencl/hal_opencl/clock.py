@@ -1,13 +1,13 @@
-"""When a queue did its work, on the host's clock."""
+"""The times of a queue's work on the host's clock, read from the platform's events."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from time import perf_counter_ns
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from hal_core.profiling import ClockSamples, HostClock, Times
+from hal_core.profiling.sampled_clock import SampledClock, Span
+from hal_opencl import driver
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
@@ -15,92 +15,56 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EVERY_NS = 500_000_000
-_TRIES = 5
-_MOST_WAITING = 4096
+_MAX_PENDING = 4096
+_COMPLETE = cl.command_execution_status.COMPLETE
 
 
-def _reader(event: cl.Event) -> Times:
-    """Gives the device's own times. Of finished work they are taken at once, as the event of a
-    blocking copy keeps the host memory."""
-
-    def read() -> tuple[int, int]:
-        event.wait()
-        return event.profile.start, event.profile.end
-
-    if event.command_execution_status != cl.command_execution_status.COMPLETE:
-        return read
-    times = read()
-    return lambda: times
-
-
-class QueueClock(HostClock):
+class OpenCLClock(SampledClock):
     """The platform's own timestamps of each command; nothing is waited for before they are read.
 
-    A device's clock has another zero than the host's and another rate (PoCL's, on one machine with
-    NTP: 24 us in a second). So moments are taken on both, twice a second while there is work: when
-    a marker was queued, as the device tells it, lies between two looks at the host's clock. Between
-    two such moments time passes evenly, so what follows on the device follows on the host's clock.
+    Marks are markers in the queue. A marker is queued between two readings of the host's clock, and
+    the platform tells when that was on the device's clock, but not before the marker is complete.
 
-    clGetDeviceAndHostTimer would do the same; PoCL 3.1 and Oclgrind lack it.
+    Work that gives no event, such as a copy through the host, is over when its call returns.
+
+    Source: clGetDeviceAndHostTimer would give samples at once; PoCL 3.1 and Oclgrind lack it.
     """
 
     device: OpenCLDevice
 
     def __init__(self, device: OpenCLDevice) -> None:
         super().__init__(device)
-        self._lock = threading.RLock()  # a finalizer may launch in the middle of anything
-        self._knots = ClockSamples()
-        self._waiting: list[tuple[int, cl.Event]] = []  # host_ns, and a marker queued then
-        self._next_ns = 0
-        self._mark()
+        self._pending: list[tuple[int, cl.Event]] = []  # host_ns, and the marker queued then
+        self._sample()  # the first marker is ahead of all that is measured
 
-    def measure(self, work: Callable[[], T]) -> tuple[T, Times]:
-        """`work` gives the command's event; other work is timed by the host."""
-        start = perf_counter_ns()
-        if start >= self._next_ns:
-            self._mark()
+    def _mark(self) -> cl.Event:
+        with driver.check("profile", self.device.name):
+            return cl.enqueue_marker(self.device.queue)
+
+    def _add_mark(self, mark: cl.Event, host_ns: int) -> None:
+        self._pending.append((host_ns, mark))
+        if len(self._pending) > _MAX_PENDING:
+            del self._pending[1:-1:2]
+
+    def _queue(self, work: Callable[[], T], span: Span) -> T:
         result = work()
-        called = start, perf_counter_ns()
-        if not isinstance(result, cl.Event):
-            return result, lambda: called
-        read = _reader(result)
+        if isinstance(result, cl.Event):
+            span.command = result
+            # Read now if it can be: the event of a blocking copy keeps the host memory.
+            if result.command_execution_status == _COMPLETE:
+                with self._lock:
+                    self._read(span)
+        return result
 
-        def times() -> tuple[int, int]:
-            try:
-                start_ns, end_ns = read()
-                return self._on_host(start_ns), self._on_host(end_ns)
-            except cl.Error:  # it failed, which the next wait for the device tells
-                return called
+    def _wait(self, command: cl.Event) -> None:
+        with driver.check("profile", self.device.name):
+            command.wait()
 
-        return result, times
-
-    def _mark(self) -> None:
-        """Queues a few markers; the one that took the shortest to queue says most."""
-        with self._lock:
-            now = perf_counter_ns()
-            if now < self._next_ns:  # another thread was faster
-                return
-            self._next_ns = now + _EVERY_NS
-        found = []
-        for _ in range(_TRIES):
-            before = perf_counter_ns()
-            marker = cl.enqueue_marker(self.device.queue)
-            after = perf_counter_ns()
-            found.append((after - before, (before + after) // 2, marker))
-        _, host_ns, marker = min(found, key=lambda one: one[0])
-        with self._lock:
-            self._waiting.append((host_ns, marker))
-            if len(self._waiting) > _MOST_WAITING:
-                del self._waiting[1:-1:2]
-
-    def _on_host(self, device_ns: int) -> int:
-        with self._lock:
-            while self._waiting:
-                host_ns, marker = first = self._waiting[0]
-                marker.wait()
-                queued_ns = marker.profile.queued
-                if self._waiting and self._waiting[0] is first:  # else it was read meanwhile
-                    del self._waiting[0]
-                    self._knots.add(queued_ns, host_ns)
-        return self._knots.on_host(device_ns)
+    def _read(self, span: Span) -> None:
+        event, span.command = span.command, None
+        with suppress(cl.Error):
+            while self._pending and self._pending[0][1].command_execution_status <= _COMPLETE:
+                host_ns, marker = self._pending.pop(0)
+                self._samples.add(marker.profile.queued, host_ns)
+        with suppress(cl.Error):  # it failed, and has the times of its call
+            span.passed = event.profile.start, event.profile.end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from hal_core.allocator import BufferSpec, LRUAllocator
@@ -19,8 +18,9 @@ from hal_core.errors import (
 )  # fmt: skip
 from hal_core.hookspecs import Check
 from hal_core.ir import Signature
+from hal_core.polling import poll
 from hal_opencl import driver
-from hal_opencl.clock import QueueClock
+from hal_opencl.clock import OpenCLClock
 from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import cl
 
@@ -28,7 +28,6 @@ Opaque = tuple[cl.Buffer, int]  # memory, byte offset: a view at any offset need
 
 _MAX_BLOCKS = 2**31 - 1
 _INT64_ATOMICS = {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
-_LONGEST_NAP = 1e-3  # seconds between two looks at a queue
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
@@ -144,28 +143,17 @@ class OpenCLDevice(Compiled):
                 return True
             marker = cl.enqueue_marker(self.queue)
             self.queue.flush()
-            return self._poll(marker, timeout)
+            complete = cl.command_execution_status.COMPLETE
+            done = poll(lambda: marker.command_execution_status <= complete, timeout)
+            if marker.command_execution_status < 0:
+                status = driver.status_name(marker.command_execution_status)
+                raise self.fault(f"queued work failed with {status}")
+            return done
         except cl.Error as error:
             raise self.fault(driver.explain(error)) from None
 
-    def _poll(self, event: cl.Event, timeout: float) -> bool:
-        # OpenCL has no wait with a time limit.
-        deadline = time.monotonic() + timeout
-        nap = 20e-6
-        while True:
-            status = event.command_execution_status
-            if status <= cl.command_execution_status.COMPLETE:
-                if status < 0:
-                    raise self.fault(f"queued work failed with {driver.status_name(status)}")
-                return True
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            time.sleep(min(nap, left))
-            nap = min(2 * nap, _LONGEST_NAP)
-
-    def _make_clock(self) -> QueueClock:
-        return QueueClock(self)
+    def _make_clock(self) -> OpenCLClock:
+        return OpenCLClock(self)
 
     def fault(self, problem: str) -> DeviceFault:
         """The error of work that failed on the device."""

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.profiling import Times
-from hal_core.testing.interrupted import Scene, everywhere
 from hal_opencl import clock as module
-from hal_opencl.clock import QueueClock
+from hal_opencl.clock import OpenCLClock
 from hal_opencl.driver import cl
 
 SLACK_NS = 500_000
@@ -22,7 +20,7 @@ SLACK_NS = 500_000
 
 def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device: Any) -> None:
     """Over more than one moment."""
-    made = QueueClock(device)
+    made = OpenCLClock(device)
     seen = []
     for _ in range(4):
         before = perf_counter_ns()
@@ -30,22 +28,41 @@ def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device: Any) 
         device.synchronize()
         seen.append((before, *times(), perf_counter_ns(), marker))
         sleep(0.3)
-    assert len(made._knots) >= 2
+    assert len(made._samples) >= 2
     for before, start, end, after, _ in seen:
         assert before - SLACK_NS <= start <= end <= after + SLACK_NS
 
 
-def test_F1_moments_are_bounded(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_WAITING", 10)
-    made = QueueClock(device)
-    first = made._waiting[0]
+def test_F1_pending_markers_are_bounded(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_PENDING", 10)
+    made = OpenCLClock(device)
+    first = made._pending[0]
     for _ in range(100):
-        made._next_ns = 0
-        made._mark()
-        assert len(made._waiting) <= 10
-    assert made._waiting[0] is first
-    made._on_host(0)
-    assert made._waiting == [] and 1 < len(made._knots) <= 10
+        made._next_sample_ns = 0
+        made._sample()
+        assert len(made._pending) <= 10
+    assert made._pending[0] is first
+    marker, times = made.measure(lambda: cl.enqueue_marker(device.queue))
+    marker.wait()
+    times()
+    assert made._pending == [] and 1 < len(made._samples) <= 11
+
+
+def test_F1_work_is_read_though_later_work_is_not_done(hardware: Any) -> None:
+    device, made = hardware, OpenCLClock(hardware)
+    _, times = made.measure(lambda: cl.enqueue_marker(device.queue))
+    gate = cl.UserEvent(device.context)
+    try:
+        cl.enqueue_barrier(device.queue, wait_for=[gate])
+        made._next_sample_ns = 0
+        _, later = made.measure(lambda: cl.enqueue_marker(device.queue))
+        start, end = times()
+        assert start <= end <= perf_counter_ns() + SLACK_NS
+        assert made._pending, "a marker behind the gate was waited for"
+    finally:
+        gate.set_status(cl.command_execution_status.COMPLETE)
+    start, end = later()
+    assert start <= end and made._pending == []
 
 
 def test_F1_a_copy_that_was_recorded_lets_go_of_the_host_memory(device: hal.Compiled) -> None:
@@ -64,7 +81,7 @@ def test_F1_a_copy_that_was_recorded_lets_go_of_the_host_memory(device: hal.Comp
 
 
 def test_F1_work_that_failed_has_the_time_of_its_call(device: Any) -> None:
-    made = QueueClock(device)
+    made = OpenCLClock(device)
     failed = cl.UserEvent(device.context)
     before = perf_counter_ns()
     _, times = made.measure(lambda: failed)
@@ -89,32 +106,3 @@ def test_F1_events_are_read_after_the_device_was_closed(device: hal.Compiled) ->
     kinds = [event.kind for event in profile.events if event.kind not in ("alloc", "free")]
     assert kinds == ["fill", "copy", "copyout"]
     assert all(0 < event.seconds < 60 for event in profile.events if event.kind in kinds)
-
-
-@pytest.mark.parametrize("thread", [False, True], ids=["finalizer", "thread"])
-def test_F1_work_in_the_middle_of_measured_work_and_of_its_reading(
-    hardware: Any, thread: bool
-) -> None:
-    """Each at a moment when both clocks are looked at."""
-
-    def scene() -> Scene:
-        made, seen = QueueClock(hardware), list[tuple[int, Times]]()
-
-        def measure() -> Times:
-            made._next_ns = 0
-            begin = perf_counter_ns()
-            _, times = made.measure(lambda: cl.enqueue_marker(hardware.queue))
-            seen.append((begin, times))
-            return times
-
-        def check() -> None:
-            hardware.synchronize()
-            assert len(seen) == 2 and len(made._knots) >= 2
-            for begin, times in seen:
-                start, end = times()
-                assert begin - 10**9 <= start <= end <= perf_counter_ns() + 10**9
-            assert made._waiting == []
-
-        return Scene(lambda: measure()(), measure, check)
-
-    assert everywhere([module.__file__], scene, on_another_thread=thread) > 10

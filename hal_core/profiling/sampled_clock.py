@@ -1,0 +1,136 @@
+"""A base class for clocks that translate a device's own timestamps to the host's clock.
+
+Twice a second, while there is work, the device is asked to note a moment between two readings of
+the host's clock. Of five tries the shortest counts; the device's moment is taken to be its middle.
+
+    try    host before    host after    took     device
+      1     1_000_000      1_009_000    9_000     50_400
+      2     1_010_000      1_012_000    2_000     56_900     -> sample (56_900, 1_011_000)
+      3     1_013_000      1_018_000    5_000     61_100
+
+Half a second later the same gives the sample (500_056_900, 501_021_000): this device's clock lost
+10_000 ns to the host's. Work that the device began at 250_056_900 began at 251_016_000.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hal_core.errors import HalError
+from hal_core.profiling.clock_samples import ClockSamples
+from hal_core.profiling.host_clock import HostClock, Times
+
+if TYPE_CHECKING:
+    from hal_core.device import Compiled
+
+T = TypeVar("T")
+
+_SAMPLE_EVERY_NS = 500_000_000
+_TRIES = 5
+
+
+class Span:
+    """The time that one piece of measured work took."""
+
+    __slots__ = ("called", "command", "passed", "samples")
+
+    def __init__(self, samples: ClockSamples) -> None:
+        self.samples = samples
+        self.command: Any = None  # tells the device's times; None once they are read, or never
+        self.called = 0, 0  # begin and end of the call that queued the work, on the host's clock
+        self.passed: tuple[int, int] | None = None  # begin and end on the device's clock
+
+    def times(self) -> tuple[int, int]:
+        """Return begin and end on the host's clock; those of the call where the work failed."""
+        if self.passed is None or not len(self.samples):
+            return self.called
+        return self.samples.on_host(self.passed[0]), self.samples.on_host(self.passed[1])
+
+
+class SampledClock(HostClock):
+    """A clock that reads the device's timestamps long after the work was queued.
+
+    A backend fills in five methods: `_mark` and `_add_mark` for samples; `_queue`, `_wait` and
+    `_read` for work.
+
+    Concurrency: `_add_mark` and `_read` run with the lock held, `_wait` never does.
+    """
+
+    def __init__(self, device: Compiled) -> None:
+        super().__init__(device)
+        self._lock = threading.RLock()  # a finalizer may launch in the middle of anything
+        self._samples = ClockSamples()
+        self._next_sample_ns = 0
+
+    def measure(self, work: Callable[[], T]) -> tuple[T, Times]:
+        """Do `work`, and return with its result a function that tells its times."""
+        if self.device.closed:
+            return super().measure(work)
+        begin_ns = perf_counter_ns()
+        if begin_ns >= self._next_sample_ns:
+            self._sample()
+        span = Span(self._samples)
+        result = self._queue(work, span)
+        span.called = begin_ns, perf_counter_ns()
+        return result, lambda: self._times(span)
+
+    # -- what a backend fills in
+
+    def _mark(self) -> Any:
+        """Ask the device to note a moment now; return what tells it. Raises: HalError."""
+        raise NotImplementedError
+
+    def _add_mark(self, mark: Any, host_ns: int) -> None:
+        """Make a sample of a mark, now or when the device is done with it. Raises: HalError."""
+        raise NotImplementedError
+
+    def _queue(self, work: Callable[[], T], span: Span) -> T:
+        """Do `work` and set `span.command`, or see to it that the work is over on return.
+
+        Raises: what `work` raises.
+        """
+        raise NotImplementedError
+
+    def _wait(self, command: Any) -> None:
+        """Wait for measured work. Raises: HalError."""
+        raise NotImplementedError
+
+    def _read(self, span: Span) -> None:
+        """Set `span.command` to None, and `span.passed` unless the work failed."""
+        raise NotImplementedError
+
+    # --
+
+    def _sample(self) -> None:
+        """Take a sample if one is due, which another thread may have done first."""
+        # A driver that refuses says so again at the work itself or at the next wait for it.
+        with self._lock, suppress(HalError):
+            if perf_counter_ns() < self._next_sample_ns:
+                return
+            tries: list[tuple[int, int, Any]] = []
+            while len(tries) < _TRIES:
+                before = perf_counter_ns()
+                mark = self._mark()
+                after = perf_counter_ns()
+                tries.append((after - before, (before + after) // 2, mark))
+            _, host_ns, mark = min(tries, key=lambda one: one[0])
+            self._add_mark(mark, host_ns)
+            self._next_sample_ns = host_ns + _SAMPLE_EVERY_NS
+
+    def _times(self, span: Span) -> tuple[int, int]:
+        command = span.command
+        # After a fork another thread of the parent may hold the lock, and the driver hangs.
+        if command is not None and not self.device.forked:
+            with suppress(HalError):  # which the next wait for the device says, too
+                self._wait(command)
+            # Or the end of a long queue would be far from any sample.
+            if perf_counter_ns() >= self._next_sample_ns:
+                self._sample()
+            with self._lock:
+                if span.command is not None:  # else another thread has read it
+                    self._read(span)
+        return span.times()

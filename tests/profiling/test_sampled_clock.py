@@ -1,0 +1,154 @@
+"""F1: a device's timestamps on the host's clock, with a device that is played."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hal_core.errors import DeviceFault, HalError
+from hal_core.profiling import sampled_clock as module
+from hal_core.profiling.sampled_clock import SampledClock, Span
+
+EVERY_NS = module._SAMPLE_EVERY_NS
+
+
+class Device:
+    closed = forked = False
+    waits = 0
+
+    def _synchronize(self, timeout: None) -> bool:
+        self.waits += 1
+        return True
+
+
+class Played(SampledClock):
+    """Marks and work have the times that `next_marks` and `work` say."""
+
+    def __init__(self) -> None:
+        super().__init__(Device())  # type: ignore[arg-type]
+        self.next_marks: Callable[[], int] = lambda: 0
+        self.reads = 0
+
+    def _mark(self) -> int:
+        return self.next_marks()
+
+    def _add_mark(self, mark: int, host_ns: int) -> None:
+        self._samples.add(mark, host_ns)
+
+    def _queue(self, work: Callable[[], Any], span: Span) -> Any:
+        span.command = work()
+        return span.command
+
+    def _wait(self, command: object) -> None:
+        if command == "failed":
+            raise DeviceFault("wait", "it failed")
+
+    def _read(self, span: Span) -> None:
+        self.reads += 1
+        span.command, command = None, span.command
+        span.passed = None if command == "failed" else command
+
+
+@pytest.fixture
+def made() -> Played:
+    return Played()
+
+
+def host_clock(monkeypatch: pytest.MonkeyPatch, readings: list[int]) -> None:
+    """The host's clock gives these, and then the last one for ever."""
+    monkeypatch.setattr(
+        module, "perf_counter_ns", lambda: readings.pop(0) if len(readings) > 1 else readings[0]
+    )
+
+
+def test_F1_the_worked_example_of_the_module(made: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = iter([50_400, 56_900, 61_100, 500_056_900, 500_058_000, 500_059_000])
+    made.next_marks = lambda: next(device)
+    monkeypatch.setattr(module, "_TRIES", 3)
+    first = [1_000_000, 1_009_000, 1_010_000, 1_012_000, 1_013_000, 1_018_000]
+    second = [501_020_000, 501_022_000, 501_022_000, 501_026_000, 501_026_000, 501_030_000]
+    host_clock(monkeypatch, [0, 0, *first, 1_020_000, 501_011_000, 501_011_000, *second])
+    _, times = made.measure(lambda: (250_056_900, 300_056_900))
+    assert times() == (251_016_000, 301_017_000)
+    assert made._next_sample_ns == 501_021_000 + EVERY_NS
+
+
+def test_F1_a_sample_is_taken_when_one_is_due(
+    made: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 10**15
+    monkeypatch.setattr(module, "perf_counter_ns", lambda: now)
+    made.next_marks = lambda: now
+    for step_ns, count in ((0, 1), (EVERY_NS - 1, 1), (1, 2), (10 * EVERY_NS, 3)):
+        now += step_ns
+        made.measure(lambda: (0, 1))
+        assert len(made._samples) == count
+
+
+@pytest.mark.parametrize("drift", [-100e-6, 24e-6, 100e-6])
+def test_F1_tries_that_were_disturbed_do_not_count(
+    made: Played, monkeypatch: pytest.MonkeyPatch, drift: float
+) -> None:
+    rng, now = random.Random(1), 10**15
+
+    def look() -> int:
+        nonlocal now
+        now += rng.randrange(500, 1500)
+        return now
+
+    def mark() -> int:
+        nonlocal now
+        noted = look()
+        if rng.random() < 0.5:
+            now += 5_000_000  # another process had the processor
+        return round(noted * (1 + drift))
+
+    monkeypatch.setattr(module, "perf_counter_ns", look)
+    made.next_marks = mark
+    seen = []
+    for _ in range(50):
+        begin, end = look(), look() + 10**6
+        moments = round(begin * (1 + drift)), round(end * (1 + drift))
+        seen.append((begin, end, made.measure(lambda: moments)[1]))  # noqa: B023
+        now += 10**8
+    made._next_sample_ns = 0
+    for begin, end, times in seen:
+        start_ns, end_ns = times()
+        assert abs(start_ns - begin) < 3000 and abs(end_ns - end) < 3000
+
+
+def test_F1_times_are_read_once_and_stay(made: Played) -> None:
+    _, times = made.measure(lambda: (100, 200))
+    told = times()
+    assert times() == told and made.reads == 1
+    made.device.forked = True
+    assert times() == told
+
+
+@pytest.mark.parametrize("how", ["failed", "refused", "forked"])
+def test_F1_work_without_times_has_those_of_its_call(
+    made: Played, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def refuse() -> int:
+        raise HalError("profile", "no")
+
+    if how == "refused":
+        made.next_marks = refuse
+    before = module.perf_counter_ns()
+    _, times = made.measure(lambda: "failed" if how == "failed" else (100, 200))
+    after = module.perf_counter_ns()
+    made.device.forked = how == "forked"
+    start, end = times()
+    assert before <= start <= end <= after
+    assert made.reads == (how != "forked")
+
+
+def test_F1_of_a_closed_device_the_host_tells_the_time(made: Played) -> None:
+    made.device.closed = True
+    result, times = made.measure(lambda: 7)
+    assert result == 7 and made.device.waits == 1  # type: ignore[attr-defined]
+    start, end = times()
+    assert start <= end and made.reads == 0
