@@ -31,7 +31,7 @@ SUPPORTED = ("3.11", "3.12", "3.13")
 
 TEST_TOOLS = (
     "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100",
-    "ml_dtypes>=0.5",
+    "ml_dtypes>=0.5", "cloudpickle>=3.0",
 )  # fmt: skip
 # Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++.
 TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
 
 from hal_core.errors import InvalidArgument
 from hal_core.ir.signature import Signature
@@ -71,6 +73,13 @@ class Source:
         raise AttributeError(f"a Source is frozen: make a new one instead of setting {name}")
 
     __delattr__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        keywords: dict[str, Any] = {
+            "language": self.language, "options": self.options, "defines": dict(self.defines),
+            "includes": self.includes, "block": self.block,
+        }  # fmt: skip
+        return partial(Source, **keywords), (self.name, self.text, self.signature)
 
     def __repr__(self) -> str:
         return f"<Source {self.name}({self.signature}) {self.language}>"

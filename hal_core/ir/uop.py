@@ -44,6 +44,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType
+from hal_core.errors import InvalidKernel
 from hal_core.ir.signature import Signature
 
 SPECIALS = ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim")
@@ -98,6 +99,9 @@ class UOp:
 
     __delattr__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return UOp, (self.op, self.dtype, self.src, self.arg, self.line)
+
     def __repr__(self) -> str:
         arg = "" if self.arg is None else f" {self.arg!r}"
         return f"<UOp {self.op}{arg}{f' {self.dtype!r}' if self.dtype else ''}>"
@@ -127,3 +131,27 @@ class Kernel(NamedTuple):
         """Bytes of shared memory of a block, each array rounded up to 16."""
         arrays = [(uop.arg[1], uop.dtype) for uop in self.uops if uop.op == "SHARED"]
         return sum(-(-count * dtype.itemsize // 16) * 16 for count, dtype in arrays if dtype)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the nodes as rows with positions: chains of nodes are too deep for recursion."""
+        places = {node: place for place, node in enumerate(self.uops)}
+        try:
+            rows = [
+                (node.op, node.dtype, [places[source] for source in node.src], node.arg, node.line)
+                for node in self.uops
+            ]
+        except KeyError as error:
+            raise InvalidKernel(
+                f"pickle kernel {self.name!r}",
+                f"{error.args[0]!r} is a source and does not stand in the list",
+                fix="Put every node into `uops` that another one uses.",
+            ) from None
+        return _from_rows, (self.name, self.signature, rows, self.block, self.contract)
+
+
+def _from_rows(name: str, signature: Signature, rows: list[Any], *rest: Any) -> Kernel:
+    """Return the kernel that `Kernel.__reduce__` took apart."""
+    uops: list[UOp] = []
+    for op, dtype, places, arg, line in rows:
+        uops.append(UOp(op, dtype, tuple([uops[place] for place in places]), arg, line))
+    return Kernel(name, signature, tuple(uops), *rest)

@@ -10,6 +10,7 @@ from hal_core.dtypes import DType, float32, int32
 from hal_core.ir import UOp
 from hal_core.lang import memory, refusals
 from hal_core.lang.builtins import SPECIALS
+from hal_core.lang.constants import plain
 from hal_core.lang.mathematics import LANGUAGE, MATH_NAMES
 
 if TYPE_CHECKING:
@@ -48,28 +49,15 @@ def name(x: Expressions, node: ast.Name) -> Any:
 
 
 def _captured(x: Expressions, at: ast.AST, value: Any) -> Any:
-    """An object from outside the kernel: a constant from here on."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return int(value)  # IntEnum members
-    if isinstance(value, float):
-        return float(value)  # numpy.float64
+    """An object from outside the kernel, which is a constant in it."""
+    value = plain(value)
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
-        number = value.item() if _is_numpy_scalar(value) else None
-        if isinstance(number, (int, float)):
-            return number
         raise x.error(
             at,
             f"a numpy {type(value).__name__} is not a constant of the kernel language",
             "Capture a real number; pass an array as a hal.Buffer.",
         )
     return value
-
-
-def _is_numpy_scalar(value: Any) -> bool:
-    """By name, as kernels need no numpy."""
-    return any(base.__name__ == "generic" for base in type(value).__mro__)
 
 
 def attribute(x: Expressions, node: ast.Attribute) -> Any:

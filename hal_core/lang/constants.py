@@ -35,6 +35,20 @@ def default_dtype(value: Number) -> DType:
     return int32 if int32.min <= value <= int32.max else int64
 
 
+def plain(value: Any) -> Any:
+    """Return the Python number of an enum member or a numpy scalar; any other value as it is."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):  # a member of an IntEnum
+        return int(value)
+    if isinstance(value, float):  # numpy.float64 is one
+        return float(value)
+    # By name, because kernels need no numpy.
+    bases = type(value).__mro__ if type(value).__module__ == "numpy" else ()
+    number = value.item() if any(base.__name__ == "generic" for base in bases) else None
+    return number if isinstance(number, (int, float)) else value
+
+
 def computed(dtype: DType) -> DType:
     """What kernels compute with where memory holds `dtype`."""
     return float32 if dtype in STORAGE_DTYPES else dtype

@@ -6,11 +6,14 @@ import linecache
 import sys
 from collections.abc import Sequence
 from types import FunctionType
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hal_core.errors import InvalidArgument, Unsupported
 from hal_core.lang.annotations import Parameter, parameters_of
 from hal_core.lang.text import SourceText
+
+if TYPE_CHECKING:
+    from typing import Self
 
 F = TypeVar("F")
 
@@ -46,6 +49,26 @@ class InlineFunction:
             "a function with @hal.func is called inside @hal.kernel functions only",
             fix="Outside a kernel write it as plain Python.",
         )
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickle by name, as functions are, where an import finds it; else as text and constants.
+
+        Raises: InvalidArgument naming what the text uses and is no constant of the language.
+        """
+        from hal_core.lang.pickling import reduce_function  # few processes send functions
+
+        return reduce_function(self)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        from hal_core.lang.pickling import restore_function
+
+        restore_function(self, state)
+
+    def __copy__(self) -> Self:
+        return self  # as a copy of a function is the function
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def __repr__(self) -> str:
         return f"<func {self.__name__}({', '.join(name for name, _ in self.parameters)})>"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import InvalidArgument, KernelSyntaxError, Unsupported
 from hal_core.ir import Kernel, Signature, block_shape
 from hal_core.lang.annotations import signature_of
 from hal_core.lang.func import current_lines
+
+if TYPE_CHECKING:
+    from typing import Self
 
 _lock = fork_safe_lock()
 
@@ -87,9 +90,22 @@ class KernelFunction:
             fix=f"Write program = device.compile({self.name}), then {call}.",
         )
 
-    def __reduce__(self) -> str:
-        """Pickled by its name, as functions are: another process has its text."""
-        return self.__qualname__
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickle by name, as functions are, where an import finds the kernel; else by value.
+
+        By value means lowered, with what the kernel captured fixed from now on.
+
+        Raises: KernelSyntaxError as `lower` does, for a kernel that travels by value.
+        """
+        from hal_core.lang.pickling import reduce_kernel  # few processes send kernels
+
+        return reduce_kernel(self)
+
+    def __copy__(self) -> Self:
+        return self  # as a copy of a function is the function
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def __repr__(self) -> str:
         block = f" block={self.block}" if self.block else ""

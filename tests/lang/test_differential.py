@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import interpreter
+import run_on_lists
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_files import IMPORTS, load
@@ -265,7 +265,7 @@ def test_ir_and_python_agree(body: list[str], start: float, tmp_path: Path) -> N
         return [_Memory([0.0] * N), x, _Memory(range(N)), 1.25, N]
 
     got, expected = arguments(), arguments()
-    interpreter.run(kernel, got, threads=N)
+    run_on_lists.run(kernel, got, threads=N)
     for thread in range(N):
         _as_python(module, expected, thread)
     assert got == expected

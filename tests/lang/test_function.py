@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import importlib
 import math
@@ -199,19 +198,6 @@ def test_a_numpy_number_is_a_constant_like_pythons(kind: str) -> None:
     y, k = [0.0], [0]
     run_on_lists.run(captured.lower(), [y, k], threads=1)
     assert (y, k) == ([float(np.float32(1) / np.float32(3))], [1])
-
-
-def test_a_kernel_of_a_module_is_pickled_by_its_name() -> None:
-    """As its function would be: other processes import it."""
-    assert pickle.loads(pickle.dumps(saxpy)) is saxpy
-    assert copy.deepcopy(saxpy) is saxpy
-
-    @hal.kernel
-    def nested(y: hal.Ptr[hal.float32]) -> None:
-        y[0] = 1.0
-
-    with pytest.raises((AttributeError, pickle.PicklingError), match="nested"):
-        pickle.dumps(nested)
 
 
 def test_factory_over_dtype_and_size() -> None:

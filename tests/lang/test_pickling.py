@@ -1,0 +1,346 @@
+"""Kernels in another process: by name where an import finds them there, else by value."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import enum
+import importlib
+import math
+import pickle
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import run_on_lists
+from kernel_files import IMPORTS, load
+
+import hal_core as hal
+from hal_core.ir.listing import listing
+from hal_core.lang import InlineFunction, KernelFunction
+
+SCALE = 3.0
+SIZES = types.ModuleType("sizes_of_this_test")
+vars(SIZES).update(WIDTH=4, inner=types.ModuleType("inner"), secret=object())
+vars(SIZES.inner).update(TABLE=(1.5, 2.5))
+
+
+class Mode(enum.IntEnum):
+    FAST = 7
+
+
+@hal.func
+def scaled(x: hal.float32) -> hal.float32:
+    return x * SCALE
+
+
+@hal.kernel
+def of_a_module(y: hal.Ptr[hal.float32]) -> None:
+    y[0] = scaled(2.0)
+
+
+def made(factor: float) -> KernelFunction:
+    @hal.func
+    def twice(x: hal.float32) -> hal.float32:
+        """Twice x."""
+        return hal.sqrt(x) * factor * SIZES.inner.TABLE[0]
+
+    @hal.kernel(block=(16, 4), contract=False)
+    def inside(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
+        """What it does."""
+        i = hal.global_idx(0)
+        assert n < 100, "too many"
+        if i < n:
+            y[i] = twice(y[i]) + math.pi * SIZES.WIDTH
+
+    return inside
+
+
+def by_pickle(protocol: int) -> Callable[[Any], Any]:
+    return lambda value: pickle.loads(pickle.dumps(value, protocol))
+
+
+def by_cloudpickle(value: Any) -> Any:
+    cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
+    return pickle.loads(cloudpickle.dumps(value))
+
+
+SENT = {
+    **{f"pickle {protocol}": by_pickle(protocol) for protocol in range(2, 6)},
+    "cloudpickle": by_cloudpickle,
+}
+
+
+@pytest.fixture(params=SENT)
+def send(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    return SENT[request.param]
+
+
+def test_what_an_import_finds_travels_by_name(send: Callable[[Any], Any]) -> None:
+    assert send(of_a_module) is of_a_module
+    assert send(scaled) is scaled
+
+
+def test_a_kernel_of_a_factory_travels_by_value(send: Callable[[Any], Any]) -> None:
+    """Name, signature, block and text of the IR are the same, line numbers included."""
+    kernel = made(2.0)
+    there = send(kernel)
+    assert there is not kernel and isinstance(there, KernelFunction)
+    assert repr(there) == repr(kernel) and there.signature == kernel.signature
+    assert (there.__doc__, there.__module__) == ("What it does.", __name__)
+    assert listing(there.lower()) == listing(kernel.lower())
+    y = [4.0]
+    run_on_lists.run(there.lower(), [y, 1], threads=64)
+    assert y == [pytest.approx(2.0 * 2.0 * 1.5 + 4 * math.pi)]
+    assert listing(send(there).lower()) == listing(kernel.lower())
+
+
+def test_a_copy_of_a_kernel_is_the_kernel() -> None:
+    """As a copy of a function is the function; nothing is read or lowered."""
+    kernel = made(2.0)
+    for original in (kernel, of_a_module, scaled):
+        assert copy.copy(original) is original and copy.deepcopy([original])[0] is original
+    assert kernel._kernel is None
+
+
+def test_what_a_kernel_has_captured_travels_as_it_is_now(tmp_path: Path) -> None:
+    """From the first lowering on it is fixed, and pickling lowers."""
+    module = load(
+        tmp_path,
+        IMPORTS + "N = 3\n@hal.kernel\ndef k(y: hal.Ptr[hal.int32]) -> None:\n    y[0] = N\n",
+    )
+    sent = pickle.dumps(module.k)
+    module.N = 4
+    for kernel in (pickle.loads(sent), pickle.loads(pickle.dumps(module.k)), module.k):
+        assert [node.arg for node in kernel.lower().uops if node.op == "CONST"] == [0, 3]
+
+
+def test_a_hidden_name_or_module_does_not_lead_to_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process would import another object, or none."""
+    text = IMPORTS + "@hal.kernel\ndef k(y: hal.Ptr[hal.int32]) -> None:\n    y[0] = 1\n"
+    module = load(tmp_path, text)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert pickle.loads(pickle.dumps(module.k)) is not module.k  # not on sys.path
+    (tmp_path / "on_the_path.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = importlib.import_module("on_the_path")
+    monkeypatch.setitem(sys.modules, "on_the_path", found)
+    assert pickle.loads(pickle.dumps(found.k)) is found.k
+    first, found.k = found.k, "another"
+    assert isinstance(pickle.loads(pickle.dumps(first)), KernelFunction)
+    monkeypatch.setitem(sys.modules, "on_the_path", types.ModuleType("on_the_path"))
+    assert isinstance(pickle.loads(pickle.dumps(first)), KernelFunction)
+
+
+def test_a_kernel_with_an_error_is_refused_where_it_is_written(tmp_path: Path) -> None:
+    """A captured object that is no constant of the language, by its name, file and line."""
+    module = load(
+        tmp_path,
+        IMPORTS + "TABLE = {}\n@hal.kernel\ndef k(y: hal.Ptr[hal.int32]) -> None:\n"
+        "    y[0] = TABLE\n",
+    )
+    with pytest.raises(hal.KernelSyntaxError, match="'dict'|a dict is not a value") as raised:
+        pickle.dumps(module.k)
+    assert raised.value.filename == module.__file__ and "Capture Python ints" in str(raised.value)
+
+
+# -- functions with @hal.func
+
+
+def functions() -> dict[str, Any]:
+    depth, mode, number = 3, Mode.FAST, np.float32(0.5)
+
+    @hal.func
+    def halved(x: hal.float32) -> hal.float32:
+        return x * number
+
+    @hal.func
+    def filled(p: hal.Ptr[hal.float32], x):  # type: ignore[no-untyped-def]
+        k = 0
+        while k < depth:
+            p[k] = halved(x) + mode + SIZES.inner.TABLE[1] + min(SIZES.WIDTH, 2) + math.floor(2.5)
+            k += 1
+        number = hal.float32.itemsize  # a local of this name
+        p[k] = hal.float32(number)
+
+    return {"halved": halved, "filled": filled}
+
+
+def test_a_function_travels_with_what_it_uses(send: Callable[[Any], Any]) -> None:
+    here = functions()["filled"]
+    there = send(here)
+    assert isinstance(there, InlineFunction) and there is not here
+    assert repr(there) == repr(here) and there.__module__ == __name__
+
+    def using(filled: Any) -> KernelFunction:
+        @hal.kernel
+        def k(y: hal.Ptr[hal.float32]) -> None:
+            filled(y, hal.float32(4.0))
+
+        return k
+
+    assert listing(using(there).lower()) == listing(using(here).lower())
+    assert listing(using(send(there)).lower()) == listing(using(here).lower())
+
+
+def test_an_error_in_a_function_that_travelled_points_into_its_file() -> None:
+    @hal.func
+    def wrong(x):  # type: ignore[no-untyped-def]
+        return x.nothing
+
+    def message(function: Any) -> str:
+        @hal.kernel
+        def k(y: hal.Ptr[hal.float32]) -> None:
+            y[0] = function(y[1])
+
+        with pytest.raises(hal.KernelSyntaxError) as raised:
+            k.lower()
+        return str(raised.value) + str(raised.value.filename) + str(raised.value.lineno)
+
+    there = pickle.loads(pickle.dumps(wrong))
+    assert message(there) == message(wrong) and message(there).count(__file__)
+
+
+def test_what_is_no_constant_does_not_travel_with_a_function() -> None:
+    words = ["a", "b"]
+
+    @hal.func
+    def first(x):  # type: ignore[no-untyped-def]
+        return words
+
+    @hal.func
+    def second(x):  # type: ignore[no-untyped-def]
+        return SIZES.secret + x
+
+    with pytest.raises(hal.InvalidArgument, match=r"pickle func first: .*'words'.* list.* tuple"):
+        pickle.dumps(first)
+    with pytest.raises(hal.InvalidArgument, match="pickle func second: .*'secret'"):
+        pickle.dumps(second)
+
+
+def test_functions_that_call_each_other_travel_and_are_refused_when_called() -> None:
+    @hal.func
+    def ping(x):  # type: ignore[no-untyped-def]
+        return pong(x)
+
+    @hal.func
+    def pong(x):  # type: ignore[no-untyped-def]
+        return ping(x)
+
+    there = pickle.loads(pickle.dumps(ping))
+
+    @hal.kernel
+    def k(y: hal.Ptr[hal.float32]) -> None:
+        y[0] = there(y[1])
+
+    with pytest.raises(hal.KernelSyntaxError, match="ping calls itself"):
+        k.lower()
+
+
+# -- another process
+
+SCRIPT = (
+    IMPORTS
+    + """
+import pickle, subprocess, sys
+
+FACTOR = 3
+
+@hal.func
+def times(x):
+    return x * FACTOR
+
+@hal.kernel
+def k(y: hal.Ptr[hal.int32]) -> None:
+    i = hal.global_idx(0)
+    y[i] = times(i)
+
+if __name__ == "__main__":
+    from hal_core.ir.listing import listing
+    sent = pickle.dumps((k, times, listing(k.lower())))
+    command = [sys.executable, "-W", "error", "-c", sys.argv[1]]
+    sys.exit(subprocess.run(command, input=sent).returncode)
+"""
+)
+
+RECEIVER = """
+import pickle, sys
+import numpy as np
+import hal_core as hal
+from hal_core.ir.listing import listing
+from hal_core.interpreter import interpret
+k, times, expected = pickle.load(sys.stdin.buffer)
+assert listing(k.lower()) == expected
+y = np.zeros(4, np.int32)
+interpret(k, y, threads=4, block=4)
+print(y.tolist(), times, k)
+"""
+
+
+def test_a_script_sends_its_kernel_to_another_process(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script), RECEIVER], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[0, 3, 6, 9] <func times(x)> <kernel k(y: int32*)>\n"
+
+
+# -- the other public objects of a kernel
+
+
+def source() -> hal.Source:
+    return hal.Source(
+        "scale", "text", "y: float32*, n: int32", language="opencl", options=("-O2",),
+        defines={"N": 4}, includes=("here",), block=(8, 2),
+    )  # fmt: skip
+
+
+def test_a_source_travels_and_is_copied(send: Callable[[Any], Any]) -> None:
+    for made in (send(source()), copy.copy(source()), copy.deepcopy(source())):
+        assert repr(made) == repr(source())
+        for slot in hal.Source.__slots__[1:]:
+            assert getattr(made, slot) == getattr(source(), slot)
+
+
+def test_the_ir_travels_and_is_copied(send: Callable[[Any], Any]) -> None:
+    """Also one that is too deep for pickle's recursion, node by node."""
+
+    @hal.kernel
+    def deep(y: hal.Ptr[hal.int32]) -> None:
+        x = y[0]
+        for k in hal.unroll(200):
+            x += x * k + k
+        y[0] = x
+
+    kernel = deep.lower()
+    for made in (send(kernel), copy.copy(kernel), copy.deepcopy(kernel)):
+        assert isinstance(made, hal.Kernel) and made[:2] == kernel[:2]
+        assert listing(made) == listing(kernel)
+    node = send(kernel.uops[3])
+    assert isinstance(node, hal.UOp) and repr(node) == repr(kernel.uops[3])
+    assert send(kernel.signature) == kernel.signature
+
+
+def test_a_kernel_with_a_node_from_elsewhere_is_refused() -> None:
+    kernel = made(1.0).lower()
+    with pytest.raises(hal.InvalidKernel, match="pickle kernel 'inside'"):
+        pickle.dumps(kernel._replace(uops=kernel.uops[5:]))
+
+
+def test_every_public_name_that_pickles_unpickles() -> None:
+    pickled = {}
+    for name in hal.__all__:
+        with contextlib.suppress(TypeError, pickle.PicklingError):  # modules, registries
+            pickled[name] = pickle.dumps(getattr(hal, name))
+    assert {"float32", "Ptr", "sqrt", "Kernel", "Source", "OutOfMemory"} <= pickled.keys()
+    for name, text in pickled.items():
+        assert type(pickle.loads(text)) is type(getattr(hal, name))
