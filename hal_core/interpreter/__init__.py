@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from hal_core.geometry import Dim3, Extent
 from hal_core.interpreter.arguments import Arguments, Given
+from hal_core.interpreter.executor import Patience, Run
 from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import Memory
 from hal_core.interpreter.overlap import Record, records
+from hal_core.interpreter.prepared import Script
 from hal_core.interpreter.races import Shadow
-from hal_core.interpreter.run import Patience, Run
-from hal_core.interpreter.script import Script
 from hal_core.ir import Kernel
 from hal_core.ir.verify import verify
 from hal_core.lang import KernelFunction

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import hal_core as hal
 from hal_core.interpreter import carry_out, lanes
 from hal_core.interpreter.arguments import Given
-from hal_core.interpreter.run import Patience
-from hal_core.interpreter.script import Script
+from hal_core.interpreter.executor import Patience
+from hal_core.interpreter.prepared import Script
 from hal_core.testing import interpret
 
 DIMENSION = st.integers(1, 6)

@@ -130,7 +130,9 @@ def test_A7_a_block_freed_while_another_thread_launches(
 
 def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
     """With hands: the order of ends that threads seldom give."""
-    running_module = pytest.importorskip("hal_cpu.running", reason="hal-cpu is not installed here")
+    running_module = pytest.importorskip(
+        "hal_cpu.in_flight", reason="hal-cpu is not installed here"
+    )
     running = running_module.Running()
     given: list[Any] = []
 

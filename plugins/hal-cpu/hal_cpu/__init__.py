@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from hal_core.compiler import Binary, CompilerPair
     from hal_core.device import DeviceInfo
     from hal_core.program import Program
-    from hal_cpu.device import CPUAllocator, CPUDevice
+    from hal_cpu.allocator import CPUAllocator
+    from hal_cpu.device import CPUDevice
 
 __version__ = "0.1.0"
 
@@ -32,7 +33,7 @@ class CPUPlugin:
         from hal_core import config
 
         if config.CHECK.read():
-            from hal_cpu.checked import CheckedDevice
+            from hal_cpu.checked.device import CheckedDevice
 
             return CheckedDevice(info.name, info)
         from hal_cpu.device import CPUDevice
@@ -42,10 +43,10 @@ class CPUPlugin:
     @hookimpl
     def hal_make_allocator(self, device: CPUDevice) -> CPUAllocator:
         if device.checked:
-            from hal_cpu.checked import CheckedAllocator
+            from hal_cpu.checked.allocator import CheckedAllocator
 
             return CheckedAllocator(device)
-        from hal_cpu.device import CPUAllocator
+        from hal_cpu.allocator import CPUAllocator
 
         return CPUAllocator(device)
 
@@ -62,10 +63,10 @@ class CPUPlugin:
 
             return CPUProgram(device, binary)
         if binary.format == "uops":
-            from hal_cpu.interpreted import InterpretedProgram
+            from hal_cpu.checked.interpreted import InterpretedProgram
 
             return InterpretedProgram(device, binary)
-        from hal_cpu.native import NativeProgram
+        from hal_cpu.checked.native import NativeProgram
 
         return NativeProgram(device, binary)
 

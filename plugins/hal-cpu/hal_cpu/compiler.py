@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hal_core.compiler import Compiler, CompilerPair
 from hal_cpu import processor
-from hal_cpu.c_compilers import C_COMPILERS, CCompilerProgram
-from hal_cpu.llvm import LLVMCompiler
+from hal_cpu.compilers.c import C_COMPILERS, CCompilerProgram
+from hal_cpu.compilers.llvm import LLVMCompiler
 
 if TYPE_CHECKING:
     from hal_core.render import Renderer
@@ -33,7 +33,7 @@ def _checked_renderer() -> Renderer:
 
 
 def _checked_compiler() -> Compiler:
-    from hal_cpu.interpreted import UOpsCompiler
+    from hal_cpu.checked.interpreted import UOpsCompiler
 
     return UOpsCompiler()
 

@@ -21,11 +21,11 @@ from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program
 from hal_cpu import loader
+from hal_cpu.compilers.source import PREFIX as SOURCE_PREFIX
 from hal_cpu.device import MAX_BLOCK_THREADS
-from hal_cpu.pool import Chunks, Pool, Roomy, split
-from hal_cpu.running import Noted
-from hal_cpu.source import PREFIX as SOURCE_PREFIX
-from hal_cpu.stacks import needs_room
+from hal_cpu.in_flight import Noted
+from hal_cpu.threads.pool import Chunks, Pool, Roomy, split
+from hal_cpu.threads.stacks import needs_room
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary

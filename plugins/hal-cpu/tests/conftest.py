@@ -12,9 +12,9 @@ import pytest
 import hal_core as hal
 from hal_core.registry.backend import Backend
 from hal_cpu import plugin
-from hal_cpu.checked import CheckedDevice
+from hal_cpu.checked.device import CheckedDevice
+from hal_cpu.compilers.objects import find_tool
 from hal_cpu.device import CPUDevice, describe
-from hal_cpu.objects import find_tool
 
 
 @pytest.fixture(scope="session", autouse=True)

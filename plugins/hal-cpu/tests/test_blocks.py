@@ -12,8 +12,8 @@ import pytest
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType
-from hal_cpu import pool, stacks
-from hal_cpu.objects import find_tool
+from hal_cpu.compilers.objects import find_tool
+from hal_cpu.threads import pool, stacks
 
 COMPILERS = ["llvm", "gcc", "clang"]
 

@@ -21,9 +21,11 @@ import hal_core as hal
 from hal_core.errors import FailedAssert, KernelFault, OutOfBounds
 from hal_core.testing import interpret
 from hal_cpu import plugin
-from hal_cpu.checked import CheckedAllocator, CheckedDevice
-from hal_cpu.device import CPUAllocator, CPUDevice
-from hal_cpu.interpreted import InterpretedProgram
+from hal_cpu.allocator import CPUAllocator
+from hal_cpu.checked.allocator import CheckedAllocator
+from hal_cpu.checked.device import CheckedDevice
+from hal_cpu.checked.interpreted import InterpretedProgram
+from hal_cpu.device import CPUDevice
 
 LIVE = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -10,11 +10,11 @@ import pytest
 
 import hal_core as hal
 from hal_core.compiler import CompileOptions
-from hal_cpu import llvm as module
 from hal_cpu import processor
-from hal_cpu.c_compilers import C_COMPILERS, CCompilerProgram
-from hal_cpu.llvm import LLVMCompiler
-from hal_cpu.objects import find_tool
+from hal_cpu.compilers import llvm as module
+from hal_cpu.compilers.c import C_COMPILERS, CCompilerProgram
+from hal_cpu.compilers.llvm import LLVMCompiler
+from hal_cpu.compilers.objects import find_tool
 
 NOTHING = hal.Signature.parse("nothing", "")
 NOTHING_LLVM = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
@@ -315,7 +315,7 @@ import hal_core as hal, hal_cpu
 hal.Device.register_plugin("CPU", hal_cpu.plugin)
 device = hal.Device["CPU"]
 from hal_core.ir import Kernel, Signature, UOp
-from hal_cpu.objects import find_tool
+from hal_cpu.compilers.objects import find_tool
 kernel = Kernel("nothing", Signature.parse("nothing", "n: int32"), ())
 device.compile(kernel)(vals=(1,), grid=1, block=1)
 print(sum(name.startswith("llvmlite") for name in sys.modules))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_cpu import driver, processor
-from hal_cpu.device import CPUAllocator, describe
+from hal_cpu.allocator import CPUAllocator
+from hal_cpu.device import describe
 
 LIVE = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -13,8 +13,8 @@ from hal_core.registry.backend import Backend
 from hal_core.registry.plugin import Extension
 from hal_cpu import plugin
 from hal_cpu.compiler import _llvm_renderer
+from hal_cpu.compilers.llvm import LLVMCompiler
 from hal_cpu.device import CPUDevice, describe
-from hal_cpu.llvm import LLVMCompiler
 
 
 class ThriceCompiler(LLVMCompiler):

@@ -16,8 +16,8 @@ import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
 from hal_core.interpreter import carry_out
-from hal_cpu import interpreted
-from hal_cpu.checked import CheckedDevice
+from hal_cpu.checked import interpreted
+from hal_cpu.checked.device import CheckedDevice
 
 
 @hal.kernel
@@ -231,7 +231,7 @@ def test_a_write_beside_a_block_in_use_is_told_by_a_wait(checked: CheckedDevice,
 _FREE_DURING_A_LOOK = """
 import faulthandler, sys, threading
 import hal_core as hal
-from hal_cpu.guarded import Block
+from hal_cpu.checked.guarded_memory import Block
 
 faulthandler.enable()
 device = hal.Device["CPU"]

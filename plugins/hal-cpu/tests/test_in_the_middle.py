@@ -11,8 +11,8 @@ import pytest
 import hal_core as hal
 import hal_cpu
 from hal_core.testing.interrupted import Scene, everywhere
-from hal_cpu import guarded
-from hal_cpu.guarded import Block, Quarantine
+from hal_cpu.checked import guarded_memory
+from hal_cpu.checked.guarded_memory import Block, Quarantine
 
 PLACES = (os.path.dirname(hal_cpu.__file__), threading.__file__)
 
@@ -91,4 +91,4 @@ def test_X1_freed_memory_let_go_while_it_is_let_go() -> None:
 
         return Scene(shrink, shrink, check)
 
-    assert everywhere([guarded.__file__], scene) > 0
+    assert everywhere([guarded_memory.__file__], scene) > 0

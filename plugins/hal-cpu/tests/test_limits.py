@@ -16,7 +16,7 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir import Signature, UOp
-from hal_cpu import llvm
+from hal_cpu.compilers import llvm
 
 
 class Nodes(list[UOp]):

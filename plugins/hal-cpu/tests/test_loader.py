@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal_core.errors import CompileError
-from hal_cpu import driver, elf, loader, processor
+from hal_cpu import driver, loader, processor
+from hal_cpu.loader import elf
 
 Make = Callable[..., bytes]
 

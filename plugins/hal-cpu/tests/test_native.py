@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
-from hal_cpu import apart
-from hal_cpu.c_compilers import C_COMPILERS
-from hal_cpu.checked import CheckedDevice
-from hal_cpu.native import NativeProgram
-from hal_cpu.objects import find_tool
+from hal_cpu.checked import child_process
+from hal_cpu.checked.device import CheckedDevice
+from hal_cpu.checked.native import NativeProgram
+from hal_cpu.compilers.c import C_COMPILERS
+from hal_cpu.compilers.objects import find_tool
 
 LIVE = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -338,7 +338,7 @@ def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:
 
 def test_no_process_to_be_had(checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     y, x = given_floats(checked, 4)
-    monkeypatch.setattr(apart, "_stub", lambda: lambda job: -1)
+    monkeypatch.setattr(child_process, "_stub", lambda: lambda job: -1)
     with pytest.raises(DeviceFault, match=r"the system grants no process.*Look at ulimit -u"):
         checked.compile(source("y[i] = x[i];"))(y, x, vals=(4,), threads=4)
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hal_cpu.pool import Pool, split
+from hal_cpu.threads.pool import Pool, split
 
 
 @given(blocks=st.integers(1, 2**40), threads=st.integers(1, 64))

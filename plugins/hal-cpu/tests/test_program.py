@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_cpu import processor
-from hal_cpu.llvm import LLVMCompiler
+from hal_cpu.compilers.llvm import LLVMCompiler
+from hal_cpu.in_flight import Noted
 from hal_cpu.program import CPUProgram, _Measured
-from hal_cpu.running import Noted
 
 ordinary = pytest.mark.skipif(
     os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"
@@ -135,7 +135,7 @@ def test_P6_every_thread_runs_once(
 
 
 def split_of(blocks: int) -> list[object]:
-    from hal_cpu.pool import split
+    from hal_cpu.threads.pool import split
 
     return split(blocks, 4)  # type: ignore[return-value]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_cpu.c_compilers import C_COMPILERS
+from hal_cpu.compilers.c import C_COMPILERS
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 

@@ -10,8 +10,9 @@ import struct
 
 import pytest
 
-from hal_cpu import driver, elf, loader, relocations
-from hal_cpu.elf import BadObject
+from hal_cpu import driver, loader
+from hal_cpu.loader import elf, relocations
+from hal_cpu.loader.elf import BadObject
 
 AARCH64_IR = """
 target triple = "aarch64-unknown-linux-gnu"

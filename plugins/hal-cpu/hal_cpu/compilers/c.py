@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from hal_core.compiler import CompileOptions
 from hal_core.errors import CompilerUnavailable
 from hal_cpu import processor
-from hal_cpu.objects import ObjectCompiler, failed, find_tool, line_in
-from hal_cpu.source import arguments_of, text_of
+from hal_cpu.compilers.objects import ObjectCompiler, failed, find_tool, line_in
+from hal_cpu.compilers.source import arguments_of, text_of
 
 
 class CCompiler(NamedTuple):

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hal_cpu.elf import BadObject
+from hal_cpu.loader.elf import BadObject
 
 SYMBOL, STUB, SLOT, TABLE = "symbol", "stub", "slot", "table"  # what is pointed at
 ZERO, PLACE, PAGE = "zero", "place", "page"  # what the distance is counted from

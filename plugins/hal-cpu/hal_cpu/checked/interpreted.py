@@ -17,21 +17,21 @@ from hal_core.geometry import Dim3
 from hal_core.interpreter import carry_out
 from hal_core.interpreter.arguments import Given
 from hal_core.interpreter.casts import stored_as
-from hal_core.interpreter.run import Patience
-from hal_core.interpreter.script import Script
+from hal_core.interpreter.executor import Patience
+from hal_core.interpreter.prepared import Script
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
 from hal_core.program import Program
 from hal_cpu import driver
+from hal_cpu.compilers.objects import ObjectCompiler
 from hal_cpu.device import MAX_BLOCK_THREADS
-from hal_cpu.objects import ObjectCompiler
 from hal_cpu.program import check_shared
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
     from hal_core.ir import Kernel, Param, Signature
-    from hal_cpu.checked import CheckedDevice
-    from hal_cpu.guarded import Place
+    from hal_cpu.checked.device import CheckedDevice
+    from hal_cpu.checked.guarded_memory import Place
 
 
 class UOpsCompiler(Compiler):

@@ -20,8 +20,8 @@ from hal_core.interpreter.atomics import exchange_each
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import Access, Memory
+from hal_core.interpreter.prepared import Script, Step
 from hal_core.interpreter.races import Shadow
-from hal_core.interpreter.script import Script, Step
 from hal_core.ir import UOp
 
 Array = npt.NDArray[Any]

@@ -17,14 +17,15 @@ import numpy as np
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
 from hal_core.geometry import Dim3
 from hal_core.ir import CONST_POINTER, Param
-from hal_cpu import apart, driver
-from hal_cpu.apart import Outcome, Region
-from hal_cpu.guarded import Place
+from hal_cpu import driver
+from hal_cpu.checked import child_process
+from hal_cpu.checked.child_process import Outcome, Region
+from hal_cpu.checked.guarded_memory import Place
 from hal_cpu.program import CPUProgram, check_shared
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
-    from hal_cpu.checked import CheckedDevice
+    from hal_cpu.checked.device import CheckedDevice
 
 _GUARD = "Guard the access, if (i < n): threads= rounds up to whole blocks."
 _WHY: dict[int, str] = {
@@ -113,7 +114,7 @@ class Launch:
         writable = _joined((a.place, a.place + a.place.nbytes) for a in self._pointers(False))
         known = _joined(_accessible(argument.place) for argument in self.arguments)
         beside = _without(known, writable)
-        outcome = apart.run(
+        outcome = child_process.run(
             entry, args, *geometry, beside, [*beside, *writable], self.device.seconds
         )
         if not outcome.done:

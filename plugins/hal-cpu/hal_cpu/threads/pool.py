@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from hal_core.concurrency import fork_safe_lock, forkable
-from hal_cpu.stacks import start_thread
+from hal_cpu.threads.stacks import start_thread
 
 Run = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
 Chunks = list[tuple[c_int64, c_int64]]

@@ -8,7 +8,7 @@ import tempfile
 from hal_core.compiler import CompileOptions, Compiler
 from hal_core.errors import CompileError, Unsupported
 from hal_cpu import processor
-from hal_cpu.source import how_to_write
+from hal_cpu.compilers.source import how_to_write
 
 
 class ObjectCompiler(Compiler):

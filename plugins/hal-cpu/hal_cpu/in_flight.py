@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
-    from hal_cpu.device import CPUAllocator
-    from hal_cpu.pool import Run
+    from hal_cpu.allocator import CPUAllocator
+    from hal_cpu.threads.pool import Run
 
 Block = tuple["CPUAllocator", int, int, "BufferSpec"]  # of (address, nbytes, options)
 

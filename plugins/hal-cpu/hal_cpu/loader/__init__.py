@@ -12,9 +12,10 @@ import struct
 from typing import NamedTuple
 
 from hal_core.errors import CompileError, HalError
-from hal_cpu import driver, elf, processor, relocations
-from hal_cpu.elf import BadObject, Object, Patch, Symbol
-from hal_cpu.relocations import SLOT, STUB, TABLE, Rule
+from hal_cpu import driver, processor
+from hal_cpu.loader import elf, relocations
+from hal_cpu.loader.elf import BadObject, Object, Patch, Symbol
+from hal_cpu.loader.relocations import SLOT, STUB, TABLE, Rule
 
 _STUB_NBYTES = 16
 _MAX_NBYTES = 1 << 28

@@ -1,48 +1,22 @@
-"""The device under HAL_CHECK=1, and its memory, which is watched.
-
-Nothing of this is imported, and nothing on any path asks for it, unless the device was opened so.
-"""
+"""The memory of the device under HAL_CHECK=1, which is watched."""
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import DeviceFault, HalError
+from hal_core.errors import DeviceFault
 from hal_cpu import driver
-from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUAllocator, CPUDevice
-from hal_cpu.guarded import Block, Place, Quarantine
+from hal_cpu.allocator import CPUAllocator
+from hal_cpu.checked.guarded_memory import Block, Place, Quarantine
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
-    from hal_core.device import Compiled, DeviceInfo
+    from hal_core.device import Compiled
+    from hal_cpu.checked.device import CheckedDevice
 
 log = logging.getLogger("hal_core")
-
-
-class CheckedDevice(CPUDevice):
-    """Order: as of any CPU device. What freed memory shows is raised at the next launch,
-    `synchronize` or `close`; the latter two look at all memory."""
-
-    allocator: CheckedAllocator
-    checked = True
-
-    def __init__(self, name: str, info: DeviceInfo) -> None:
-        super().__init__(name, info)
-        self.seconds, self.seed = CHECK_SECONDS.read(), CHECK_SEED.read()
-        self.faults: deque[HalError] = deque()
-
-    def raise_fault(self) -> None:
-        if self.faults:
-            raise self.faults.popleft()
-
-    def _synchronize(self, timeout: float | None) -> bool:
-        if "allocator" in vars(self):
-            self.allocator.look()
-        self.raise_fault()
-        return True
 
 
 class CheckedAllocator(CPUAllocator):

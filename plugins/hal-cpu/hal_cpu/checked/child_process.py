@@ -20,7 +20,7 @@ from hal_core.compiler import CompileOptions
 from hal_core.errors import DeviceFault
 from hal_core.ir import Signature
 from hal_cpu import driver, loader
-from hal_cpu.stacks import STACK_NBYTES, with_room
+from hal_cpu.threads.stacks import STACK_NBYTES, with_room
 
 # What a fault raises in the child; without an address, the signal alone is told.
 FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGABRT")
@@ -235,7 +235,7 @@ def _spaced(nbytes: int) -> int:
 @cache
 def _stub() -> Any:
     """`@hal_apart`, compiled once a process."""
-    from hal_cpu.llvm import LLVMCompiler
+    from hal_cpu.compilers.llvm import LLVMCompiler
 
     loads = []
     for place, name in enumerate(_WORDS):

@@ -10,8 +10,8 @@ from hal_core.concurrency import hold_during_fork
 from hal_core.discovery import distribution_version
 from hal_core.errors import CompilerUnavailable, Unsupported
 from hal_cpu import processor
-from hal_cpu.objects import ObjectCompiler, failed, line_in
-from hal_cpu.stacks import with_room
+from hal_cpu.compilers.objects import ObjectCompiler, failed, line_in
+from hal_cpu.threads.stacks import with_room
 
 # Longer texts are not optimised: some passes take the square of the length, minutes from here on.
 MOST_LINES = 6_000

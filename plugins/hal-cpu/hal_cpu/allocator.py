@@ -1,0 +1,102 @@
+"""The memory of the CPU: ordinary memory of this process."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from hal_core.allocator import LRUAllocator
+from hal_cpu import driver
+
+if TYPE_CHECKING:
+    from hal_core.allocator import BufferSpec
+    from hal_core.device import Compiled
+    from hal_cpu.device import CPUDevice
+
+_SMALL_NBYTES = 64 << 10  # below, a mapping of its own costs more than it gives
+
+
+class CPUAllocator(LRUAllocator[int]):
+    """Ordinary memory; an opaque is an address, aligned to 64 bytes, or 2 MiB from 2 MiB on.
+
+    Host memory is all there is, so `host` and `cpu_access` are honoured by any block.
+    """
+
+    honours = frozenset({"nolru", "zero", "external_ptr", "cpu_access", "host"})
+    device: CPUDevice
+    null = 0
+    fresh_is_zero = True
+    host_ordered = True
+
+    def _alloc(self, nbytes: int, options: BufferSpec) -> int:
+        if nbytes >= _SMALL_NBYTES:
+            return driver.map_pages(nbytes, huge=nbytes >= driver.HUGE)
+        address = driver.allocate_small(nbytes)
+        if options.zero:
+            ctypes.memset(address, 0, nbytes)
+        return address
+
+    def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
+        if nbytes >= _SMALL_NBYTES:
+            driver.unmap_pages(opaque, nbytes)
+        else:
+            driver.free_small(opaque)
+
+    def _give_back(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
+        running = self.device.running
+        if not (running.work and running.keep(self, opaque, nbytes, options)):
+            super()._give_back(opaque, nbytes, options)
+
+    def _wrap(self, pointer: int, nbytes: int) -> int:
+        return pointer
+
+    def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
+        return opaque + offset
+
+    def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
+        return driver.memory_at(opaque, nbytes)
+
+    def _copyin(self, dest: int, src: memoryview) -> None:
+        if src.nbytes <= driver.LARGE_COPY:
+            driver.memory_at(dest, src.nbytes)[:] = src
+        else:
+            address, _holder = driver.address_of(src)
+            with self.device.running.using(dest):
+                ctypes.memmove(dest, address, src.nbytes)
+
+    def _copyout(self, dest: memoryview, src: int) -> None:
+        if dest.nbytes <= driver.LARGE_COPY:
+            dest[:] = driver.memory_at(src, dest.nbytes)
+        else:
+            address, _holder = driver.address_of(dest)
+            with self.device.running.using(src):
+                ctypes.memmove(address, src, dest.nbytes)
+
+    def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
+        if src_device is not self.device:
+            return False
+        if nbytes <= driver.LARGE_COPY:
+            ctypes.memmove(dest, src, nbytes)
+            return True
+        with self.device.running.using(dest, src):
+            ctypes.memmove(dest, src, nbytes)
+        return True
+
+    def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
+        if nbytes <= driver.LARGE_COPY:
+            _repeat(dest, nbytes, pattern)
+            return
+        with self.device.running.using(dest):
+            _repeat(dest, nbytes, pattern)
+
+
+def _repeat(address: int, nbytes: int, pattern: bytes) -> None:
+    if len(set(pattern)) == 1:
+        ctypes.memset(address, pattern[0], nbytes)
+        return
+    ctypes.memmove(address, pattern, len(pattern))
+    done = len(pattern)
+    while done < nbytes:  # what is filled already is the source of the rest
+        step = min(done, nbytes - done)
+        ctypes.memmove(address + done, address, step)
+        done += step

@@ -1,0 +1,1 @@
+"""Compilers that make ELF objects for this processor."""
