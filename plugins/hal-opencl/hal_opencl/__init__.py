@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from hal_core.compiler import Binary, CompilerPair
     from hal_core.device import DeviceInfo
     from hal_core.hookspecs import Check
-    from hal_opencl.device import OpenCLAllocator, OpenCLDevice
+    from hal_opencl.allocator import OpenCLAllocator
+    from hal_opencl.device import OpenCLDevice
     from hal_opencl.program import OpenCLProgram
 
 __version__ = "0.1.0"
 
 
 class OpenCLPlugin:
-    """Every device of every installed OpenCL platform; a vendor's own GPU backend goes first."""
+    """Every device of every installed OpenCL platform; a vendor's own GPU backend ranks higher."""
 
     hal_api = (1, 0)
     rank = {"gpu": 200, "accelerator": 100, "cpu": -1}  # noqa: RUF012  # read-only by contract
@@ -34,11 +35,11 @@ class OpenCLPlugin:
     def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> OpenCLDevice:
         from hal_opencl.device import OpenCLDevice
 
-        return OpenCLDevice(info.name, info, index)
+        return OpenCLDevice(info.name, info)
 
     @hookimpl
     def hal_make_allocator(self, device: OpenCLDevice) -> OpenCLAllocator:
-        from hal_opencl.device import OpenCLAllocator
+        from hal_opencl.allocator import OpenCLAllocator
 
         return OpenCLAllocator(device)
 
@@ -56,9 +57,9 @@ class OpenCLPlugin:
 
     @hookimpl
     def hal_doctor(self, family: str) -> Sequence[Check]:
-        from hal_opencl.device import diagnose
+        from hal_opencl.doctor import checks
 
-        return diagnose(family)
+        return checks(family)
 
 
 plugin = OpenCLPlugin()

@@ -1,4 +1,4 @@
-"""A kernel's entry and its arguments, as the platform tells them, against the signature."""
+"""Check a compiled kernel against its signature: its entry, and the arguments it takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hal_opencl.driver import cl
 if TYPE_CHECKING:
     from hal_core.ir import Param, Signature
 
-# What may hold a dtype's elements: its own type, or one without arithmetic of the same size.
+# Types that may hold a dtype's elements: its own, or one of the same size without its arithmetic.
 _TYPES = {
     "bool": ("bool", "uchar", "char"), "float16": ("half", "ushort"), "bfloat16": ("ushort",),
     "int8": ("char",), "int16": ("short",), "int32": ("int",), "int64": ("long",),
@@ -20,14 +20,14 @@ _TYPES = {
     "float32": ("float",), "float64": ("double",),
 }  # fmt: skip
 
-# The name of a scalar's or vector's type, as drivers write it: "float*", "uchar16 *".
+# A scalar's or vector's type, as drivers write it: "float*", "unsigned char", "uchar16 *".
 _PLAIN = re.compile(
     r"(?:(un)signed |(u))?(bool|char|short|int|long|half|float|double)(?:2|3|4|8|16)? ?(\*?)"
 )
 
 
 def find_kernel(program: driver.Program, entry: str, operation: str, device: str) -> cl.Kernel:
-    """Raises: CompileError with the names there are."""
+    """Find the entry of a program. Raises: CompileError with the names that there are."""
     names = driver.kernel_names(program)
     if entry not in names:
         raise CompileError(
@@ -41,7 +41,10 @@ def find_kernel(program: driver.Program, entry: str, operation: str, device: str
 def check_arguments(
     kernel: cl.Kernel, signature: Signature, rendered: bool, operation: str, device: str
 ) -> None:
-    """Raises: CompileError naming the argument; Unsupported for what no signature can express."""
+    """Compare the arguments that the platform describes with those of the signature.
+
+    Raises: CompileError naming the argument; Unsupported for one that no signature can express.
+    """
     spaces = driver.argument_spaces(kernel)
     types = [] if rendered else driver.argument_types(kernel)
     _check_expressible(spaces, signature, operation, device)
@@ -55,12 +58,18 @@ def check_arguments(
             f"({signature}) gives {len(slots)}",
             device=device,
         )
+    _, set_numbers = driver.argument_setters(kernel)
     for index, slot in enumerate(slots):
         written = types[index] if types else ""
         fits = not written or _holds(written, signature.params[slot.position])
         if spaces and (spaces[index] in ("global", "constant")) != (slot.code == ""):
             fits = False
-        if not (fits and _takes_size(kernel, index, slot)):
+        try:
+            if slot.code:  # a platform that tells no types still knows the sizes of numbers
+                set_numbers((index, bytes(slot.nbytes)))
+        except cl.Error:
+            fits = False
+        if not fits:
             raise CompileError(
                 operation,
                 f"argument {index} of the kernel is {written or 'something else'}, its signature "
@@ -91,44 +100,33 @@ def _check_expressible(
 
 
 def _holds(written: str, param: Param) -> bool:
-    """Whether a type is the parameter's: its scalar, or a vector of it.
-
-    Structs, typedefs and void say nothing about dtypes, and pass.
-    """
+    """Return whether a type is the parameter's: its scalar, or a vector of it."""
     match = _PLAIN.fullmatch(written)
-    if match is None:
+    if match is None:  # structs, typedefs and void say nothing about dtypes
         return True
     scalar = ("u" if match[1] or match[2] else "") + match[3]
     return scalar in _TYPES[param.dtype.name] and bool(match[4]) == param.is_pointer
 
 
-def _takes_size(kernel: cl.Kernel, index: int, slot: Slot) -> bool:
-    if not slot.code:
-        return True
-    _, set_number = driver.argument_setters(kernel)
-    try:
-        set_number((index, bytes(slot.nbytes)))
-    except cl.Error:
-        return False
-    return True
-
-
 class Slot(NamedTuple):
     """One argument of the OpenCL kernel."""
 
-    code: str  # struct letter of a number; empty: memory
+    code: str  # letter of the module struct for a number; empty for memory
     nbytes: int
     position: int  # of the signature's parameter
     what: str
 
 
 def runs_whole_blocks(kernel: cl.Kernel, signature: Signature) -> bool:
-    """Whether a rendered kernel's work-items are blocks: it is told how large these are."""
+    """Return whether each work-item of a rendered kernel is a block, whose size it must know."""
     return bool(kernel.num_args == len(slots_of(signature, True)) + len(BLOCK_SLOTS))
 
 
 def slots_of(signature: Signature, rendered: bool) -> list[Slot]:
-    """Rendered kernels take a pointer as base and byte offset, `Source` kernels as they like."""
+    """List the arguments that a kernel of this signature takes.
+
+    A rendered kernel takes a pointer as base and byte offset, a `Source` kernel as it is.
+    """
     slots = []
     for param in signature.params:
         if not param.is_pointer:

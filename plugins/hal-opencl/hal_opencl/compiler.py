@@ -1,4 +1,4 @@
-"""The compiler inside the driver: OpenCL C to the platform's binary, sealed by us."""
+"""The compiler inside the driver: from OpenCL C to the platform's binary, with a checksum."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _FAULT = re.compile(
 
 def pairs(device: OpenCLDevice) -> list[CompilerPair]:
     """`OPENCL_CC=driver`: the compiler that comes with the platform, the only one."""
-    renderer = _pocl if driver.is_pocl(device.hardware) else _standard
-    return [CompilerPair("driver", "opencl", renderer, lambda: OpenCLCompiler(device))]
 
+    def make_renderer() -> Renderer:
+        if driver.is_pocl(device.hardware):
+            from hal_opencl.pocl import PoCLRenderer
 
-def _standard() -> Renderer:
-    from hal_core.render import OpenCLRenderer
+            return PoCLRenderer()
+        from hal_core.render import OpenCLRenderer
 
-    return OpenCLRenderer()
+        return OpenCLRenderer()
 
-
-def _pocl() -> Renderer:
-    from hal_opencl.pocl import PoCLRenderer
-
-    return PoCLRenderer()
+    return [CompilerPair("driver", "opencl", make_renderer, lambda: OpenCLCompiler(device))]
 
 
 class OpenCLCompiler(Compiler):
-    """Concurrency: any thread; builds of one process take turns."""
+    """The platform's own compiler.
+
+    Concurrency: any thread; builds of one process take turns.
+    """
 
     language = "opencl"
     format = "opencl"
@@ -53,12 +53,11 @@ class OpenCLCompiler(Compiler):
     def __init__(self, device: OpenCLDevice) -> None:
         self.device = device
         self.target = device.info.title
-        self._rendered: tuple[str, ...] = ()  # options of texts that we have rendered
+        self._rendered: tuple[str, ...] = ()  # options for rendered kernels alone
         if device.hardware.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             self._rendered += (_CORRECT_DIVISION,)
         if driver.is_simulator(device.hardware):
-            # Oclgrind optimises, and then cannot interpret the integers of 33 bits that loops
-            # become.
+            # Oclgrind cannot interpret the integers of 33 bits that its optimiser makes of loops.
             self._rendered += ("-cl-opt-disable",)
         self.identity = " ".join((driver.identity_of(device.hardware), *_FIXED, *self._rendered))
 
@@ -127,29 +126,27 @@ class OpenCLCompiler(Compiler):
 
 
 def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
-    """Macros as text: how -D splits and quotes differs from driver to driver.
-
-    PoCL's built-in functions are macros: a kernel called `dot` would become `_cl_dot`.
-    """
+    """Put macros into the text: how -D splits and quotes differs from driver to driver."""
     for name, value in options.defines:
         if "\n" in name + value:
             raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
     lines = "".join(f"#define {name} {value}\n" for name, value in options.defines)
+    # PoCL's built-in functions are macros: a kernel called `dot` would become `_cl_dot`.
     return f'#undef {options.entry}\n{lines}#line 1 "{_file(options)}"\n{source}'
 
 
 def _file(options: CompileOptions) -> str:
-    return f"<{options.entry}>"  # what the log calls the text
+    return f"<{options.entry}>"  # the name of the text in the log
 
 
 def _fault_line(log: str, options: CompileOptions) -> int | None:
-    """The line of the text that the first error is in; None for errors elsewhere."""
+    """Return the line of the text that has the first error; None for errors elsewhere."""
     for match in _FAULT.finditer(log):
         file, line = match[1] or match[3] or "", int(match[2] or match[4])
         if file == _file(options):
             return line
         if not any(file.startswith(folder) for folder in options.includes):
-            # Oclgrind does not follow #line; what stands above the text counts.
+            # Oclgrind ignores #line, and counts the lines that we put above the text.
             return max(1, line - 2 - len(options.defines))
     return None
 
@@ -158,8 +155,10 @@ def _fault_line(log: str, options: CompileOptions) -> int | None:
 
 
 class Sealed(NamedTuple):
-    """A platform's binary with a checksum and the name of the driver that made it. Where a
-    platform gives no binary it is the text and its options."""
+    """A platform's binary and the name of the driver that made it, stored with a checksum.
+
+    Where a platform gives no binary, the payload is the text, which is compiled at each load.
+    """
 
     kind: str  # "binary" or "source"
     identity: str

@@ -1,8 +1,9 @@
-"""PyOpenCL, which no other module imports: finding devices, building, and its errors as ours.
+"""All use of PyOpenCL: finding devices, building programs, and turning errors into ours.
 
-Kernel arguments and builds go through PyOpenCL's inner `_Program` and `Kernel._set_arg_*`, the
-layer its own launch code is generated for. The outer one keeps a second compile cache, adds
-options from the environment, warns about every build log and takes 25 us to set six arguments.
+Other modules take `cl` from here. Kernel arguments and builds go through PyOpenCL's inner
+`_Program` and `Kernel._set_arg_*`, the layer that its own launch code is generated for. The outer
+layer has a second compile cache, adds options from the environment, warns about every build log and
+takes 25 us to set six arguments.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -22,9 +23,9 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArg
 
 __all__ = [
     "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
-    "build", "check", "cl", "enqueue_read", "enqueue_write", "explain", "failure", "find_devices",
+    "build", "check", "cl", "enqueue_read", "enqueue_write", "explain", "find_devices",
     "identity_of", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
-    "open_queue", "status_name",
+    "open_queue", "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -40,7 +41,7 @@ except ImportError as _error:
         "enumerate OPENCL", f"PyOpenCL cannot be loaded: {_error}", fix=INSTALL
     ) from _error
 
-# PyOpenCL keeps generated launch code in the user's cache folder, and cannot do without one.
+# PyOpenCL stores generated launch code in the user's cache folder, and fails without one.
 _folder = platformdirs.user_cache_dir("pytools", "pytools")
 try:
     os.makedirs(_folder, exist_ok=True)
@@ -52,12 +53,12 @@ if not _writable:
 
 Program = _cl._Program
 
-# (queue, memory, host memory, byte offset, events to wait for, blocking). What `enqueue_copy` ends
-# in; its dispatch costs 1 us of the 5 that a small copy takes.
+# Arguments: queue, memory, host memory, byte offset, events to wait for, blocking. `enqueue_copy`
+# ends in these; its dispatch costs 1 us of the 5 that a small copy takes.
 enqueue_read = _cl._enqueue_read_buffer
 enqueue_write = _cl._enqueue_write_buffer
 
-_SIMULATORS = ("oclgrind",)  # platforms that interpret kernels: correct, and far too slow
+_SIMULATORS = ("oclgrind",)  # platforms that interpret kernels: correct, and very slow
 _status = cl.status_code
 _KINDS: dict[int, type[HalError]] = {
     _status.DEVICE_NOT_FOUND: DeviceUnavailable,
@@ -75,33 +76,41 @@ _KINDS: dict[int, type[HalError]] = {
 }
 
 
-def failure(error: cl.Error, operation: str, device: str | None = None) -> HalError:
-    """What PyOpenCL raised, as the exception of ours with the call, the code and its name."""
-    kind = _KINDS.get(error.code, HalError)
-    if operation == "allocate" and error.code == _status.OUT_OF_RESOURCES:
-        kind = OutOfMemory
-    return kind(operation, explain(error), got=error.code, device=device)
-
-
-def explain(error: cl.Error) -> str:
-    """The call, the code's name and what the binding adds: all that the exception knows."""
-    text = f"{error.routine} failed with {status_name(error.code)}"
+def sentence(error: cl.Error) -> str:
+    """Return all that the exception knows: the call, the code's name and what the binding adds."""
+    name: Any = _status.to_string
+    text = f"{error.routine} failed with {name(error.code, 'an unknown code')}"
     record: Any = error.what
     more = str(record.what()).strip()
     return f"{text}: {more}" if more else text
 
 
-def status_name(code: int) -> str:
-    """`OUT_OF_RESOURCES` for -5."""
-    name: Any = _status.to_string
-    return str(name(code, "an unknown code"))
+def explain(error: cl.Error, operation: str, device: str | None = None, last: str = "") -> HalError:
+    """Return the exception of ours for PyOpenCL's: with the call, the code and its name.
+
+    `last` is the program launched last, which a failed wait names.
+    """
+    kind, problem, fix = _KINDS.get(error.code, HalError), sentence(error), None
+    if operation == "allocate" and error.code == _status.OUT_OF_RESOURCES:
+        kind = OutOfMemory
+    if operation == "wait":  # whatever the code is: it is about work that was queued before
+        kind = DeviceFault
+        problem += f", the last program launched was {last}" if last else ""
+        fix = "Look for an index beyond a buffer; Oclgrind names it. Then open the device again."
+    return kind(operation, problem, got=error.code, device=device, fix=fix)
+
+
+def raise_failure(event: cl.Event) -> None:
+    """Raise cl.Error if the work of a complete event failed."""
+    status = event.command_execution_status
+    if status < 0:
+        raise cl.Error(_cl._ErrorRecord(msg="", code=status, routine="queued work"))
 
 
 class check:
-    """`with check("copyin", name):` - vendor calls inside raise exceptions of ours.
+    """`with check("copyin", name):` turns errors of calls inside into exceptions of ours."""
 
-    A class: contextlib's generators leave a cycle behind, which keeps the callers' buffers.
-    """
+    # A class: contextlib's generators leave a cycle, which would keep the caller's buffers alive.
 
     __slots__ = ("device", "operation")
 
@@ -118,14 +127,14 @@ class check:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, cl.Error):
-            raise failure(error, self.operation, self.device) from None
+            raise explain(error, self.operation, self.device) from None
 
 
 # -- devices
 
 
 def find_devices() -> list[cl.Device]:
-    """Every device of every platform, GPUs first, simulators last; the order is stable.
+    """Return every device of every platform, GPUs first, simulators last; the order is stable.
 
     Raises: DeviceUnavailable when there is none.
     """
@@ -134,12 +143,12 @@ def find_devices() -> list[cl.Device]:
     except cl.Error as error:
         raise DeviceUnavailable(
             "enumerate OPENCL",
-            f"no OpenCL platform is installed: {explain(error)}",
+            f"no OpenCL platform is installed: {sentence(error)}",
             fix=INSTALL,
         ) from None
     found = []
     for platform in platforms:
-        # Of two versions of one platform the newer first.
+        # Of two versions of one platform the newer one is first.
         version = [-int(digits) for digits in re.findall(r"\d+", platform.version)]
         try:
             devices = platform.get_devices()
@@ -160,7 +169,8 @@ def find_devices() -> list[cl.Device]:
 
 
 def kind_of(device: cl.Device) -> str:
-    """A simulator claims every type at once: it runs on the CPU."""
+    """Return "cpu", "gpu" or "accelerator"."""
+    # A simulator claims every type at once: it runs on the CPU.
     if device.type & cl.device_type.CPU:
         return "cpu"
     return "gpu" if device.type & cl.device_type.GPU else "accelerator"
@@ -175,7 +185,7 @@ def is_pocl(device: cl.Device) -> bool:
 
 
 def identity_of(device: cl.Device) -> str:
-    """What decides the machine code besides text and options."""
+    """Return the facts that decide the machine code besides text and options."""
     platform = device.platform
     facts: tuple[str, ...] = (
         platform.name,
@@ -190,14 +200,14 @@ def identity_of(device: cl.Device) -> str:
 
 
 def open_queue(device: cl.Device, name: str) -> tuple[cl.Context, cl.CommandQueue]:
-    """A context and an in-order queue with timestamps. Raises: DeviceUnavailable."""
+    """Make a context and an in-order queue with timestamps. Raises: DeviceUnavailable."""
     try:
         context = cl.Context([device])
         timed = cl.command_queue_properties.PROFILING_ENABLE
         return context, cl.CommandQueue(context, device, timed)
     except cl.Error as error:
         raise DeviceUnavailable(
-            "open", explain(error), got=error.code, device=name,
+            "open", sentence(error), got=error.code, device=name,
             fix="See clinfo for the state of the driver.",
         ) from None  # fmt: skip
 
@@ -206,7 +216,7 @@ def open_queue(device: cl.Device, name: str) -> tuple[cl.Context, cl.CommandQueu
 
 
 class BuildError(Exception):
-    """The platform's compiler refused; `log` is all it said."""
+    """The platform's compiler refused a program; `log` is all that it said."""
 
     def __init__(self, problem: str, log: str) -> None:
         super().__init__(problem)
@@ -214,7 +224,7 @@ class BuildError(Exception):
 
 
 def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ()) -> Program:
-    """A built program from text or from a platform's binary. Raises: BuildError."""
+    """Build a program from text or from a platform's binary. Raises: BuildError."""
     (device,) = context.devices
     program = None
     try:
@@ -225,21 +235,16 @@ def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ())
         with _quiet():
             program._build(" ".join(options).encode(), [device])
     except cl.Error as error:
-        log = "" if program is None else _build_log(program, device)
-        raise BuildError(explain(error), log) from None
+        log = None
+        if program is not None:
+            with suppress(cl.Error):
+                log = program.get_build_info(device, cl.program_build_info.LOG)
+        raise BuildError(sentence(error), str(log or "").replace("\0", "")) from None
     return program
 
 
-def _build_log(program: Program, device: cl.Device) -> str:
-    try:
-        log = program.get_build_info(device, cl.program_build_info.LOG)
-    except cl.Error:
-        return ""
-    return str(log or "").replace("\0", "")
-
-
 def binary_of(program: Program) -> bytes:
-    """The machine code; empty where a platform keeps it to itself."""
+    """Return the machine code, which is empty where a platform does not give it."""
     try:
         binaries: Any = program.get_info(cl.program_info.BINARIES)
     except cl.Error:
@@ -248,14 +253,15 @@ def binary_of(program: Program) -> bytes:
 
 
 def kernel_names(program: Program) -> list[str]:
+    """Return the names of the program's kernels."""
     names = str(program.get_info(cl.program_info.KERNEL_NAMES))
     return [name for name in names.split(";") if name]
 
 
 def argument_spaces(kernel: cl.Kernel) -> list[str]:
-    """Of every argument: "global", "local", "constant" or "private".
+    """Return for each argument "global", "local", "constant" or "private".
 
-    Empty where it is not known; PoCL forgets it in binaries.
+    The list is empty where the platform does not know: PoCL leaves it out of binaries.
     """
     qualifier = cl.kernel_arg_address_qualifier
     words: dict[object, str] = {
@@ -267,9 +273,9 @@ def argument_spaces(kernel: cl.Kernel) -> list[str]:
 
 
 def argument_types(kernel: cl.Kernel) -> list[str]:
-    """Of every argument, as the kernel writes it: "float*", "uint", "float4*", "struct pair*".
+    """Return each argument's type as the kernel writes it: "float*", "uint", "struct pair*".
 
-    Empty where it is not known.
+    The list is empty where the platform does not know.
     """
     return [str(name) for name in _argument_facts(kernel, cl.kernel_arg_info.TYPE_NAME)]
 
@@ -282,15 +288,16 @@ def _argument_facts(kernel: cl.Kernel, fact: cl.kernel_arg_info) -> list[Any]:
 
 
 class KernelFacts(NamedTuple):
-    """What a platform says of a built kernel."""
+    """Facts of a built kernel, as the platform gives them."""
 
     max_block_threads: int
-    shared_nbytes: int  # a block
-    private_nbytes: int  # a thread
+    shared_nbytes: int  # of a block
+    private_nbytes: int  # of a thread
     block_multiple: int
 
 
 def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> KernelFacts:
+    """Ask the platform for a kernel's facts."""
     info = cl.kernel_work_group_info
     facts: tuple[Any, ...] = (
         info.WORK_GROUP_SIZE, info.LOCAL_MEM_SIZE, info.PRIVATE_MEM_SIZE,
@@ -300,19 +307,22 @@ def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> KernelFacts:
 
 
 def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Take (index, memory, index, memory, ...) and (index, bytes, index, bytes, ...)."""
+    """Return two functions that set a kernel's arguments: memory and numbers.
+
+    They take (index, memory, index, memory, ...) and (index, bytes, index, bytes, ...).
+    """
     inner: Any = kernel
     return inner._set_arg_multi, inner._set_arg_buf_multi
 
 
-# clang inside PoCL and Oclgrind writes this line to the process's stderr, whatever is asked.
+# clang inside PoCL and Oclgrind writes this line to file descriptor 2, whatever its options.
 _CHATTER = re.compile(rb"(?m)^\d+ (?:warning|error)s?(?: and \d+ errors?)? generated\.\n")
-_stderr_lock = threading.RLock()  # a finalizer may compile in the middle
+_stderr_lock = threading.RLock()  # of a file descriptor that all threads share
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps a compiler's chatter off file descriptor 2; what anybody else writes gets through."""
+    """Remove the compiler's counts of warnings from stderr; let everything else through."""
     with _stderr_lock, tempfile.TemporaryFile() as caught:
         try:
             saved = os.dup(2)

@@ -1,6 +1,8 @@
-"""PoCL's own way with kernels: what its text has instead, and why."""
+"""Rendering for PoCL, around the faults of its version 3.1."""
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
@@ -9,15 +11,15 @@ from hal_core.ir.expand import expand
 from hal_core.render import OpenCLRenderer
 from hal_core.render.c.c99 import C
 
-# Version 3.1 rounds by way of an int, whatever the number: where its optimiser knows one that no
-# int holds, it takes the code behind for unreachable and drops the kernel. clang's own functions
-# are right, and several times as fast.
+# Version 3.1 rounds by conversion to an int. Where its optimiser sees a constant that no int holds,
+# it takes the code that follows for unreachable and drops the kernel. clang's own functions are
+# right, and several times as fast.
 _ROUNDING = {
     op: f"__builtin_{name}{{f}}({{0}})"
     for op, name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("TRUNC", "trunc"), ("ROUND", "rint"))
 }
 
-# A work-item is a block here, and its threads are loops, as in C. The launch tells their number.
+# A work-item is a block here, and its threads are loops, as in C. The launch passes their number.
 _BLOCK_FRAME = """\
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void $name($parameters) {
@@ -52,28 +54,29 @@ _BLOCKS = _ROW._replace(
 
 
 class PoCLRenderer(OpenCLRenderer):
-    """OpenCL C 1.2 as clang takes it.
+    """OpenCL C 1.2 as clang takes it, with threads as work-items or as loops.
 
-    Version 3.1 tells its optimiser that work-items do not depend on each other, and that takes it
-    for no dependence at all: it swaps one thread's own accesses to an element. Its way of meeting
-    at barriers loses threads that return, or never ends. So only kernels that load first and then
-    store, once, have threads that are work-items. In the others these are loops.
+    Version 3.1 tells its optimiser that work-items do not depend on each other. The optimiser takes
+    that for no dependence at all, and swaps one thread's own accesses to an element. Barriers lose
+    threads that return, or never end. So threads are work-items only in kernels without barriers
+    that load first and then store once. In all others a work-item runs a whole block, with its
+    threads as loops.
     """
 
     row = _ROW
 
     def _render(self, kernel: Kernel) -> str:
-        # Its math functions fail as its rounding does, and written out they are faster, some fifty
-        # times.
+        # PoCL's math functions fail as its rounding does. Written out as arithmetic, which the
+        # vectoriser takes, they are faster, some fifty times.
         kernel = expand(kernel)
-        plain = stores_last(kernel.uops) and all(node.op != "BARRIER" for node in kernel.uops)
-        if not plain:
-            try:
+        if not stores_last(kernel.uops) or any(node.op == "BARRIER" for node in kernel.uops):
+            # Or too much is alive across its barriers; then it is rendered as work-items.
+            with suppress(Unsupported):
                 return _BlockRenderer()._render(kernel)
-            except Unsupported:  # too much lives across its barriers
-                pass
         return super()._render(kernel)
 
 
 class _BlockRenderer(OpenCLRenderer):
+    """OpenCL C whose work-items are whole blocks."""
+
     row = _BLOCKS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,10 +12,35 @@ from hal_core.geometry import Dim3
 from hal_core.ir.blocks.fission import MOST_THREADS
 from hal_core.program import Program, ProgramInfo
 from hal_opencl import driver
+from hal_opencl.allocator import Opaque
 from hal_opencl.arguments import check_arguments, find_kernel, runs_whole_blocks, slots_of
 from hal_opencl.compiler import OpenCLCompiler, Sealed
-from hal_opencl.device import Opaque, OpenCLDevice
+from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
+
+# Written out for each signature: a loop over the arguments costs as much again as the launch. A
+# launch has a kernel object of its own, as others may come in the middle of it: those of other
+# threads and of signal handlers.
+_LAUNCH = """
+def launch(geometry{names}):
+    memory = ({memory})  # a sub-buffer has no other owner until the kernel is queued
+    numbers = ({numbers})
+    try:
+        try:
+            place = take()
+        except IndexError:
+            place = make()
+        kernel, set_memory, set_numbers = place
+        {set_memory}
+        {set_numbers}
+        event = enqueue(queue, kernel, geometry.items, geometry.group)
+        give_back(place)
+        queue.flush()
+    except Error as error:
+        raise explain(error, f"launch {{name}}", device.name) from None
+    device.last_launched = name
+    return event
+"""
 
 
 class Geometry(NamedTuple):
@@ -27,12 +51,8 @@ class Geometry(NamedTuple):
     block: tuple[bytes, ...]
 
 
-_size = struct.Struct("i").pack
-
-
 class OpenCLProgram(Program):
-    """Concurrency: a kernel object holds the arguments of the next launch, so every launch in
-    progress has one of its own. There are as many as launches were at it at once."""
+    """Concurrency: every launch in progress has a kernel object of its own, with its arguments."""
 
     device: OpenCLDevice
 
@@ -44,43 +64,19 @@ class OpenCLProgram(Program):
             kernel = find_kernel(program, binary.entry, operation, device.name)
             check_arguments(kernel, binary.signature, binary.rendered, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
+        self._storage = Arguments(program, kernel)
         self._whole_blocks = binary.rendered and runs_whole_blocks(kernel, binary.signature)
-        most = facts.max_block_threads
-        if self._whole_blocks:  # whose threads are not the platform's
+        max_threads = facts.max_block_threads
+        if self._whole_blocks:  # its threads are loops, which the platform does not count
             fixed = binary.block
-            most = fixed[0] * fixed[1] * fixed[2] if fixed else MOST_THREADS
+            max_threads = fixed[0] * fixed[1] * fixed[2] if fixed else MOST_THREADS
         self.info = ProgramInfo(
             shared_nbytes=max(facts.shared_nbytes, binary.shared_nbytes),
             local_nbytes=facts.private_nbytes,
-            max_block_threads=most,
+            max_block_threads=max_threads,
             block_multiple=facts.block_multiple,
         )
-        self._enqueue = self._make_launch(program, kernel)
-
-    def _built(self, operation: str) -> driver.Program:
-        device = self.device
-        sealed = Sealed.of_bytes(self.binary.image, operation, device.name)
-        here = OpenCLCompiler(device).identity
-        if sealed.identity != here:
-            raise CompileError(
-                operation,
-                f"the binary was made by another driver ({sealed.identity}); this is {here}",
-                device=device.name,
-                fix="Compile the kernel again from its source.",
-            )
-        code = sealed.payload if sealed.kind == "binary" else sealed.payload.decode()
-        try:
-            return driver.build(device.context, code, sealed.flags)
-        except driver.BuildError as error:
-            raise CompileError(
-                operation,
-                f"the driver refuses the binary: {error.problem}",
-                log=error.log,
-                device=device.name,
-                fix="Compile the kernel again from its source.",
-            ) from None
-
-    # -- launch
+        self._enqueue = self._write_launch()
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
         if shared:
@@ -92,7 +88,7 @@ class OpenCLProgram(Program):
                 device=self.device.name,
                 fix="Declare __local memory inside the kernel and leave shared=0.",
             )
-        sizes = tuple(map(_size, block))
+        sizes = tuple(struct.pack("i", size) for size in block)
         if self._whole_blocks:
             block = (1, 1, 1)
         axes = 3 if block[2] * grid[2] > 1 else 2 if block[1] * grid[1] > 1 else 1
@@ -102,11 +98,39 @@ class OpenCLProgram(Program):
     def _bind(self) -> Callable[..., Any]:
         return self._enqueue
 
-    def _make_launch(self, program: driver.Program, kernel: cl.Kernel) -> Callable[..., cl.Event]:
-        """`launch(geometry, *args)`, written out for this signature.
+    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
+        event = self._enqueue(geometry, *args)
+        try:
+            event.wait()
+            return (event.profile.end - event.profile.start) * 1e-9
+        except cl.Error as error:
+            device = self.device
+            raise driver.explain(error, "wait", device.name, device.last_launched) from None
 
-        A loop over the arguments costs as much again as the launch itself.
-        """
+    def _unload(self) -> None:
+        # Replaced, not deleted: another thread may be between its checks and its launch.
+        self._enqueue = self._refuse_unloaded
+
+    def _built(self, operation: str) -> driver.Program:
+        device = self.device
+        sealed = Sealed.of_bytes(self.binary.image, operation, device.name)
+        here = OpenCLCompiler(device).identity
+        fix = "Compile the kernel again from its source."
+        if sealed.identity != here:
+            problem = f"the binary was made by another driver ({sealed.identity}); this is {here}"
+            raise CompileError(operation, problem, device=device.name, fix=fix)
+        code = sealed.payload if sealed.kind == "binary" else sealed.payload.decode()
+        try:
+            return driver.build(device.context, code, sealed.flags)
+        except driver.BuildError as error:
+            problem = f"the driver refuses the binary: {error.problem}"
+            raise CompileError(
+                operation, problem, log=error.log, device=device.name, fix=fix
+            ) from None
+
+    def _write_launch(self) -> Callable[..., cl.Event]:
+        """Return `launch(geometry, *args)` for this signature."""
+        device, storage = self.device, self._storage
         slots = slots_of(self.signature, self.binary.rendered)
         memory, numbers, packs = [], [], {}
         for index, (code, _, position, _) in enumerate(slots):
@@ -119,75 +143,48 @@ class OpenCLProgram(Program):
             packs[f"pack_{index}"] = struct.Struct(code).pack
         if self._whole_blocks:
             numbers += [f"{len(slots) + axis}, geometry.block[{axis}]" for axis in range(3)]
+        space: dict[str, Any] = {
+            **packs,
+            "whole": _whole,
+            "take": storage.spare.pop,
+            "make": storage.make,
+            "give_back": storage.spare.append,
+            "enqueue": cl.enqueue_nd_range_kernel,
+            "queue": device.queue,
+            "device": device,
+            "name": self.name,
+            "Error": cl.Error,
+            "explain": driver.explain,
+        }
         text = _LAUNCH.format(
-            args="".join(f", a{param.position}" for param in self.signature.params),
+            names="".join(f", a{param.position}" for param in self.signature.params),
             memory=", ".join(memory),
             numbers=", ".join(numbers),
             set_memory="set_memory(memory)" if memory else "pass",
             set_numbers="set_numbers(numbers)" if numbers else "pass",
         )
-        spare = [_ready(kernel)]
-        space: dict[str, Any] = {
-            **packs,
-            "whole": _whole,
-            "take": spare.pop,
-            "make": functools.partial(_another, program, self.name),
-            "give_back": spare.append,
-            "enqueue": cl.enqueue_nd_range_kernel,
-            "queue": self.device.queue,
-            "device": self.device,
-            "name": self.name,
-            "Error": cl.Error,
-            "failure": driver.failure,
-        }
         exec(compile(text, f"<launch of {self.name}>", "exec"), space)
-        launch: Callable[..., cl.Event] = space["launch"]
+        launch: Callable[..., cl.Event] = space.pop("launch")  # no cycle: programs go at once
         return launch
-
-    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
-        event = self._enqueue(geometry, *args)
-        try:
-            event.wait()
-            return (event.profile.end - event.profile.start) * 1e-9
-        except cl.Error as error:
-            raise self.device.fault(driver.explain(error)) from None
-
-    def _unload(self) -> None:
-        # Replaced, not deleted: another thread may be between its checks and its launch.
-        self._enqueue = self._refuse_unloaded
-
-
-_LAUNCH = """
-def launch(geometry{args}):
-    memory = ({memory})  # kept until the kernel is queued: a sub-buffer has no other owner
-    numbers = ({numbers})
-    try:
-        try:
-            ready = take()
-        except IndexError:  # in the middle of another launch, of a thread's or a finalizer's
-            ready = make()
-        kernel, set_memory, set_numbers = ready
-        {set_memory}
-        {set_numbers}
-        event = enqueue(queue, kernel, geometry.items, geometry.group)
-        give_back(ready)
-        queue.flush()
-    except Error as error:
-        raise failure(error, f"launch {{name}}", device.name) from None
-    device.last_launched = name
-    return event
-"""
-
-
-def _ready(kernel: cl.Kernel) -> tuple[Any, ...]:
-    return kernel, *driver.argument_setters(kernel)
-
-
-def _another(program: driver.Program, name: str) -> tuple[Any, ...]:
-    return _ready(cl.Kernel(program, name))
 
 
 def _whole(opaque: Opaque) -> cl.Buffer | None:
-    """What a `Source` kernel takes: the memory itself, or a sub-buffer from the offset on."""
+    """Return the argument of a `Source` kernel: the memory, or a sub-buffer from the offset on."""
     memory, offset = opaque
     return memory.get_sub_region(offset, memory.size - offset) if offset else memory
+
+
+class Arguments:
+    """Storage for the arguments of one program: kernel objects, as many as there were launches in
+    progress at once.
+
+    A place is a kernel object and the functions that set its memory and its numbers.
+    """
+
+    def __init__(self, program: driver.Program, kernel: cl.Kernel) -> None:
+        self.spare = [(kernel, *driver.argument_setters(kernel))]
+        self._program, self._name = program, kernel.function_name
+
+    def make(self) -> tuple[Any, ...]:
+        kernel = cl.Kernel(self._program, self._name)
+        return kernel, *driver.argument_setters(kernel)

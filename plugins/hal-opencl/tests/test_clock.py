@@ -92,7 +92,7 @@ def test_F1_work_that_failed_has_the_time_of_its_call(device: Any) -> None:
 
 
 def test_F1_events_are_read_after_the_device_was_closed(device: hal.Compiled) -> None:
-    own = type(device)("OPENCL", device.info, 0)  # type: ignore[call-arg]
+    own = type(device)("OPENCL", device.info)
     own._backend = device._backend
     own._backend.on_closed, before = lambda _: None, own._backend.on_closed
     try:

@@ -1,0 +1,101 @@
+"""Memory of an OpenCL device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hal_core.allocator import LRUAllocator
+from hal_core.errors import InvalidArgument, OutOfMemory
+from hal_opencl import driver
+from hal_opencl.driver import cl
+
+if TYPE_CHECKING:
+    from hal_core.allocator import BufferSpec
+    from hal_core.device import Compiled
+    from hal_opencl.device import OpenCLDevice
+
+Opaque = tuple[cl.Buffer, int]  # memory, byte offset: a view at any offset needs no sub-buffer
+
+
+class OpenCLAllocator(LRUAllocator[Opaque]):
+    """Opaque: (memory, byte offset).
+
+    `host` is CL_MEM_ALLOC_HOST_PTR. `external_ptr` is an integer `cl_mem` of this device's context:
+    it is retained while the buffer lives and never freed.
+
+    Order: copies to and from the host wait; fills and copies on the device are queued. Each returns
+    the command's event, which a profile's clock reads.
+    """
+
+    honours = frozenset({"nolru", "zero", "host", "external_ptr"})
+    null = (None, 0)
+    device: OpenCLDevice
+
+    def _alloc(self, nbytes: int, options: BufferSpec) -> Opaque:
+        info = self.device.info
+        if info.kind == "cpu" and self._held > info.memory_nbytes:
+            # The host's kernel grants more memory than it has; using it would end the process.
+            raise OutOfMemory("allocate", "all memory is in use", got=nbytes, device=info.name)
+        flags: int = cl.mem_flags.READ_WRITE
+        if options.host:
+            flags |= cl.mem_flags.ALLOC_HOST_PTR
+        with driver.check("allocate", self.device.name):
+            memory = cl.Buffer(self.device.context, flags, nbytes)
+            # Drivers delay allocation to the first use, where running out would be a fault.
+            cl.enqueue_migrate_mem_objects(
+                self.device.queue, [memory], flags=cl.mem_migration_flags.CONTENT_UNDEFINED
+            )
+        return memory, 0
+
+    def _free(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
+        # Queued commands hold references of their own.
+        with driver.check("free", self.device.name):
+            opaque[0].release()
+
+    def _wrap(self, pointer: int, nbytes: int) -> Opaque:
+        with driver.check("external_ptr", self.device.name):
+            memory = cl.MemoryObject.from_int_ptr(pointer, True)
+            if not isinstance(memory, cl.Buffer):
+                problem, got = "the memory object is an image", type(memory).__name__
+            elif memory.context != self.device.context:
+                problem, got = "the memory object belongs to another context", hex(pointer)
+            elif memory.size < nbytes:
+                problem, got = "the memory object is smaller", f"{memory.size} bytes"
+            else:
+                return memory, 0
+        raise InvalidArgument(
+            "external_ptr", problem, got=got, limit=f"needs {nbytes} bytes",
+            device=self.device.name, fix="Make it in this device's context: device.context.",
+        )  # fmt: skip
+
+    def _offset(self, opaque: Opaque, nbytes: int, offset: int) -> Opaque:
+        return opaque[0], opaque[1] + offset
+
+    def _copyin(self, dest: Opaque, src: memoryview) -> Any:
+        with driver.check("copyin", self.device.name):
+            return driver.enqueue_write(self.device.queue, dest[0], src, dest[1], None, True)
+
+    def _copyout(self, dest: memoryview, src: Opaque) -> Any:
+        with driver.check("copyout", self.device.name):
+            return driver.enqueue_read(self.device.queue, src[0], dest, src[1], None, True)
+
+    def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> Any:
+        if src_device is not self.device:
+            return False  # each device has a context of its own
+        if dest[0] == src[0] and abs(dest[1] - src[1]) < nbytes:
+            return False  # OpenCL refuses ranges that overlap
+        with driver.check("copy_from", self.device.name):
+            copied = cl.enqueue_copy(
+                self.device.queue, dest[0], src[0],
+                src_offset=src[1], dst_offset=dest[1], byte_count=nbytes,
+            )  # fmt: skip
+            self.device.queue.flush()
+        return copied
+
+    def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> Any:
+        # The dtypes' sizes are those OpenCL takes, and offsets are multiples of them.
+        with driver.check("fill", self.device.name):
+            queue = self.device.queue
+            filled = cl.enqueue_fill_buffer(queue, dest[0], pattern, dest[1], nbytes)
+            queue.flush()
+        return filled
