@@ -1,11 +1,12 @@
-"""What `hal doctor` finds: the compile cache, and every plugin, probed in a process of its own.
+"""`hal doctor`: find what is wrong with the installed plugins and the compile cache.
 
-A plugin may print, hang, exit or take its process down; the answer travels in a file, so none of
-that is confused with one.
+Each plugin is probed in a process of its own, as it may print, hang, exit or crash. A probe writes
+its answer to a file, so nothing that a plugin prints can be taken for the answer.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -14,9 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from hal_core import cache, discovery
+from hal_core.cli import output
 from hal_core.discovery import EntryPoint
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
@@ -26,10 +28,12 @@ from hal_core.registry.installed import Plugins, origin, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-SOUND = ("ready", "no hardware", "disabled")  # every other state is a fault to mend
+HELP = "find what is wrong with the installed plugins"
+SOUND = ("ready", "no hardware", "disabled")  # every other state is a fault
 
-_LAST_WORDS = 4000  # bytes of a probe's output that are looked at
+_OUTPUT_NBYTES = 4000  # the end of a probe's output, whose last lines are shown
 
+# With the path of this process: plugins are searched there, and `-c` alone changes it.
 _PROBE = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -39,30 +43,31 @@ probe(*sys.argv[2:])
 
 
 class Finding(NamedTuple):
-    """One plugin, one damaged file, or the compile cache."""
+    """The state of one plugin, one damaged file, or the compile cache."""
 
     name: str  # family, extension, file or "compile cache"
     kind: str  # "device", "extension", "file" or "cache"
-    state: str  # a word of SOUND, "broken", "incompatible" or "in conflict"
+    state: str  # one of SOUND, "broken", "incompatible" or "in conflict"
     origin: str
     why: str = ""
-    distribution: str = ""  # name and version, where one is meant
+    distribution: str = ""  # name and version, if it is a plugin's
     devices: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
 
     @property
     def is_sound(self) -> bool:
+        """True for a state of SOUND, unless a check of a ready plugin has failed."""
         faulty = self.state == "ready" and not all(check.ok for check in self.checks)
         return self.state in SOUND and not faulty
 
     @property
     def verdict(self) -> str:
-        """The state, and whether a check says otherwise."""
+        """The state, or "ready, with faults"."""
         return self.state if self.is_sound or self.state != "ready" else "ready, with faults"
 
     @property
     def summary(self) -> str:
-        """What fits a line: the first fault, else the devices, else how it stands."""
+        """One line: the first fault, else the devices, else the details of the checks."""
         failed = next((check for check in self.checks if not check.ok), None)
         if not self.why and failed is not None:
             return f"{failed.title}: {failed.detail}"
@@ -70,14 +75,55 @@ class Finding(NamedTuple):
         return said or "; ".join(check.detail for check in self.checks)
 
 
-def examine(time_limit: float) -> list[Finding]:
-    """Every installed plugin and every damaged `entry_points.txt`; probes run side by side.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    def seconds(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            if 0 < float(text) < float("inf"):
+                return float(text)
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0 (got {text!r})")
 
-    Units: seconds, for each probe.
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every check")
+    limit = "seconds that the probe of a plugin may take; 30 when left out"
+    parser.add_argument("--time-limit", type=seconds, default=30, metavar="SECONDS", help=limit)
+
+
+def run(options: argparse.Namespace) -> int:
+    findings = [*examine(options.time_limit), examine_cache()]
+    if options.json:
+        rows = [
+            {**one._asdict(), "checks": [check._asdict() for check in one.checks]}
+            for one in findings
+        ]
+        print(json.dumps(rows, indent=2))
+    else:
+        show(findings, options.verbose)
+    return 0 if all(one.is_sound for one in findings) else 1
+
+
+def examine(time_limit: float) -> list[Finding]:
+    """Examine every installed plugin and every damaged `entry_points.txt`.
+
+    Units: seconds, for each probe; all of them run at once.
     """
-    plugins = Plugins(None, lambda backend: None)
-    pending = [_examine_family(plugins, family) for family in plugins.all_families()]
-    pending += [_examine_extension(plugins, entry) for entry in plugins.extension_points()]
+    plugins = Plugins(None, lambda backend: None)  # lists what is installed, and loads nothing
+    pending: list[Finding | _Probe] = []
+    for family in plugins.all_families():
+        try:
+            # Nothing but an entry point serves a family here, as nobody registers an object.
+            entry = cast(EntryPoint, plugins.choose(family))
+        except HalError as error:
+            where = "; ".join(origin(entry) for entry in plugins.entry_points(family))
+            state = plugins.state(family)
+            pending.append(Finding(family, "device", state, where, str(error)))
+        else:
+            pending.append(_Probe(family, "device", entry))
+    for entry in plugins.extension_points():
+        if plugins.is_disabled(entry):
+            why = "HAL_DISABLE names it."
+            pending.append(Finding(entry.name, "extension", "disabled", origin(entry), why))
+        else:
+            pending.append(_Probe(entry.name, "extension", entry))
     found = [one.wait(time_limit) if isinstance(one, _Probe) else one for one in pending]
     for entry in plugins.misnamed():
         why = "A family is letters, digits and _, and neither GPU nor DEFAULT."
@@ -88,48 +134,31 @@ def examine(time_limit: float) -> list[Finding]:
 
 
 def examine_cache() -> Finding:
-    """Whether compiled kernels can be kept, without writing anything."""
-    place = cache.folder()
-    if not place:
+    """Examine the folder of compiled kernels, without writing to it."""
+    folder = cache.folder()
+    if not folder:
         why = "HAL_CCACHE=0, or there is no home folder: every process compiles its kernels anew."
         return Finding("compile cache", "cache", "disabled", "", why)
-    there = place
-    while not os.path.lexists(there) and os.path.dirname(there) != there:
-        there = os.path.dirname(there)  # it is made at the first kernel
-    writable = os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+    present = folder
+    while not os.path.lexists(present) and os.path.dirname(present) != present:
+        present = os.path.dirname(present)  # the first kernel makes the folders below
+    writable = os.path.isdir(present) and os.access(present, os.W_OK | os.X_OK)
     found = cache.statistics()
-    used, limit = readable(found.nbytes), readable(cache.LIMIT.read())
+    used, limit = output.size(found.nbytes), output.size(cache.LIMIT.read())
     detail = f"{found.entries} entries, {used} of at most {limit}"
     hint = "Set HAL_CACHE_DIR to a folder that is writable, or HAL_CCACHE=0 to go without."
     checks = (Check("writable", writable, detail, hint),)
-    return Finding("compile cache", "cache", "ready", place, checks=checks)
-
-
-# -- what a person reads
-
-
-def readable(nbytes: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.3g} TiB"
+    return Finding("compile cache", "cache", "ready", folder, checks=checks)
 
 
 def show(findings: list[Finding], verbose: bool) -> None:
-    """A table, a line each; below it what there is to mend, with `verbose` everything."""
-    from rich.console import Console
-    from rich.table import Table
+    """Print a table, a line for each finding, and below it the faults or everything."""
     from rich.text import Text
 
-    # A program that reads this wants one line a plugin.
-    width = None if sys.stdout.isatty() else 10_000
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
+    console = output.console(soft_wrap=True)
     if all(one.kind == "cache" for one in findings):
         console.print("No plugin is installed. Try: python -m pip install hal-cpu")
-    table = Table(box=None)
-    for title in ("name", "state", "from", "what was found"):
-        table.add_column(title, overflow="fold")
+    table = output.table(("name", "state", "from", "what was found"))
     for one in findings:
         row = (one.name, one.verdict, one.distribution, one.summary)
         style = "red" if not one.is_sound else "green" if one.state == "ready" else "yellow"
@@ -137,7 +166,7 @@ def show(findings: list[Finding], verbose: bool) -> None:
     console.print(table)
     for one in findings:
         if verbose or not one.is_sound:
-            _show_one(console, one, verbose)
+            show_details(console, one, verbose)
     faults = sum(not one.is_sound for one in findings)
     if faults:
         console.print(f"\n{faults} to mend.")
@@ -145,14 +174,12 @@ def show(findings: list[Finding], verbose: bool) -> None:
         console.print("\nNothing to mend. `hal doctor -v` shows every check.")
 
 
-def _show_one(console: Console, one: Finding, verbose: bool) -> None:
+def show_details(console: Console, one: Finding, verbose: bool) -> None:
+    """Print one finding in full; of its checks those that failed, or all."""
     console.print(f"\n{one.name}: {one.verdict}", style="bold")
-    if one.kind != "file" and one.origin:
-        console.print(f"    {one.origin}")
-    for device in one.devices:
-        console.print(f"    {device}")
-    if one.why:
-        console.print(f"    {one.why}")
+    where = one.origin if one.kind != "file" else ""  # a file's name is its origin
+    for line in filter(None, (where, *one.devices, one.why)):
+        console.print(f"    {line}")
     for check in one.checks:
         if verbose or not check.ok:
             said = f"{check.title}: {'ok' if check.ok else 'FAILED'} {check.detail}".rstrip()
@@ -160,35 +187,12 @@ def _show_one(console: Console, one: Finding, verbose: bool) -> None:
             console.print(f"    {said}{hint}")
 
 
-def _examine_family(plugins: Plugins, family: str) -> Finding | _Probe:
-    where = "; ".join(origin(entry) for entry in plugins.entry_points(family))
-    try:
-        chosen = plugins.choose(family)
-    except HalError as error:
-        state = plugins.state(family)
-        return Finding(family, "device", state, where, str(error))
-    finding = Finding(family, "device", "broken", where)
-    if isinstance(chosen, EntryPoint):
-        finding = finding._replace(origin=origin(chosen), distribution=_source(chosen))
-    return _Probe(finding)
-
-
-def _examine_extension(plugins: Plugins, entry: EntryPoint) -> Finding | _Probe:
-    finding = Finding(entry.name, "extension", "broken", origin(entry), distribution=_source(entry))
-    if plugins.is_disabled(entry):
-        return finding._replace(state="disabled", why="HAL_DISABLE names it.")
-    return _Probe(finding)
-
-
-def _source(entry: EntryPoint) -> str:
-    return f"{entry.distribution.name} {entry.distribution.version}"
-
-
 class _Probe:
-    """A child process that looks at one plugin."""
+    """A child process that examines one plugin."""
 
-    def __init__(self, finding: Finding) -> None:
-        self.finding = finding
+    def __init__(self, name: str, kind: str, entry: EntryPoint) -> None:
+        version = f"{entry.distribution.name} {entry.distribution.version}"
+        self.finding = Finding(name, kind, "broken", origin(entry), distribution=version)
         self.started = time.monotonic()
         self.folder = tempfile.TemporaryDirectory(prefix="hal-doctor-")
         self.answer = os.path.join(self.folder.name, "answer.json")
@@ -197,110 +201,96 @@ class _Probe:
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-X", "faulthandler", "-c", _PROBE, json.dumps(sys.path)),
-                *(finding.kind, finding.name, finding.origin, self.answer),
+                *(kind, name, self.finding.origin, self.answer),
             ],
             stdin=subprocess.DEVNULL,
             stdout=self.output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True,  # so that one signal reaches what the plugin starts, too
         )
 
     def wait(self, time_limit: float) -> Finding:
+        """Return the finding that the probe answered, or how the probe ended without an answer."""
         try:
             ending = self._ending(time_limit)
-            answer = self._read()
-            said = self._last_words()
+            end = self.output.seek(0, os.SEEK_END)
+            self.output.seek(max(0, end - _OUTPUT_NBYTES))
+            lines = self.output.read().decode(errors="replace").split("\n")
+            said = " | ".join([line.strip()[:200] for line in lines if line.strip()][-4:])
+            said = f" It said: {said}" if said else ""
+            with open(self.answer, encoding="utf-8") as file:
+                answer: dict[str, Any] = json.load(file)
+        except (OSError, ValueError):
+            return self.finding._replace(why=f"No answer: the probe {ending}.{said}")
         finally:
             self.output.close()
             self.folder.cleanup()
-        if answer is None:
-            return self.finding._replace(why=f"No answer: the probe {ending}.{said}")
+        answer["devices"] = tuple(answer["devices"])
+        answer["checks"] = tuple(Check(*check) for check in answer["checks"])
         finding = self.finding._replace(**answer)
         if ending != "ended":
             return finding._replace(state="broken", why=f"The probe answered, then {ending}.{said}")
         return finding
 
     def _ending(self, time_limit: float) -> str:
+        """Wait for the process, kill it when its time is over, and say how it ended."""
         left = self.started + time_limit - time.monotonic()
         try:
             code = self.process.wait(max(left, 0.01))
         except subprocess.TimeoutExpired:
-            self._kill()
             return f"did not end within {time_limit:g} s"
-        self._kill()  # what it has started
+        finally:
+            with contextlib.suppress(OSError):  # also ends processes that the plugin has started
+                if hasattr(os, "killpg"):
+                    os.killpg(self.process.pid, signal.SIGKILL)
+                else:
+                    self.process.kill()
+            self.process.wait()
         if code < 0:
             return f"was killed by {signal.Signals(-code).name}"
         return f"ended with exit code {code}" if code else "ended"
-
-    def _kill(self) -> None:
-        with contextlib.suppress(OSError):
-            if hasattr(os, "killpg"):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            else:
-                self.process.kill()
-        self.process.wait()
-
-    def _read(self) -> dict[str, Any] | None:
-        try:
-            with open(self.answer, encoding="utf-8") as file:
-                answer: dict[str, Any] = json.load(file)
-        except (OSError, ValueError):
-            return None
-        answer["devices"] = tuple(answer["devices"])
-        answer["checks"] = tuple(Check(*check) for check in answer["checks"])
-        return answer
-
-    def _last_words(self) -> str:
-        end = self.output.seek(0, os.SEEK_END)
-        self.output.seek(max(0, end - _LAST_WORDS))
-        lines = self.output.read().decode(errors="replace").split("\n")
-        said = [line.strip()[:200] for line in lines if line.strip()]
-        return f" It said: {' | '.join(said[-4:])}" if said else ""
 
 
 # -- in the child
 
 
 def probe(kind: str, name: str, where: str, answer: str) -> None:
-    """Look at one plugin and write what was found to the file `answer`."""
+    """Examine one plugin and write what was found to the file `answer`."""
     try:
-        found = _probe_extension(name, where) if kind == "extension" else _probe_family(name)
+        found = probe_extension(name, where) if kind == "extension" else probe_family(name)
     except HalError as error:
-        found = _answer(state_of(error), str(error))
+        found = {"state": state_of(error), "why": str(error)}
     with open(answer + ".part", "w", encoding="utf-8") as file:
-        json.dump(found, file)
-    os.replace(answer + ".part", answer)
+        json.dump({"devices": [], "checks": [], **found}, file)
+    os.replace(answer + ".part", answer)  # a probe that dies here has written no answer
 
 
-def _probe_family(family: str) -> dict[str, object]:
+def probe_family(family: str) -> dict[str, object]:
+    """Run a backend's own checks and open each of its devices."""
     checks = list(Device.backend(family).doctor())
     try:
         infos = Device.devices(family)
     except HalError as error:
-        return _answer(state_of(error), str(error), checks=checks)
+        return {"state": state_of(error), "why": str(error), "checks": checks}
+    refused = []
+    # One that is busy or refused must not hide the others.
     for info in infos:
         try:
             Device[info.name].close()
             checks.append(Check(f"{info.name} opens", True))
         except HalError as error:
+            refused.append(str(error))
             checks.append(Check(f"{info.name} opens", False, str(error)))
-    refused = [check.detail for check in checks[-len(infos) :] if not check.ok]
     state = "broken" if len(refused) == len(infos) else "ready"
     devices = [f"{info.name}: {info.title}" for info in infos]
-    return _answer(state, " ".join(refused), devices, checks)
+    return {"state": state, "why": " ".join(refused), "devices": devices, "checks": checks}
 
 
-def _probe_extension(name: str, where: str) -> dict[str, object]:
+def probe_extension(name: str, where: str) -> dict[str, object]:
+    """Load an extension and run its checks."""
     plugins = Plugins(None, lambda backend: None)
     for entry in plugins.extension_points():
         if (entry.name, origin(entry)) == (name, where):
-            extension = plugins.extension(entry)
-            found = extension.manager.hook.hal_doctor(family=name)
-            return _answer("ready", checks=answers.checks(found))
-    return _answer("broken", "Its entry point was not found again.")
-
-
-def _answer(
-    state: str, why: str = "", devices: list[str] | None = None, checks: list[Check] | None = None
-) -> dict[str, object]:
-    return {"state": state, "why": why, "devices": devices or [], "checks": checks or []}
+            found = plugins.extension(entry).manager.hook.hal_doctor(family=name)
+            return {"state": "ready", "checks": answers.checks(found)}
+    return {"state": "broken", "why": "Its entry point was not found again."}

@@ -1,14 +1,21 @@
-"""A new backend's distribution: the fake backend and what stands around one, under other names.
+"""`hal new`: write the distribution of a new backend, made of the fake backend and a template.
 
-There is one source: `hal_core/testing/fake` is the package, `hal_core/testing/template` holds the
-rest, and both speak of the family FAKE.
+`hal_core/testing/fake` becomes the package and `hal_core/testing/template` everything else; in
+both, names that are made of "fake" are replaced. For `hal new my_chip`:
+
+    hal_core/testing/fake/device.py             hal-my-chip/hal_my_chip/device.py
+    from hal_core.testing.fake import driver    from hal_my_chip import driver
+    class FakeDevice(Compiled): ...             class MyChipDevice(Compiled): ...
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
@@ -17,6 +24,8 @@ from hal_core import discovery
 from hal_core.errors import InvalidArgument
 from hal_core.registry import names
 
+HELP = "write the distribution of a new backend"
+
 _REFUSED = {
     **dict.fromkeys(names.RESERVED, "the name is a request to hal-core, not a family"),
     "CORE": "its package would be hal_core",
@@ -24,13 +33,15 @@ _REFUSED = {
 }
 _FAMILY = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _OURS = re.compile(r"hal_core\.testing\.fake|hal[-_]fake|FAKE|Fake|fake")
+# A run of imports from hal packages, and one of these imports with its module.
 _IMPORTS = re.compile(r"(?:^ *from hal_\S+ import (?:\([^)]*\)|[^(\n]*)\n)+", re.MULTILINE)
 _IMPORT = re.compile(r" *from (\S+) import (?:\([^)]*\)|[^(\n]*)\n")
-_FITS = 8  # letters of a name with which every line of the sources has its place
+_MAX_LETTERS = 8  # with a longer name some lines of the sources exceed their 100 columns
 _PLUGIN_DOC = '"""The plugin of the family FAKE. Importing it loads no driver."""'
 
-# A file of the template -> its place. By their own names some would be taken for this project's.
-_PLACES = {
+# File of the template -> its path in the distribution. Under their real names some of them would
+# count as files of hal-core itself, for pip, git or pytest.
+_TEMPLATE = {
     "project.toml": "pyproject.toml",
     "gitignore": ".gitignore",
     "workflow.yml": ".github/workflows/test.yml",
@@ -43,7 +54,7 @@ _PLACES = {
 
 
 class Names(NamedTuple):
-    """What one backend is called, in every place."""
+    """The names of one backend."""
 
     family: str  # NPU2, MY_CHIP
     spelling: str  # of its classes: NPU2Device, MyChipDevice
@@ -54,10 +65,34 @@ class Names(NamedTuple):
         return self.package.replace("_", "-")
 
 
-def names_of(name: str) -> Names:
-    """From a family as its author writes it: `NPU2`, `my_chip`, `MyChip`.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    family = "the backend's family, spelled as in the names of its classes"
+    parser.add_argument("name", metavar="NAME", help=family)
+    parser.add_argument("--into", default=".", metavar="FOLDER", help="default: this folder")
 
-    Raises: InvalidArgument for what cannot be a family, or not one of its own distribution.
+
+def run(options: argparse.Namespace) -> int:
+    called = names_of(options.name)
+    for warning in warnings(called):
+        print(f"hal: warning: {warning}", file=sys.stderr)
+    folder = write(called, options.into)
+    print(f"{folder} is a whole backend: family {called.family}, classes {called.spelling}...")
+    print("Its device is simulated by chip.py. In a virtual environment run:\n")
+    steps = (
+        (f"cd {shlex.quote(folder)}", ""),
+        ('python -m pip install -e ".[test]"', "this project, with the conformance kit"),
+        (f"hal check {called.family}", "the kit: it passes, and should as you go on"),
+    )
+    for command, meaning in steps:
+        print(f"    {command:36}{meaning}".rstrip())
+    print("\nThen replace chip.py by your driver: docs/writing-a-backend.md says how.")
+    return 0
+
+
+def names_of(name: str) -> Names:
+    """Derive all names from a family as its author writes it: `NPU2`, `my_chip`, `MyChip`.
+
+    Raises: InvalidArgument for a name that no family, or no new distribution, can have.
     """
     family = name.upper()
     problem = _REFUSED.get(family)
@@ -72,70 +107,67 @@ def names_of(name: str) -> Names:
 
 
 def warnings(called: Names) -> list[str]:
-    """What its author should know before others meet the name."""
+    """Return what the author should know before the name is published."""
     others = {f"hal-{family.lower()}" for family in names.KNOWN if family == called.family}
     others |= {
         entry.distribution.name
         for entry in discovery.installed().entries
         if entry.group == discovery.DEVICES and entry.name.upper() == called.family
     }
-    long = "The name is long: run `ruff format` and break the lines that `ruff check` names."
-    prefer = f"HAL_PREFER={called.family}={called.distribution}"
-    both = f"With both installed, using it is an error until {prefer} chooses."
-    said = dict.fromkeys(others, both)
-    if called.distribution in others:
-        said[called.distribution] = "Yours has the same name: pip replaces one by the other."
-    return [long] * (len(called.spelling) > _FITS) + [
-        f"{other} provides {called.family} already. {what}" for other, what in sorted(said.items())
-    ]
+    found = []
+    if len(called.spelling) > _MAX_LETTERS:
+        fix = "run `ruff format` and break the lines that `ruff check` names."
+        found.append(f"The name is long: {fix}")
+    for other in sorted(others):
+        prefer = f"HAL_PREFER={called.family}={called.distribution}"
+        effect = f"With both installed, using it is an error until {prefer} chooses."
+        if other == called.distribution:
+            effect = "Yours has the same name: pip replaces one by the other."
+        found.append(f"{other} provides {called.family} already. {effect}")
+    return found
 
 
 def write(called: Names, into: str) -> str:
-    """Writes the distribution and gives its folder, `into/hal-NAME`.
+    """Write the distribution and return its folder, `into/hal-NAME`.
 
     Raises: InvalidArgument when the folder exists, whatever is in it, or cannot be written.
     """
     folder = os.path.normpath(os.path.join(into, called.distribution))
+    made = False
     try:
         os.makedirs(into, exist_ok=True)
         os.mkdir(folder)
-    except FileExistsError:
-        fix = "Delete or rename it, or give another folder with --into."
-        raise InvalidArgument("new backend", "it is there already", got=folder, fix=fix) from None
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    try:
+        made = True
         for path, text in contents(called):
             place = os.path.join(folder, path)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)  # it was made here
-        raise _unwritable(folder, error) from error
+        if made:
+            shutil.rmtree(folder, ignore_errors=True)  # a half is worse than none
+        elif isinstance(error, FileExistsError):
+            fix = "Delete or rename it, or give another folder with --into."
+            problem = "it is there already"
+            raise InvalidArgument("new backend", problem, got=folder, fix=fix) from None
+        problem = f"cannot be written: {error.strerror}"
+        raise InvalidArgument("new backend", problem, got=folder) from error
     return folder
 
 
-def _unwritable(folder: str, error: OSError) -> InvalidArgument:
-    return InvalidArgument("new backend", f"cannot be written: {error.strerror}", got=folder)
-
-
-# -- what is written
-
-
 def contents(called: Names) -> Iterator[tuple[str, str]]:
-    """(path, text) of every file."""
+    """Yield (path, text) of every file."""
     testing = files("hal_core.testing")
     for source in sorted((testing / "fake").iterdir(), key=lambda source: source.name):
         if source.name.endswith(".py"):
             text = source.read_text(encoding="utf-8")
             if source.name == "__init__.py":
                 text = re.sub(r'\A""".*?"""', _PLUGIN_DOC, text, count=1, flags=re.DOTALL)
-            yield f"{called.package}/{source.name}", _sorted(_renamed(text, called))
+            yield f"{called.package}/{source.name}", _renamed(text, called)
     yield f"{called.package}/py.typed", ""
-    for name, place in _PLACES.items():
+    for name, path in _TEMPLATE.items():
         text = (testing / "template" / name).read_text(encoding="utf-8")
-        yield _renamed(place, called), _sorted(_renamed(text, called))
+        yield _renamed(path, called), _renamed(text, called)
 
 
 def _renamed(text: str, called: Names) -> str:
@@ -147,14 +179,10 @@ def _renamed(text: str, called: Names) -> str:
         "Fake": called.spelling,
         "fake": called.family.lower(),
     }
-    return _OURS.sub(lambda found: new[found[0]], text)
 
-
-def _sorted(text: str) -> str:
-    """Imports in the order of their modules' new names."""
-
-    def by_module(found: re.Match[str]) -> str:
-        parts = sorted(_IMPORT.finditer(found[0]), key=lambda part: part[1])
+    def by_module(imports: re.Match[str]) -> str:
+        parts = sorted(_IMPORT.finditer(imports[0]), key=lambda part: part[1])
         return "".join(part[0] for part in parts)
 
-    return _IMPORTS.sub(by_module, text)
+    # Renamed modules stand elsewhere in the alphabet, and ruff wants imports in its order.
+    return _IMPORTS.sub(by_module, _OURS.sub(lambda found: new[found[0]], text))

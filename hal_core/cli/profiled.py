@@ -1,22 +1,26 @@
-"""`hal profile`: a program run under a profile, and where its time went."""
+"""`hal profile`: run a program under a profile and print where its time went."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import runpy
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from hal_core.cli import output
 from hal_core.errors import InvalidArgument
 from hal_core.profiling import ProfileEvent, profile
 
-_LIMIT = 1_000_000  # events; the last ones are kept
+HELP = "run a program and print where its devices' time went"
+
+_LIMIT = 1_000_000  # events; the last ones count
 
 
 class Line(NamedTuple):
-    """All events of one device, kind and name."""
+    """All events of one device, kind and name, added up."""
 
     device: str
     kind: str
@@ -26,8 +30,43 @@ class Line(NamedTuple):
     nbytes: int
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a Python file")
+    arguments = "the program's arguments"
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help=arguments)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the file as `python FILE ARGUMENTS` would, and return the exit code of that.
+
+    The table goes to stderr, as stdout is the program's. It is printed after a failure too.
+    """
+    path = options.file
+    if not os.path.isfile(path):
+        raise InvalidArgument("profile", "no such file", got=path, fix="Give a Python file.")
+    sys.argv = [path, *options.arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    code = 0
+    with profile(_LIMIT) as whole:
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as error:
+            if error.code is None or isinstance(error.code, int):
+                code = error.code or 0
+            else:  # the interpreter prints anything else and exits with 1
+                print(error.code, file=sys.stderr)
+                code = 1
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        events, dropped = whole.events, whole.dropped
+    sys.stdout.flush()
+    show(lines(events), dropped)
+    return code
+
+
 def lines(events: Iterable[ProfileEvent]) -> list[Line]:
-    """What took longest first."""
+    """Add up events of the same device, kind and name; the line that took longest comes first."""
     found: dict[tuple[str, str, str], Line] = {}
     for event in events:
         key = event.device, event.kind, event.name
@@ -37,64 +76,21 @@ def lines(events: Iterable[ProfileEvent]) -> list[Line]:
     return sorted(found.values(), key=lambda line: -line.seconds)
 
 
-def run(path: str, arguments: Sequence[str]) -> int:
-    """Run a Python file as `python FILE ARGUMENTS` would; its exit code. The table goes to stderr.
-
-    Raises: InvalidArgument for a file that is none.
-    """
-    if not os.path.isfile(path):
-        raise InvalidArgument("profile", "no such file", got=path, fix="Give a Python file.")
-    sys.argv = [path, *arguments]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    with profile(_LIMIT) as whole:
-        code = _main(path)
-        events, dropped = whole.events, whole.dropped
-    sys.stdout.flush()
-    _show(lines(events), dropped)
-    return code
-
-
-def _main(path: str) -> int:
-    try:
-        runpy.run_path(path, run_name="__main__")
-    except SystemExit as error:
-        if error.code is None or isinstance(error.code, int):
-            return error.code or 0
-        sys.stderr.write(f"{error.code}\n")
-        return 1
-    except BaseException:  # what was done up to there is told too
-        traceback.print_exc()
-        return 1
-    return 0
-
-
-def _show(found: list[Line], dropped: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(stderr=True, highlight=False, markup=False, width=_width())
+def show(found: list[Line], dropped: int) -> None:
+    """Print the table to stderr."""
+    console = output.console(stderr=True)
     if not found:
         console.print("hal profile: no device did anything in this process.")
         return
-    table = Table(box=None)
-    for title in ("device", "kind", "name"):
-        table.add_column(title, overflow="fold")
-    for title in ("times", "total", "each", "bytes"):
-        table.add_column(title, justify="right")
+    table = output.table(("device", "kind", "name"), ("times", "total", "each", "bytes"))
     for line in found:
         name = "" if line.name == line.kind else line.name
-        each = _time(line.seconds / line.times)
+        total, each = _time(line.seconds), _time(line.seconds / line.times)
         nbytes = str(line.nbytes) if line.nbytes else ""
-        total = _time(line.seconds)
         table.add_row(line.device, line.kind, name, str(line.times), total, each, nbytes)
     console.print(table)
     if dropped:
         console.print(f"The last {_LIMIT} events; {dropped} before them are not counted.")
-
-
-def _width() -> int | None:
-    """A program that reads this wants one line each."""
-    return None if sys.stderr.isatty() else 10_000
 
 
 def _time(seconds: float) -> str:

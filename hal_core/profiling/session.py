@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hal_core import concurrency, config
@@ -65,12 +64,7 @@ class Profile:
         self._begin()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._end()
 
     def _begin(self) -> None:

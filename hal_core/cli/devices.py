@@ -1,0 +1,70 @@
+"""`hal devices`: list every device of every installed backend."""
+
+from __future__ import annotations
+
+import argparse
+
+from hal_core.cli import output
+from hal_core.errors import HalError
+from hal_core.hookspecs import CAPABILITIES
+from hal_core.registry import Device
+
+HELP = "list every device of every installed backend"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-v", "--verbose", action="store_true", help="limits and capabilities too")
+
+
+def run(options: argparse.Namespace) -> int:
+    default, problem = "", ""
+    # A wrong HAL_DEVICE makes no device a default; the others are listed all the same.
+    try:
+        default = Device.info(Device.DEFAULT).name
+    except HalError as error:
+        problem = str(error)
+    table = output.table(("name", "kind", "title", "memory", "arch", "backend", "state"))
+    available = Device.get_available_devices()
+    states = Device.states()
+    for name in available:
+        info, family = Device.info(name), name.partition(":")[0]
+        backend = Device.backend(family).distribution or "registered"
+        state = states[family] + (", default" if name == default else "")
+        memory = output.size(info.memory_nbytes)
+        table.add_row(name, info.kind, info.title, memory, info.arch, backend, state)
+    absent = states.keys() - {name.partition(":")[0] for name in available}
+    for family in states:
+        if family in absent:
+            table.add_row(family, "", "", "", "", "", states[family])
+    console = output.console()
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print("No backend is installed. Try: python -m pip install hal-cpu")
+    if absent:
+        console.print("`hal doctor` says why a backend has no device.")
+    if problem and available:
+        console.print(f"No default device: {problem}")
+    for name in available if options.verbose else ():
+        console.print(f"\n{name}: {Device.info(name).title}")
+        for title, text in facts(name):
+            console.print(f"    {title:18}{text}")
+    return 0
+
+
+def facts(name: str) -> list[tuple[str, str]]:
+    """Return what `--verbose` says of a device: titles and texts."""
+    info = Device.info(name)
+    limits = info.limits
+    block, grid = (" x ".join(map(str, extent)) for extent in (limits.max_block, limits.max_grid))
+    return [
+        ("compute units", str(info.compute_units)),
+        ("block", f"at most {block}, {limits.max_block_threads} threads"),
+        ("grid", f"at most {grid}"),
+        ("shared memory", f"{output.size(limits.shared_nbytes)} a block"),
+        ("one allocation", f"at most {output.size(limits.max_alloc_nbytes)}"),
+        ("offset of a view", f"a multiple of {limits.view_alignment} bytes, for a hal.Source"),
+        ("host sees memory", "yes" if info.host_visible else "no"),
+        ("has", ", ".join(sorted(info.capabilities)) or "none of them"),
+        ("has not", ", ".join(sorted(CAPABILITIES - info.capabilities)) or "none of them"),
+    ]

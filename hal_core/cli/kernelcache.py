@@ -1,0 +1,34 @@
+"""`hal cache`: show or delete the compiled kernels on disk."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from hal_core import cache
+from hal_core.cli import output
+
+HELP = "show or delete the compiled kernels on disk"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=["clear"], help="delete them")
+    parser.add_argument("--clear", action="store_true", help="delete them")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def run(options: argparse.Namespace) -> int:
+    folder = cache.folder()
+    deleted = cache.clear() if options.clear or options.action == "clear" else None
+    found = cache.statistics()
+    if options.json:
+        facts = {"folder": folder, "entries": found.entries, "nbytes": found.nbytes}
+        print(json.dumps({**facts, "limit": found.limit, "deleted": deleted or 0}, indent=2))
+    elif not folder:
+        print("The compile cache is off: HAL_CCACHE=0, or there is no home folder.")
+    elif deleted is not None:
+        print(f"{deleted} entries deleted from {folder}")
+    else:
+        used, limit = output.size(found.nbytes), output.size(found.limit)
+        print(f"{folder}: {found.entries} entries, {used} of at most {limit}")
+    return 0
