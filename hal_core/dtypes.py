@@ -1,4 +1,4 @@
-"""Element types: what a buffer holds, what a kernel computes with.
+"""Element types of buffers and kernels, and the packing of one value.
 
 Dtypes are classes, so that one name serves as a value (`hal.Buffer("CPU", 8, hal.float32)`), as
 an annotation (`x: hal.ConstPtr[hal.float32]`) and as a cast inside a kernel (`hal.float32(i)`).
@@ -7,6 +7,7 @@ an annotation (`x: hal.ConstPtr[hal.float32]`) and as a cast inside a kernel (`h
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, Unsupported
@@ -32,16 +33,19 @@ class DType(type):
 
     @property
     def is_float(cls) -> bool:
-        """Whether it is a floating-point dtype."""
+        """True for a floating-point dtype."""
         return cls.kind == "f"
 
     @property
     def is_integer(cls) -> bool:
-        """Whether it is an integer dtype, signed or not; bool is none."""
+        """True for an integer dtype, signed or not; bool is none."""
         return cls.kind in "iu"
 
     def to_numpy(cls) -> np.dtype[Any]:
-        """The numpy dtype of the same bits. Raises: Unsupported for bfloat16 without ml_dtypes."""
+        """Return the numpy dtype of the same bits.
+
+        Raises: Unsupported for bfloat16 without ml_dtypes.
+        """
         import numpy as np
 
         if cls.name != "bfloat16":
@@ -73,7 +77,7 @@ class Scalar(metaclass=DType):
             fix=f"Outside a kernel use numpy.{cls.name}.",
         )
 
-    if TYPE_CHECKING:  # what `a * x[i] + 1`, `i < n` and `range(n)` mean to a type checker
+    if TYPE_CHECKING:  # so that type checkers accept `a * x[i] + 1`, `i < n` and `range(n)`
 
         def __init__(self, value: Scalar | complex = 0) -> None: ...
         def __add__(self, other: Self | float) -> Self: ...
@@ -191,7 +195,7 @@ class float64(Scalar):
 
 
 if TYPE_CHECKING:
-    _Stored = float32  # what a kernel gets when it reads one
+    _Stored = float32  # a kernel that reads a float16 or bfloat16 gets a float32
 else:
     _Stored = Scalar
 
@@ -218,15 +222,15 @@ DTYPES: dict[str, DType] = {
     )
 }  # fmt: skip
 
-# How numbers are stored: kernels compute with them as float32.
+# Formats in memory only: kernels compute with them as float32.
 STORAGE_DTYPES = frozenset({float16, bfloat16})
 
 
 def as_dtype(value: object, operation: str = "dtype") -> DType:
-    """The dtype that `value` names: a dtype, its text form, or a numpy dtype or scalar type.
+    """Return the dtype named by `value`: a dtype, its text form, a numpy dtype or scalar type.
 
-    Raises: InvalidArgument for anything else, `f32`, Python's `float` and structured dtypes
-    included: they leave the width to a guess.
+    Raises: InvalidArgument for anything else. `f32`, Python's `float` and structured dtypes are
+    refused too: they leave the width to a guess.
     """
     if isinstance(value, DType) and value.name in DTYPES:
         return value
@@ -242,6 +246,20 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
             operation, "not a dtype", got=value, fix=f"Use one of {', '.join(DTYPES)}."
         )
     return found
+
+
+def pack(number: float, dtype: DType) -> bytes:
+    """Return the bytes of one element of `dtype`, which must hold `number`.
+
+    A float is rounded half to even: 1.00390625 (3F 80 80 00 as a float32) is 3F 80 as a bfloat16.
+    """
+    if dtype.format:
+        return struct.pack(f"={dtype.format}", number)
+    # bfloat16 is the upper half of a float32. Neither struct nor numpy has it.
+    if number != number:
+        return struct.pack("=H", 0x7FC0)
+    bits: int = struct.unpack("=I", struct.pack("=f", number))[0]
+    return struct.pack("=H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
 
 
 # Python's own types leave the width to a guess.

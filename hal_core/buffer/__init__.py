@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
-import struct
 import weakref
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Self
 
-from hal_core import dtypes
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec
-from hal_core.buffer.dlpack import DLPack
+from hal_core.buffer import arrays, dlpack
 from hal_core.buffer.host import LARGE, host_bytes
 from hal_core.concurrency import never_release, never_released
-from hal_core.dtypes import DType, as_dtype
+from hal_core.dtypes import DType, as_dtype, pack
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
 from hal_core.registry import Device
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from hal_core.allocator import Allocator
     from hal_core.device import BufferKey, Compiled
 
-_short = LARGE  # bytes: the longest copy past the allocator, where the host sees the memory
+# Bytes: the longest copy that goes past the allocator, where the host sees the memory. A profile
+# records the allocator's copies, so while one is open no copy goes past it.
+_short = LARGE
 
 
-def _let_profile_see(profiled: bool) -> None:
+def _profile_switched(profiled: bool) -> None:
     global _short
     _short = -1 if profiled else LARGE
 
 
-on_switch(_let_profile_see)
+on_switch(_profile_switched)
 
 
 class Lease:
-    """Holds one block for a buffer and for what was exported from it without a copy; the block
-    goes back with the last of them."""
+    """Ownership of one block, shared by a buffer and by all that was exported from it in place.
+
+    The block goes back to the allocator with the last of them.
+    """
 
     __slots__ = ("allocator", "nbytes", "opaque", "options")
 
     def __init__(self, opaque: Any, nbytes: int, options: BufferSpec) -> None:
-        self.allocator: Allocator[Any] | None = None  # before it has one, nothing goes back
+        self.allocator: Allocator[Any] | None = None  # without one, nothing goes back
         self.opaque, self.nbytes, self.options = opaque, nbytes, options
 
     def __del__(self) -> None:
@@ -48,12 +54,13 @@ class Lease:
             self.allocator._give_back(self.opaque, self.nbytes, self.options)
 
 
-class Buffer(DLPack):
-    """`size` elements of `dtype` on one device. Nothing is allocated before it is needed.
+class Buffer:
+    """`size` elements of `dtype` on one device. Nothing is allocated before the first use.
 
     Units: `nbytes` and `offset` in bytes, `size` in elements.
-    Owns: its memory until `deallocate` or until nobody refers to it; memory exported without a
-    copy lives on with the export. A view keeps its base alive. A buffer keeps its device.
+    Owns: its memory, until `deallocate` or until nobody refers to the buffer. Memory exported
+    without a copy lives as long as the export; memory imported without a copy, as long as the
+    buffer. A view keeps its base alive. A buffer keeps its device.
     Order: copies and launches of one device happen in the order of the calls.
     Concurrency: any thread may use it; freeing while another thread uses it is the caller's race.
     """
@@ -98,13 +105,21 @@ class Buffer(DLPack):
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
-        self.options = DEFAULT_SPEC if options is None else _spec(options)
+        if options is None:
+            options = DEFAULT_SPEC
+        elif not isinstance(options, BufferSpec):
+            raise InvalidArgument(
+                "Buffer", "options is a hal.BufferSpec", got=options, fix="BufferSpec(zero=True)"
+            )
+        elif options == DEFAULT_SPEC:
+            options = DEFAULT_SPEC  # the allocator recognises it by identity
+        self.options = options
         self.base = None
         self.offset = 0
-        self._key: BufferKey | None = None
-        self._buf: Any = None
-        self._lease: Any = None  # a Lease, or the owner of memory from elsewhere
-        self._host: memoryview | None = None
+        self._key: BufferKey | None = None  # a launch's test; None while not allocated
+        self._buf: Any = None  # the opaque
+        self._lease: Any = None  # a Lease, or the owner of borrowed memory
+        self._host: memoryview | None = None  # the memory itself, after a first copy
         self._views: set[weakref.ref[Buffer]] | None = None
         self._freed = 0  # how often; a view remembers its base's count
 
@@ -112,7 +127,7 @@ class Buffer(DLPack):
 
     @property
     def is_allocated(self) -> bool:
-        """Whether it has memory: False before the first use, and after `deallocate`."""
+        """True while it has memory: not before the first use, and not after `deallocate`."""
         return self._key is not None
 
     def allocate(self) -> Self:
@@ -128,70 +143,6 @@ class Buffer(DLPack):
         if self._key is None:
             self._take()
         return self
-
-    def _take(self) -> bool:
-        """Get memory; False when another thread was faster, whose memory it is then."""
-        if self.base is not None:
-            self._attach("allocate")
-            return True
-        device = self._device
-        allocator: Allocator[Any] = device.allocator
-        options, nbytes = self.options, self.nbytes
-        if self._freed and options.external_ptr is not None:
-            raise self._was_freed("allocate")
-        opaque = allocator.alloc(nbytes, options)
-        owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
-        if owned:
-            key = device._keys.get(self.dtype) or device._key(self.dtype)
-        else:
-            key = self._foreign_key()
-        # From here on nothing is called, so no other thread comes in between.
-        if self._key is None:
-            self._buf = opaque
-            if owned:
-                self._owned = allocator
-            self._key = key
-            return True
-        if owned:
-            allocator._give_back(opaque, nbytes, options)
-        return False
-
-    def _attach(self, operation: str) -> None:
-        """Make a view usable: its base's memory, at its offset."""
-        base = self.base
-        if base is None:
-            return
-        if base._freed != self._freed:
-            raise self._was_freed(operation)
-        base.ensure_allocated()
-        device = self._device
-        alignment = device.info.limits.view_alignment
-        self._buf = (
-            device.allocator._offset(base._buf, self.nbytes, self.offset)
-            if self.nbytes
-            else device.allocator.null
-        )
-        self._key = device._key(self.dtype, self._start() % alignment == 0)
-
-    def _start(self) -> int:
-        """What alignment is told of: a block of ours is aligned, an address of others as it is."""
-        pointer = self.options.external_ptr
-        if pointer is None or self._device.allocator.dlpack_device is None:  # or a handle
-            return self.offset
-        return pointer + self.offset
-
-    def _foreign_key(self) -> BufferKey:
-        device, start = self._device, self._start()
-        if start % self.dtype.itemsize:
-            raise InvalidArgument(
-                "external_ptr",
-                "the address is not a multiple of the element size",
-                got=hex(start),
-                limit=f"{self.dtype.name} has {self.dtype.itemsize} bytes",
-                device=self.device,
-                fix="Copy the memory to a place that is, where it comes from.",
-            )
-        return device._key(self.dtype, start % device.info.limits.view_alignment == 0)
 
     def deallocate(self) -> None:
         """Give the memory back; views of this buffer become unusable for good.
@@ -218,73 +169,14 @@ class Buffer(DLPack):
             self._views = None
 
     def __del__(self) -> None:
+        # As `_give_back`, written out. No running work can use the block: it keeps the buffer.
         owner = self._owned
         if owner is not None:
             owner._returned.append((self._buf, self.nbytes, self.options))
             if self.options is not DEFAULT_SPEC or not owner.cache_limit:
                 owner._settle_soon()
         elif never_released:
-            self._abandon()
-
-    def _keep(self, owner: object) -> None:
-        """The memory is `owner`'s: it stays as long as this buffer and what it exports."""
-        self._lease = owner
-
-    def _share(self) -> Any:
-        """From now on a lease owns the memory, so that an export can hold it too."""
-        root = self if self.base is None else self.base
-        if root._owned is not None:
-            lease = Lease(root._buf, root.nbytes, root.options)
-            # From here on nothing is called, so no other thread comes in between.
-            if root._owned is not None:
-                lease.allocator = root._owned
-                root._owned = None
-                root._lease = lease
-        return root._lease
-
-    def _detach(self) -> None:
-        if never_released:
-            self._abandon()
-        self._key = self._buf = self._lease = self._host = None
-
-    def _abandon(self) -> None:
-        """In a forked child: the handle of a view, or memory from elsewhere, may have a finalizer
-        that calls the driver."""
-        handle = getattr(self, "_buf", None)  # `__init__` may have failed before it
-        if handle is not None and self._device.forked:
-            never_release(handle, self._lease)
-
-    def _was_freed(self, operation: str) -> InvalidState:
-        what, fix = "the buffer", "Make a new buffer, or allocate() this one again."
-        if self.base is not None:
-            what, fix = "its base", "Make a new view of a live buffer."
-        elif self.options.external_ptr is not None:
-            fix = "Make a new buffer: the memory was never its own."
-        return InvalidState(operation, f"{what} was freed", device=self.device, fix=fix)
-
-    def _opaque_for(self, operation: str) -> Any:
-        """The opaque; allocates a buffer that never was. Raises: InvalidState when freed."""
-        if self._device.closed:
-            self._device._check_open(operation)  # raises
-        if self._key is None:
-            if self.base is None:
-                if self._freed:
-                    raise self._was_freed(operation)
-                self._take()
-            else:
-                self._attach(operation)
-        return self._buf
-
-    def _opaque_to_read(self, operation: str) -> Any:
-        root = self if self.base is None else self.base
-        if root._key is None and not root._freed and root.options.external_ptr is None:
-            self._device._check_open(operation)
-            raise InvalidState(
-                operation,
-                f"{self!r} was never allocated, so it holds nothing",
-                fix="Write to it first: copyin, fill or a launch.",
-            )
-        return self._opaque_for(operation)
+            self._keep_in_child()
 
     # -- copies
 
@@ -309,7 +201,7 @@ class Buffer(DLPack):
         return self
 
     def copyout(self, dest: Any) -> Any:
-        """Copy to writable, C-contiguous host memory of exactly `nbytes` bytes; returns `dest`.
+        """Copy to writable, C-contiguous host memory of exactly `nbytes` bytes; return `dest`.
 
         Order: after all earlier work of the device; the data is there on return.
         Raises: InvalidArgument naming both sizes; InvalidState.
@@ -368,17 +260,19 @@ class Buffer(DLPack):
     def fill(self, value: float | bool) -> Self:
         """Set every element. Raises: InvalidArgument when the dtype cannot hold `value`."""
         opaque = self._opaque_for("fill")
-        pattern = _pattern(value, self.dtype, self.device)
+        number = convert_value(
+            value, Param("of the fill", self.dtype, VALUE, 0), "fill", self.device
+        )
         if self.nbytes:
-            self._device.allocator._fill(opaque, self.nbytes, pattern)
+            self._device.allocator._fill(opaque, self.nbytes, pack(number, self.dtype))
         return self
 
     # -- views
 
     def view(self, size: int | None = None, dtype: DType | None = None, offset: int = 0) -> Buffer:
-        """`size` elements of `dtype` from `offset` bytes on; sees and makes the same data.
+        """Make a view of `size` elements of `dtype` from `offset` bytes on; both share the data.
 
-        By default all that is left behind `offset`, of this dtype.
+        By default all elements from `offset` to the end, of this dtype.
         Owns: keeps the base alive. A view of a view is a view of the base.
         Raises: InvalidArgument when it does not lie inside.
         """
@@ -413,20 +307,11 @@ class Buffer(DLPack):
             )
         root._register(made)
         if root._key is not None:
-            made._attach("view")
+            made._attach("view", root)
         return made
 
-    def _register(self, view: Buffer) -> None:
-        """Remember a view without keeping it alive, so that freeing reaches it."""
-        if self._views is None:
-            fresh = set[weakref.ref[Buffer]]()
-            if self._views is None:  # else another thread was faster
-                self._views = fresh
-        views = self._views
-        views.add(weakref.ref(view, views.discard))
-
     def __getitem__(self, index: slice) -> Buffer:
-        """`buffer[a:b]`, a view of elements a to b; Python's rules, step 1 only."""
+        """Make a view, `buffer[a:b]`, of elements a to b; Python's rules, step 1 only."""
         if not isinstance(index, slice):
             raise InvalidArgument(
                 "buffer[...]", "only slices", got=index, fix="Copy out first: buffer.numpy()[i]."
@@ -442,52 +327,271 @@ class Buffer(DLPack):
     def __len__(self) -> int:
         return self.size
 
+    # -- numpy
+
+    def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
+        """Return a copy on the host, one-dimensional or of `shape`. Raises: InvalidArgument."""
+        return arrays.to_numpy(self, shape)
+
+    @classmethod
+    def from_numpy(
+        cls,
+        array: NDArray[Any],
+        device: str | Compiled | None = None,
+        options: BufferSpec | None = None,
+    ) -> Self:
+        """Make a buffer with a copy of `array`'s elements in C order; on the default device.
+
+        Raises: InvalidArgument for dtypes no device has (complex, strings, objects).
+        """
+        return arrays.from_numpy(cls, array, device, options)
+
+    def as_memoryview(self) -> memoryview:
+        """Return the memory itself as flat writable bytes, where the host sees it.
+
+        Owns: the view keeps the memory, not the buffer: it stays readable after `deallocate`.
+        Raises: NotShareable where the host does not see it.
+        """
+        return arrays.in_place(self, "as_memoryview").view("u1").data
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """Answer `memoryview(buffer)`, from Python 3.12 on: the memory, where the host sees it.
+
+        Shape: `size` elements of the dtype's format. Owns: keeps the buffer's memory.
+        Raises: NotShareable where the host does not see it, or for bfloat16, which has no format.
+        """
+        return arrays.typed_memoryview(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Answer `numpy.asarray(buffer)`: no copy, where the host sees the memory."""
+        return arrays.as_array(self, dtype, copy)
+
+    # -- other libraries
+
+    @classmethod
+    def from_dlpack(
+        cls, obj: Any, device: str | Compiled | None = None, *, copy: bool | None = None
+    ) -> Self:
+        """Make a buffer over the memory of another library's array, or with a copy of it.
+
+        Memory that is the device's own is shared; other memory is the host's, or is copied there
+        first. `copy`: None shares where the device computes on that memory and copies elsewhere,
+        False never copies, True always does.
+        Shape: elements in C order; the buffer has one dimension.
+        Owns: the array, while memory is shared; both see each other's writes.
+        Raises: InvalidArgument for an object that is no DLPack array, has no dtype of ours or
+        cannot come to the host; NotShareable with `copy=False` where it must be copied.
+        """
+        return dlpack.take(cls, obj, device, copy)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Answer `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer, device="cpu")`.
+
+        `dl_device` is the place where the consumer wants the memory: where it is (None), on the
+        host, `(1, 0)`, or, for pinned memory, on the device. `copy`: None copies where it must,
+        False never does, True always does.
+        Shape: one dimension.
+        Order: after all work of the device so far; `stream=-1` asks for no wait.
+        Raises: NotShareable when the memory cannot be exported there, and what to do instead.
+        """
+        return dlpack.export(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Name the memory's place: the host where the host sees it, else the device.
+
+        Raises: NotShareable where DLPack has no name for the memory.
+        """
+        return dlpack.place_of(self)
+
+    @classmethod
+    def wrap(cls, obj: Any, device: str | Compiled | None = None) -> Self:
+        """Make a buffer over memory that a vendor's library allocated, such as PyCUDA's GPUArray.
+
+        The device's backend decides which objects it understands. Owns: `obj`, which keeps its
+        memory. Raises: InvalidArgument for any other object.
+        """
+        return arrays.wrap(cls, obj, device)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of a protocol that only this device's memory has."""
+        if name.startswith("__"):
+            export = self._device.allocator.exports.get(name)
+            if export is not None:
+                return export(self)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     # -- pickle: data travels, addresses do not
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         if self.base is not None:
-            return _unpickle_view, (self.base, self.size, self.dtype.name, self.offset)
+            return Buffer.view, (self.base, self.size, self.dtype, self.offset)
         data: Any = None
         if self._key is not None:
             data = bytearray(self.nbytes)
             self.copyout(data)
             data = PickleBuffer(data) if protocol >= 5 else bytes(data)
         options = self.options._replace(external_ptr=None)
-        return _unpickle, (self.device, self.size, self.dtype.name, tuple(options), data)
+        return _unpickle, (self.device, self.size, self.dtype, options, data)
 
     def __repr__(self) -> str:
         place = f" at +{self.offset}" if self.base is not None else ""
-        state = "" if self._key is not None else " freed" if self._is_freed() else " unallocated"
+        freed = self._freed if self.base is None else self.base._freed != self._freed
+        state = "" if self._key is not None else " freed" if freed else " unallocated"
         return f"<Buffer {self.device} {self.size} x {self.dtype.name}{place}{state}>"
 
-    def _is_freed(self) -> bool:
-        return bool(self._freed) if self.base is None else self.base._freed != self._freed
+    # -- the opaque
+
+    def _opaque_for(self, operation: str) -> Any:
+        """Return the opaque; allocate at the first use. Raises: InvalidState when freed."""
+        if self._device.closed:
+            self._device._check_open(operation)  # raises
+        if self._key is None:
+            if self._freed and self.base is None:
+                raise self._was_freed(operation)
+            self._take(operation)
+        return self._buf
+
+    def _opaque_to_read(self, operation: str) -> Any:
+        """Return the opaque; refuse a buffer that nothing was written to."""
+        root = self if self.base is None else self.base
+        if root._key is None and not root._freed and root.options.external_ptr is None:
+            self._device._check_open(operation)
+            raise InvalidState(
+                operation,
+                f"{self!r} was never allocated, so it holds nothing",
+                fix="Write to it first: copyin, fill or a launch.",
+            )
+        return self._opaque_for(operation)
+
+    def _take(self, operation: str = "allocate") -> bool:
+        """Get memory; False when another thread has allocated this buffer at the same time."""
+        if self.base is not None:
+            self._attach(operation, self.base)
+            return True
+        device = self._device
+        allocator: Allocator[Any] = device.allocator
+        options, nbytes = self.options, self.nbytes
+        if self._freed and options.external_ptr is not None:
+            raise self._was_freed(operation)
+        opaque = allocator.alloc(nbytes, options)
+        owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
+        if owned:
+            key = device._keys.get(self.dtype) or device._key(self.dtype)
+        else:
+            key = self._borrowed_key()
+        if self._key is None:  # from here to the last assignment it is one step under the GIL
+            self._buf = opaque
+            if owned:
+                self._owned = allocator
+            self._key = key
+            return True
+        if owned:
+            allocator._give_back(opaque, nbytes, options)
+        return False
+
+    def _attach(self, operation: str, base: Buffer) -> None:
+        """Give a view its part of the base's memory, which is allocated first if need be."""
+        if base._freed != self._freed:
+            raise self._was_freed(operation)
+        base.ensure_allocated()
+        allocator = self._device.allocator
+        if self.nbytes:
+            self._buf = allocator._offset(base._buf, self.nbytes, self.offset)
+        else:
+            self._buf = allocator.null
+        alignment = self._device.info.limits.view_alignment
+        self._key = self._device._key(self.dtype, self._start() % alignment == 0)
+
+    def _start(self) -> int:
+        """Return the address whose alignment decides which key a launch sees.
+
+        Owned blocks are aligned, so the offset alone decides; a borrowed address may be odd.
+        """
+        pointer = self.options.external_ptr
+        if pointer is None or self._device.allocator.dlpack_device is None:  # or a handle
+            return self.offset
+        return pointer + self.offset
+
+    def _borrowed_key(self) -> BufferKey:
+        device, start = self._device, self._start()
+        if start % self.dtype.itemsize:
+            raise InvalidArgument(
+                "external_ptr",
+                "the address is not a multiple of the element size",
+                got=hex(start),
+                limit=f"{self.dtype.name} has {self.dtype.itemsize} bytes",
+                device=self.device,
+                fix="Copy the memory to a place that is, where it comes from.",
+            )
+        return device._key(self.dtype, start % device.info.limits.view_alignment == 0)
+
+    def _register(self, view: Buffer) -> None:
+        """Remember a view without keeping it alive, so that freeing reaches it."""
+        if self._views is None:
+            fresh = set[weakref.ref[Buffer]]()
+            if self._views is None:  # else another thread was faster; one step under the GIL
+                self._views = fresh
+        views = self._views
+        views.add(weakref.ref(view, views.discard))
+
+    # -- ownership
+
+    def _share(self) -> Any:
+        """Move the memory to a lease, so that an export can own it too; return the owner."""
+        root = self if self.base is None else self.base
+        if root._owned is not None:
+            lease = Lease(root._buf, root.nbytes, root.options)
+            if root._owned is not None:  # else another thread was faster; one step under the GIL
+                lease.allocator = root._owned
+                root._owned = None
+                root._lease = lease
+        return root._lease
+
+    def _detach(self) -> None:
+        """Forget the memory, which now belongs to the allocator or to its other owners."""
+        if never_released:
+            self._keep_in_child()
+        self._key = self._buf = self._lease = self._host = None
+
+    def _keep_in_child(self) -> None:
+        """Keep the handle for good in a forked child, where its finalizer would call the driver.
+
+        A view's handle and borrowed memory may have such a finalizer.
+        """
+        handle = getattr(self, "_buf", None)  # `__init__` may have failed before it
+        if handle is not None and self._device.forked:
+            never_release(handle, self._lease)
+
+    def _was_freed(self, operation: str) -> InvalidState:
+        problem, fix = "the buffer was freed", "Make a new buffer, or allocate() this one again."
+        if self.base is not None:
+            problem, fix = "its base was freed", "Make a new view of a live buffer."
+        elif self.options.external_ptr is not None:
+            fix = "Make a new buffer: the memory was never its own."
+        return InvalidState(operation, problem, device=self.device, fix=fix)
 
 
 def empty(
     size: int, dtype: DType, device: str | Compiled | None = None, options: BufferSpec | None = None
 ) -> Buffer:
-    """An allocated buffer, contents undefined; on the default device unless one is given."""
+    """Make an allocated buffer, contents undefined; on the default device unless one is given."""
     return Buffer(Device[None] if device is None else device, size, dtype, options).allocate()
 
 
 def zeros(size: int, dtype: DType, device: str | Compiled | None = None) -> Buffer:
-    """An allocated buffer of zeros; on the default device unless one is given."""
+    """Make an allocated buffer of zeros; on the default device unless one is given."""
     return empty(size, dtype, device, BufferSpec(zero=True))
 
 
-# -- plain functions of this file
-
-
-def _spec(options: Any) -> BufferSpec:
-    if not isinstance(options, BufferSpec):
-        raise InvalidArgument(
-            "Buffer", "options is a hal.BufferSpec", got=options, fix="BufferSpec(zero=True)"
-        )
-    return DEFAULT_SPEC if options == DEFAULT_SPEC else options
-
-
 def _size(value: Any, operation: str, what: str = "size") -> int:
+    """Check a size or an offset."""
     try:
         number = value.__index__()
     except (AttributeError, TypeError):
@@ -503,25 +607,6 @@ def _size(value: Any, operation: str, what: str = "size") -> int:
     return int(number)
 
 
-def _pattern(value: Any, dtype: DType, device: str) -> bytes:
-    number = convert_value(value, Param("of the fill", dtype, VALUE, 0), "fill", device)
-    if dtype.format:
-        return struct.pack(f"={dtype.format}", number)
-    return struct.pack("=H", _bfloat16(number))
-
-
-def _bfloat16(number: float) -> int:
-    """The upper half of a float32, rounded half to even; numpy has none without ml_dtypes."""
-    if number != number:
-        return 0x7FC0
-    bits: int = struct.unpack("=I", struct.pack("=f", number))[0]
-    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-
-
-def _unpickle(device: str, size: int, dtype: str, options: tuple[Any, ...], data: Any) -> Buffer:
-    made = Buffer(device, size, dtypes.DTYPES[dtype], BufferSpec(*options))
+def _unpickle(device: str, size: int, dtype: DType, options: BufferSpec, data: Any) -> Buffer:
+    made = Buffer(device, size, dtype, options)
     return made if data is None else made.allocate().copyin(data)
-
-
-def _unpickle_view(base: Buffer, size: int, dtype: str, offset: int) -> Buffer:
-    return base.view(size, dtypes.DTYPES[dtype], offset)

@@ -1,4 +1,4 @@
-"""DLPack capsules: memory with its place, dtype and shape, and who keeps it.
+"""DLPack capsules: a description of memory (place, dtype, shape) together with its owner.
 
 Source: dlpack.h, version 1.0, with the structure of 0.8 for consumers that know no other; "Python
 Specification for DLPack" of the array API standard.
@@ -7,15 +7,17 @@ Specification for DLPack" of the array API standard.
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, NamedTuple
 
-from hal_core.dtypes import DTYPES, DType
+from hal_core.buffer.host import ArrayMemory
+from hal_core.dtypes import DTYPES, DType, bfloat16
 from hal_core.errors import InvalidArgument
 
-VERSION = 1, 0  # the newest that is given and taken
+VERSION = 1, 0  # the newest that is exported and imported
 
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-_BFLOAT = 4
+_KIND_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+_CODES = {t: 4 if t is bfloat16 else _KIND_CODES[t.kind] for t in DTYPES.values()}
 _READ_ONLY, _COPIED = 1, 2  # flags
 
 
@@ -55,8 +57,6 @@ class _Versioned(ctypes.Structure):
     )
 
 
-_FORMS = (_Managed, _Versioned)
-
 _api = ctypes.pythonapi
 _valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_IsValid", _api)
@@ -72,16 +72,6 @@ _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
 # -- export
 
 
-class _Memory:
-    """What numpy is told of memory, which it does not look at."""
-
-    def __init__(self, pointer: int, size: int, bits: str, owner: object) -> None:
-        self.__array_interface__ = {
-            "data": (pointer, False), "shape": (size,), "typestr": bits, "version": 3,
-        }  # fmt: skip
-        self.owner = owner
-
-
 def make(
     pointer: int,
     size: int,
@@ -92,17 +82,19 @@ def make(
     newest: tuple[int, int] | None = None,
     copied: bool = False,
 ) -> Any:
-    """A capsule of `size` elements in one dimension.
+    """Make a capsule of `size` elements in one dimension.
 
-    `newest` is the version that the consumer knows; None knows none. `copied`: nobody else has
-    this memory. Owns: `owner`, until the consumer is done.
+    `newest` is the latest version that the consumer knows; None for one that names none. `copied`
+    says that nobody else has this memory. Owns: `owner`, until the consumer is done.
     """
     import numpy as np
 
-    # numpy makes it, of memory that it takes for the host's. A capsule may be destroyed while an
-    # error is on its way, which a function of ours would swallow, or when Python has ended.
+    # numpy makes the capsule, as if of host memory, and then place and dtype are corrected. With a
+    # deleter in Python the error of a consumer would be lost, and a capsule that is destroyed
+    # after the interpreter has ended would call into nothing.
     bits = np.dtype(f"u{dtype.itemsize}")
-    array = np.asarray(_Memory(pointer, size, bits.str, owner)) if size else np.empty(0, bits)
+    memory = ArrayMemory(pointer, size, bits.str, owner)
+    array = np.asarray(memory) if size else np.empty(0, bits)
     try:
         made = array.__dlpack__(max_version=newest)
     except TypeError:  # numpy before 2.1
@@ -110,7 +102,7 @@ def make(
     managed = _managed_of(made)
     tensor = managed.tensor
     tensor.device_type, tensor.device_id = device
-    tensor.code = _BFLOAT if dtype.name == "bfloat16" else _CODES[dtype.kind]
+    tensor.code = _CODES[dtype]
     if isinstance(managed, _Versioned) and copied:
         managed.flags |= _COPIED
     return made
@@ -120,7 +112,7 @@ def make(
 
 
 class Taken(NamedTuple):
-    """What a capsule holds. Owns: the producer's memory, through `owner`."""
+    """The content of a capsule. Owns: the producer's memory, through `owner`."""
 
     pointer: int
     size: int
@@ -131,41 +123,50 @@ class Taken(NamedTuple):
 
 
 class _Owner:
-    """Calls the producer's deleter when the last user is gone."""
+    """Keeps the producer's memory; its end calls the producer's deleter."""
 
     def __init__(self, managed: _Managed | _Versioned) -> None:
+        # Both are stored, as at exit this module may have no names any more.
         self._delete, self._address = managed.deleter, ctypes.addressof(managed)
 
-    def __del__(self) -> None:  # at exit, perhaps, when this module has no names any more
+    def __del__(self) -> None:
         if self._delete:
             self._delete(self._address)
 
 
 def take(made: Any) -> Taken:
-    """The memory of a capsule; the capsule cannot be used again.
+    """Take the memory out of a capsule, which cannot be used again.
 
-    Raises: InvalidArgument for no or a used capsule, a version or a dtype we lack and memory with
-    gaps; the capsule is then as it was.
+    Raises: InvalidArgument for something else, a used capsule, a later major version, a dtype
+    that hal-core lacks, and memory with gaps; the capsule then stays as it was.
     """
     managed = _managed_of(made)
     tensor = managed.tensor
+    for dtype in DTYPES.values():
+        if (_CODES[dtype], 8 * dtype.itemsize, 1) == (tensor.code, tensor.bits, tensor.lanes):
+            break
+    else:
+        got = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
+        raise InvalidArgument("from_dlpack", "no dtype of ours", got=got)
     shape = [tensor.shape[axis] for axis in range(tensor.ndim)]
-    dtype = _dtype(tensor)
     _check_dense(tensor, shape)
     _rename(id(made), managed.USED)
-    size = 1
-    for extent in shape:
-        size *= extent
-    pointer = (tensor.data or 0) + tensor.byte_offset
-    device = tensor.device_type, tensor.device_id
-    read_only = isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY)
-    return Taken(pointer, size, dtype, device, _Owner(managed), read_only)
+    return Taken(
+        (tensor.data or 0) + tensor.byte_offset,
+        math.prod(shape),
+        dtype,
+        (tensor.device_type, tensor.device_id),
+        _Owner(managed),
+        isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY),
+    )
 
 
 def _managed_of(made: Any) -> _Managed | _Versioned:
+    """Return the structure in a capsule that nobody has used yet."""
     if type(made).__name__ == "PyCapsule":
-        for form in _FORMS:
+        for form in (_Managed, _Versioned):
             if _valid(id(made), form.NAME):
+                found: _Managed | _Versioned
                 found = form.from_address(_pointer(id(made), form.NAME))
                 if isinstance(found, _Versioned) and found.major > VERSION[0]:
                     got = f"{found.major}.{found.minor}"
@@ -174,20 +175,12 @@ def _managed_of(made: Any) -> _Managed | _Versioned:
     raise InvalidArgument("from_dlpack", "not a fresh DLPack capsule", got=repr(made))
 
 
-def _dtype(tensor: _Tensor) -> DType:
-    for dtype in DTYPES.values():
-        code = _BFLOAT if dtype.name == "bfloat16" else _CODES[dtype.kind]
-        if (code, 8 * dtype.itemsize, 1) == (tensor.code, tensor.bits, tensor.lanes):
-            return dtype
-    got = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
-    raise InvalidArgument("from_dlpack", "no dtype of ours", got=got)
-
-
 def _check_dense(tensor: _Tensor, shape: list[int]) -> None:
+    """Refuse gaps between elements. An axis of one element may have any stride."""
     if 0 in shape:
         return
     step = 1
-    for axis in range(tensor.ndim - 1, -1, -1):
+    for axis in reversed(range(tensor.ndim)):
         if tensor.strides and shape[axis] != 1 and tensor.strides[axis] != step:
             strides = [tensor.strides[k] for k in range(tensor.ndim)]
             raise InvalidArgument(

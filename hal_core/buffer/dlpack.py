@@ -1,181 +1,188 @@
-"""What a buffer gives to and takes from any array library: memory, by way of DLPack.
+"""Buffers from and to the arrays of other libraries, through DLPack.
 
 Source: `__dlpack__`, `__dlpack_device__` and `from_dlpack` of the array API standard, 2023.12.
+
+A place is DLPack's (device type, number): `(1, 0)` is host memory, `(2, 1)` the second CUDA device.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hal_core.allocator import DEFAULT_SPEC, BufferSpec
-from hal_core.buffer.arrays import Interchange
+from hal_core.allocator import DEFAULT_SPEC
+from hal_core.buffer import arrays
 from hal_core.dtypes import as_dtype
-from hal_core.errors import InvalidArgument, NotShareable, Unsupported
+from hal_core.errors import InvalidArgument, NotShareable
 from hal_core.registry import Device
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hal_core.buffer import Buffer
     from hal_core.buffer.capsule import Taken
     from hal_core.device import Compiled
 
-_CPU = (1, 0)  # DLPack's device type and number of host memory
-_NAMELESS = (0, 0)  # of no device, for memory that DLPack has no name for
+B = TypeVar("B", bound="Buffer")
+Place = tuple[int, int]
+
+_HOST = 1, 0
+_NAMELESS = 0, 0  # no device has it; for memory that DLPack has no name for
+_HOST_VISIBLE_TYPES = (1, 3, 11, 13)  # host, pinned by CUDA and by ROCm, managed by CUDA
+# The errors of a producer that cannot export; libraries disagree on the class.
 _REFUSALS = (AttributeError, TypeError, ValueError, BufferError, RuntimeError)
-_SEEN_BY_THE_HOST = (1, 3, 11, 13)  # types: its own, pinned by CUDA and ROCm, CUDA's managed memory
 
 
-class DLPack(Interchange):
-    """The part of `Buffer` that consumers and producers of DLPack meet; no class of its own."""
+# -- export
 
-    __slots__ = ()
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """Host memory where the host sees it, whichever device computes on it; else the device's.
+def place_of(buffer: Buffer) -> Place:
+    """Return the place of the buffer's memory: the host's wherever the host sees it."""
+    allocator = buffer._device.allocator
+    if allocator._host_sees(buffer.options):
+        return allocator.dlpack_pinned or allocator.dlpack_device or _HOST
+    if allocator.dlpack_device is None:
+        arrays.check_visible(buffer, "__dlpack_device__")  # raises
+    return allocator.dlpack_device or _HOST
 
-        Raises: Unsupported where DLPack has no name for the memory.
-        """
-        allocator = self._device.allocator
-        home = allocator.dlpack_device
-        if allocator._host_sees(self.options):
-            home = allocator.dlpack_pinned or home
-        elif home is None:
-            self._check_visible("__dlpack_device__")
-        return home or _CPU
 
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        """What `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer, device="cpu")` call.
+def export(
+    buffer: Buffer, stream: Any, newest: tuple[int, int] | None, target: Any, copy: bool | None
+) -> Any:
+    """Return a capsule of the buffer's memory, or of a copy, at the place `target`.
 
-        `dl_device`: where the consumer wants it: where it is (None), on the host, `(1, 0)`, or, of
-        pinned memory, on the device. `copy`: None copies where it must, False never does, True
-        always does.
-        Shape: one dimension.
-        Order: after all work of the device so far; `stream=-1` asks for no wait.
-        Raises: NotShareable for what cannot be, and what to do instead.
-        """
-        allocator = self._device.allocator
-        far, seen = allocator.dlpack_device, allocator._host_sees(self.options)
-        home = self.__dlpack_device__() if far or seen or dl_device is None else _CPU
-        target = home if dl_device is None else tuple(dl_device)
-        if target not in (home, far, _CPU):
-            raise NotShareable(
-                "__dlpack__",
-                "it is exported where it is, or to the host",
-                got=target,
-                limit=" or ".join(map(str, dict.fromkeys((home, far or home, _CPU)))),
-                device=self.device,
-                fix="Copy it to a buffer of that device first: there.copy_from(buffer).",
-            )
-        if target == _CPU and not seen:
-            return self._on_host(max_version, copy)
-        if target == _CPU and home != allocator.dlpack_pinned:
-            return self._in_host_memory(stream, max_version, copy)
-        return self._where_it_is(target, stream, max_version, copy)
-
-    def _on_host(self, newest: tuple[int, int] | None, copy: bool | None) -> Any:
-        import numpy as np
-
-        from hal_core.buffer import capsule
-
-        if copy is False:
-            raise NotShareable(
-                "__dlpack__",
-                "the host does not see the memory, and a copy is refused",
-                device=self.device,
-                fix="Leave copy=None, which copies where it must.",
-            )
-        memory = np.empty(self.nbytes, np.uint8)
-        self.copyout(memory)
-        return capsule.make(
-            memory.ctypes.data, self.size, self.dtype, _CPU, memory, newest=newest, copied=True
+    `newest` is the latest DLPack version that the consumer knows.
+    """
+    allocator = buffer._device.allocator
+    native, visible = allocator.dlpack_device, allocator._host_sees(buffer.options)
+    home = place_of(buffer) if native or visible or target is None else _HOST
+    target = home if target is None else tuple(target)
+    if target not in (home, native, _HOST):
+        raise NotShareable(
+            "__dlpack__",
+            "it is exported where it is, or to the host",
+            got=target,
+            limit=" or ".join(map(str, dict.fromkeys((home, native or home, _HOST)))),
+            device=buffer.device,
+            fix="Copy it to a buffer of that device first: there.copy_from(buffer).",
         )
+    if target == _HOST and not visible:
+        return _export_host_copy(buffer, newest, copy)
+    if target == _HOST and home != allocator.dlpack_pinned:
+        return _export_host_memory(buffer, stream, newest, copy)
+    return _export_in_place(buffer, target, stream, newest, copy)
 
-    def _in_host_memory(self, stream: Any, newest: Any, copy: bool | None) -> Any:
-        if self.dtype.name == "bfloat16":
-            raise NotShareable(
-                "__dlpack__",
-                "numpy, which makes the capsule, has no bfloat16",
-                device=self.device,
-                fix="Export the bits: buffer.view(dtype=hal.uint16).",
-            )
-        array = self._in_place("__dlpack__")
-        try:
-            return array.__dlpack__(stream=stream, max_version=newest, copy=copy)
-        except TypeError:  # numpy before 2.1
-            return (array.copy() if copy else array).__dlpack__(stream=stream)
 
-    def _where_it_is(self, there: Any, stream: Any, newest: Any, copy: bool | None) -> Any:
-        from hal_core.buffer import capsule
+def _export_host_copy(buffer: Buffer, newest: tuple[int, int] | None, copy: bool | None) -> Any:
+    """Export a copy on the host of memory that the host does not see."""
+    import numpy as np
 
-        far = there == self._device.allocator.dlpack_device
-        options = DEFAULT_SPEC if far else self.options._replace(external_ptr=None)
-        given = self._twin(options).copy_from(self) if copy else self
-        pointer = given._opaque_for("__dlpack__")
-        if copy or stream != -1:
-            self._device.synchronize()
-        return capsule.make(
-            pointer, self.size, self.dtype, there, given._share(), newest=newest, copied=bool(copy)
+    from hal_core.buffer import capsule
+
+    if copy is False:
+        raise NotShareable(
+            "__dlpack__",
+            "the host does not see the memory, and a copy is refused",
+            device=buffer.device,
+            fix="Leave copy=None, which copies where it must.",
         )
-
-    def _twin(self, options: BufferSpec = DEFAULT_SPEC) -> Self:
-        return type(self)(self._device, self.size, self.dtype, options)
-
-    @classmethod
-    def from_dlpack(
-        cls, obj: Any, device: str | Compiled | None = None, *, copy: bool | None = None
-    ) -> Self:
-        """A buffer over the memory of another library's array, or with a copy of it.
-
-        Memory that is the device's own is shared; other memory is the host's, or comes by there.
-        `copy`: None shares where the device computes on that memory and copies elsewhere, False
-        never copies, True always does.
-        Shape: elements in C order; the buffer has one dimension.
-        Owns: the array, while memory is shared; both see each other's writes.
-        Raises: InvalidArgument for what is no DLPack array, has no dtype of ours or cannot come to
-        the host; NotShareable with `copy=False` where it must be copied.
-        """
-        opened = Device[device] if device is None or isinstance(device, str) else device
-        place, allocator = _place(obj), opened.allocator
-        if place == allocator.dlpack_device:
-            return cls._over_taken(opened, _taken(obj, allocator.dlpack_stream), copy)
-        there = _computes_there(opened, place)
-        if there:
-            taken = None
-            with suppress(*_REFUSALS):  # numpy takes more, to copy it, or tells why not
-                taken = _taken(obj, None)
-            if taken is not None:
-                return cls._over_taken(opened, taken, copy)
-        array = _array_of(obj, opened, copy)
-        dtype = as_dtype(array.dtype, "from_dlpack")
-        hinders = _hindrance(array, there or _computes_there(opened, _CPU))
-        if copy or (hinders and copy is None) or not array.size:
-            return cls.from_numpy(array, opened)
-        if hinders:
-            raise _not_shared(hinders, opened)
-        return cls._over(opened, array.ctypes.data, array.size, dtype, array)
-
-    @classmethod
-    def _over_taken(cls, device: Compiled, taken: Taken, copy: bool | None) -> Self:
-        """Memory that this device computes on."""
-        if taken.read_only and copy is False:
-            raise _not_shared("the array is read-only", device)
-        shared = cls._over(device, taken.pointer, taken.size, taken.dtype, taken.owner)
-        if not (copy or taken.read_only):
-            return shared
-        copied = shared._twin().copy_from(shared)
-        device.synchronize()  # the producer may use its memory again
-        return copied
+    memory = np.empty(buffer.nbytes, np.uint8)
+    buffer.copyout(memory)
+    return capsule.make(
+        memory.ctypes.data, buffer.size, buffer.dtype, _HOST, memory, newest=newest, copied=True
+    )
 
 
-def _taken(obj: Any, stream: int | None) -> Taken:
+def _export_host_memory(buffer: Buffer, stream: Any, newest: Any, copy: bool | None) -> Any:
+    """Export host memory through numpy, which knows all that a consumer may ask."""
+    if buffer.dtype.name == "bfloat16":
+        raise NotShareable(
+            "__dlpack__",
+            "numpy, which makes the capsule, has no bfloat16",
+            device=buffer.device,
+            fix="Export the bits: buffer.view(dtype=hal.uint16).",
+        )
+    array = arrays.in_place(buffer, "__dlpack__")
+    try:
+        return array.__dlpack__(stream=stream, max_version=newest, copy=copy)
+    except TypeError:  # numpy before 2.1
+        return (array.copy() if copy else array).__dlpack__(stream=stream)
+
+
+def _export_in_place(
+    buffer: Buffer, target: Place, stream: Any, newest: Any, copy: bool | None
+) -> Any:
+    """Export device or pinned memory itself, or a copy of it on the device."""
+    from hal_core.buffer import capsule
+
+    device = buffer._device
+    exported = buffer
+    if copy:
+        in_device_memory = target == device.allocator.dlpack_device
+        options = DEFAULT_SPEC if in_device_memory else buffer.options._replace(external_ptr=None)
+        exported = type(buffer)(device, buffer.size, buffer.dtype, options).copy_from(buffer)
+    pointer = exported._opaque_for("__dlpack__")
+    if copy or stream != -1:  # -1: the consumer asks for no wait
+        device.synchronize()
+    owner = exported._share()
+    return capsule.make(
+        pointer, buffer.size, buffer.dtype, target, owner, newest=newest, copied=bool(copy)
+    )
+
+
+# -- import
+
+
+def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | None) -> B:
+    """Make a buffer over the memory of another library's array, or with a copy of it."""
+    opened = Device[device] if device is None or isinstance(device, str) else device
+    place, allocator = _place_of_array(obj), opened.allocator
+    if place == allocator.dlpack_device:
+        return _borrow(cls, opened, _open_capsule(obj, allocator.dlpack_stream), copy)
+    shareable = _computes_on(opened, place)
+    if shareable:
+        taken = None
+        # numpy, below, takes more arrays in order to copy them, or says what is wrong.
+        with suppress(*_REFUSALS):
+            taken = _open_capsule(obj, None)
+        if taken is not None:
+            return _borrow(cls, opened, taken, copy)
+    array = _host_array(obj, opened, copy)
+    dtype = as_dtype(array.dtype, "from_dlpack")
+    obstacle = ""
+    if not shareable and not _computes_on(opened, _HOST):
+        obstacle = "the device does not compute on host memory of others"
+    elif not array.flags.c_contiguous:
+        obstacle = "the array is not C-contiguous"
+    elif not array.flags.writeable:
+        obstacle = "the array is read-only"
+    if copy or (obstacle and copy is None) or not array.size:
+        return cls.from_numpy(array, opened)
+    if obstacle:
+        raise _not_shareable(obstacle, opened)
+    return arrays.borrow(cls, opened, array.ctypes.data, array.size, dtype, array)
+
+
+def _place_of_array(obj: Any) -> Place:
+    """Return the place that an array names; numpy explains what is wrong with one that cannot."""
+    try:
+        kind, number = map(int, obj.__dlpack_device__())
+    except (NotImplementedError, BufferError):
+        return _NAMELESS
+    except (AttributeError, TypeError, ValueError):
+        return _HOST
+    return kind, number
+
+
+def _computes_on(device: Compiled, place: Place) -> bool:
+    """Tell whether kernels of `device` run on another owner's memory at `place`."""
+    if place == device.allocator.dlpack_pinned:
+        return True
+    of_the_host = device.info.host_visible and "external_ptr" in device.allocator.honours
+    return of_the_host and place[0] in _HOST_VISIBLE_TYPES
+
+
+def _open_capsule(obj: Any, stream: int | None) -> Taken:
     from hal_core.buffer import capsule
 
     try:
@@ -185,38 +192,40 @@ def _taken(obj: Any, stream: int | None) -> Taken:
     return capsule.take(made)
 
 
-def _place(obj: Any) -> tuple[int, int]:
-    """Where an array says that it is; where it says nothing, numpy tells why."""
-    try:
-        kind, number = map(int, obj.__dlpack_device__())
-    except (NotImplementedError, BufferError):
-        return _NAMELESS
-    except (AttributeError, TypeError, ValueError):
-        return _CPU
-    return kind, number
+def _borrow(cls: type[B], device: Compiled, taken: Taken, copy: bool | None) -> B:
+    """Make a buffer over memory that `device` computes on, or a copy where one is needed."""
+    if taken.read_only and copy is False:
+        raise _not_shareable("the array is read-only", device)
+    shared = arrays.borrow(cls, device, taken.pointer, taken.size, taken.dtype, taken.owner)
+    if not (copy or taken.read_only):
+        return shared
+    copied = cls(device, shared.size, shared.dtype).copy_from(shared)
+    device.synchronize()  # the producer may use its memory again
+    return copied
 
 
-class _Brought:
-    """An array of another device, which its library copies to the host."""
+class _CopiedToHost:
+    """An array on another device that asks its own library for a copy on the host."""
 
     def __init__(self, obj: Any) -> None:
         self._obj = obj
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _CPU
+    def __dlpack_device__(self) -> Place:
+        return _HOST
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._obj.__dlpack__(**{**options, "dl_device": _CPU})
+        return self._obj.__dlpack__(**{**options, "dl_device": _HOST})
 
 
-def _array_of(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
+def _host_array(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
+    """Return a numpy array over the array's memory, or over a copy of it on the host."""
     import numpy as np
 
-    away = _place(obj)[0] not in _SEEN_BY_THE_HOST
-    if away and copy is False:
-        raise _not_shared("the host does not see the array's memory", device)
+    on_host = _place_of_array(obj)[0] in _HOST_VISIBLE_TYPES
+    if not on_host and copy is False:
+        raise _not_shareable("the host does not see the array's memory", device)
     try:
-        return np.from_dlpack(_Brought(obj) if away else obj)
+        return np.from_dlpack(obj if on_host else _CopiedToHost(obj))
     except _REFUSALS as error:
         raise InvalidArgument(
             "from_dlpack",
@@ -226,24 +235,7 @@ def _array_of(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
         ) from None
 
 
-def _computes_there(device: Compiled, place: tuple[int, int]) -> bool:
-    """Whether host memory of others is as good as the device's own."""
-    if place == device.allocator.dlpack_pinned:
-        return True
-    of_the_host = device.info.host_visible and "external_ptr" in device.allocator.honours
-    return of_the_host and place[0] in _SEEN_BY_THE_HOST
-
-
-def _hindrance(array: NDArray[Any], there: bool) -> str:
-    """Why `array`'s memory cannot be a buffer's; empty when it can."""
-    if not there:
-        return "the device does not compute on host memory of others"
-    if not array.flags.c_contiguous:
-        return "the array is not C-contiguous"
-    return "" if array.flags.writeable else "the array is read-only"
-
-
-def _not_shared(why: str, device: Compiled) -> Unsupported:
+def _not_shareable(why: str, device: Compiled) -> NotShareable:
     return NotShareable(
         "from_dlpack",
         f"cannot share: {why}",

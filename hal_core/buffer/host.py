@@ -1,4 +1,4 @@
-"""Host memory: what copies take, and how device memory the host can see is handed out."""
+"""Host memory: checks of the memory that copies take, and device memory shown to numpy."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ from typing import Any
 
 from hal_core.errors import InvalidArgument
 
-LARGE = 1 << 20  # bytes; a copy of more releases the GIL
+LARGE = 1 << 20  # bytes; a longer copy releases the GIL
 
 
 def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview:
-    """The memory behind `obj` as one-dimensional bytes, when there are `nbytes` of them.
+    """Return the host memory of `obj`, which must have `nbytes` bytes, as one row of bytes.
 
-    Raises: InvalidArgument for another size, for strides, and for what is no host memory.
+    Raises: InvalidArgument for another size, for strides, and for an object without host memory.
     """
-    view = obj if obj.__class__ is memoryview else _memory_of(obj, operation)
+    if obj.__class__ is memoryview:
+        view = obj
+    else:
+        try:
+            view = memoryview(obj)
+        except (TypeError, ValueError, BufferError):  # ValueError: such as numpy's datetime64
+            raise InvalidArgument(
+                operation,
+                "no host memory behind it",
+                got=type(obj).__name__,
+                fix="Give bytes, a bytearray or a numpy array; for device memory use copy_from.",
+            ) from None
     if view.format == "B" and view.ndim == 1 and view.nbytes == nbytes and view.contiguous:
         return view
     if view.nbytes != nbytes:
@@ -37,28 +48,16 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
     return view.cast("B") if nbytes else memoryview(b"")
 
 
-def _memory_of(obj: Any, operation: str) -> memoryview:
-    try:
-        return memoryview(obj)
-    except (TypeError, ValueError, BufferError):  # ValueError: dtypes a buffer cannot have
-        raise InvalidArgument(
-            operation,
-            "no host memory behind it",
-            got=type(obj).__name__,
-            fix="Give bytes, a bytearray or a numpy array; for device memory use copy_from.",
-        ) from None
+class ArrayMemory:
+    """Memory that `numpy.asarray` makes an array of. The array keeps `owner` alive.
 
-
-class Export:
-    """Gives numpy an address, and keeps the memory behind it."""
+    numpy only records the address. It may be device memory while nobody reads the array.
+    """
 
     __slots__ = ("__array_interface__", "_owner")
 
-    def __init__(self, memory: memoryview, owner: object) -> None:
-        import numpy as np
-
+    def __init__(self, address: int, size: int, typestr: str, owner: object) -> None:
         self._owner = owner
-        address = np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
         self.__array_interface__ = {
-            "version": 3, "shape": (memory.nbytes,), "typestr": "|u1", "data": (address, False),
+            "version": 3, "shape": (size,), "typestr": typestr, "data": (address, False),
         }  # fmt: skip

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.buffer import _pattern
-from hal_core.dtypes import DTYPES
+from hal_core.dtypes import DTYPES, pack
 
 ALL = [dtype for name, dtype in DTYPES.items() if name != "bfloat16"]
 
@@ -405,7 +404,7 @@ def test_fill_rounds_bfloat16_half_to_even(number: float) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     if math.isfinite(number) and abs(number) > hal.bfloat16.max:
         return
-    pattern = np.frombuffer(_pattern(number, hal.bfloat16, "FAKE"), ml_dtypes.bfloat16)
+    pattern = np.frombuffer(pack(number, hal.bfloat16), ml_dtypes.bfloat16)
     expected = np.array([number], np.float32).astype(ml_dtypes.bfloat16)
     assert pattern.tobytes() == expected.tobytes() or math.isnan(number)
     assert math.isnan(pattern[0]) == math.isnan(number)

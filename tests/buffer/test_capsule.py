@@ -154,7 +154,8 @@ def test_capsules_may_outlive_everything_at_exit() -> None:
     """What was given and what was taken are globals of `sys`, which goes last."""
     code = (
         "import sys, numpy as np\n"
-        "from hal_core import capsule, dtypes\n"
+        "from hal_core import dtypes\n"
+        "from hal_core.buffer import capsule\n"
         "class Made:\n"
         "    def __init__(self, newest):\n"
         "        memory = np.zeros(4, 'f4')\n"

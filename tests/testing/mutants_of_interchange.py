@@ -6,24 +6,22 @@ from typing import Any
 
 from mutants import around, mutant
 
-from hal_core.buffer import Buffer, capsule
-from hal_core.buffer.arrays import Interchange
-from hal_core.buffer.dlpack import DLPack
+from hal_core.buffer import Buffer, arrays, capsule, dlpack
 from hal_core.testing.fake.device import FakeAllocator
 
 
 @mutant("B9", "interchange")
 def exports_copy_though_a_copy_is_refused() -> None:
-    @around(DLPack, "_on_host")
-    def on_host(inner: Any, self: Any, newest: Any, copy: Any) -> Any:
-        return inner(self, newest, None)
+    @around(dlpack, "_export_host_copy")
+    def export(inner: Any, buffer: Any, newest: Any, copy: Any) -> Any:
+        return inner(buffer, newest, None)
 
 
 @mutant("B9", "interchange")
 def exports_begin_where_the_base_does() -> None:
-    @around(DLPack, "_on_host")
-    def on_host(inner: Any, self: Any, newest: Any, copy: Any) -> Any:
-        return inner(self if self.base is None else self.base, newest, copy)
+    @around(dlpack, "_export_host_copy")
+    def export(inner: Any, buffer: Any, newest: Any, copy: Any) -> Any:
+        return inner(buffer if buffer.base is None else buffer.base, newest, copy)
 
 
 @mutant("B9", "interchange")
@@ -38,18 +36,16 @@ def exports_are_kept_by_nobody() -> None:
 
 @mutant("B9", "interchange")
 def exports_go_to_any_device() -> None:
-    @around(DLPack, "__dlpack__")
+    @around(Buffer, "__dlpack__")
     def export(inner: Any, self: Any, *, dl_device: Any = None, **options: Any) -> Any:
         return inner(self, dl_device=dl_device and (1, 0), **options)
 
 
 @mutant("B9", "interchange")
 def arrays_are_taken_though_a_copy_is_refused() -> None:
-    DLPack.from_dlpack = classmethod(  # type: ignore[method-assign, assignment]
-        lambda cls, obj, device=None, *, copy=None, inner=DLPack.from_dlpack.__func__: inner(  # type: ignore[attr-defined]
-            cls, obj, device, copy=None
-        )
-    )
+    @around(dlpack, "take")
+    def take(inner: Any, cls: Any, obj: Any, device: Any, copy: Any) -> Any:
+        return inner(cls, obj, device, None)
 
 
 @mutant("B12", "interchange")
@@ -76,13 +72,13 @@ def pinned_memory_is_shown_from_where_the_base_begins() -> None:
 
 @mutant("B9", "interchange")
 def pinned_memory_is_shown_while_work_is_queued() -> None:
-    @around(Interchange, "_in_place")
-    def in_place(inner: Any, self: Any, operation: str) -> Any:
-        self._device.allocator.host_ordered = True
+    @around(arrays, "in_place")
+    def in_place(inner: Any, buffer: Any, operation: str) -> Any:
+        buffer._device.allocator.host_ordered = True
         try:
-            return inner(self, operation)
+            return inner(buffer, operation)
         finally:
-            del self._device.allocator.host_ordered
+            del buffer._device.allocator.host_ordered
 
 
 @mutant("B9", "interchange")
@@ -92,6 +88,6 @@ def arrays_of_pinned_memory_keep_nothing() -> None:
 
 @mutant("B9", "interchange")
 def arrays_on_the_host_are_copies_of_pinned_memory() -> None:
-    @around(DLPack, "_in_host_memory")
-    def in_host_memory(inner: Any, self: Any, stream: Any, newest: Any, copy: Any) -> Any:
-        return self._on_host(newest, None)
+    @around(dlpack, "_export_host_memory")
+    def export(inner: Any, buffer: Any, stream: Any, newest: Any, copy: Any) -> Any:
+        return dlpack._export_host_copy(buffer, newest, None)

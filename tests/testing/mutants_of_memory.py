@@ -369,8 +369,8 @@ def free_does_not_wait_for_the_queue() -> None:
 @mutant("B11 A1", "buffer allocator")
 def statistics_count_views() -> None:
     @around(buffers.Buffer, "_attach")
-    def _attach(inner: Any, self: Any, operation: str) -> None:
-        inner(self, operation)
+    def _attach(inner: Any, self: Any, operation: str, base: Any) -> None:
+        inner(self, operation, base)
         self._device.allocator._current += self.nbytes
 
 
