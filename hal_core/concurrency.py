@@ -20,110 +20,6 @@ from hal_core.errors import ForkError, InvalidState
 T = TypeVar("T")
 
 
-class _Flight:
-    """Work in progress. `error` or `result` is set before `done`."""
-
-    def __init__(self, owner: int) -> None:
-        self.owner = owner
-        self.done = threading.Event()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
-class SingleFlight:
-    """Runs each key's work once at a time, without dead-lock.
-
-    Every failure reaches all who waited, except a KeyboardInterrupt: it belongs to the thread
-    that got it, and a waiter takes the work over. Nothing is remembered after the flight.
-    A finalizer may ask while its thread waits: it waits first.
-    """
-
-    def __init__(self) -> None:
-        self._lock = fork_safe_lock()
-        self._flights: dict[Hashable, _Flight] = {}
-        self._waiting: dict[int, _Flight] = {}  # thread -> what it waits for
-
-    def run(self, key: Hashable, work: Callable[[], T], *, operation: str) -> T:
-        """Raises: what `work` raises; InvalidState when waiting could never end, because the
-        work in progress waits, directly or through others, for this thread."""
-        me = threading.get_ident()
-        before = self._waiting.get(me)
-        while True:
-            with self._lock:
-                flight = self._flights.get(key)
-                if flight is None:
-                    flight = self._flights[key] = _Flight(me)
-                    break
-                if self._waits_for(flight, me):
-                    raise InvalidState(
-                        operation,
-                        "it is already under way and waits for this very call",
-                        fix="A plugin must not use a device while it imports or opens that device.",
-                    )
-                self._waiting[me] = flight
-            try:
-                flight.done.wait()
-            finally:
-                with self._lock:
-                    self._stop_waiting(me, before)
-            if flight.error is None:
-                return flight.result  # type: ignore[no-any-return]
-            if isinstance(flight.error, Exception):
-                raise again(flight.error)
-        return self._fly(key, flight, work)
-
-    def _fly(self, key: Hashable, flight: _Flight, work: Callable[[], T]) -> T:
-        try:
-            flight.result = work()
-            return flight.result  # type: ignore[no-any-return]
-        except BaseException as error:
-            flight.error = error
-            raise
-        finally:
-            with self._lock:
-                del self._flights[key]
-            flight.done.set()
-
-    def _stop_waiting(self, thread: int, before: _Flight | None) -> None:
-        if before is None:
-            del self._waiting[thread]
-        else:
-            self._waiting[thread] = before
-
-    def _waits_for(self, flight: _Flight, thread: int) -> bool:
-        """Whether the flight's owner is `thread`, or waits for it through other flights."""
-        following: _Flight | None = flight
-        while following is not None:
-            if following.owner == thread:
-                return True
-            following = self._waiting.get(following.owner)
-        return False
-
-
-def again(error: Exception) -> Exception:
-    """A copy to raise: raising one object twice grows its traceback and keeps frames alive."""
-    try:
-        fresh = copy.copy(error)
-    except Exception:  # a class of somebody else's that cannot be copied
-        return error
-    fresh.__cause__ = error.__cause__
-    return fresh
-
-
-def is_importing() -> bool:
-    """Whether this thread is in the middle of an import, and so holds import locks.
-
-    Such a thread must not wait for another one's import: the other may need a module that this
-    one is importing. Python's own import lock sees that circle, nobody else's lock does.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
-        frame = frame.f_back
-    return False
-
-
 class Living(Generic[T]):
     """A weak set that several threads may iterate and add to; a WeakSet would raise."""
 
@@ -215,6 +111,138 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
+
+
+# -- work that threads share
+
+
+class _Flight:
+    """Work in progress. `error` or `result` is set before `done`."""
+
+    def __init__(self, owner: int) -> None:
+        self.owner = owner  # thread that does the work
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class SingleFlight:
+    """Runs the work of each key once at a time, without dead-lock.
+
+    Every failure reaches all threads that waited, except a KeyboardInterrupt: it belongs to the
+    thread that got it, and a waiter takes the work over. A result is forgotten after the flight.
+    """
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._flights: dict[Hashable, _Flight] = {}
+        self._waiting: dict[int, _Flight] = {}  # thread -> the flight that it waits for
+        forkable.add(self)
+
+    def run(self, key: Hashable, work: Callable[[], T], *, operation: str) -> T:
+        """Return what `work` returns here or in the thread that does the work of `key` now.
+
+        Raises: what `work` raises; InvalidState when waiting could never end, because the work in
+        progress waits, directly or through other threads, for the calling one.
+        """
+        me = threading.get_ident()
+        while True:
+            with self._lock:
+                flight = self._flights.get(key)
+                if flight is None:
+                    flight = self._flights[key] = _Flight(me)
+                    break
+                self._check_circle(flight, operation)
+                self._waiting[me] = flight
+            try:
+                # Another thread may come to wait for a module that this thread is importing, and
+                # nobody tells; so a thread that imports looks again.
+                while not flight.done.wait(_LOOK_AGAIN_SECONDS if is_importing() else None):
+                    with self._lock:
+                        self._check_circle(flight, operation)
+            finally:
+                self._waiting.pop(me, None)
+            if flight.error is None:
+                return flight.result  # type: ignore[no-any-return]
+            if isinstance(flight.error, Exception):
+                raise again(flight.error)
+        try:
+            flight.result = work()
+            return flight.result  # type: ignore[no-any-return]
+        except BaseException as error:
+            flight.error = error
+            raise
+        finally:
+            with self._lock:
+                del self._flights[key]
+            flight.done.set()
+
+    def _check_circle(self, flight: _Flight, operation: str) -> None:
+        """Follow who waits for whom, from the flight's owner. Raises: InvalidState when that leads
+        to the calling thread."""
+        me = threading.get_ident()
+        owner: int | None = flight.owner
+        seen = set[int]()
+        while owner is not None and owner not in seen:
+            if owner == me:
+                raise InvalidState(
+                    operation,
+                    "it is already under way and waits for this very call",
+                    fix="A plugin must not use a device while it imports or opens that device.",
+                )
+            seen.add(owner)
+            pending = self._waiting.get(owner)
+            # A thread whose flight is done is only waking up.
+            is_blocked = pending is not None and not pending.done.is_set()
+            owner = pending.owner if pending and is_blocked else _import_lock_owner(owner)
+
+    def _after_fork(self) -> None:
+        """Forget the work of threads that a child does not have; its own thread may be at work."""
+        me = threading.get_ident()
+        self._flights = {key: one for key, one in self._flights.items() if one.owner == me}
+        self._waiting.clear()
+
+
+def again(error: Exception) -> Exception:
+    """A copy to raise: raising one object twice grows its traceback and keeps frames alive."""
+    try:
+        fresh = copy.copy(error)
+    except Exception:  # a class of somebody else's that cannot be copied
+        return error
+    fresh.__cause__ = error.__cause__
+    return fresh
+
+
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
+_LOOK_AGAIN_SECONDS = 0.05
+
+
+def is_importing() -> bool:
+    """Return whether this thread is in the middle of an import, and so holds import locks."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORT_SYSTEM:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _import_lock_owner(thread: int) -> int | None:
+    """Return the thread that holds the import lock for which `thread` waits; None if for none.
+
+    Source: _ModuleLock.acquire of importlib._bootstrap, the same from Python 3.4 to 3.14. It sees
+    circles of import locks, and none in which a flight is one of the links.
+    """
+    frame = sys._current_frames().get(thread)
+    if frame is None or frame.f_code.co_filename != _IMPORT_SYSTEM:
+        return None
+    if frame.f_code.co_name != "acquire":
+        return None
+    owner: int | None = getattr(frame.f_locals.get("self"), "owner", None)
+    return owner
+
+
+flights = SingleFlight()  # of every registry: loading, listing and opening
 
 
 # -- drivers that a child may not use

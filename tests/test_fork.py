@@ -238,7 +238,7 @@ LOCKS = {
     "allocator": "made.allocator._lock",
     "registry": "Device._lock",
     "plugins": "Device._plugins._lock",
-    "flights": "Device._flights._lock",
+    "flights": "hal.concurrency.flights._lock",
     "backend": "Device.backend(made.dev.family)._attaching",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -61,6 +62,40 @@ def test_R14_work_that_asks_for_itself() -> None:
     assert flights.run("key", lambda: 1, operation="open X") == 1
 
 
+def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it() -> None:
+    """That thread is still waking up and waits for nothing any more: there is no circle."""
+    flights = SingleFlight()
+    outcomes: list[object] = []
+    begun = threading.Event()
+
+    def ask(key: str, work: Callable[[], str]) -> None:
+        try:
+            outcomes.append(flights.run(key, work, operation="test"))
+        except hal.InvalidState as error:
+            outcomes.append(error)
+
+    def inner() -> str:
+        begun.set()
+        while not flights._waiting:
+            pass
+        return "inner"
+
+    def first() -> None:
+        ask("inner", inner)
+        ask("outer", lambda: "inner outer")
+
+    def second() -> None:
+        begun.wait(20)
+        ask("outer", lambda: flights.run("inner", str, operation="test") + " outer")
+
+    threads = [threading.Thread(target=one) for one in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(map(str, outcomes)) == ["inner", "inner outer", "inner outer"]
+
+
 def test_a_failure_is_not_remembered() -> None:
     flights = SingleFlight()
     with pytest.raises(ZeroDivisionError):
@@ -88,49 +123,3 @@ def test_whether_this_thread_is_importing(
 
     assert fake_importing.here is True
     assert is_importing() is False
-
-
-def test_R14_a_finalizer_asks_while_its_thread_waits() -> None:
-    """Its thread still counts as waiting for the first work afterwards: a circle is seen."""
-    flights, begun = SingleFlight(), threading.Barrier(3, timeout=20)
-    ends = {key: threading.Event() for key in "ab"}
-    told: list[BaseException] = []
-
-    def work(key: str) -> str:
-        begun.wait()
-        ends[key].wait(20)
-        if key == "a":  # for what the waiting thread is at
-            with pytest.raises(hal.InvalidState) as caught:
-                flights.run("c", str, operation="test")
-            told.append(caught.value)
-        return key
-
-    owners = [
-        threading.Thread(
-            target=flights.run, args=(key, lambda key=key: work(key)), kwargs=OPERATION
-        )
-        for key in "ab"
-    ]
-    for owner in owners:
-        owner.start()
-    begun.wait()
-    flight = flights._flights["a"]
-    wait = flight.done.wait
-
-    def interrupted_wait() -> bool:
-        ends["b"].set()
-        assert flights.run("b", str, operation="test") in ("b", "")
-        ends["a"].set()
-        return wait(20)
-
-    flight.done.wait = interrupted_wait  # type: ignore[assignment,method-assign]
-    assert (
-        flights.run("c", lambda: flights.run("a", str, operation="test"), operation="test") == "a"
-    )
-    for owner in owners:
-        owner.join(20)
-        assert not owner.is_alive(), "dead-lock"
-    assert len(told) == 1 and flights._flights == {} and flights._waiting == {}
-
-
-OPERATION = {"operation": "test"}

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from hal_core import concurrency, config
-from hal_core.concurrency import SingleFlight, again
+from hal_core.concurrency import again, flights
 from hal_core.errors import (
     DeviceUnavailable,
     HalError,
@@ -53,7 +53,6 @@ class DeviceRegistry:
         self._fast: dict[str | None, Compiled] = {}  # any spelling -> device
         self._opened: dict[str, Compiled] = {}  # canonical name -> device, oldest first
         self._lock = concurrency.fork_safe_lock()
-        self._flights = SingleFlight()
         self._plugins = Plugins(path, self._prepare)
         # A new one whenever answers are forgotten, so that what was asked before is not kept.
         self._enumerated: dict[str, tuple[DeviceInfo, ...] | HalError] = {}
@@ -133,7 +132,7 @@ class DeviceRegistry:
                 backend.opened(device)
             return device
 
-        return self._flights.run(("open", info.name), work, operation=f"open {info.name}")
+        return flights.run((self, "open", info.name), work, operation=f"open {info.name}")
 
     def _publish(self, device: Compiled) -> None:
         with self._lock:
@@ -210,8 +209,8 @@ class DeviceRegistry:
 
         known = enumerated.get(family)
         if known is None:
-            key = "list", family, id(enumerated)
-            known = self._flights.run(key, work, operation=f"list {family}")
+            key = self, "list", family, id(enumerated)
+            known = flights.run(key, work, operation=f"list {family}")
         if isinstance(known, HalError):
             raise again(known)
         return known
@@ -392,8 +391,6 @@ class DeviceRegistry:
 
     def _after_fork(self) -> None:
         """Forget devices, and in a child families whose driver the parent had used."""
-        self._flights = SingleFlight()
-        self._plugins.after_fork()
         self._forked |= {family for family in self._touched if not self._survives(family)}
         self._fast.clear()
         self._opened.clear()

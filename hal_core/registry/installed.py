@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hal_core import config, discovery
-from hal_core.concurrency import SingleFlight, again, fork_safe_lock, is_importing
+from hal_core.concurrency import again, flights, fork_safe_lock
 from hal_core.discovery import EntryPoint, normalize
 from hal_core.errors import (
     DeviceUnavailable,
@@ -44,7 +44,6 @@ class Plugins:
         self._path = path
         self._prepare = prepare
         self._lock = fork_safe_lock()
-        self._flights = SingleFlight()
         self._scan: discovery.Scan | None = None
         self._families: dict[str, list[EntryPoint]] | None = None
         self._names: list[str] | None = None  # of all families
@@ -241,9 +240,6 @@ class Plugins:
             self._scan, self._families, self._names = fresh, None, None
             self._failed.clear()
 
-    def after_fork(self) -> None:
-        self._flights = SingleFlight()
-
     def _load(self, entry: EntryPoint, make: Callable[[object, EntryPoint], P]) -> P:
         loaded = self._loaded.get(entry.key)
         if loaded is not None:
@@ -262,9 +258,7 @@ class Plugins:
             with self._lock:
                 return self._loaded.setdefault(entry.key, plugin)  # type: ignore[return-value]
 
-        if is_importing():
-            return work()  # the import system sees to it that a module runs once
-        return self._flights.run(entry.key, work, operation=f"load {entry.name}")
+        return flights.run((self, entry.key), work, operation=f"load {entry.name}")
 
     def _make(self, entry: EntryPoint, make: Callable[[object, EntryPoint], P]) -> P:
         return make(_import(entry), entry)

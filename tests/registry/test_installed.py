@@ -325,6 +325,46 @@ class TestR14ImportsThatAsk:
         works = ["hal.Device['A'].name", "bool(importlib.import_module('user_module'))"]
         assert len(self.run(site, *works)) == 2
 
+    # Opening A takes a while, then needs `what`; meanwhile another thread has begun with B.
+    OPENING = """# more
+import importlib, time
+good = Plugin.hal_open_device
+def slow(self, family, index, info):
+    time.sleep(0.4)
+    {what}
+    return good(self, family, index, info)
+Plugin.hal_open_device = hookimpl(slow)
+"""
+
+    @pytest.mark.parametrize("imported", [False, True], ids=["asked for", "imported directly"])
+    def test_R14_opening_needs_what_an_import_that_asks_for_it_is_loading(
+        self, site: FakeSite, imported: bool
+    ) -> None:
+        site.backend("A", self.OPENING.format(what="import hal_core; hal_core.Device['B']"))
+        module = site.backend("B", ASKING.replace("OTHER", "A"))
+        second = f"importlib.import_module({module!r})" if imported else "hal.Device['B']"
+        said = self.run(site, "hal.Device['A']", second)
+        assert len(said) == 2 and any("InvalidState" in line or "Plugin" in line for line in said)
+
+    def test_R14_opening_imports_a_module_that_waits_for_it(self, site: FakeSite) -> None:
+        source = "import hal_core as hal, time; time.sleep(0.1)\n"
+        source += "try: DEV = hal.Device['A']\nexcept hal.InvalidState: DEV = None\n"
+        site.module("user_module", source)
+        site.backend("A", self.OPENING.format(what="importlib.import_module('user_module')"))
+        works = ["hal.Device['A'].name", "importlib.import_module('user_module').DEV"]
+        assert self.run(site, *works) == ["got A", "got None"]
+
+    def test_R14_two_registries(self, site: FakeSite) -> None:
+        what = "import builtins; builtins.second['B']"
+        site.backend("A", self.OPENING.format(what=what))
+        site.backend("B", "import time, builtins; time.sleep(0.1); builtins.first['A']\n" + PLUGIN)
+        start = (
+            "import builtins; builtins.first, builtins.second = hal.Device, hal.DeviceRegistry()"
+        )
+        code = THREADS.replace("said = []", f"said = []; {start}")
+        done = site.run(code.replace("WORKS", "lambda: first['A'], lambda: second['B']"))
+        assert (done.returncode, done.stderr) == (0, "")
+
 
 # -- extensions
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hal_core as hal
+from hal_core.concurrency import flights
 from hal_core.hookspecs import hookimpl
 from hal_core.registry import DeviceRegistry
 from hal_core.registry.names import KNOWN
@@ -565,8 +566,7 @@ def test_R14_64_threads_share_one_failure(registry: DeviceRegistry) -> None:
     class Failing(FakePlugin):
         @hookimpl
         def hal_open_device(self, family: str, index: int, info: object) -> hal.Compiled:
-            flights = registry._flights
-            flight = flights._flights["open", family]
+            flight = flights._flights[registry, "open", family]
             _wait_until(lambda: list(flights._waiting.values()).count(flight) == 63)
             self.opened += 1
             raise hal.DeviceUnavailable("open", "busy", device=family)
