@@ -167,7 +167,7 @@ def _stream(
     device, n = bench.device, nbytes // 4
     y, x = (hal.empty(n, hal.float32, device).fill(1) for _ in "yx")
     with using(device, pair):
-        program = device.compile(kernel)
+        program = device.compile(kernel.lower())  # anew for each pair
     once = program(y, x, vals=(*vals, n), threads=n, wait=True)
     batch = max(1, min(BATCH, int(BATCH_SECONDS / max(once, 1e-6))))
 

@@ -97,8 +97,9 @@ def call(node: ast.FunctionDef, lines: list[str]) -> tuple[str, str]:
 
 
 def marks(node: ast.FunctionDef) -> set[str]:
-    """The decorators, without modules and arguments."""
-    return {ast.unparse(mark).split("(")[0].split(".")[-1] for mark in node.decorator_list}
+    """The decorators, without modules and arguments. To a reader `_MadeOnce` is a property."""
+    found = {ast.unparse(mark).split("(")[0].split(".")[-1] for mark in node.decorator_list}
+    return {"property" if mark == "_MadeOnce" else mark for mark in found}
 
 
 def fields(node: ast.ClassDef, lines: list[str]) -> list[str]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-import threading
+from collections.abc import Callable
 from contextlib import ExitStack
-from time import perf_counter_ns
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from weakref import ref
 
 from hal_core import concurrency, profiling
 from hal_core.allocator import Allocator
-from hal_core.compiler import Binary, CompileOptions
-from hal_core.compiler.requirements import check_kernel, has_dtype
+from hal_core.compiler import Binary
+from hal_core.compiler.requirements import has_dtype
 from hal_core.compiler.selection import Selected, select
+from hal_core.compiler.stage import compile_kernel
 from hal_core.concurrency import Living
 from hal_core.dtypes import as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
@@ -23,6 +23,7 @@ from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
+from hal_core.program.keys import BufferKey, BufferKeys
 from hal_core.registry.answers import shown
 
 if TYPE_CHECKING:
@@ -31,34 +32,41 @@ if TYPE_CHECKING:
     from hal_core.registry import Backend
     from hal_core.render import Renderer
 
-log = logging.getLogger("hal_core")
-
 __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
 
+T = TypeVar("T")
 
-class BufferKey:
-    """Stands for (device, dtype, aligned): a live buffer carries it, a program expects it.
 
-    One identity test at a launch covers device, dtype and liveness: freeing takes it away. A view
-    is aligned if its offset divides by the device's `view_alignment`; `Source` kernels take no
-    other.
+class _MadeOnce(Generic[T]):
+    """An attribute of a device that is made at its first use, once for all threads.
+
+    Later reads find it in the instance, as any other attribute, and do not come here.
     """
 
-    __slots__ = ("aligned", "device", "dtype")
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make, self._name, self.__doc__ = make, make.__name__, make.__doc__
 
-    def __init__(self, device: str, dtype: DType, aligned: bool) -> None:
-        self.device, self.dtype, self.aligned = device, dtype, aligned
-
-    def __repr__(self) -> str:
-        return f"<BufferKey {self.device} {self.dtype.name}{'' if self.aligned else ' misaligned'}>"
+    @overload
+    def __get__(self, device: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, device: Compiled, kind: type) -> T: ...
+    def __get__(self, device: Compiled | None, kind: type) -> Self | T:
+        if device is None:
+            return self
+        with device._lock:
+            if self._name not in device.__dict__:
+                device._check_open(self._name)
+                device.__dict__[self._name] = self._make(device)
+            made: T = device.__dict__[self._name]
+            return made
 
 
 class Compiled:
     """An opened device: kernel IR -> text -> binary -> program, and memory to run it on.
 
-    Get one from the registry, `hal.Device["CPU"]`; there is one object a device.
+    Get one from the registry, `hal.Device["CPU"]`; each device has one object.
 
-    Order: work of one device runs in the order of the calls, whatever thread made them.
+    Order: the work of one device runs in the order of the calls, whichever threads made them.
     Owns: its allocator, compilers and programs; `close` invalidates what they made. Buffers and
     programs keep their device alive.
     """
@@ -68,9 +76,7 @@ class Compiled:
     index: int  # 1
     info: DeviceInfo
     closed: bool
-    forked: bool  # in a child whose parent made it: of no use there
-    allocator: Allocator[Any]  # made at the first use, as are the compilers
-    compilers: list[CompilerPair]  # best first
+    forked: bool  # True in a forked child whose parent opened it: every use raises ForkError there
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
         unknown = info.capabilities - CAPABILITIES
@@ -83,52 +89,56 @@ class Compiled:
         self.closed = False
         self.forked = False
         self._backend: Backend = None  # type: ignore[assignment]  # set by the registry
-        self._lock = threading.RLock()
-        self._keys: dict[DType, BufferKey] = {}
-        self._misaligned_keys: dict[DType, BufferKey] = {}
+        self._lock = concurrency.fork_safe_lock()
+        self._keys = BufferKeys(name, aligned=True)
+        self._misaligned_keys = BufferKeys(name, aligned=False)
         self._failed: dict[str, str] = {}  # compiler pair -> why it cannot serve
-        self._selected: dict[str, Selected] = {}
+        self._selected: dict[str, Selected] = {}  # compiler pair -> its compiler
         self._loaded: Living[Program] = Living()
-        self._programs: WeakKeyDictionary[object, dict[str, Program]] = WeakKeyDictionary()
+        # id of a kernel -> the kernel and its program. Hashing a weak reference, as a
+        # WeakKeyDictionary does, takes longer than all the rest of a warm `compile`.
+        self._programs: dict[int, tuple[ref[Any], Program]] = {}
         concurrency.devices.add(self)
         profiling.device_made(self)
 
     # -- what a backend fills in
 
     def _synchronize(self, timeout: float | None) -> bool:
-        """Wait for all queued work; False when `timeout` seconds have passed first."""
+        """Wait for all queued work; return False when `timeout` seconds pass first."""
         return True
 
     def _close(self) -> None:
-        """Release the context. The queue is idle; allocator and programs are already gone."""
+        """Release the driver's context. Order: after the programs and the allocator."""
 
     def _make_clock(self) -> profiling.HostClock:
-        """What tells, for a profile, when the device did its work. May queue work to find out."""
+        """Return the clock that gives a profile its device times. It may queue work to do so."""
         return profiling.HostClock(self)
 
     def _missing(self, part: object, method: str) -> Unsupported:
-        """What is raised where a backend left out a method that it has to fill in."""
+        """Return the error for a method that a backend should have filled in, and has not."""
         origin = "" if self._backend is None else f"; from {self._backend.origin}"
         problem = f"{type(part).__name__} fills in no {method}{origin}"
         return Unsupported(method, problem, device=self.name, fix="Upgrade the backend.")
 
-    # -- parts, made at the first use
+    # -- parts
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached only while the attribute does not exist, so later reads are plain ones.
-        if name not in ("allocator", "compilers"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        with self._lock:
-            if name not in self.__dict__:
-                self._check_open(name)
-                made = getattr(self._backend, f"make_{name}")(self)
-                if name == "allocator" and not isinstance(made, Allocator):
-                    wrong = f"hal_make_allocator gave {shown(made)}, which is no Allocator"
-                    raise self._backend.refuse(wrong)
-                self.__dict__[name] = made
-                if name == "allocator":
-                    profiling.allocator_made(self.allocator)
-            return self.__dict__[name]
+    @_MadeOnce
+    def allocator(self) -> Allocator[Any]:
+        """The device's memory. Made at the first use."""
+        made: object = self._backend.make_allocator(self)
+        if not isinstance(made, Allocator):
+            wrong = f"hal_make_allocator gave {shown(made)}, which is no Allocator"
+            raise self._backend.refuse(wrong)
+        # In its place before the profiler hears of it: a profile that another thread opens now
+        # looks for it there.
+        self.__dict__["allocator"] = made
+        profiling.allocator_made(made)
+        return made
+
+    @_MadeOnce
+    def compilers(self) -> list[CompilerPair]:
+        """The compiler pairs, best first. Made at the first use."""
+        return self._backend.make_compilers(self)
 
     @property
     def graph(self) -> None:
@@ -138,105 +148,59 @@ class Compiled:
     @property
     def renderer(self) -> Renderer:
         """The renderer of the compiler pair that serves `@hal.kernel` functions now."""
-        return self._select(None).make_renderer()
+        self._check_open("compile")
+        return select(self, None).make_renderer()
 
     @property
     def compiler(self) -> Compiler:
         """The compiler of the pair that serves `@hal.kernel` functions now."""
-        return self._select(None).compiler
+        self._check_open("compile")
+        return select(self, None).compiler
 
     def supports(self, dtype: DType) -> bool:
-        """Whether the device and its selected compiler both take `dtype` in kernels.
+        """Return True when the device and its selected compiler both take `dtype` in kernels.
 
-        Raises: InvalidArgument for what is no dtype.
+        Raises: InvalidArgument when `dtype` is no dtype.
         """
         kind = as_dtype(dtype, "supports")
         return self.renderer.supports(kind) and has_dtype(self.info, kind)
 
     def _key(self, dtype: DType, aligned: bool = True) -> BufferKey:
-        keys = self._keys if aligned else self._misaligned_keys
-        return keys.get(dtype) or keys.setdefault(dtype, BufferKey(self.name, dtype, aligned))
+        return (self._keys if aligned else self._misaligned_keys)[dtype]
 
     # -- compile
-
-    def _select(self, language: str | None) -> Selected:
-        self._check_open("compile")
-        return select(self, language)
 
     def compile(self, kernel: KernelFunction | Kernel | Source) -> Program:
         """Render, compile (or take from the cache on disk) and load.
 
-        The same kernel gives the same program as long as the kernel lives.
+        A `@hal.kernel` function or a `Source` gives the same program as long as it lives; which
+        compiler serves is decided at its first compile, and a later change of `CPU_CC` counts for
+        other kernels and for a device that is opened anew. A `hal.Kernel`, such as
+        `function.lower()`, is a plain tuple and compiled each time.
 
         Raises: KernelSyntaxError, InvalidKernel, CompileError, CompilerUnavailable; Unsupported
         for a dtype, an atomic operation, a block or shared memory that the device lacks.
         """
-        if not isinstance(kernel, (KernelFunction, Kernel, Source)):
-            raise InvalidArgument(
-                "compile",
-                "not a kernel",
-                got=kernel,
-                device=self.name,
-                fix="Decorate a function with @hal.kernel, or make a hal.Source.",
-            )
-        chosen = self._select(kernel.language if isinstance(kernel, Source) else None)
-        if isinstance(kernel, Kernel):
-            return self._build(kernel, chosen)
-        known = self._programs.get(kernel)
-        program = known.get(chosen.name) if known else None
-        if program is None:
-            with self._lock:
-                known = self._programs.setdefault(kernel, {})
-                program = known.get(chosen.name)
-                if program is None:
-                    lowered = kernel if isinstance(kernel, Source) else kernel.lower()
-                    program = known[chosen.name] = self._build(lowered, chosen)
-        return program
-
-    def _build(self, kernel: Kernel | Source, chosen: Selected) -> Program:
-        if isinstance(kernel, Source):
-            text, options = kernel.text, CompileOptions.of_source(kernel)
-        else:
-            text, options = self._rendered(kernel, chosen.make_renderer())
-        check_kernel(kernel, self.info)
-        compiler = chosen.compiler
-        start_ns = perf_counter_ns()
-        image, cached = compiler.compile_or_reuse(text, options)
-        profiling.compiled(self, kernel.name, image, cached, start_ns)
-        binary = Binary(
-            image=image,
-            format=compiler.format,
-            target=compiler.target,
-            entry=kernel.name,
-            signature=kernel.signature,
-            block=kernel.block,
-            shared_nbytes=options.shared_nbytes,
-            rendered=options.rendered,
-            work=options.work,
-        )
-        program = self.load(binary, source=text, pair=chosen.name)
-        self._backend.compiled(self, program, cached)
-        log.debug(
-            "%s: compiled %s with %s, cached: %s", self.name, kernel.name, chosen.name, cached
-        )
-        return program
-
-    def _rendered(self, kernel: Kernel, renderer: Renderer) -> tuple[str, CompileOptions]:
-        try:
-            text = renderer.render(kernel)
-        except Unsupported as error:  # it does not know for which device it writes
-            limit = {} if error.limit is None else {"limit": error.limit}
-            fix = error.fix or "Use a dtype that it has."
-            raise Unsupported(
-                error.operation, error.problem, got=error.got, **limit, device=self.name, fix=fix
-            ) from None
-        return text, CompileOptions.of_kernel(kernel, renderer.options(kernel))
+        known = self._programs.get(id(kernel))
+        if known is not None and known[0]() is kernel:
+            return known[1]
+        self._check_open("compile")
+        if not isinstance(kernel, (KernelFunction, Source)):
+            return compile_kernel(self, kernel)
+        with self._lock:
+            known = self._programs.get(id(kernel))  # another thread may have compiled it by now
+            if known is None:
+                program = compile_kernel(self, kernel)
+                # The dead reference that `forget` is called with is only pop's default.
+                forget = partial(self._programs.pop, id(kernel))
+                known = self._programs[id(kernel)] = ref(kernel, forget), program
+        return known[1]
 
     def load(self, binary: Binary, *, source: str = "", pair: str = "") -> Program:
-        """The run-time step alone: a program from machine code made before.
+        """Make a program from machine code that was compiled before.
 
         Raises: CompileError when the bytes are not a binary of this device, lack the entry or
-        need symbols nobody has.
+        need symbols that do not exist here.
         """
         self._check_open("load")
         given: object = binary
@@ -255,9 +219,9 @@ class Compiled:
     # -- order and end
 
     def synchronize(self, timeout: float | None = None) -> bool:
-        """Wait for all queued work.
+        """Wait for all queued work; return False when the timeout passes first.
 
-        Units: seconds. False when the timeout passed first.
+        Units: seconds.
         Raises: DeviceFault when work failed on the device.
         """
         self._check_open("synchronize")
@@ -266,12 +230,13 @@ class Compiled:
     def close(self) -> None:
         """Wait for queued work and release everything; a second call does nothing.
 
-        What the device made - buffers, programs - raises InvalidState afterwards.
+        The device's buffers and programs raise InvalidState afterwards.
         """
         with self._lock:
             if self.closed:
                 return
-            with ExitStack() as steps:  # the last first; each is taken, whatever another raises
+            # The callbacks run last first, and every one of them, whatever another raises.
+            with ExitStack() as steps:
                 if self._backend is not None:
                     steps.callback(self._backend.closed, self)
                 steps.callback(self._close)
@@ -279,27 +244,21 @@ class Compiled:
                     steps.callback(self.allocator.close)
                 for program in self._loaded:
                     steps.callback(program.unload)
-                steps.callback(self._end)
-                self._synchronize(None)
-
-    def _end(self) -> None:
-        self.closed = True
-        self._programs.clear()
-
-    # -- fork
+                try:
+                    self._synchronize(None)
+                finally:
+                    self.closed = True
+                    self._programs = {}
 
     def _after_fork(self) -> None:
-        """In the child. Another thread of the parent may have held the locks."""
-        self._lock = threading.RLock()
-        allocator = self.__dict__.get("allocator")
+        """Refuse every use in a forked child, when the driver does not survive the fork."""
+        allocator: Allocator[Any] | None = self.__dict__.get("allocator")
         if allocator is not None:
             allocator._after_fork()
-        if not concurrency.survives_fork(self.info.capabilities):
-            self._abandon(allocator)
-
-    def _abandon(self, allocator: Allocator[Any] | None) -> None:
-        """From now on all that the device made refuses, and the driver is left alone."""
+        if concurrency.survives_fork(self.info.capabilities):
+            return
         programs = list(self._loaded)
+        # Never freed: the finalizer of a vendor's object would call the driver.
         concurrency.never_release(self, dict(self.__dict__), programs)
         for program in programs:
             program._stop()
@@ -309,7 +268,8 @@ class Compiled:
         if allocator is not None:
             allocator._abandon()
         self.closed = self.forked = True
-        for part in ("allocator", "compilers"):  # to ask for them is to be refused
+        self._programs = {}
+        for part in ("allocator", "compilers"):  # made anew, which is refused
             self.__dict__.pop(part, None)
 
     def _check_open(self, operation: str) -> None:

@@ -20,7 +20,7 @@ from hal_core.program.call import specialised
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
-    from hal_core.device import BufferKey, Compiled
+    from hal_core.device import Compiled
 
 _MAX_GEOMETRIES = 1024
 
@@ -62,12 +62,9 @@ class Program:
         self.signature = binary.signature
         static = binary.shared_nbytes if binary.rendered else None
         self.info = ProgramInfo(shared_nbytes=static)
-        self._keys: tuple[BufferKey, ...] = tuple(
-            device._key(param.dtype) for param in binary.signature.pointers
-        )
-        self._misaligned = tuple(
-            device._key(param.dtype, aligned=False) for param in binary.signature.pointers
-        )
+        dtypes = [param.dtype for param in binary.signature.pointers]
+        self._keys = tuple(device._keys[dtype] for dtype in dtypes)
+        self._misaligned = tuple(device._misaligned_keys[dtype] for dtype in dtypes)
         self._geometries: dict[object, Any] = {}
         self._launch: Callable[..., None] | None = None
         self._unloaded = False

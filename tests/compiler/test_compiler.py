@@ -142,21 +142,31 @@ def test_C6_a_missing_compiler_leaves_the_others(pairs: PairsPlugin) -> None:
 
 def test_C7_selection(pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
     device = hal.Device["PAIRS"]
-    kernel = source()
-    assert device.compile(kernel).pair == "good"
+    assert device.compile(source()).pair == "good"
     monkeypatch.setenv("PAIRS_PLAIN", "1")
-    assert device.compile(kernel).pair == "plain"
+    assert device.compile(source()).pair == "plain"
     monkeypatch.setenv("PAIRS_GOOD", "0")
-    assert device.compile(kernel).pair == "plain"
+    assert device.compile(source()).pair == "plain"
     monkeypatch.setenv("PAIRS_CC", "good")
-    assert device.compile(kernel).pair == "good", "a name beats a switch"
+    assert device.compile(source()).pair == "good", "a name beats a switch"
     monkeypatch.setenv("PAIRS_CC", "goood")
     with pytest.raises(hal.InvalidArgument, match=r"Did you mean good\?.*Known: best, good"):
-        device.compile(kernel)
+        device.compile(source())
     monkeypatch.delenv("PAIRS_CC")
     monkeypatch.setenv("PAIRS_GOOD", "1")
     with pytest.raises(hal.InvalidArgument, match="PAIRS_GOOD=1 and PAIRS_PLAIN=1"):
-        device.compile(kernel)
+        device.compile(source())
+
+
+def test_C7_a_kernel_s_compiler_is_decided_at_its_first_compile(
+    pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, kernel = hal.Device["PAIRS"], source()
+    program = device.compile(kernel)
+    monkeypatch.setenv("PAIRS_CC", "plain")
+    assert device.compile(kernel) is program and program.pair == "good"
+    device.close()
+    assert hal.Device["PAIRS"].compile(kernel).pair == "plain", "a device that is opened anew"
 
 
 def test_C7_what_is_forced_never_falls_back(

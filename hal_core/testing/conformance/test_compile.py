@@ -341,7 +341,7 @@ class TestCompile:
                 with unforced.context() as patch:
                     patch.setenv(variable, value)
                     try:
-                        program = device.compile(count_up)
+                        program = device.compile(count_up.lower())
                     except hal.CompilerUnavailable as error:
                         assert re.search(rf"{pair.name}: .* \(.+\)", str(error)), error
                         continue

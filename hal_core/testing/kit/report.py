@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import hal_core as hal
+from hal_core.compiler.selection import select
 from hal_core.discovery import distribution_version
 from hal_core.errors import HalError, InvalidArgument
 
@@ -202,7 +203,7 @@ def facts_of(device: str) -> dict[str, Any]:
 def _pair(device: str) -> str:
     try:
         opened = hal.Device[device]
-        return opened._select(None).name
+        return select(opened, None).name
     except HalError as error:
         return f"none: {error}"
 
