@@ -1,4 +1,4 @@
-"""Compilers: text to binary, cached on disk."""
+"""Compilers turn kernel text into binaries, which are cached on disk."""
 
 from __future__ import annotations
 
@@ -17,38 +17,42 @@ if TYPE_CHECKING:
 
 
 class Binary(NamedTuple):
-    """Machine code of one kernel and all that launching it needs."""
+    """Machine code of one kernel, and the facts that launching it needs.
+
+    These facts are the fields of its `CompileOptions` that a launch reads. They stand here one by
+    one, as machine code from elsewhere has a signature but no compile options.
+    """
 
     image: bytes
     format: str  # "elf", "opencl", "cubin", "ptx", ...
-    target: str  # architecture it was made for
-    entry: str
+    target: str  # the architecture it was compiled for
+    entry: str  # the kernel's name in the machine code
     signature: Signature
     block: tuple[int, int, int] | None = None  # the only block shape it runs with
-    shared_nbytes: int = 0  # a block's, besides what a launch adds
-    rendered: bool = False  # by one of our renderers, which fixes its calling convention
-    work: int | None = None  # operations a thread; None: unknown
+    shared_nbytes: int = 0  # of each block, without the dynamic shared memory of a launch
+    rendered: bool = False  # True: the text is a renderer's, which fixes the calling convention
+    work: int | None = None  # operations of each thread; None: unknown
 
     def __repr__(self) -> str:
         return f"<Binary {self.entry} {self.format} {self.target} {len(self.image)} bytes>"
 
 
 class CompileOptions(NamedTuple):
-    """What besides the text decides the machine code; all of it is part of the cache key."""
+    """Everything besides the text that decides the machine code; part of the cache key."""
 
     entry: str
     signature: Signature
     options: tuple[str, ...] = ()
     defines: tuple[tuple[str, str], ...] = ()
-    includes: tuple[str, ...] = ()  # folders
+    includes: tuple[str, ...] = ()  # folders of headers
     block: tuple[int, int, int] | None = None
-    shared_nbytes: int = 0  # a block; of a `Source` it is not known
+    shared_nbytes: int = 0  # of each block; 0 for a `Source`, where it is not known
     rendered: bool = False
-    work: int | None = None
+    work: int | None = None  # the only field outside the cache key: it follows from the text
 
     @classmethod
     def of_source(cls, source: Source) -> CompileOptions:
-        """Those of a kernel that is text."""
+        """Return the options of a kernel that is text."""
         return cls(
             source.name,
             source.signature,
@@ -60,7 +64,10 @@ class CompileOptions(NamedTuple):
 
     @classmethod
     def of_kernel(cls, kernel: Kernel, options: tuple[str, ...]) -> CompileOptions:
-        """Those of a kernel whose text a renderer wrote; `options` are what it asks for."""
+        """Return the options of a kernel whose text a renderer wrote.
+
+        `options` are compiler flags that the renderer asks for.
+        """
         return cls(
             kernel.name,
             kernel.signature,
@@ -73,56 +80,37 @@ class CompileOptions(NamedTuple):
 
 
 def digest(source: str, options: CompileOptions, identity: str = "") -> str:
-    """The content address of a compilation: sixty-four hexadecimal digits."""
-    parts = [
-        identity,
-        options.entry,
-        str(options.signature),
-        repr(options.options),
-        repr(options.defines),
-        repr(options.block),
-        repr(options.shared_nbytes),
-        repr(options.rendered),
-        source,
-    ]
-    state = hashlib.sha256()
-    for part in parts:
-        data = part.encode()
-        state.update(b"%d:" % len(data))
-        state.update(data)
+    """Return the content address of a compilation: sixty-four hexadecimal digits."""
+    # An include folder counts by the files in it, wherever it lies.
+    facts = identity, options._replace(includes=(), work=None), len(source)
+    state = hashlib.sha256(f"{facts!r}\n{source}".encode())
     for folder in options.includes:
         _add_folder(state, folder)
     return state.hexdigest()
 
 
 def _add_folder(state: hashlib._Hash, folder: str) -> None:
-    """Headers are part of the program: every file below an include folder counts, those behind
-    links too. Pipes and devices are no headers."""
+    """Hash every file below an include folder: headers are part of the program."""
     seen = set()
     try:
         if not os.path.isdir(folder):
             raise NotADirectoryError(f"{folder} is no folder")
         for root, folders, files in os.walk(folder, followlinks=True):
             real = os.path.realpath(root)
+            # A link may lead to a folder above itself.
             folders[:] = sorted(folders) if real not in seen else []
             seen.add(real)
-            for name in sorted(files):
-                path = os.path.join(root, name)
-                if os.path.isfile(path):
-                    _add_file(state, os.path.relpath(path, folder), path)
+            for path in (os.path.join(root, name) for name in sorted(files)):
+                if os.path.isfile(path):  # to read a pipe would wait for ever
+                    with open(path, "rb") as file:
+                        data = file.read()
+                    label = os.path.relpath(path, folder), len(data)
+                    state.update(repr(label).encode() + data)
     except OSError as error:
         raise InvalidArgument(
             "compile", f"an include folder cannot be read: {error}", got=folder
         ) from None
     state.update(b"end of folder")
-
-
-def _add_file(state: hashlib._Hash, name: str, path: str) -> None:
-    with open(path, "rb") as file:
-        data = file.read()
-    label = os.fsencode(name)
-    state.update(b"%d:%b%d:" % (len(label), label, len(data)))
-    state.update(data)
 
 
 class Compiler:
@@ -131,13 +119,13 @@ class Compiler:
     Concurrency: `_compile` may be called from several threads.
     """
 
-    language: str  # of the text it takes: "c", "opencl", "llvm", ...
-    format: str  # of the binaries it gives
+    language: str  # of the text: "c", "opencl", "llvm", ...
+    format: str  # of the binaries
     target: str = ""  # architecture
-    identity: str  # vendor, version, architecture, fixed options: all of it enters the cache key
+    identity: str  # vendor, version, architecture, fixed options: part of the cache key
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
-        """Raises: CompileError with the compiler's log."""
+        """Compile the text. Raises: CompileError with the compiler's log."""
         raise NotImplementedError(f"{type(self).__name__} fills in no _compile")
 
     def _disassemble(self, image: bytes) -> str:
@@ -146,18 +134,18 @@ class Compiler:
         )
 
     def compile(self, source: str, options: CompileOptions) -> bytes:
-        """Compiles, whatever the cache holds. Raises: CompileError."""
+        """Compile without looking into the cache. Raises: CompileError."""
         return self._compile(source, options)
 
     def compile_cached(self, source: str, options: CompileOptions) -> bytes:
-        """From the cache on disk, else compiles and stores.
+        """Take the binary from the cache on disk, or compile and store it.
 
-        Raises: CompileError; a miss under HAL_CACHE_ONLY=1 is CompilerUnavailable.
+        Raises: CompileError; CompilerUnavailable for a miss under HAL_CACHE_ONLY=1.
         """
         return self.compile_or_reuse(source, options)[0]
 
     def compile_or_reuse(self, source: str, options: CompileOptions) -> tuple[bytes, bool]:
-        """The binary, and whether it came from the cache."""
+        """Do as `compile_cached`; return the binary, and True when it came from the cache."""
         key = digest(source, options, self.identity)
         found = cache.load(key)
         if found is not None:
@@ -174,7 +162,7 @@ class Compiler:
         return image, False
 
     def disassemble(self, image: bytes) -> str:
-        """Assembly text. Raises: Unsupported, naming the tool to install."""
+        """Return assembly text. Raises: Unsupported, naming the tool to install."""
         return self._disassemble(image)
 
     def __repr__(self) -> str:
@@ -182,9 +170,9 @@ class Compiler:
 
 
 class CompilerPair(NamedTuple):
-    """A way from kernels to binaries; nothing of it is made before it is chosen."""
+    """A renderer and a compiler of one language, neither made before the pair is chosen."""
 
-    name: str  # what CPU_CC=name chooses
+    name: str  # CPU_CC=name chooses the pair
     language: str
-    renderer: Callable[[], Renderer] | None  # None: takes `Source` kernels only
+    renderer: Callable[[], Renderer] | None  # None: the pair takes `Source` kernels only
     compiler: Callable[[], Compiler]  # raises CompilerUnavailable saying what to install

@@ -1,9 +1,9 @@
-"""What a kernel asks of a device, looked at before anything is compiled."""
+"""Check that a device has what a kernel asks for, before anything is rendered or compiled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hal_core.dtypes import DType, bfloat16, float16, float64
 from hal_core.errors import Unsupported
@@ -12,54 +12,35 @@ from hal_core.ir import Kernel, Source
 if TYPE_CHECKING:
     from hal_core.device import DeviceInfo
 
-# As values of a `Source` kernel; in memory they are sixteen bits like any other.
+# As values of a `Source` kernel these need an ability; in memory they are sixteen plain bits.
 _HALVES = {float16: "fp16", bfloat16: "bf16"}
 
 
-class Need(NamedTuple):
-    """One thing in a kernel that not every device can do."""
-
-    what: str
-    capability: str
-    fix: str
-
-
 def has_dtype(info: DeviceInfo, dtype: DType) -> bool:
-    """Whether kernels of the device can have `dtype` in memory, and compute with it: float16 and
-    bfloat16 as float32."""
+    """Return True when kernels of the device can load, store and compute with `dtype`.
+
+    float16 and bfloat16 need no ability: kernels compute with them in float32.
+    """
     return dtype is not float64 or "fp64" in info.capabilities
 
 
 def check_kernel(kernel: Kernel | Source, info: DeviceInfo) -> None:
-    """Raises: Unsupported naming kernel, what it asks for, the limit and the device."""
-    operation = f"compile {kernel.name}"
-    needs = _needs_of_source(kernel) if isinstance(kernel, Source) else _needs(kernel)
-    for need in needs:
-        if need.capability not in info.capabilities:
+    """Refuse a kernel that asks for more than the device has.
+
+    Raises: Unsupported naming the kernel, what it asks for, the limit and the device.
+    """
+    operation, limits = f"compile {kernel.name}", info.limits
+    for problem, capability, fix in _needs(kernel):
+        if capability not in info.capabilities:
             raise Unsupported(
                 operation,
-                f"{need.what}, which the device does not have ({need.capability})",
+                f"{problem}, which the device does not have ({capability})",
                 device=info.name,
-                fix=need.fix,
+                fix=fix,
             )
-    if kernel.block is not None:
-        _check_block(kernel.block, operation, info)
-    if isinstance(kernel, Kernel) and kernel.shared_nbytes > info.limits.shared_nbytes:
-        raise Unsupported(
-            operation,
-            "a block's shared memory is larger than the device's",
-            got=kernel.shared_nbytes,
-            limit=info.limits.shared_nbytes,
-            device=info.name,
-            fix="Make the tiles smaller: what an array takes is rounded up to 16 bytes.",
-        )
-
-
-def _check_block(block: tuple[int, int, int], operation: str, info: DeviceInfo) -> None:
-    limits = info.limits
-    threads = block[0] * block[1] * block[2]
+    x, y, z = block = kernel.block or (1, 1, 1)
     fits = all(used <= most for used, most in zip(block, limits.max_block, strict=True))
-    if not fits or threads > limits.max_block_threads:
+    if not fits or x * y * z > limits.max_block_threads:
         raise Unsupported(
             operation,
             "the block that the kernel fixes is too large",
@@ -68,29 +49,30 @@ def _check_block(block: tuple[int, int, int], operation: str, info: DeviceInfo) 
             device=info.name,
             fix="Fix a smaller block, and let each thread do more.",
         )
+    if isinstance(kernel, Kernel) and kernel.shared_nbytes > limits.shared_nbytes:
+        raise Unsupported(
+            operation,
+            "a block's shared memory is larger than the device's",
+            got=kernel.shared_nbytes,
+            limit=limits.shared_nbytes,
+            device=info.name,
+            fix="Make the tiles smaller: each array is rounded up to 16 bytes.",
+        )
 
 
-def _needs_of_source(source: Source) -> Iterator[Need]:
-    for param in source.signature.params:
-        if param.dtype is float64:
-            yield _double(f"parameter {param.name!r} has dtype float64")
-        elif not param.is_pointer and param.dtype in _HALVES:
-            what = f"the value {param.name!r} has dtype {param.dtype.name}"
-            yield Need(what, _HALVES[param.dtype], "Pass a float32 and convert it.")
-
-
-def _needs(kernel: Kernel) -> Iterator[Need]:
+def _needs(kernel: Kernel | Source) -> Iterator[tuple[str, str, str]]:
+    """Yield (what the kernel asks for, the capability, what to do without it)."""
+    double = "fp64", "Compute in float32."
     for param in kernel.signature.params:
         if param.dtype is float64:
-            yield _double(f"parameter {param.name!r} has dtype float64")
-    for node in kernel.uops:
-        at = f" at line {node.line}" if node.line else ""
+            yield f"parameter {param.name!r} has dtype float64", *double
+        elif isinstance(kernel, Source) and not param.is_pointer and param.dtype in _HALVES:
+            problem = f"the value {param.name!r} has dtype {param.dtype.name}"
+            yield problem, _HALVES[param.dtype], "Pass a float32 and convert it."
+    for node in kernel.uops if isinstance(kernel, Kernel) else ():
+        place = f" at line {node.line}" if node.line else ""
         if node.dtype is float64:
-            yield _double(f"it computes in float64{at}")
+            yield f"it computes in float64{place}", *double
         if node.op in ("ATOMIC", "CAS") and node.dtype is not None and node.dtype.itemsize == 8:
-            what = f"it has an atomic operation on {node.dtype.name}{at}"
-            yield Need(what, "int64_atomics", "Use elements of 32 bits.")
-
-
-def _double(what: str) -> Need:
-    return Need(what, "fp64", "Compute in float32.")
+            problem = f"it has an atomic operation on {node.dtype.name}{place}"
+            yield problem, "int64_atomics", "Use elements of 32 bits."
