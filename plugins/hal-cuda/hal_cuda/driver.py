@@ -7,7 +7,6 @@ PyCUDA (`hal_cuda.pycuda`). Handles are what the binding gives, device addresses
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import sys
 import threading
@@ -27,6 +26,7 @@ from hal_core.errors import (
 
 if TYPE_CHECKING:
     from hal_core.device import Compiled
+    from hal_cuda.calls import Calls
 
 _BINDINGS = ("cuda-bindings", "pycuda")
 
@@ -84,17 +84,6 @@ class Facts(NamedTuple):
     def capability(self) -> tuple[int, int]:
         numbers = self.attributes
         return numbers["compute_capability_major"], numbers["compute_capability_minor"]
-
-
-# The driver's names of what is asked of every device.
-ATTRIBUTES = (
-    "max_block_dim_x", "max_block_dim_y", "max_block_dim_z", "max_threads_per_block",
-    "max_grid_dim_x", "max_grid_dim_y", "max_grid_dim_z", "max_shared_memory_per_block",
-    "max_shared_memory_per_block_optin", "multiprocessor_count", "warp_size", "clock_rate",
-    "compute_capability_major", "compute_capability_minor", "memory_pools_supported",
-    "concurrent_kernels", "ecc_enabled", "integrated", "can_map_host_memory",
-    "unified_addressing", "l2_cache_size", "memory_clock_rate", "global_memory_bus_width",
-)  # fmt: skip
 
 
 class KernelFacts(NamedTuple):
@@ -181,16 +170,16 @@ class check:
 
 
 @functools.cache
-def api() -> Any:
+def api() -> Calls:
     """The binding chosen, with the driver initialised.
 
     Raises: DeviceUnavailable saying what is missing, the driver or the hardware; PluginError where
     it is a package. Their `__context__` is what the binding said.
     """
-    binding = _imported(DRIVER.read())
+    calls = _connect(DRIVER.read())
     try:
-        binding.initialise()
-        found = binding.version()
+        calls.initialise()
+        found = calls.version()
     except Refused as error:
         told = f"{error.call} gave {error.code}, {error.name}"
         problem, fix = _STARTS.get(error.code, _STARTS_NOT)
@@ -200,13 +189,19 @@ def api() -> Any:
     if found < _OLDEST:
         got, oldest = (".".join(map(str, version)) for version in (found, _OLDEST))
         raise _unavailable(f"the NVIDIA driver is too old (got CUDA {got}; from {oldest} on)", _NEW)
-    return binding
+    return calls
 
 
-def _imported(chosen: str) -> Any:
+def _connect(chosen: str) -> Calls:
     package = "hal-cuda[pycuda]" if chosen == "pycuda" else chosen
     try:
-        return importlib.import_module(f"hal_cuda.{'pycuda' if chosen == 'pycuda' else 'bindings'}")
+        if chosen == "pycuda":
+            from hal_cuda.pycuda import PyCUDA
+
+            return PyCUDA()
+        from hal_cuda.bindings import CudaBindings
+
+        return CudaBindings()
     except ImportError as error:
         if sys.platform == "darwin":
             raise _unavailable("NVIDIA has no driver for macOS", "Use METAL or CPU.") from None

@@ -86,7 +86,7 @@ def _of_interface(device: CUDADevice, obj: Any, facts: dict[str, Any]) -> Foreig
     if problem:
         raise _refused(device, problem, facts)
     if stream not in (None, _LEGACY_STREAM):  # ours waits for the legacy one, and for no other
-        device.call("wrap", device.api.wait_for_foreign, stream)
+        device.call("wrap", device.api.wait, stream)
     return Foreign(address, size, dtype, obj)
 
 

@@ -1,0 +1,244 @@
+"""The driver functions that this backend calls, written once for both transports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hal_cuda.driver import INVALID_VALUE, NOT_READY, PEER_ALREADY, Facts, KernelFacts, Refused
+
+# CU_DEVICE_ATTRIBUTE_..., as cuda.h numbers them
+_ATTRIBUTES = {
+    "max_threads_per_block": 1, "max_block_dim_x": 2, "max_block_dim_y": 3, "max_block_dim_z": 4,
+    "max_grid_dim_x": 5, "max_grid_dim_y": 6, "max_grid_dim_z": 7,
+    "max_shared_memory_per_block": 8, "max_shared_memory_per_block_optin": 97,
+    "multiprocessor_count": 16, "warp_size": 10, "clock_rate": 13,
+    "compute_capability_major": 75, "compute_capability_minor": 76,
+    "memory_pools_supported": 115, "concurrent_kernels": 31, "ecc_enabled": 32, "integrated": 18,
+    "can_map_host_memory": 19, "unified_addressing": 41, "l2_cache_size": 38,
+    "memory_clock_rate": 36, "global_memory_bus_width": 37,
+}  # fmt: skip
+_KERNEL_FACTS = 4, 1, 3, 0  # registers, shared, local, threads: KernelFacts' order
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_CONTEXT, _MEMORY_TYPE, _IS_MANAGED, _ORDINAL = 1, 2, 8, 9  # CU_POINTER_ATTRIBUTE_...
+_HOST = 1  # CU_MEMORYTYPE_HOST
+_PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_SET = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
+
+LOG_NBYTES = 16 << 10  # for what the driver's own compiler says of a module
+
+
+class Calls:
+    """The driver, as the rest of hal_cuda sees it; a subclass is a transport.
+
+    Handles are what the transport returns, device addresses are integers. A call that the driver
+    answers with another status than success raises Refused.
+    """
+
+    # Enumerations of the driver: a transport may need a type of its own.
+    device_attribute: Callable[[int], Any] = int
+    pointer_attribute: Callable[[int], Any] = int
+    function_attribute: Callable[[int], Any] = int
+
+    STATUS = "status"  # the left side of an assignment that takes the answer of a launch
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a driver function by its name without version; return its result or results."""
+        raise NotImplementedError
+
+    def refused(self, name: str, status: Any) -> Refused:
+        """Explain a status with the driver's own words."""
+        raise NotImplementedError
+
+    def _call_or(self, unknown: int, name: str, *arguments: Any) -> int:
+        """Return the integer result, or `unknown` where the driver does not know what is meant."""
+        try:
+            return int(self.call(name, *arguments))
+        except Refused as error:
+            if error.code != INVALID_VALUE:
+                raise
+            return unknown
+
+    # -- devices and contexts
+
+    def initialise(self) -> None:
+        """Start the driver. Raises: OSError where there is none."""
+        self.call("cuInit", 0)
+
+    def version(self) -> tuple[int, int]:
+        number = self.call("cuDriverGetVersion")
+        return number // 1000, number % 1000 // 10
+
+    def count(self) -> int:
+        return int(self.call("cuDeviceGetCount"))
+
+    def facts(self, index: int) -> Facts:
+        device = self.call("cuDeviceGet", index)
+        attributes = {}
+        for name, number in _ATTRIBUTES.items():
+            which = self.device_attribute(number)
+            # 0: the driver is older than the attribute.
+            attributes[name] = self._call_or(0, "cuDeviceGetAttribute", which, device)
+        title = self.call("cuDeviceGetName", 128, device).partition(b"\0")[0]
+        nbytes = int(self.call("cuDeviceTotalMem", device))
+        return Facts(title.decode(errors="replace"), nbytes, attributes)
+
+    def retain(self, index: int) -> Any:
+        """Return the primary context of a device, which every library of the process shares."""
+        return self.call("cuDevicePrimaryCtxRetain", index)
+
+    def release(self, index: int, context: Any) -> None:
+        self.call("cuDevicePrimaryCtxRelease", index)
+
+    def set_current(self, context: Any) -> None:
+        self.call("cuCtxSetCurrent", context)
+
+    def current_context(self) -> Any:
+        return self.call("cuCtxGetCurrent")
+
+    def peer(self, context: Any, device: int, other: int) -> bool:
+        """Let the current context, of `device`, reach the memory of `other` and its `context`."""
+        if not self.call("cuDeviceCanAccessPeer", device, other):
+            return False
+        try:
+            self.call("cuCtxEnablePeerAccess", context, 0)
+        except Refused as error:
+            return error.code == PEER_ALREADY  # else the driver copies through the host
+        return True
+
+    # -- memory
+
+    def memory_info(self) -> tuple[int, int]:
+        """Return the free and all bytes of the current device."""
+        free, total = self.call("cuMemGetInfo")
+        return int(free), int(total)
+
+    def allocate(self, nbytes: int, stream: Any, pooled: bool) -> int:
+        if pooled:
+            return int(self.call("cuMemAllocAsync", nbytes, stream))
+        return int(self.call("cuMemAlloc", nbytes))
+
+    def free(self, address: int, stream: Any, pooled: bool) -> None:
+        if pooled:
+            self.call("cuMemFreeAsync", address, stream)
+        else:
+            self.call("cuMemFree", address)  # waits for the work of the whole device
+
+    def allocate_host(self, nbytes: int) -> int:
+        """Return the address of pinned memory, which is the same in every context."""
+        return int(self.call("cuMemHostAlloc", nbytes, _PORTABLE_MAPPED))
+
+    def free_host(self, address: int) -> None:
+        self.call("cuMemFreeHost", address)
+
+    def copy_in(self, dest: int, src: int | bytes, nbytes: int, stream: Any) -> None:
+        """Copy from a host address or from bytes. Pageable memory may change on return."""
+        self.call("cuMemcpyHtoDAsync", dest, src, nbytes, stream)
+
+    def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:
+        """Copy to a host address, or to a flat writable buffer."""
+        self.call("cuMemcpyDtoHAsync", dest, src, nbytes, stream)
+
+    def copy(self, dest: int, src: int, nbytes: int, stream: Any) -> None:
+        self.call("cuMemcpyDtoDAsync", dest, src, nbytes, stream)
+
+    def copy_peer(
+        self, dest: int, dest_context: Any, src: int, src_context: Any, nbytes: int, stream: Any
+    ) -> None:
+        self.call("cuMemcpyPeerAsync", dest, dest_context, src, src_context, nbytes, stream)
+
+    def fill(self, dest: int, pattern: bytes, count: int, stream: Any) -> None:
+        """Write `count` times a pattern of 1, 2 or 4 bytes."""
+        self.call(_SET[len(pattern)], dest, int.from_bytes(pattern, "little"), count, stream)
+
+    def owner_of(self, address: int) -> tuple[int, bool, int]:
+        """Return the index of the device that memory belongs to, whether the host has the memory,
+        and the context that alone reaches it.
+
+        The index is -1 where the driver does not know the address, the context 0 for any.
+        """
+        ask, kinds = "cuPointerGetAttribute", self.pointer_attribute
+        index = self._call_or(-1, ask, kinds(_ORDINAL), address)
+        if index == -1:
+            return -1, False, 0
+        if int(self.call(ask, kinds(_MEMORY_TYPE), address)) == _HOST:
+            return index, True, 0
+        if self._call_or(0, ask, kinds(_IS_MANAGED), address):
+            return index, False, 0
+        return index, False, self._call_or(0, ask, kinds(_CONTEXT), address)  # 0: from a pool
+
+    def range_of(self, address: int) -> tuple[int, int]:
+        """Return start and bytes of the allocation that an address lies in."""
+        start, nbytes = self.call("cuMemGetAddressRange", address)
+        return int(start), int(nbytes)
+
+    # -- streams and events
+
+    def make_stream(self, apart: bool = False) -> Any:
+        """Make a stream; `apart` leaves it in no order with the legacy default stream."""
+        return self.call("cuStreamCreate", _NON_BLOCKING if apart else 0)
+
+    def destroy_stream(self, stream: Any) -> None:
+        self.call("cuStreamDestroy", stream)
+
+    def wait(self, stream: Any) -> None:
+        """Wait for a stream of ours, or for the number of one that another library made."""
+        self.call("cuStreamSynchronize", stream)
+
+    def is_done(self, stream: Any) -> bool:
+        try:
+            self.call("cuStreamQuery", stream)
+        except Refused as error:
+            if error.code != NOT_READY:
+                raise
+            return False
+        return True
+
+    def make_event(self) -> Any:
+        return self.call("cuEventCreate", 0)
+
+    def destroy_event(self, event: Any) -> None:
+        self.call("cuEventDestroy", event)
+
+    def record(self, event: Any, stream: Any) -> None:
+        self.call("cuEventRecord", event, stream)
+
+    def wait_for(self, stream: Any, event: Any) -> None:
+        """Make later work of `stream` wait for the work that `event` was recorded after."""
+        self.call("cuStreamWaitEvent", stream, event, 0)
+
+    def wait_event(self, event: Any) -> None:
+        self.call("cuEventSynchronize", event)
+
+    def seconds_between(self, start: Any, end: Any) -> float:
+        """Wait for `end` and return the seconds of device time from `start` to it."""
+        self.wait_event(end)
+        return float(self.call("cuEventElapsedTime", start, end)) * 1e-3
+
+    # -- programs
+
+    def load(self, image: bytes) -> Any:
+        """Load a module. Raises: Refused with the log of the driver's own compiler."""
+        raise NotImplementedError
+
+    def unload(self, module: Any) -> None:
+        self.call("cuModuleUnload", module)
+
+    def function_of(self, module: Any, name: str) -> Any:
+        return self.call("cuModuleGetFunction", module, name.encode())
+
+    def kernel_facts(self, function: Any) -> KernelFacts:
+        ask, kinds = "cuFuncGetAttribute", self.function_attribute
+        return KernelFacts(*(int(self.call(ask, kinds(n), function)) for n in _KERNEL_FACTS))
+
+    def allow_shared(self, function: Any, nbytes: int) -> None:
+        """Allow more dynamic shared memory than the 48 KiB that any kernel may have."""
+        self.call("cuFuncSetAttribute", function, self.function_attribute(_DYNAMIC_SHARED), nbytes)
+
+    def launch_of(self, function: Any) -> Callable[..., Any]:
+        """Return the bare cuLaunchKernel, whose answer goes to `STATUS` without a check."""
+        raise NotImplementedError
+
+    def launch_refused(self, status: Any) -> Refused:
+        return self.refused("cuLaunchKernel", status)
