@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from hal_core import render
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler.logs import fault_line
+from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_opencl import driver
@@ -13,32 +16,19 @@ from hal_opencl.arguments import check_arguments, find_kernel
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
-    from hal_core.render import Renderer
     from hal_opencl.device import OpenCLDevice
 
 _MAKER = "hal-opencl 1"
 _FIXED = ("-cl-kernel-arg-info",)  # lets a wrong signature be found before the first launch
 _CORRECT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"  # else `/` may be off by 2.5 ulp
-
-# "input.cl:3:5: error: ..." (clang, NVIDIA, Intel, Oclgrind), "error: input.cl:3:5: ..." (PoCL)
-_FAULT = re.compile(
-    r"(?m)(?:^|[\s\"'])([^\s:]*):(\d+):\d+: (?:fatal )?error|error: ([^\s:]*):(\d+):\d+:"
-)
+_NAMES_FILE = re.compile("-I|-i|--include")
 
 
 def pairs(device: OpenCLDevice) -> list[CompilerPair]:
-    """`OPENCL_CC=driver`: the compiler that comes with the platform, the only one."""
-
-    def make_renderer() -> Renderer:
-        if driver.is_pocl(device.hardware):
-            from hal_opencl.pocl import PoCLRenderer
-
-            return PoCLRenderer()
-        from hal_core.render import OpenCLRenderer
-
-        return OpenCLRenderer()
-
-    return [CompilerPair("driver", "opencl", make_renderer, lambda: OpenCLCompiler(device))]
+    """List the device's compilers: `OPENCL_CC=driver`, which comes with the platform."""
+    return [
+        CompilerPair("driver", "opencl", lambda: _renderer(device), lambda: OpenCLCompiler(device))
+    ]
 
 
 class OpenCLCompiler(Compiler):
@@ -95,15 +85,9 @@ class OpenCLCompiler(Compiler):
                     got=folder,
                     device=self.device.name,
                 )
-        for part in " ".join(options.options).split():
-            if part.startswith(("-I", "-i", "--include")):
-                raise InvalidArgument(
-                    operation,
-                    "options cannot name files: the compile cache would not see them change",
-                    got=part,
-                    device=self.device.name,
-                    fix="Give folders of headers with includes=.",
-                )
+        # One string may hold several options, as the driver splits them at blanks.
+        parts = " ".join(options.options).split()
+        refuse_files(parts, _NAMES_FILE, operation, self.device.name)
         exact = self._rendered if options.rendered else ()
         includes = tuple(f"-I{folder}" for folder in options.includes)
         return (*_FIXED, *exact, *options.options, *includes)
@@ -125,6 +109,19 @@ class OpenCLCompiler(Compiler):
         )
 
 
+def _renderer(device: OpenCLDevice) -> render.Renderer:
+    if driver.is_pocl(device.hardware):
+        from hal_opencl.pocl import PoCLRenderer
+
+        return PoCLRenderer()
+    return render.OpenCLRenderer()
+
+
+def _file(options: CompileOptions) -> str:
+    """Return the name of the text in the compiler's log."""
+    return f"<{options.entry}>"
+
+
 def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
     """Put macros into the text: how -D splits and quotes differs from driver to driver."""
     for name, value in options.defines:
@@ -135,23 +132,13 @@ def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
     return f'#undef {options.entry}\n{lines}#line 1 "{_file(options)}"\n{source}'
 
 
-def _file(options: CompileOptions) -> str:
-    return f"<{options.entry}>"  # the name of the text in the log
-
-
 def _fault_line(log: str, options: CompileOptions) -> int | None:
-    """Return the line of the text that has the first error; None for errors elsewhere."""
-    for match in _FAULT.finditer(log):
-        file, line = match[1] or match[3] or "", int(match[2] or match[4])
-        if file == _file(options):
-            return line
-        if not any(file.startswith(folder) for folder in options.includes):
-            # Oclgrind ignores #line, and counts the lines that we put above the text.
-            return max(1, line - 2 - len(options.defines))
-    return None
-
-
-# -- what is stored
+    line = fault_line(log, _file(options))
+    if line is None:
+        # Oclgrind ignores #line, and counts the lines that we put above the text.
+        counted = fault_line(log, "input.cl")
+        line = counted and max(1, counted - 2 - len(options.defines))
+    return line
 
 
 class Sealed(NamedTuple):

@@ -11,6 +11,7 @@ from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.ir.blocks.fission import MOST_THREADS
 from hal_core.program import Program, ProgramInfo
+from hal_core.program.generated import define, spare_storage
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque
 from hal_opencl.arguments import check_arguments, find_kernel, runs_whole_blocks, slots_of
@@ -18,9 +19,7 @@ from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
 
-# Written out for each signature: a loop over the arguments costs as much again as the launch. A
-# launch has a kernel object of its own, as others may come in the middle of it: those of other
-# threads and of signal handlers.
+# Kernel objects hold the arguments of the next launch, so each launch in progress has its own.
 _LAUNCH = """
 def launch(geometry{names}):
     memory = ({memory})  # a sub-buffer has no other owner until the kernel is queued
@@ -64,7 +63,6 @@ class OpenCLProgram(Program):
             kernel = find_kernel(program, binary.entry, operation, device.name)
             check_arguments(kernel, binary.signature, binary.rendered, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
-        self._storage = Arguments(program, kernel)
         self._whole_blocks = binary.rendered and runs_whole_blocks(kernel, binary.signature)
         max_threads = facts.max_block_threads
         if self._whole_blocks:  # its threads are loops, which the platform does not count
@@ -76,7 +74,7 @@ class OpenCLProgram(Program):
             max_block_threads=max_threads,
             block_multiple=facts.block_multiple,
         )
-        self._enqueue = self._write_launch()
+        self._enqueue = self._write_launch(program, kernel)
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
         if shared:
@@ -128,9 +126,9 @@ class OpenCLProgram(Program):
                 operation, problem, log=error.log, device=device.name, fix=fix
             ) from None
 
-    def _write_launch(self) -> Callable[..., cl.Event]:
+    def _write_launch(self, program: driver.Program, kernel: cl.Kernel) -> Callable[..., cl.Event]:
         """Return `launch(geometry, *args)` for this signature."""
-        device, storage = self.device, self._storage
+        device, name = self.device, self.name
         slots = slots_of(self.signature, self.binary.rendered)
         memory, numbers, packs = [], [], {}
         for index, (code, _, position, _) in enumerate(slots):
@@ -143,16 +141,18 @@ class OpenCLProgram(Program):
             packs[f"pack_{index}"] = struct.Struct(code).pack
         if self._whole_blocks:
             numbers += [f"{len(slots) + axis}, geometry.block[{axis}]" for axis in range(3)]
-        space: dict[str, Any] = {
+
+        def ready(kernel: cl.Kernel) -> tuple[Any, ...]:
+            return kernel, *driver.argument_setters(kernel)
+
+        names: dict[str, Any] = {
             **packs,
+            **spare_storage(lambda: ready(cl.Kernel(program, name)), ready(kernel)),
             "whole": _whole,
-            "take": storage.spare.pop,
-            "make": storage.make,
-            "give_back": storage.spare.append,
             "enqueue": cl.enqueue_nd_range_kernel,
             "queue": device.queue,
             "device": device,
-            "name": self.name,
+            "name": name,
             "Error": cl.Error,
             "explain": driver.explain,
         }
@@ -163,28 +163,10 @@ class OpenCLProgram(Program):
             set_memory="set_memory(memory)" if memory else "pass",
             set_numbers="set_numbers(numbers)" if numbers else "pass",
         )
-        exec(compile(text, f"<launch of {self.name}>", "exec"), space)
-        launch: Callable[..., cl.Event] = space.pop("launch")  # no cycle: programs go at once
-        return launch
+        return define(text, "launch", f"launch of {name}", names)
 
 
 def _whole(opaque: Opaque) -> cl.Buffer | None:
     """Return the argument of a `Source` kernel: the memory, or a sub-buffer from the offset on."""
     memory, offset = opaque
     return memory.get_sub_region(offset, memory.size - offset) if offset else memory
-
-
-class Arguments:
-    """Storage for the arguments of one program: kernel objects, as many as there were launches in
-    progress at once.
-
-    A place is a kernel object and the functions that set its memory and its numbers.
-    """
-
-    def __init__(self, program: driver.Program, kernel: cl.Kernel) -> None:
-        self.spare = [(kernel, *driver.argument_setters(kernel))]
-        self._program, self._name = program, kernel.function_name
-
-    def make(self) -> tuple[Any, ...]:
-        kernel = cl.Kernel(self._program, self._name)
-        return kernel, *driver.argument_setters(kernel)
