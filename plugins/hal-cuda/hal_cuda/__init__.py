@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 
 class CUDAPlugin:
-    """Every NVIDIA GPU that the driver shows this process."""
+    """Every NVIDIA GPU that the driver shows to this process."""
 
     hal_api = (1, 0)
     rank = {"gpu": 400}  # noqa: RUF012  # read-only by contract
@@ -65,7 +65,7 @@ class CUDAPlugin:
     def hal_doctor(self, family: str) -> Sequence[Check]:
         from hal_cuda.doctor import checks
 
-        return checks()
+        return checks(family)
 
 
 plugin = CUDAPlugin()

@@ -1,4 +1,4 @@
-"""NVRTC, and the driver's own assembler for PTX of ours."""
+"""The compilers of CUDA: NVRTC, and the driver's own assembler for our PTX."""
 
 from __future__ import annotations
 
@@ -7,60 +7,41 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING
 
+from hal_core import render
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler.logs import fault_line
+from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, CompilerUnavailable, InvalidArgument, Unsupported
 from hal_cuda import nvrtc
 
 if TYPE_CHECKING:
-    from hal_core.render import Renderer
     from hal_cuda.device import CUDADevice
 
 MAKER = "hal-cuda 1"
-_FAULT = re.compile(r"(?m)^(\S*?)\((\d+)\): (?:catastrophic )?error")
-_FILES = ("-I", "--include-path", "-include", "--pre-include", "--pch", "-pch", "--use-pch")
+_NVRTC_ERROR = re.compile(r"(?m)^(?P<file>\S*?)\((?P<line>\d+)\): (?:catastrophic )?error")
+_PTX_ERROR_LINE = re.compile(r"line\s+(\d+)")
+_NAMES_FILE = re.compile("-I|--include-path|-include|--pre-include|--pch|-pch|--use-pch")
 _ISA_8_TARGETS = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)  # PTX ISA 8.0
 
 
 def pairs(device: CUDADevice) -> list[CompilerPair]:
-    """`CUDA_CC=nvrtc` or `CUDA_CC=ptx`, which needs nothing beside the driver."""
+    """List the device's compilers: `CUDA_CC=nvrtc`, or `CUDA_CC=ptx`, which the driver has."""
     return [
-        CompilerPair("nvrtc", "cuda", _cuda, lambda: NVRTCCompiler(device)),
-        CompilerPair("ptx", "ptx", lambda: _ptx(device), lambda: PTXCompiler(device)),
+        CompilerPair("nvrtc", "cuda", lambda: render.CUDARenderer(), lambda: NVRTCCompiler(device)),
+        CompilerPair(
+            "ptx",
+            "ptx",
+            lambda: render.PTXRenderer(ptx_target(device)),
+            lambda: PTXCompiler(device),
+        ),
     ]
 
 
-def _cuda() -> Renderer:
-    from hal_core.render import CUDARenderer
-
-    return CUDARenderer()
-
-
-def _ptx(device: CUDADevice) -> Renderer:
-    from hal_core.render import PTXRenderer
-
-    return PTXRenderer(ptx_target(device))
-
-
-def _capability(device: CUDADevice) -> int:
-    major, minor = device.info.vendor["compute_capability"]
-    return int(major * 10 + minor)
-
-
-def ptx_target(device: CUDADevice) -> str:
-    """The newest architecture of PTX 8.0 that the device runs."""
-    known = [arch for arch in _ISA_8_TARGETS if arch <= _capability(device)]
-    if not known:
-        raise Unsupported(
-            "ptx", "the GPU is too old for our PTX", got=device.info.arch,
-            limit=f"from sm_{_ISA_8_TARGETS[0]} on", device=device.name,
-        )  # fmt: skip
-    return f"sm_{known[-1]}"
-
-
 class NVRTCCompiler(Compiler):
-    """Machine code for the device at hand where NVRTC knows its architecture; else PTX for the
-    newest one before it, which the driver translates.
+    """NVRTC: makes machine code for the device where it knows the architecture.
+
+    Else it makes PTX for the newest older one that it knows, which the driver translates.
 
     Concurrency: any thread.
     """
@@ -70,7 +51,7 @@ class NVRTCCompiler(Compiler):
 
     def __init__(self, device: CUDADevice) -> None:
         self.device = device
-        self.library = nvrtc.find()  # raises CompilerUnavailable
+        self.library = nvrtc.find()
         capability = _capability(device)
         known = [arch for arch in self.library.architectures if arch <= capability]
         if not known:
@@ -81,15 +62,38 @@ class NVRTCCompiler(Compiler):
             )  # fmt: skip
         exact = known[-1] == capability
         if not exact:
-            self._check_driver()
+            self._refuse_newer_ptx()
         self.image = "CUBIN" if exact else "PTX"
         self.target = f"{'sm' if exact else 'compute'}_{known[-1]}"
         self.headers = nvrtc.header_folders()
         version = ".".join(map(str, self.library.version))
         self.identity = f"nvrtc {version} {self.target} {' '.join(self.headers)}"
 
-    def _check_driver(self) -> None:
-        """A driver translates the PTX of its own version of CUDA and of older ones."""
+    def _compile(self, source: str, options: CompileOptions) -> bytes:
+        operation = f"compile {options.entry}"
+        name = f"<{options.entry}>"
+        try:
+            image = self.library.compile(source, name, self._flags(options, operation), self.image)
+        except nvrtc.NVRTCError as error:
+            raise CompileError(
+                operation, f"NVRTC refuses the text: {error}", log=error.log, source=source,
+                line=fault_line(error.log, name, _NVRTC_ERROR), device=self.device.name,
+            ) from None  # fmt: skip
+        return seal(MAKER, [self.image.lower(), self.target], image)
+
+    def _disassemble(self, image: bytes) -> str:
+        return disassemble(image, self.device.name)
+
+    def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
+        refuse_files(options.options, _NAMES_FILE, operation, self.device.name)
+        defines = tuple(f"--define-macro={name}={value}" for name, value in options.defines)
+        folders = tuple(f"--include-path={path}" for path in (*options.includes, *self.headers))
+        unmangled = () if options.rendered else ("--device-as-default-execution-space",)
+        target = f"--gpu-architecture={self.target}"
+        return (target, *unmangled, *options.options, *defines, *folders)
+
+    def _refuse_newer_ptx(self) -> None:
+        """Refuse an NVRTC newer than the driver, which takes PTX of its own age and older."""
         driver, compiler = self.device.driver_version, self.library.version
         if compiler > driver:
             old, new = (".".join(map(str, version)) for version in (driver, compiler))
@@ -100,39 +104,9 @@ class NVRTCCompiler(Compiler):
                 fix=f"Upgrade the driver, or: python -m pip install '{package}'",
             )  # fmt: skip
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        operation = f"compile {options.entry}"
-        name = f"<{options.entry}>"
-        try:
-            image = self.library.compile(source, name, self._flags(options, operation), self.image)
-        except nvrtc.NVRTCError as error:
-            raise CompileError(
-                operation, f"NVRTC refuses the text: {error}", log=error.log, source=source,
-                line=_fault_line(error.log, name), device=self.device.name,
-            ) from None  # fmt: skip
-        return seal(MAKER, [self.image.lower(), self.target], image)
-
-    def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
-        for part in options.options:
-            if part.strip().startswith(_FILES):
-                raise InvalidArgument(
-                    operation,
-                    "options cannot name files: the compile cache would not see them change",
-                    got=part, device=self.device.name,
-                    fix="Give folders of headers with includes=.",
-                )  # fmt: skip
-        defines = tuple(f"--define-macro={name}={value}" for name, value in options.defines)
-        folders = tuple(f"--include-path={path}" for path in (*options.includes, *self.headers))
-        unmangled = () if options.rendered else ("--device-as-default-execution-space",)
-        target = f"--gpu-architecture={self.target}"
-        return (target, *unmangled, *options.options, *defines, *folders)
-
-    def _disassemble(self, image: bytes) -> str:
-        return disassemble(image, self.device.name)
-
 
 class PTXCompiler(Compiler):
-    """PTX stays text; that the driver takes it is seen at once."""
+    """The driver's assembler: the binary is the PTX itself, which the driver takes at each load."""
 
     language = "ptx"
     format = "cuda"
@@ -150,11 +124,11 @@ class PTXCompiler(Compiler):
                 operation, "PTX takes no options, macros or headers", device=self.device.name
             )
         try:
-            with self.device.own(operation):
+            with self.device.own(operation):  # loaded once now, so that an error shows here
                 module = self.device.api.load(source.encode())
                 self.device.api.unload(module)
         except CompileError as error:
-            match = re.search(r"line\s+(\d+)", error.log)
+            match = _PTX_ERROR_LINE.search(error.log)
             raise CompileError(
                 operation, "the driver refuses the PTX", log=error.log, source=source,
                 line=int(match[1]) if match else None, device=self.device.name,
@@ -165,16 +139,25 @@ class PTXCompiler(Compiler):
         return disassemble(image, self.device.name)
 
 
-def _fault_line(log: str, name: str) -> int | None:
-    """The line of the text that the first error is in; None for errors in headers."""
-    for match in _FAULT.finditer(log):
-        if match[1] == name:
-            return int(match[2])
-    return None
+def _capability(device: CUDADevice) -> int:
+    """Return 86 for sm_86."""
+    major, minor = device.info.vendor["compute_capability"]
+    return int(major * 10 + minor)
+
+
+def ptx_target(device: CUDADevice) -> str:
+    """Return the newest architecture of PTX 8.0 that the device runs."""
+    known = [arch for arch in _ISA_8_TARGETS if arch <= _capability(device)]
+    if not known:
+        raise Unsupported(
+            "ptx", "the GPU is too old for our PTX", got=device.info.arch,
+            limit=f"from sm_{_ISA_8_TARGETS[0]} on", device=device.name,
+        )  # fmt: skip
+    return f"sm_{known[-1]}"
 
 
 def disassemble(image: bytes, device: str) -> str:
-    """PTX as it is; machine code through nvdisasm or cuobjdump."""
+    """Return PTX as it is, and machine code as nvdisasm or cuobjdump shows it."""
     (kind, target), payload = unseal(MAKER, image, "disassemble", device)
     if kind == "ptx":
         return payload.rstrip(b"\0").decode()

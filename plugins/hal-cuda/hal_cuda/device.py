@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-keeping: Living[CUDAAllocator] = Living()  # of closed devices, with memory that is still out
+keeping: Living[CUDAAllocator] = Living()  # of closed devices, with memory still in use
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
-    """Facts of every GPU; no context is made. Raises: DeviceUnavailable."""
+    """Return facts of every device, making no context. Raises: DeviceUnavailable."""
     api = driver.api()
     with driver.check("enumerate", family):
-        facts = [api.facts(index) for index in range(api.count())]
-    return [describe(f"{family}:{n}" if n else family, one) for n, one in enumerate(facts)]
+        found = [api.facts(index) for index in range(api.count())]
+    return [describe(f"{family}:{n}" if n else family, one) for n, one in enumerate(found)]
 
 
 def describe(name: str, facts: driver.Facts) -> DeviceInfo:
+    """Translate the driver's facts of one device."""
     numbers = facts.attributes
     capabilities = {
         "fp16", "fp64", "int64_atomics", "float_atomics", "timing", "pinned", "disassemble", "peer",
@@ -51,7 +52,7 @@ def describe(name: str, facts: driver.Facts) -> DeviceInfo:
             max_grid=tuple(numbers[f"max_grid_dim_{axis}"] for axis in "xyz"),  # type: ignore[arg-type]
             shared_nbytes=numbers["max_shared_memory_per_block_optin"]
             or numbers["max_shared_memory_per_block"],
-            view_alignment=16,  # what vector types of a `Source` kernel ask for
+            view_alignment=16,  # vector types of a `Source` kernel need it
             max_alloc_nbytes=facts.memory_nbytes,
         ),
         capabilities=frozenset(capabilities),
@@ -60,17 +61,17 @@ def describe(name: str, facts: driver.Facts) -> DeviceInfo:
 
 
 class CUDADevice(Compiled):
-    """A GPU: its primary context, which other libraries of the process share, and one stream.
+    """One GPU: its primary context, which other libraries of the process share, and one stream.
 
-    Order: the stream waits for work on the legacy default stream, and that for it, so that arrays
-    of PyCUDA or CuPy and buffers of ours may be used in turns.
+    Order: the stream waits for work on the legacy default stream, and that for it, so arrays of
+    PyCUDA or CuPy and our buffers may be used in turns.
     """
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
         self.api = driver.api()
         self.last_launched = ""  # a program's name, for the text of a fault
-        self.unused: deque[Any] = deque()  # modules of programs that are gone
+        self.unused: deque[Any] = deque()  # modules of programs that nobody refers to
         self.clock = CUDAClock(self)
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
@@ -81,30 +82,69 @@ class CUDADevice(Compiled):
                 self.release_context()
                 raise
 
+    def _synchronize(self, timeout: float | None) -> bool:
+        with self.own("wait"):
+            if timeout is None:
+                self.api.wait(self.stream)
+                return True
+            return poll(lambda: self.api.is_done(self.stream), timeout)
+
+    def _close(self) -> None:
+        allocator: CUDAAllocator | None = vars(self).get("allocator")
+        self.clock.stop()
+        # No other thread may free memory on a stream that is being destroyed.
+        with allocator._freeing if allocator else nullcontext():
+            lost = False
+            try:
+                # Each step is taken, whatever another raises; the wait first.
+                with self.own("close"), ExitStack() as steps:
+                    steps.callback(self.api.destroy_stream, self.stream)
+                    steps.callback(self.unload_unused)
+                    self.api.wait(self.stream)
+            except DeviceFault:
+                lost = True  # the context, and with it all that it held
+            finally:
+                # Memory that is still in use keeps a lost context: the device would open with it.
+                for one in keeping if lost else ():
+                    if one.device.index == self.index:
+                        one.let_go()
+                if allocator is None or not allocator.keep_context(lost):
+                    self.release_context()
+        if allocator is not None:
+            allocator.free_cache()  # other threads may have given back memory until here
+
+    def _make_clock(self) -> CUDAClock:
+        return self.clock
+
     @property
     def driver_version(self) -> tuple[int, int]:
-        """Of CUDA, the newest that the driver takes."""
+        """The newest version of CUDA that the driver supports."""
         with self.own("open"):
             version: tuple[int, int] = self.api.version()
             return version
 
     def check(self, operation: str) -> driver.check:
-        """`with device.check("copyin"):` - the context is current, refusals become ours."""
+        """Make the context current; `with device.check("copyin"):` turns refusals into ours."""
         guard = driver.check(operation, self.name, self.last_launched, self)
         with guard:
             driver.use(self.context)
         return guard
 
     def own(self, operation: str) -> driver.check:
-        """As `check`, and sure of it: another library may have changed the context meanwhile, and
-        the driver makes and loads things in whichever is current."""
+        """Do as `check`, but trust no earlier call to have made the context current.
+
+        Another library may have changed the thread's context since, and the driver makes and loads
+        things in the current one.
+        """
         driver.current.context = None
         return self.check(operation)
 
     @contextmanager
     def visit(self, operation: str) -> Iterator[None]:
-        """As `own`, for what finalizers do: in the middle of anything, of another library's calls
-        too, which finds its context current as before."""
+        """Do as `own`, and make the earlier context current again at the end.
+
+        Finalizers need it: they run in the middle of anything, of another library's calls too.
+        """
         ours, before = driver.current.context, None
         with suppress(driver.Refused):
             before = self.api.current_context()
@@ -113,19 +153,19 @@ class CUDADevice(Compiled):
                 yield
         finally:
             if before is not None and int(before) != int(self.context):
-                self._leave(operation, before, ours)
-
-    def _leave(self, operation: str, before: Any, ours: Any) -> None:
-        with driver.check(operation, self.name):
-            try:
-                self.api.set_current(before)
-                driver.current.context = ours
-            except driver.Refused as error:
-                if error.code not in driver.WRONG_CONTEXT:  # else it was destroyed meanwhile
-                    raise
+                with driver.check(operation, self.name):
+                    try:
+                        self.api.set_current(before)
+                        driver.current.context = ours
+                    except driver.Refused as error:
+                        if error.code not in driver.WRONG_CONTEXT:  # else it was destroyed since
+                            raise
 
     def call(self, operation: str, work: Callable[..., T], *arguments: Any) -> T:
-        """One call of the driver, where asking for the context first would show."""
+        """Make one call of the driver, again if it was refused for another current context.
+
+        Faster than `own`, which asks the driver each time.
+        """
         with self.check(operation):
             try:
                 return work(*arguments)
@@ -135,7 +175,7 @@ class CUDADevice(Compiled):
                 return work(*arguments)
 
     def regained(self, error: driver.Refused) -> bool:
-        """Whether the driver refused because another context was current; ours is now."""
+        """Make our context current if a refusal came from another one; return whether it did."""
         if error.code not in driver.WRONG_CONTEXT or self.closed:
             return False
         with driver.check("wait", self.name):
@@ -146,7 +186,7 @@ class CUDADevice(Compiled):
 
     @contextmanager
     def events(self, count: int) -> Iterator[list[Any]]:
-        """The context is current."""
+        """Make events, and destroy them at the end. Order: the context is current."""
         made: list[Any] = []
         with ExitStack() as steps:
             while len(made) < count:
@@ -154,48 +194,14 @@ class CUDADevice(Compiled):
                 steps.callback(self.api.destroy_event, made[-1])
             yield made
 
-    def _synchronize(self, timeout: float | None) -> bool:
-        with self.own("wait"):
-            if timeout is None:
-                self.api.wait(self.stream)
-                return True
-            return poll(lambda: self.api.is_done(self.stream), timeout)
-
-    def _make_clock(self) -> CUDAClock:
-        return self.clock
-
     def unload_unused(self) -> None:
-        """The context is current."""
-        with ExitStack() as steps, suppress(IndexError):  # another thread may be faster
+        """Unload modules of programs that nobody refers to. Order: the context is current."""
+        with ExitStack() as steps, suppress(IndexError):  # another thread may take the last one
             while True:
                 steps.callback(self.api.unload, self.unused.popleft())
 
-    def _close(self) -> None:
-        allocator: CUDAAllocator | None = vars(self).get("allocator")
-        self.clock.stop()
-        # Meanwhile no other thread frees memory behind work of the stream.
-        with allocator._freeing if allocator else nullcontext():
-            lost = False
-            try:
-                self._let_go()
-            except DeviceFault:
-                lost = True  # and what the context held with it
-            finally:
-                for one in keeping if lost else ():  # or it is lost when opened again, too
-                    if one.device.index == self.index:
-                        one.let_go()
-                if allocator is None or not allocator.keep_context(lost):
-                    self.release_context()
-        if allocator is not None:
-            allocator.free_cache()  # what others gave back meanwhile
-
-    def _let_go(self) -> None:
-        with self.own("close"), ExitStack() as steps:  # each is taken, whatever another raises
-            steps.callback(self.api.destroy_stream, self.stream)
-            steps.callback(self.unload_unused)
-            self.api.wait(self.stream)
-
     def release_context(self) -> None:
+        """Give the primary context back to the driver, which destroys it after its last user."""
         driver.current.context = None
         with driver.check("close", self.name):
             self.api.release(self.index, self.context)

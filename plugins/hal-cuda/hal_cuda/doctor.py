@@ -7,7 +7,7 @@ from hal_core.hookspecs import Check
 from hal_cuda import driver, nvrtc
 
 
-def checks() -> list[Check]:
+def checks(family: str) -> list[Check]:
     return [_driver(), _nvrtc()]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -13,18 +12,17 @@ from hal_core.compiler.seal import unseal
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo
+from hal_core.program.generated import define, spare_storage
 from hal_cuda import driver
 from hal_cuda.compiler import MAKER
 from hal_cuda.device import CUDADevice
 
-_ANY_SHARED_NBYTES = 48 << 10  # of a block, static and dynamic, that needs no permission
+_ANY_SHARED_NBYTES = 48 << 10  # of a block, static and dynamic: more needs a permission
 
-# Written out for each signature: one call of the driver. A launch has storage of its own, as others
-# may come in the middle of it: those of threads, signal handlers and finalizers.
 _LAUNCH = """
 def launch(geometry{names}):
     if current.context is not context:
-        use(context)
+        enter(context)
     gx, gy, gz, bx, by, bz, shared = geometry
     try:
         place = take()
@@ -53,27 +51,83 @@ class CUDAProgram(Program):
         super().__init__(device, binary)
         operation = f"load {binary.entry}"
         if binary.format != "cuda":
-            raise CompileError(
-                operation, f"not a CUDA binary, but {binary.format!r}", device=device.name
-            )
+            problem = f"not a CUDA binary, but {binary.format!r}"
+            raise CompileError(operation, problem, device=device.name)
         _, image = unseal(MAKER, binary.image, operation, device.name)
-        self._storage = Arguments(binary, device.name)
-        self._allowed_nbytes = 0  # of dynamic shared memory, where it was asked for
+        self._storage = ArgumentStorage(binary, device.name)
+        self._allowed_nbytes = 0  # of dynamic shared memory, where a permission was needed
         with device.own(operation):
             device.unload_unused()
-            self._module = _Module(device)
-            self._module.handle = device.api.load(image)
+            handle = device.api.load(image)
+            self._module: Module | None = Module(device, handle)
             try:
-                self._load_function(operation)
+                self._load_function(handle, operation)
             except BaseException:
-                self._module = _Module(device)  # the other is unused, and goes at once
+                self._module = None
                 device.unload_unused()
                 raise
 
-    def _load_function(self, operation: str) -> None:
+    def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
+        if shared + (self.info.shared_nbytes or 0) > _ANY_SHARED_NBYTES:
+            with self.device._lock, self.device.own(f"launch {self.name}"):
+                if shared > self._allowed_nbytes:  # never lowered: earlier geometries need theirs
+                    self.device.api.allow_shared(self._function, shared)
+                    self._allowed_nbytes = shared
+        return *grid, *block, shared
+
+    def _bind(self) -> Callable[..., None]:
+        device, api, name, storage = self.device, self.device.api, self.name, self._storage
+
+        def enter(context: Any) -> None:
+            """Make the context current on a thread that launches for the first time."""
+            device._check_open(f"launch {name}")
+            device.check(f"launch {name}")
+
+        def refused(why: Any) -> None:
+            """Raise, unless another library had changed the context: then launch again."""
+            error = api.launch_refused(why)
+            if not device.regained(error):
+                device._check_open(f"launch {name}")
+                raise driver.explain(error, f"launch {name}", device.name, device.last_launched)
+
+        names: dict[str, Any] = {
+            **spare_storage(storage.make),
+            "pack_into": storage.pack_into,
+            "first": storage.first,
+            "current": driver.current,
+            "context": device.context,
+            "enter": enter,
+            "launch_kernel": api.launch_of(self._function),
+            "refused": refused,
+            "function": self._function,
+            "stream": device.stream,
+            "device": device,
+            "name": name,
+        }
+        text = _LAUNCH.format(
+            names="".join(f", a{param.position}" for param in self.signature.params),
+            status=api.STATUS,
+        )
+        return define(text, "launch", f"launch of {name}", names)
+
+    def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
+        api, stream = self.device.api, self.device.stream
+        launch = self._launch or self._bind()
+        with self.device.own("wait"), self.device.events(2) as (start, end):
+            api.record(start, stream)
+            launch(geometry, *args)
+            api.record(end, stream)
+            return float(api.seconds_between(start, end))
+
+    def _unload(self) -> None:
+        self._module = None
+        with self.device.own(f"unload {self.name}"):
+            self.device.unload_unused()
+
+    def _load_function(self, module: Any, operation: str) -> None:
         api = self.device.api
         try:
-            self._function = api.function_of(self._module.handle, self.name)
+            self._function = api.function_of(module, self.name)
         except driver.Refused as error:
             if error.code != driver.NOT_FOUND:
                 raise
@@ -90,87 +144,27 @@ class CUDAProgram(Program):
             block_multiple=self.device.info.vendor["warp_size"],
         )
 
-    def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
-        if shared + (self.info.shared_nbytes or 0) > _ANY_SHARED_NBYTES:
-            with self.device._lock, self.device.own(f"launch {self.name}"):
-                if shared > self._allowed_nbytes:  # an earlier geometry keeps what it was given
-                    self.device.api.allow_shared(self._function, shared)
-                    self._allowed_nbytes = shared
-        return *grid, *block, shared
 
-    def _bind(self) -> Callable[..., None]:
-        device, api, storage = self.device, self.device.api, self._storage
-        space: dict[str, Any] = {
-            "pack_into": storage.pack_into,
-            "first": storage.first,
-            "take": storage.spare.pop,
-            "make": storage.make,
-            "give_back": storage.spare.append,
-            "current": driver.current,
-            "use": functools.partial(_enter, device, self.name),
-            "context": device.context,
-            "launch_kernel": api.launch_of(self._function),
-            "function": self._function,
-            "stream": device.stream,
-            "device": device,
-            "name": self.name,
-            "refused": functools.partial(_refused, device, self.name),
-        }
-        arguments = ", ".join(f"a{param.position}" for param in self.signature.params)
-        names = f", {arguments}" if arguments else ""
-        text = _LAUNCH.format(names=names, status=api.STATUS)
-        exec(compile(text, f"<launch of {self.name}>", "exec"), space)
-        launch: Callable[..., None] = space.pop("launch")  # no cycle: programs go at once
-        return launch
-
-    def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
-        api, stream = self.device.api, self.device.stream
-        launch = self._launch or self._bind()
-        with self.device.own("wait"), self.device.events(2) as (start, end):
-            api.record(start, stream)
-            launch(geometry, *args)
-            api.record(end, stream)
-            return float(api.seconds_between(start, end))
-
-    def _unload(self) -> None:
-        self._module = _Module(self.device)
-        with self.device.own(f"unload {self.name}"):
-            self.device.unload_unused()
-
-
-def _enter(device: CUDADevice, name: str, context: Any) -> None:
-    """The first launch on a thread."""
-    device._check_open(f"launch {name}")
-    device.check(f"launch {name}")
-
-
-def _refused(device: CUDADevice, name: str, why: Any) -> None:
-    """Raises, unless another library had changed the context: the launch is then tried again."""
-    error = device.api.launch_refused(why)
-    if not device.regained(error):
-        device._check_open(f"launch {name}")
-        raise driver.explain(error, f"launch {name}", device.name, device.last_launched)
-
-
-class _Module:
-    """Owns a module. Finalizers run anywhere, so the device unloads it at the next occasion."""
+class Module:
+    """The owner of a module, which the device unloads after it: finalizers may run anywhere."""
 
     __slots__ = ("handle", "unused")
 
-    def __init__(self, device: CUDADevice) -> None:
-        self.handle: Any = None
-        self.unused = device.unused
+    def __init__(self, device: CUDADevice, handle: Any) -> None:
+        self.handle, self.unused = handle, device.unused
 
     def __del__(self) -> None:
-        if self.handle is not None:
-            self.unused.append(self.handle)
+        self.unused.append(self.handle)
 
 
-class Arguments:
-    """Storage for the arguments of one program.
+class ArgumentStorage:
+    """Memory for the arguments of one program's launches.
 
-    A place is where the driver finds pointers to the arguments, and behind them the arguments; its
-    address with it. There are as many as launches were in progress at once.
+    The driver wants an array of pointers, one to each argument. So a block of memory begins with
+    that array, and the arguments follow it, packed as a C struct. For an address and an int32:
+
+        offset   0                8                16          24
+                 block + 16       block + 24       address     int32
     """
 
     def __init__(self, binary: Binary, device: str) -> None:
@@ -181,15 +175,15 @@ class Arguments:
             )
         packer = struct.Struct("@" + "".join(letters))
         self.pack_into = packer.pack_into
-        self.first = len(letters) * ctypes.sizeof(ctypes.c_void_p)
-        self.spare: list[tuple[Any, int]] = []
+        self.first = len(letters) * ctypes.sizeof(ctypes.c_void_p)  # offset of the first argument
         self._offsets = [struct.calcsize("@" + "".join(letters[: k + 1])) - struct.calcsize(letter)
                          for k, letter in enumerate(letters)]  # fmt: skip
         self._shape = ctypes.c_void_p * (len(letters) + packer.size // 8 + 1)
 
     def make(self) -> tuple[Any, int]:
-        place = self._shape()
-        address = ctypes.addressof(place)
+        """Return a new block of memory and its address."""
+        block = self._shape()
+        address = ctypes.addressof(block)
         for number, offset in enumerate(self._offsets):
-            place[number] = address + self.first + offset
-        return place, address
+            block[number] = address + self.first + offset
+        return block, address

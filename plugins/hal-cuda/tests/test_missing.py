@@ -104,7 +104,7 @@ def refuse(name):
     raise finder.DynamicLibNotFoundError("a long sentence about folders")
 finder.load_nvidia_dynamic_lib = refuse
 from hal_cuda import doctor
-print(doctor.checks()[1])
+print(doctor.checks("CUDA")[1])
 """)
     assert "ok=False, detail='NVRTC is not installed'" in text, text
     assert "python -m pip install nvidia-cuda-nvrtc" in text and "through PTX" in text, text
