@@ -11,7 +11,7 @@ from typing import Any
 
 from hal_core.dtypes import DTYPES
 from hal_core.errors import InvalidArgument, InvalidKernel
-from hal_core.ir.blocks.uniform import divergent_barrier
+from hal_core.ir.blocks.uniformity import divergent_barrier
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
 from hal_core.ir.signature import LONGEST_NAME, Signature
 from hal_core.ir.uop import CLOSES, LEAVES, OPENS, Kernel, UOp

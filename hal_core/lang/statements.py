@@ -9,7 +9,7 @@ from typing import Any
 
 from hal_core.dtypes import bool_
 from hal_core.ir import CONST_POINTER, Kernel, Signature, UOp
-from hal_core.ir.blocks.uniform import divergent_barrier
+from hal_core.ir.blocks.uniformity import divergent_barrier
 from hal_core.lang import control, memory, refusals
 from hal_core.lang.builtins import shared
 from hal_core.lang.constants import computed

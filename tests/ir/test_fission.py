@@ -10,14 +10,15 @@ import pytest
 from barrier_kernels import BLOCKS, SIZE, drawn
 from builder import Builder
 from stepping import Block, Memory, listing
+from worked_examples import side_by_side
 
 import hal_core as hal
 from hal_core.dtypes import float16, float32, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks import fission
-from hal_core.ir.blocks.assigned import Assigned
-from hal_core.ir.blocks.fission import SPILL_LIMIT, _Open, spill_nbytes, split
-from hal_core.ir.blocks.outside import Outside
+from hal_core.ir.blocks.liveness import Liveness
+from hal_core.ir.blocks.fission import SPILL_LIMIT, _OpenRegion, spill_nbytes, split
+from hal_core.ir.blocks.hoisting import Hoisted
 from hal_core.ir.blocks.region import Region
 from hal_core.ir.verify import verify
 
@@ -54,6 +55,20 @@ def test_a_split_kernel_does_what_the_kernel_does() -> None:
         for order in ORDERS:
             got = looped(kernel, made, n, order)
             assert got == expected, f"{seed}, {order}\n{listing(kernel.uops)}"
+
+
+def test_the_module_begins_with_what_becomes_of_a_kernel() -> None:
+    @hal.kernel
+    def mirror(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
+        s = hal.shared(hal.float32, 64)
+        t = hal.thread_idx(0)
+        v = x[t]
+        s[t] = v
+        hal.barrier()
+        y[t] = s[63 - t] + v
+
+    kernel = mirror.lower()
+    assert side_by_side(kernel.uops, split(kernel)) in str(fission.__doc__)
 
 
 # -- its form
@@ -262,27 +277,29 @@ def _none(*_: Any) -> list[Any]:
     return []
 
 
-def _forgets(name: str) -> Callable[[Assigned, Sequence[UOp]], None]:
-    original = Assigned.__init__
+def _forgets(name: str) -> Callable[[Liveness, Sequence[UOp]], None]:
+    original = Liveness.__init__
 
-    def init(self: Assigned, uops: Sequence[UOp]) -> None:
+    def init(self: Liveness, uops: Sequence[UOp]) -> None:
         original(self, uops)
         setattr(self, name, {})
 
     return init
 
 
-def _never_before(*ops: str) -> Callable[[_Open, UOp], bool]:
-    original = _Open.must_end_before
+def _never_before(*ops: str) -> Callable[[_OpenRegion, UOp], bool]:
+    original = _OpenRegion.must_end_before
 
-    def must_end_before(self: _Open, node: UOp) -> bool:
+    def must_end_before(self: _OpenRegion, node: UOp) -> bool:
         return node.op not in ops and original(self, node)
 
     return must_end_before
 
 
-def _reads_are_common(self: Outside) -> set[int]:
-    return {id(node) for node in self.uops if node.op == "ATOMIC" or not self.is_top(node)}
+def _reads_are_common(self: Hoisted) -> set[int]:
+    return {
+        id(node) for node in self.uops if node.op == "ATOMIC" or not self.all_threads_reach(node)
+    }
 
 
 def _reads_for_nothing() -> Callable[[fission._Fission], dict[UOp, int]]:
@@ -295,10 +312,10 @@ def _reads_for_nothing() -> Callable[[fission._Fission], dict[UOp, int]]:
     return prices
 
 
-def _blind_to(field: str) -> Callable[[Outside, Any], None]:
-    original = Outside.add
+def _blind_to(field: str) -> Callable[[Hoisted, Any], None]:
+    original = Hoisted.add
 
-    def add(self: Outside, nodes: Any) -> None:
+    def add(self: Hoisted, nodes: Any) -> None:
         setattr(self, field, {})
         original(self, nodes)
 
@@ -307,19 +324,23 @@ def _blind_to(field: str) -> Callable[[Outside, Any], None]:
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "does not keep what it sets": (Region, "_after", _none),
-    "does not fetch what it reads": (Assigned, "__init__", _forgets("exposed")),
-    "does not fetch what it may not set": (Assigned, "__init__", _forgets("uncertain")),
+    "does not fetch what it reads": (Liveness, "__init__", _forgets("exposed")),
+    "does not fetch what it may not set": (Liveness, "__init__", _forgets("uncertain")),
     "loads again": (fission, "_CHEAP", fission._CHEAP | {"LOAD"}),
     "reads a variable again": (fission._Fission, "_prices", _reads_for_nothing()),
-    "ignores barriers": (_Open, "must_end_before", _never_before("BARRIER")),
-    "loads before a store": (_Open, "must_end_before", _never_before("LOAD")),
-    "sets before a get": (_Open, "must_end_before", _never_before("SET")),
-    "branches before the work": (_Open, "must_end_before", _never_before("IF", "ELSE", "ENDIF")),
-    "leaves before the work": (_Open, "must_end_before", _never_before("BREAK", "CONTINUE")),
-    "works on after a return": (fission._Fission, "_early_returns", _none),
-    "takes own values for common ones": (Outside, "own", _reads_are_common),
-    "leaves the rest of a block inside": (Outside, "add", _blind_to("_closers")),
-    "sets common variables inside": (Outside, "add", _blind_to("_sets")),
+    "ignores barriers": (_OpenRegion, "must_end_before", _never_before("BARRIER")),
+    "loads before a store": (_OpenRegion, "must_end_before", _never_before("LOAD")),
+    "sets before a get": (_OpenRegion, "must_end_before", _never_before("SET")),
+    "branches before the work": (
+        _OpenRegion,
+        "must_end_before",
+        _never_before("IF", "ELSE", "ENDIF"),
+    ),
+    "leaves before the work": (_OpenRegion, "must_end_before", _never_before("BREAK", "CONTINUE")),
+    "works on after a return": (fission._Fission, "_flag_returns", _none),
+    "takes own values for common ones": (Hoisted, "per_thread", _reads_are_common),
+    "leaves the rest of a block inside": (Hoisted, "add", _blind_to("_closers")),
+    "sets common variables inside": (Hoisted, "add", _blind_to("_sets")),
 }
 
 

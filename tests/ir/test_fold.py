@@ -19,7 +19,7 @@ from hal_core.dtypes import DType, bool_, float32, float64, int8, int32, int64, 
 from hal_core.ir import Kernel, UOp
 from hal_core.ir import fold as module
 from hal_core.ir.fold import constants as evaluate
-from hal_core.ir.fold import dead as live
+from hal_core.ir.fold import dead_code as live
 from hal_core.ir.fold import fold, identities
 from hal_core.ir.verify import verify
 from hal_core.testing import interpret
@@ -400,9 +400,9 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "x | 1 is 1": lambda p: p.setitem(identities._RULES, "OR", lambda x, v, dtype: v or x),
     "0 - x is x": lambda p: p.setattr(
-        identities, "_TURNED", identities._TURNED | {"SUB", "SHL", "FLOORDIV"}
+        identities, "_COMMUTES", identities._COMMUTES | {"SUB", "SHL", "FLOORDIV"}
     ),
-    "x < x": lambda p: p.setitem(identities._SAME, "LT", True),
+    "x < x": lambda p: p.setitem(identities._OF_EQUALS, "LT", True),
     "the other operand of WHERE": lambda p: p.setattr(
         identities, "_where", lambda s, v: None if v[0] is None else s[2] if v[0] else s[1]
     ),
@@ -412,7 +412,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "one side of an IF decides": lambda p: p.setattr(
         module._Walk, "_join", lambda self, block: setattr(self, "left", False)
     ),
-    "the wrong side": lambda p: p.setattr(module._Walk, "_way", _swapped(module._Walk._way)),
+    "the wrong side": lambda p: p.setattr(module._Walk, "_fate", _swapped(module._Walk._fate)),
     "every loop has one turn": lambda p: p.setattr(
         module._Walk, "_ends_in_its_only_break", lambda self, block: self.out[-1].op == "BREAK"
     ),
@@ -422,7 +422,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 def _swapped(way: Callable[..., str]) -> Callable[..., str]:
-    other = {"its own side is taken": module._ELSE, module._ELSE: module._THEN}
+    other = {module._THEN: module._ELSE, module._ELSE: module._THEN}
     return lambda self, node: other.get(found := way(self, node), found)
 
 

@@ -10,6 +10,7 @@ import pytest
 from barrier_kernels import BLOCKS, drawn
 from builder import Builder
 from stepping import Block, Memory, listing
+from worked_examples import side_by_side
 
 import hal_core as hal
 from hal_core.dtypes import int32
@@ -132,7 +133,7 @@ def test_strided_loops(eager: None) -> None:
         known = lockstep.in_step(kernel)
         if known:
             found += 1
-            turned += any(node.op == "SUB" for node in known.outside)
+            turned += any(node.op == "SUB" for node in known.hoisted)
         order = same(kernel, STRIDED_MEMORY, n)
         assert order is None, f"{seed}, {order}\n{listing(kernel.uops)}"
     assert found > 200 and turned > 100
@@ -156,7 +157,7 @@ def test_a_stride_that_would_overflow(eager: None, stop: int) -> None:
 
 def _raised(kernel: Any) -> list[str]:
     known = lockstep.in_step(kernel.lower())
-    return [node.arg for node in known.outside if node.op == "RANGE"] if known else []
+    return [node.arg for node in known.hoisted if node.op == "RANGE"] if known else []
 
 
 @hal.kernel
@@ -322,4 +323,17 @@ def test_other_dtypes_count_as_they_did() -> None:
     b.store("y", i, b.op("ADD", b.load("y", i), b.load("x", b.cast(k, int32))))
     b.end(k)
     known = lockstep.in_step(b.kernel())
-    assert known and [node.op for node in known.outside] == ["RANGE"]
+    assert known and [node.op for node in known.hoisted] == ["RANGE"]
+
+
+def test_the_module_begins_with_what_becomes_of_a_loop() -> None:
+    @hal.kernel
+    def strided(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
+        t = hal.thread_idx(0)
+        for k in range(t, n, 64):
+            y[t] += x[k]
+
+    kernel = strided.lower()
+    known = lockstep.in_step(kernel)
+    assert known and side_by_side(kernel.uops, known.uops) in str(lockstep.__doc__)
+    assert [known.uops.index(node) for node in known.hoisted] == [6, 7]

@@ -1,1 +1,1 @@
-"""Threads as loops: a kernel cut at its barriers, so that a CPU runs a block's threads in turn."""
+"""Kernels in the form that CPUs run: the threads of a block become loops between two barriers."""

@@ -1,6 +1,36 @@
-"""A kernel for machines on which the threads of a block are loops: cut at its barriers.
+"""Cut a kernel at its barriers, for machines on which the threads of a block are loops.
 
-The result is a list of nodes like a kernel's, with these besides:
+    s = hal.shared(hal.float32, 64)
+    t = hal.thread_idx(0)
+    v = x[t]
+    s[t] = v
+    hal.barrier()
+    y[t] = s[63 - t] + v
+
+     0 PARAM 0                   |  0 PARAM 0
+     1 PARAM 1                   |  1 PARAM 1
+     2 SHARED ('s', 64)          |  2 SHARED ('s', 64)
+     3 SPECIAL ('thread_idx', 0) |  3 CONST 63
+     4 LOAD %1 %3                |  4 SPILL load
+     5 STORE %2 %3 %4            |  5 THREADS True
+     6 BARRIER                   |  6   SPECIAL ('thread_idx', 0)
+     7 CONST 63                  |  7   LOAD %1 %6
+     8 SUB %7 %3                 |  8   SET %4 %7
+     9 LOAD %2 %8                |  9   STORE %2 %6 %7
+    10 ADD %9 %4                 | 10 ENDTHREADS %5
+    11 STORE %0 %3 %10           | 11 THREADS True
+                                 | 12   SPECIAL ('thread_idx', 0)
+                                 | 13   GET %4
+                                 | 14   SUB %3 %12
+                                 | 15   LOAD %2 %14
+                                 | 16   ADD %15 %13
+                                 | 17   STORE %0 %12 %16
+                                 | 18 ENDTHREADS %11
+
+The loaded value is needed after the barrier and lives in an array of the block, its SPILL; the
+thread's index is cheap and is computed again.
+
+The result is a list of nodes like a kernel's, without BARRIERs and with these:
 
 | op | src | arg | meaning |
 | --- | --- | --- | --- |
@@ -8,10 +38,10 @@ The result is a list of nodes like a kernel's, with these besides:
 | ENDTHREADS | its THREADS | | all threads have come here |
 | SPILL | | name | a variable of each thread that lives on from one region to a later one |
 
-A *region* is what stands between THREADS and ENDTHREADS; the loops over the threads go there. What
-stands outside runs once a block, a RETURN there ends the block, one inside ends its thread.
-SPILLs stand in front; SET and GET, inside regions only, mean this thread's element. There is no
-BARRIER any more.
+A *region* is what stands between THREADS and ENDTHREADS; renderers put the loops over the threads
+there. Nodes outside of regions run once a block. A RETURN there ends the block, one inside a region
+ends its thread. SPILLs stand in front; their SETs and GETs, in regions only, mean the element of
+the running thread.
 
 Source: Stratton, Stone, Hwu: MCUDA, 2008 (loop fission, selective replication).
 """
@@ -22,108 +52,111 @@ from collections.abc import Sequence
 
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
+from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.lockstep import in_step
-from hal_core.ir.blocks.outside import PURE, Outside, is_common
 from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.uop import Kernel, UOp
 
-SPILL_LIMIT = 256 << 10  # bytes a block: half of what a core's second cache holds, often
-MOST_THREADS = 1024  # of a block whose shape the launch decides
+SPILL_LIMIT = 256 << 10  # bytes a block: often half of a core's second-level cache
+MOST_THREADS = 1024  # in a block whose shape the launch decides
 _ROUNDS = 8
 _CHEAP = PURE - {
     "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "SQRT", "RSQRT", "EXP", "EXP2", "LOG", "LOG2",
     "SIN", "COS", "TAN", "TANH", "ATAN",
 }  # fmt: skip
-_MOST_AGAIN = 12  # nodes that are computed again in a region rather than kept
+_MOST_AGAIN = 12  # nodes that a region computes again; a longer computation gets a SPILL
 
 
 def split(kernel: Kernel) -> tuple[UOp, ...]:
-    """The CPU form of a verified kernel.
+    """Return a verified kernel cut into regions.
 
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
     threads = block_threads(kernel)
     found = in_step(kernel)
     if found is not None:
-        made = _Fission(found.uops, found.outside, found.stay).whole()
+        made = _Fission(found.uops, found.hoisted, found.guards).whole()
         if spill_nbytes(made, threads) <= SPILL_LIMIT:
             return tuple(made)
-    if any(node.op == "BARRIER" for node in kernel.uops):
-        made = _Fission(kernel.uops).whole()
-        _check(kernel, made)
-        return tuple(made)
-    front = [node for node in kernel.uops if node.op in ("PARAM", "SHARED")]
-    body = [node for node in kernel.uops if node.op not in ("PARAM", "SHARED")]
-    return tuple(front + enclosed(body, body))
-
-
-def spill_nbytes(uops: Sequence[UOp], block_threads: int) -> int:
-    """Bytes of all SPILLs of a block, each rounded up to 64."""
-    sizes = [node.dtype.itemsize for node in uops if node.op == "SPILL" and node.dtype]
-    return sum(-(-size * block_threads // 64) * 64 for size in sizes)
-
-
-def block_threads(kernel: Kernel) -> int:
-    """The most threads a block of this kernel can have."""
-    if kernel.block is None:
-        return MOST_THREADS
-    return kernel.block[0] * kernel.block[1] * kernel.block[2]
-
-
-def _check(kernel: Kernel, uops: Sequence[UOp]) -> None:
-    nbytes = spill_nbytes(uops, block_threads(kernel))
+    if not any(node.op == "BARRIER" for node in kernel.uops):
+        front = [node for node in kernel.uops if node.op in ("PARAM", "SHARED")]
+        body = [node for node in kernel.uops if node.op not in ("PARAM", "SHARED")]
+        return tuple(front + enclosed(body, body))
+    made = _Fission(kernel.uops).whole()
+    nbytes = spill_nbytes(made, threads)
     if nbytes > SPILL_LIMIT:
+        spills = [node for node in made if node.op == "SPILL"]
         names = dict.fromkeys(
-            f"{node.arg} (line {node.line})" if node.line else str(node.arg)
-            for node in uops
-            if node.op == "SPILL"
+            f"{node.arg} (line {node.line})" if node.line else str(node.arg) for node in spills
         )
         raise Unsupported(
             f"render kernel {kernel.name!r}",
-            f"{nbytes} bytes live across barriers in a block of {block_threads(kernel)} threads: "
+            f"{nbytes} bytes live across barriers in a block of {threads} threads: "
             + ", ".join(names),
             got=nbytes,
             limit=SPILL_LIMIT,
             fix="Fix a smaller block (@hal.kernel(block=...)), or keep less across barriers.",
         )
+    return tuple(made)
+
+
+def spill_nbytes(uops: Sequence[UOp], block_threads: int) -> int:
+    """Return the bytes of all SPILLs of a block, each rounded up to 64."""
+    sizes = [node.dtype.itemsize for node in uops if node.op == "SPILL" and node.dtype]
+    return sum(-(-size * block_threads // 64) * 64 for size in sizes)
+
+
+def block_threads(kernel: Kernel) -> int:
+    """Return the largest number of threads that a block of this kernel can have."""
+    if kernel.block is None:
+        return MOST_THREADS
+    return kernel.block[0] * kernel.block[1] * kernel.block[2]
 
 
 class _Plan:
-    """A kernel cut into parts: nodes outside, and regions as lists."""
+    """A kernel cut into parts in order: hoisted nodes, and regions as lists of nodes."""
 
-    def __init__(self, uops: tuple[UOp, ...], outside: Sequence[UOp], stay: Sequence[UOp]) -> None:
-        self.uops, self.stay = uops, stay
-        self.outside = Outside(uops)
-        self.outside.add(outside)
-        for _ in range(_ROUNDS):  # each may cut regions in two, and make more values cross
+    def __init__(
+        self, uops: tuple[UOp, ...], hoisted: Sequence[UOp], guards: Sequence[UOp]
+    ) -> None:
+        self.uops, self.guards = uops, guards
+        self.hoisted = Hoisted(uops)
+        self.hoisted.add(hoisted)
+        # Hoisting a value may cut a region in two, so that more values cross. Values that still
+        # cross after the last round get SPILLs, which is right as well.
+        for _ in range(_ROUNDS):
             self._cut()
-            own = self.outside.own()
-            common = [node for node in self.crossing() if id(node) not in own]
+            per_thread = self.hoisted.per_thread()
+            common = [node for node in self.crossing() if id(node) not in per_thread]
             if not common:
                 return
-            self.outside.add(common)
+            self.hoisted.add(common)
         self._cut()
 
     def _cut(self) -> None:
         self.parts: list[UOp | list[UOp]] = []
-        self.home: dict[UOp, int] = {}  # of a region's node: the region's number among the parts
-        region = _Open()
+        self.home: dict[UOp, int] = {}  # node of a region -> the region's place in `parts`
+        region = _OpenRegion()
         for node in self.uops:
             if is_common(node):
                 continue
-            if node.op == "GET" and node.src[0] in self.outside and self.outside.is_top(node):
-                self.outside.add([node])
-            if node not in self.outside:
+            if (
+                node.op == "GET"
+                and node.src[0] in self.hoisted
+                and self.hoisted.all_threads_reach(node)
+            ):
+                self.hoisted.add([node])
+            if node not in self.hoisted:
                 region.append(node)
                 continue
             if region.must_end_before(node):
                 self._close(region)
-                region = _Open()
+                region = _OpenRegion()
             if node.op != "BARRIER":
                 self.parts.append(node)
         self._close(region)
 
-    def _close(self, region: _Open) -> None:
+    def _close(self, region: _OpenRegion) -> None:
         if region.nodes:
             self.home.update(dict.fromkeys(region.nodes, len(self.parts)))
             self.parts.append(region.nodes)
@@ -132,18 +165,18 @@ class _Plan:
         return [(n, part) for n, part in enumerate(self.parts) if isinstance(part, list)]
 
     def crossing(self) -> list[UOp]:
-        """Values and VARs of one region that another uses, in a fixed order."""
+        """Return the values and VARs of one region that another uses, in a fixed order."""
         found: dict[UOp, None] = {}
         for number, nodes in self.regions():
-            for sources in (self.stay, *(node.src for node in nodes)):
+            for sources in (self.guards, *(node.src for node in nodes)):
                 for source in sources:
                     if self.home.get(source, number) != number:
                         found[source] = None
         return list(found)
 
 
-class _Open:
-    """A region that goes on, and what nodes outside may not be moved in front of."""
+class _OpenRegion:
+    """A region that may still grow, past hoisted nodes that can be moved in front of it."""
 
     def __init__(self) -> None:
         self.nodes: list[UOp] = []
@@ -157,7 +190,7 @@ class _Open:
         self.writes |= node.op in ("STORE", "ATOMIC", "CAS")
 
     def must_end_before(self, node: UOp) -> bool:
-        """Pure arithmetic never waits: it stands in front of the region."""
+        """Tell whether a hoisted node has to run after the region, not in front of it."""
         if node.op == "LOAD":
             return self.writes
         if node.op == "SET":
@@ -166,29 +199,29 @@ class _Open:
 
 
 class _Fission:
-    """Writes the parts of a plan down, with what crosses between them kept or computed again."""
+    """Write the parts of a plan, with values that cross between regions spilled or recomputed."""
 
     def __init__(
-        self, uops: tuple[UOp, ...], outside: Sequence[UOp] = (), stay: Sequence[UOp] = ()
+        self, uops: tuple[UOp, ...], hoisted: Sequence[UOp] = (), guards: Sequence[UOp] = ()
     ) -> None:
-        self.plan = plan = _Plan(uops, outside, stay)
-        again = self._prices()
+        self.plan = plan = _Plan(uops, hoisted, guards)
+        prices = self._prices()
         self.spills: dict[UOp, UOp] = {}  # a value or VAR -> its SPILL
         self.regions = {
-            number: Region(nodes, number, plan.home, again, self.spills, stay)
+            number: Region(nodes, number, plan.home, prices, self.spills, guards)
             for number, nodes in plan.regions()
         }
         exposed = {v for region in self.regions.values() for v in region.variables.exposed}
         for node in plan.crossing():
-            if node in exposed or (node.op != "VAR" and node not in again):
+            if node in exposed or (node.op != "VAR" and node not in prices):
                 name = node.arg if node.op == "VAR" else node.op.lower()
                 self.spills[node] = UOp("SPILL", node.dtype, (), name, node.line)
 
     def _prices(self) -> dict[UOp, int]:
-        """How many nodes it takes to compute a value once more; absent: it must be kept."""
+        """Return how many nodes compute a value once more; a value without price gets a SPILL."""
         prices: dict[UOp, int] = {}
         for node in self.plan.uops:
-            if node in self.plan.outside or node.op == "SPECIAL":
+            if node in self.plan.hoisted or node.op == "SPECIAL":
                 prices[node] = 0
             elif node.op in _CHEAP:
                 price = 1 + sum(prices.get(source, _MOST_AGAIN) for source in node.src)
@@ -197,15 +230,19 @@ class _Fission:
         return prices
 
     def whole(self) -> list[UOp]:
-        gone = self._early_returns()
+        """Return the nodes of all parts, in order."""
+        flag = self._flag_returns()
         body: list[UOp] = []
         for number, part in enumerate(self.plan.parts):
             body += [part] if isinstance(part, UOp) else self.regions[number].written()
         front = [node for node in self.plan.uops if is_common(node)]
-        return [*front, *self.spills.values(), *gone, *body]
+        return [*front, *self.spills.values(), *flag, *body]
 
-    def _early_returns(self) -> list[UOp]:
-        """A thread that returns sits out the regions that follow; what stands in front of all."""
+    def _flag_returns(self) -> list[UOp]:
+        """Make threads that have returned skip the regions that follow.
+
+        Returns the nodes that declare and clear their flag.
+        """
         numbers = list(self.regions)
         first = next((n for n in numbers if self.regions[n].returns), None)
         if first is None or first == numbers[-1]:
@@ -215,7 +252,7 @@ class _Fission:
             if number > first:
                 self.regions[number].skipped_if = flag
             if number != numbers[-1]:
-                self.regions[number].told = flag
+                self.regions[number].set_at_return = flag
         false = UOp("CONST", bool_, (), False)
         start = [false, UOp("SET", None, (flag, false))]
         return [flag, *enclosed(start, ())]

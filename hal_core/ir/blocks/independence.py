@@ -1,4 +1,4 @@
-"""Whether threads may be interleaved access by access."""
+"""Decide whether the memory accesses of several threads may be interleaved."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _LOOPS = {"RANGE": 1, "LOOP": 1, "ENDRANGE": -1, "ENDLOOP": -1}
 
 
 def stores_last(uops: Sequence[UOp]) -> bool:
-    """Whether each thread does all its loads of some memory before its only store to it.
+    """Tell whether each thread does all its loads of some memory before its only store to it.
 
     Threads that do not race may then run in lockstep, all loads before all stores, whatever their
-    pointers alias: vectorising needs no check. With a load behind a store, or two stores, the two
-    may be of one element in one thread, and compilers that are told to ignore dependences between
-    threads have been seen to swap them. An atomic is both. Shared arrays lie apart from each other
-    and from all pointers; pointers may meet. There is no barrier among them.
+    pointers alias, so that vectorising needs no check. After a load behind a store, or two stores,
+    that is not so: both may touch one element in one thread, and compilers that are asked to ignore
+    dependences between threads have been seen to swap them. An atomic is a load and a store. Shared
+    arrays overlap nothing; pointers may overlap each other. The nodes contain no barrier.
     """
     depth = 0
     stored: set[UOp | None] = set()
@@ -25,7 +25,7 @@ def stores_last(uops: Sequence[UOp]) -> bool:
         if uop.op in ("ATOMIC", "CAS"):
             return False
         if uop.op in ("LOAD", "STORE"):
-            memory = uop.src[0] if uop.src[0].op == "SHARED" else None
+            memory = uop.src[0] if uop.src[0].op == "SHARED" else None  # None: any pointer
             if memory in stored or (uop.op == "STORE" and depth):
                 return False
             if uop.op == "STORE":

@@ -1,9 +1,33 @@
-"""Loops that the threads of a block run in step, turn by turn, so that threads become vector lanes.
+"""Prepare loops that the threads of a block run in step, so that threads become vector lanes.
 
-Compilers vectorise the innermost loop. Where a thread's work is a loop, that is the wrong one: its
-turns are a sum, or stride through memory, while neighbouring threads read neighbouring places. Such
-a loop goes outside the loop over the threads, if all threads agree on its turns. Threads between
-two barriers may run in any order, so that nothing changes but the speed.
+    t = hal.thread_idx(0)
+    for k in range(t, n, 64):
+        y[t] += x[k]
+
+     0 PARAM 0                   |  0 PARAM 0
+     1 PARAM 1                   |  1 PARAM 1
+     2 PARAM 2                   |  2 PARAM 2
+     3 SPECIAL ('thread_idx', 0) |  3 SPECIAL ('thread_idx', 0)
+     4 CONST 64                  |  4 CONST 64
+     5 RANGE %3 %2 %4 k          |  5 CONST 0
+     6   LOAD %0 %3              |  6 RANGE %5 %2 %4 k
+     7   LOAD %1 %5              |  7   SUB %2 %6
+     8   ADD %6 %7               |  8   SPECIAL ('thread_idx', 0)
+     9   STORE %0 %3 %8          |  9   LT %8 %7
+    10 ENDRANGE %5               | 10   IF %9
+                                 | 11     ADD %6 %8
+                                 | 12     LOAD %0 %3
+                                 | 13     LOAD %1 %11
+                                 | 14     ADD %12 %13
+                                 | 15     STORE %0 %3 %14
+                                 | 16   ENDIF %10
+                                 | 17 ENDRANGE %6
+
+Compilers vectorise the innermost loop. Where a thread's work is a loop, the loop over the threads
+is not the innermost: the turns of the inner one are a sum, or stride through memory, while
+neighbouring threads read neighbouring elements. If all threads agree on its turns, such a loop is
+hoisted out of the loop over the threads (nodes 6 and 7 on the right). Threads between two barriers
+may run in any order, so nothing changes but the speed.
 
 Source: Jääskeläinen et al.: pocl, 2015, section 5.3 (horizontal inner-loop parallelization).
 """
@@ -13,41 +37,42 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32
-from hal_core.ir.blocks.outside import PURE, Outside
+from hal_core.ir.blocks.hoisting import PURE, Hoisted
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
 _UNROLLED = 16  # turns of a loop that compilers unroll, so that another is the innermost
-_FEWEST_LANES = 4  # threads along x that are worth it
-_GUARD = 64  # nodes of which it is computed; each region computes it again
+_FEWEST_LANES = 4  # threads along x from which on lanes are worth it
+_GUARD = 64  # nodes before a guard's IF at most; each region computes the condition again
 _NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS"}
 _BEGINS = frozenset({"IF", "RANGE", "LOOP", "LOAD", "STORE", "SET", "ATOMIC", "CAS", "RETURN"})
 
 
 class Lockstep(NamedTuple):
-    """A kernel's nodes, of which these are to run outside; threads run only where all of `stay`."""
+    """A kernel's nodes, those of them to hoist, and conditions of threads that do anything."""
 
     uops: tuple[UOp, ...]
-    outside: tuple[UOp, ...]
-    stay: tuple[UOp, ...]
+    hoisted: tuple[UOp, ...]
+    guards: tuple[UOp, ...]
 
 
 def in_step(kernel: Kernel) -> Lockstep | None:
-    """The kernel with its loops made ready to go outside; None where none should."""
+    """Return the kernel with its loops made ready for hoisting; None where no loop gains by it."""
     if all(_is_short(node) for node in kernel.uops if node.op == "RANGE"):
         return None
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
-    uops, stay = _without_guards(kernel.uops)
-    found = _Search(uops).loops()
-    if not found:
+    uops, guards = _without_guards(kernel.uops)
+    search = _Search(uops)
+    loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
+    if not loops:
         return None
-    made, raised = _rewritten(uops, found)
-    return Lockstep(made, raised, stay)
+    made, hoisted = _rewritten(uops, loops)
+    return Lockstep(made, hoisted, guards)
 
 
 def _without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
-    """A kernel that is one IF becomes its body, for the threads of which the condition holds."""
-    stay: list[UOp] = []
+    """Return the body of a kernel that is all in one IF, and the conditions of such IFs."""
+    guards: list[UOp] = []
     while not any(node.op == "BARRIER" for node in uops):
         guard = next((node for node in uops[:_GUARD] if node.op in _BEGINS), None)
         last = uops[-1]
@@ -55,69 +80,65 @@ def _without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, 
             break
         if any(node.op == "ELSE" and node.src[0] is guard for node in uops):
             break
-        stay.append(guard.src[0])
+        guards.append(guard.src[0])
         uops = tuple(node for node in uops[:-1] if node is not guard)
-    return uops, tuple(stay)
+    return uops, tuple(guards)
 
 
 class _Search:
-    """Looks at every loop whether it can go outside and gains by it.
+    """Find the loops that can be hoisted and gain by it.
 
-    It can if all threads come to it and agree on its turns. It gains if in one turn neighbouring
-    threads touch neighbouring elements, or one element: nothing is gathered.
+    A loop can be if all threads come to it and agree on its turns. It gains if in one turn
+    neighbouring threads touch neighbouring elements, or all the same one: nothing is gathered.
     """
 
     def __init__(self, uops: tuple[UOp, ...]) -> None:
-        self.outside = Outside(uops)
-        self.varies: set[UOp] = set()  # between threads, or with what they do
+        self.hoisted = Hoisted(uops)
+        self.varies: set[UOp] = set()  # values that threads may see differ
         self.strides: dict[UOp, int] = {}  # of an integer, from a thread to the next along x
-        self.open: list[UOp] = []  # blocks around this place that are not outside
-        self.outermost: dict[UOp, UOp] = {}  # of each loop that may go outside
-        self.stays: set[UOp] = set()  # outermost loops that may not, after all
+        self.open: list[UOp] = []  # blocks around this place that are not hoisted already
+        self.outermost: dict[UOp, UOp] = {}  # loop that can be hoisted -> the outermost around it
+        self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
         for node in uops:
-            self._look(node)
+            self._visit(node)
+            self._follow(node)
 
-    def loops(self) -> list[UOp]:
-        return [loop for loop, first in self.outermost.items() if first not in self.stays]
-
-    def _look(self, node: UOp) -> None:
+    def _visit(self, node: UOp) -> None:
         op = node.op
         if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
-            if node.src[0] not in self.outside:
+            if node.src[0] not in self.hoisted:
                 self.open.pop()
-        elif op == "RANGE":
-            self._range(node)
-        elif node not in self.outside and op in ("IF", "LOOP"):
+        elif node not in self.hoisted and op == "RANGE":
+            self._open_range(node)
+        elif node not in self.hoisted and op in ("IF", "LOOP"):
             self.open.append(node)
         if self.open and op in _NEVER:
-            self.stays.add(self.open[0])
+            self.refused.add(self.open[0])
         if self.open and op in ("LOAD", "STORE") and not self._is_vector(node):
-            self.stays.add(self.open[0])
-        self._value(node)
+            self.refused.add(self.open[0])
 
     def _is_vector(self, access: UOp) -> bool:
-        """Whether neighbouring threads touch neighbouring elements, or all the same."""
+        """Tell whether neighbouring threads touch neighbouring elements, or all the same."""
         return self.strides.get(access.src[1]) in (0, 1)
 
-    def _range(self, loop: UOp) -> None:
-        if loop in self.outside:
-            return
+    def _open_range(self, loop: UOp) -> None:
         start, stop, _ = loop.src
         agreed = stop not in self.varies and (start not in self.varies or first_of(loop))
-        # What is in a loop that is counted anew stands in an IF of its own.
+        # The body of a loop whose start varies goes into an IF, where nothing is hoisted.
         plain = all(b in self.outermost and b.src[0] not in self.varies for b in self.open)
         if agreed and plain and not _is_short(loop):
             self.outermost[loop] = self.open[0] if self.open else loop
         elif self.open and not _is_short(loop):
-            self.stays.add(self.open[0])
+            self.refused.add(self.open[0])
         self.open.append(loop)
 
-    def _value(self, node: UOp) -> None:
+    def _follow(self, node: UOp) -> None:
+        """Note whether the node's value varies between threads, and its stride."""
         op, sources = node.op, node.src
         if op == "SPECIAL" and node.arg[0] in ("thread_idx", "global_idx"):
             self.varies.add(node)
             self.strides[node] = int(node.arg[1] == 0)
-        elif op in ("LOAD", "ATOMIC", "CAS") or (op == "GET" and node.src[0] not in self.outside):
+        elif op in ("LOAD", "ATOMIC", "CAS") or (op == "GET" and node.src[0] not in self.hoisted):
             self.varies.add(node)
         elif op == "RANGE" or op in PURE:
             if any(source in self.varies for source in sources):
@@ -130,7 +151,8 @@ class _Search:
 
 
 def _stride(node: UOp, sources: list[int | None]) -> int | None:
-    if node.op == "RANGE":  # its start's, for a step is the same for all
+    """Return by how much the value grows from a thread to the next along x; None: not constant."""
+    if node.op == "RANGE":  # that of its start, because the step is the same for all
         return sources[0] if sources[1] == 0 else None
     if not any(sources) and None not in sources:
         return 0
@@ -143,7 +165,7 @@ def _stride(node: UOp, sources: list[int | None]) -> int | None:
 
 
 def _is_short(loop: UOp) -> bool:
-    """Whether compilers unroll it, so that the loop over the threads is the innermost."""
+    """Tell whether compilers unroll the loop, so that the one over threads is the innermost."""
     start, stop, step = loop.src
     if start.op != "CONST" or stop.op != "CONST":
         return False
@@ -151,7 +173,10 @@ def _is_short(loop: UOp) -> bool:
 
 
 def first_of(loop: UOp) -> tuple[str, int] | None:
-    """The kind of thread's number along x that a loop starts at, and a constant more than it."""
+    """Return the index along x that a loop starts at, and the constant that is added to it.
+
+    `range(hal.thread_idx(0) + 3, n)` gives `("thread_idx", 3)`; None for any other start.
+    """
     start, _, step = loop.src
     if loop.dtype is not int32 or step.arg < 1:
         return None
@@ -164,42 +189,41 @@ def first_of(loop: UOp) -> tuple[str, int] | None:
 
 
 class _Turned(NamedTuple):
-    """A loop that started at the thread's number, counted from the first thread's instead."""
+    """A loop that started at the thread's index, and now starts at that of the first thread."""
 
     loop: UOp
     inside: UOp  # the IF that leaves out threads beyond the end
-    counter: UOp  # what the loop's counter was
+    counter: UOp  # the value of the original loop's counter
 
 
-def _rewritten(uops: tuple[UOp, ...], found: list[UOp]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
-    """The nodes, and those which go outside."""
+def _rewritten(uops: tuple[UOp, ...], loops: set[UOp]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
+    """Return the nodes with `loops` starting alike for all threads, and the nodes to hoist."""
     made: list[UOp] = []
     new: dict[UOp, UOp] = {}
     turned: dict[UOp, _Turned] = {}
-    raised: list[UOp] = []
-    wanted = set(found)
+    hoisted: list[UOp] = []
     for node in uops:
         if node.op == "ENDRANGE" and node.src[0] in turned:
             loop, inside, _ = turned[node.src[0]]
             made += [UOp("ENDIF", None, (inside,)), UOp("ENDRANGE", None, (loop,))]
             continue
         sources = tuple(new.get(part, part) for part in node.src)
-        first = first_of(node) if node in wanted else None
+        first = first_of(node) if node in loops else None
         if first is not None:
             turned[node] = _turn(node, sources[1:], first, made)
             new[node] = turned[node].counter
-            raised += [turned[node].loop, turned[node].inside.src[0].src[1]]
+            hoisted += [turned[node].loop, turned[node].inside.src[0].src[1]]
             continue
         if sources != node.src:
             new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
         made.append(new.get(node, node))
-        if node in wanted:
-            raised.append(made[-1])
-    return tuple(made), tuple(raised)
+        if node in loops:
+            hoisted.append(made[-1])
+    return tuple(made), tuple(hoisted)
 
 
 def _turn(loop: UOp, bounds: tuple[UOp, ...], first: tuple[str, int], made: list[UOp]) -> _Turned:
-    """for k in range(t + c, n, s) becomes for j in range(c, n, s): if t < n - j: k = j + t."""
+    """Write `for j in range(c, n, s): if t < n - j: k = j + t` for `for k in range(t + c, n, s)`."""
 
     def add(op: str, *src: UOp, dtype: DType | None = int32, arg: object = None) -> UOp:
         made.append(UOp(op, dtype, src, arg, loop.line))

@@ -1,40 +1,49 @@
-"""Writes one region of a kernel that was cut at its barriers."""
+"""Write the nodes of one region: the work that threads do between two barriers.
+
+A region of three parts: values fetched from other regions, the work, and values handed on.
+
+    THREADS
+      VAR acc        a local copy of a variable that lives in an array of the block (SPILL):
+      GET spill      compilers do not hold an array's element in a register while the work
+      SET acc        writes memory
+      ...            the work
+      GET acc
+      SET spill
+    ENDTHREADS
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from hal_core.dtypes import bool_
-from hal_core.ir.blocks.assigned import Assigned
+from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.independence import stores_last
-from hal_core.ir.blocks.outside import PURE
+from hal_core.ir.blocks.liveness import Liveness
 from hal_core.ir.uop import UOp
 
-_IDLE = PURE | {"SPECIAL", "CONST", "VAR"}
+_NO_EFFECT = PURE | {"SPECIAL", "CONST", "VAR"}
 _EFFECTS = frozenset({"STORE", "ATOMIC", "CAS", "ASSERT", "RETURN"})
 
 
 def enclosed(body: Sequence[UOp], accesses: Sequence[UOp]) -> list[UOp]:
-    """`body` between THREADS and ENDTHREADS; `accesses`: the nodes that touch shared memory."""
+    """Return `body` between THREADS and ENDTHREADS; `accesses` are the nodes that use memory."""
     threads = UOp("THREADS", None, (), stores_last(accesses))
     return [threads, *body, UOp("ENDTHREADS", None, (threads,))]
 
 
-def _under(nodes: list[UOp], body: list[UOp], condition: UOp) -> list[UOp]:
-    """`nodes`, then `body` in an IF."""
+def _conditional(nodes: list[UOp], body: list[UOp], condition: UOp) -> list[UOp]:
+    """Return `nodes`, then `body` in an IF."""
     block = UOp("IF", None, (condition,))
     return [*nodes, block, *body, UOp("ENDIF", None, (block,))]
 
 
 class Region:
-    """The nodes of a region, which become: what comes from other regions, the work, what goes on.
+    """The nodes of one region, and what `written` needs to know of the other regions.
 
-    `home`: the region of each node that is in one. `again`: values that are cheap enough to be
-    computed in every region. `spills`: what is kept from one region to another. `stay`: the threads
-    that run it are those for which all of these hold.
-
-    A variable that is kept is copied to a local one for the work: compilers do not keep an array's
-    element in a register while the work writes memory.
+    `home` maps each node of a region to the region's number. `prices` has the values that are cheap
+    enough to be computed again in each region. `spills` maps what lives from one region to another
+    to its SPILL. Only threads for which all `guards` hold run the region.
     """
 
     def __init__(
@@ -42,42 +51,44 @@ class Region:
         nodes: list[UOp],
         number: int,
         home: Mapping[UOp, int],
-        again: Mapping[UOp, int],
+        prices: Mapping[UOp, int],
         spills: Mapping[UOp, UOp],
-        stay: Sequence[UOp] = (),
+        guards: Sequence[UOp] = (),
     ) -> None:
         self.nodes, self.number = nodes, number
-        self.home, self.again, self.spills, self.stay = home, again, spills, stay
-        self.variables = Assigned(nodes)
+        self.home, self.prices, self.spills, self.guards = home, prices, spills, guards
+        self.variables = Liveness(nodes)
         self.returns = any(node.op == "RETURN" for node in nodes)
-        self.skipped_if: UOp | None = None  # a SPILL: the threads that have returned
-        self.told: UOp | None = None  # that SPILL, where regions follow
+        self.skipped_if: UOp | None = None  # a SPILL: this thread has returned in an earlier region
+        self.set_at_return: UOp | None = None  # the same SPILL, if regions follow
         self._new: dict[UOp, UOp] = {}
         self._before: list[UOp] = []
         self._work: list[UOp] = []
 
     def written(self) -> list[UOp]:
-        """Its THREADS ... ENDTHREADS; nothing where nothing is left to do."""
+        """Return the nodes from THREADS to ENDTHREADS; none if they would have no effect."""
         for variable in self.variables.used:
-            self._local(variable)
+            if variable in self.home:  # not one that is hoisted
+                self._make_local(variable)
         for node in self.nodes:
-            self._step(node)
-        body = self._tucked() or [*self._before, *self._work, *self._after()]
-        keeps = any(node.op == "SET" and node.src[0].op == "SPILL" for node in body)
-        if not keeps and not any(node.op in _EFFECTS for node in body):
+            if node.op != "VAR" or node not in self._new:
+                self._add(node)
+        body = self._in_one_if() or [*self._before, *self._work, *self._after()]
+        hands_on = any(node.op == "SET" and node.src[0].op == "SPILL" for node in body)
+        if not hands_on and not any(node.op in _EFFECTS for node in body):
             return []
         if self.skipped_if is not None:
             here = UOp("GET", bool_, (self.skipped_if,))
-            stays = UOp("NOT", bool_, (here,))
-            body = _under([here, stays], body, stays)
-        for condition in self.stay:
+            runs = UOp("NOT", bool_, (here,))
+            body = _conditional([here, runs], body, runs)
+        for condition in self.guards:
             copies: dict[UOp, UOp] = {}
             made = self._copy(condition, copies)
-            body = _under(list(copies.values()), body, made)
+            body = _conditional(list(copies.values()), body, made)
         return enclosed(body, self.nodes)
 
     def _copy(self, source: UOp, copies: dict[UOp, UOp]) -> UOp:
-        """Pure arithmetic, once more, for in front of all else."""
+        """Compute pure arithmetic once more, to stand in front of everything else."""
         if source not in self.home:
             return source
         if source not in copies:
@@ -85,11 +96,13 @@ class Region:
             copies[source] = UOp(source.op, source.dtype, sources, source.arg, source.line)
         return copies[source]
 
-    def _tucked(self) -> list[UOp]:
-        """Everything in the one IF that holds the work, if there is such: threads for which it is
-        false then have nothing to do."""
+    def _in_one_if(self) -> list[UOp]:
+        """Return the region with everything inside the IF that holds all work; [] without one.
+
+        Threads for which its condition is false then have nothing to fetch or hand on either.
+        """
         work = self._work
-        first = next((n for n, node in enumerate(work) if node.op not in _IDLE), len(work))
+        first = next((n for n, node in enumerate(work) if node.op not in _NO_EFFECT), len(work))
         block = work[first] if first < len(work) else None
         if block is None or block.op != "IF" or work[-1].op != "ENDIF":
             return []
@@ -102,17 +115,16 @@ class Region:
             if node in needed:
                 needed.update(node.src)
         ahead = [node for node in self._before if node in needed]
-        if any(node.op not in _IDLE for node in ahead):
+        if any(node.op not in _NO_EFFECT for node in ahead):
             return []
         rest = [node for node in self._before if node not in needed]
         inner = [*rest, *work[first + 1 : -1], *self._after()]
         return [*ahead, *work[: first + 1], *inner, work[-1]]
 
-    def _local(self, variable: UOp) -> None:
+    def _make_local(self, variable: UOp) -> None:
+        """Declare a local copy of a variable that another region uses too."""
         spill = self.spills.get(variable)
-        if self.home.get(variable, self.number) == self.number and spill is None:
-            return
-        if variable not in self.home:  # it is outside
+        if self.home[variable] == self.number and spill is None:
             return
         local = self._new[variable] = UOp("VAR", variable.dtype, (), variable.arg, variable.line)
         self._before.append(local)
@@ -121,32 +133,27 @@ class Region:
             value = UOp("GET", variable.dtype, (spill,))
             self._before += [value, UOp("SET", None, (local, value))]
 
-    def _step(self, node: UOp) -> None:
-        if node.op == "VAR" and node in self._new:
-            return
-        if node.op == "RETURN" and self.told is not None:
+    def _add(self, node: UOp) -> None:
+        """Add a node to the work, with its sources as they are in this region."""
+        if node.op == "RETURN" and self.set_at_return is not None:
             yes = UOp("CONST", bool_, (), True)
-            self._work += [yes, UOp("SET", None, (self.told, yes))]
-        made = self._rebuilt(node)
+            self._work += [yes, UOp("SET", None, (self.set_at_return, yes))]
+        made, sources = node, tuple(map(self._here, node.src))
+        if any(new is not old for new, old in zip(sources, node.src, strict=True)):
+            made = UOp(node.op, node.dtype, sources, node.arg, node.line)
         self._new[node] = made
         self._work.append(made)
         if node in self.spills and node.op != "VAR":
             self._work.append(UOp("SET", None, (self.spills[node], made)))
 
-    def _rebuilt(self, node: UOp) -> UOp:
-        sources = tuple(map(self._here, node.src))
-        if all(new is old for new, old in zip(sources, node.src, strict=True)):
-            return node
-        return UOp(node.op, node.dtype, sources, node.arg, node.line)
-
     def _here(self, source: UOp) -> UOp:
-        """What stands for a source in this region."""
+        """Return the node that gives the value of `source` in this region."""
         made = self._new.get(source)
         if made is not None or self.home.get(source, self.number) == self.number:
             return made or source
         if source in self.spills:
             made = UOp("GET", source.dtype, (self.spills[source],))
-        else:  # as deep as it is cheap
+        else:  # computed again, and so are its sources
             sources = tuple(map(self._here, source.src))
             made = UOp(source.op, source.dtype, sources, source.arg, source.line)
         self._new[source] = made
@@ -154,6 +161,7 @@ class Region:
         return made
 
     def _after(self) -> list[UOp]:
+        """Return the nodes that hand this region's variables on."""
         if self._work and self._work[-1].op == "RETURN":
             return []
         after = []

@@ -1,8 +1,13 @@
-"""Works out what a kernel's text already says, so that texts are short and no compiler has to.
+"""Fold a kernel: compute constants, drop branches that are never taken and nodes without use.
 
-Constants are computed as the language means them, branches with a known condition and loops
-without turns go, and so does what nothing depends on. What a launch can see stays: every access
-to memory, every barrier, every loop that may not end.
+    n = 4                       |
+    if n > 2:                   | for k in range(8):
+        for k in range(n * 2):  |     y[k] = 0.0
+            y[k] = 0.0          |
+
+Constants have the values that the kernel language defines. Everything that a launch can see stays:
+every access to memory, every barrier, every loop that may not end. Rendered texts are shorter so,
+and do not depend on what a compiler folds.
 """
 
 from __future__ import annotations
@@ -11,21 +16,21 @@ import math
 from collections.abc import Mapping
 
 from hal_core.ir.fold.constants import Number, constant, evaluate, spreads_nan
-from hal_core.ir.fold.dead import without_dead
+from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.fold.identities import simpler
 from hal_core.ir.uop import LEAVES, STRUCTURE, Kernel, UOp
 
 _NOT_COMPUTED = STRUCTURE | {"SET", "ASSERT"}
-_ROUNDS = 4  # a second is rare; to need more, a kernel must be made for it
+_ROUNDS = 4  # a second is rare, and only a kernel made for it needs more
 
-# What becomes of an IF or a loop.
-_KEPT, _THEN, _ELSE, _GONE = "kept", "its own side is taken", "its other side is taken", "gone"
+# The fate of an IF or a loop: it stays, one of its sides replaces it, or it is dropped.
+_KEPT, _THEN, _ELSE, _DROPPED = "kept", "replaced by its body", "replaced by its else", "dropped"
 
 
 def fold(kernel: Kernel) -> Kernel:
-    """A kernel of the same meaning. Takes a verified one and gives one that verifies.
+    """Return a kernel of the same meaning; takes a verified one and returns one that verifies.
 
-    The same kernel gives the same nodes, and a folded one its own.
+    Equal kernels give equal nodes, and a folded kernel is returned with the same nodes.
     """
     for _ in range(_ROUNDS):
         walk = _Walk(kernel)
@@ -40,27 +45,29 @@ def fold(kernel: Kernel) -> Kernel:
 class _Block:
     """An IF, RANGE or LOOP that is open."""
 
-    def __init__(self, node: UOp, way: str, unreached: bool) -> None:
-        self.node, self.way, self.unreached = node, way, unreached
+    def __init__(self, node: UOp, fate: str, unreached: bool) -> None:
+        self.node, self.fate, self.unreached = node, fate, unreached
         self.place = 0  # of the opening node in the output
-        self.before: dict[UOp, Number | None] = {}  # of each variable set in here since
-        self.then: dict[UOp, Number | None] | None = None  # what those are at the ELSE
-        self.then_left = False  # no thread comes to the end of the IF's own side
-        self.breaks = self.continues = 0
+        # The values that variables set in this block had before it, and had at its ELSE.
+        self.before: dict[UOp, Number | None] = {}
+        self.then: dict[UOp, Number | None] | None = None
+        self.then_left = False  # no thread reaches the end of the IF's first side
+        self.exits = {"BREAK": 0, "CONTINUE": 0}  # how many nodes leave this loop
 
 
 class _Walk:
-    """From the first node to the last, once."""
+    """One pass from the first node to the last."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.shape = kernel.block
         self.out: list[UOp] = []
-        self.new: dict[UOp, UOp] = {}  # what stands for each old node
-        self.known: dict[UOp, Number] = {}  # variable -> its value here
+        self.new: dict[UOp, UOp] = {}  # old node -> the node that replaces it
+        self.known: dict[UOp, Number] = {}  # variable -> its value at this place
         self.blocks: list[_Block] = []
         self.loops: dict[UOp, _Block] = {}
         self.left = False  # no thread gets here
-        self.again = False  # less is set in a loop than was taken for granted
+        # A SET in a loop was dropped. `set_in` had it, so that another pass may find more.
+        self.again = False
         self.set_in = _set_in_loops(kernel)
 
     def step(self, node: UOp) -> None:
@@ -74,21 +81,30 @@ class _Walk:
         elif op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
             self._close(node)
         elif self.left:
-            if op == "SET" and any(b.way == _KEPT and b.node.op != "IF" for b in self.blocks):
+            if op == "SET" and any(b.fate == _KEPT and b.node.op != "IF" for b in self.blocks):
                 self.again = True
         elif op in LEAVES:
-            self._leave(node)
+            if op != "RETURN":
+                self.loops[node.src[0]].exits[op] += 1
+            self._emit(node)
+            self.left = True
         elif op == "SET":
             self._assign(self.new[node.src[0]], _value(self.new[node.src[1]]))
             self._emit(node)
-        elif not _value(self.new[node.src[0]]):  # an ASSERT
+        elif not _value(self.new[node.src[0]]):  # an ASSERT that may fail
             self._compute(node)
 
     # -- values
 
     def _compute(self, node: UOp) -> None:
         sources = [self.new[source] for source in node.src]
-        found = self._found(node, sources)
+        found: Number | UOp | None = None
+        if node.op == "GET":
+            found = self.known.get(sources[0])
+        elif node.op == "SPECIAL":
+            found = self._of_fixed_block(*node.arg)
+        elif sources:
+            found = _simplified(node, sources)
         if found is None:
             self._emit_of(node, sources)
         elif isinstance(found, UOp):
@@ -96,24 +112,7 @@ class _Walk:
         else:
             self._put(node, UOp("CONST", node.dtype, (), found, node.line))
 
-    def _found(self, node: UOp, sources: list[UOp]) -> Number | UOp | None:
-        """What the node is, if that is known: a constant, or one of its sources."""
-        if node.op == "GET":
-            return self.known.get(sources[0])
-        if node.op == "SPECIAL":
-            return self._special(node)
-        if not sources:
-            return None
-        values = [constant(s) if s.op == "CONST" else None for s in sources]
-        known = [value for value in values if value is not None]
-        if len(known) == len(values):
-            value = evaluate(node, known)
-            if value is not None:
-                return value
-        return math.nan if spreads_nan(node, sources, values) else simpler(node, sources, values)
-
-    def _special(self, node: UOp) -> Number | None:
-        kind, axis = node.arg
+    def _of_fixed_block(self, kind: str, axis: int) -> Number | None:
         if self.shape is None or self.shape[axis] >= 2**31:
             return None
         if kind == "block_dim":
@@ -146,7 +145,7 @@ class _Walk:
             self.known[variable] = value
 
     def _forget(self, loop: UOp) -> None:
-        """A turn begins with what any turn before it has set."""
+        """Forget the variables that a loop sets: a turn begins with what any turn has set."""
         for variable in self.set_in[loop]:
             if variable in self.new:  # else it is declared inside
                 self._assign(self.new[variable], None)
@@ -154,56 +153,56 @@ class _Walk:
     # -- blocks
 
     def _open(self, node: UOp) -> None:
-        block = _Block(node, _GONE if self.left else self._way(node), self.left)
-        if block.way == _KEPT:
+        block = _Block(node, _DROPPED if self.left else self._fate(node), self.left)
+        if block.fate == _KEPT:
             if node.op != "IF":
                 self._forget(node)
                 self.loops[node] = block
             block.place = len(self.out)
             self._emit(node)
-        self.left = block.way in (_ELSE, _GONE)
+        self.left = block.fate in (_ELSE, _DROPPED)
         self.blocks.append(block)
 
-    def _way(self, node: UOp) -> str:
+    def _fate(self, node: UOp) -> str:
         values = [_value(self.new[source]) for source in node.src]
         if node.op == "LOOP" or None in values:
             return _KEPT
         if node.op == "IF":
             return _THEN if values[0] else _ELSE
         start, stop, step = (int(value) for value in values if value is not None)
-        return _KEPT if (start < stop if step > 0 else start > stop) else _GONE
+        return _KEPT if (start < stop if step > 0 else start > stop) else _DROPPED
 
     def _else(self, node: UOp) -> None:
         block = self.blocks[-1]
         block.then = {variable: self.known.get(variable) for variable in block.before}
         block.then_left = self.left
-        if block.way == _KEPT:
+        if block.fate == _KEPT:
             for variable, value in block.before.items():
                 self._know(variable, value)
             self._emit(node)
-        self.left = block.way in (_THEN, _GONE)
+        self.left = block.fate in (_THEN, _DROPPED)
 
     def _close(self, node: UOp) -> None:
         block = self.blocks.pop()
-        if block.way == _GONE:
+        if block.fate == _DROPPED:
             self.left = block.unreached
             return
-        if self.blocks:  # what was set in here was set in the block around
+        if self.blocks:  # variables set in here are set in the block around as well
             outer = self.blocks[-1].before
             for variable, value in block.before.items():
                 outer.setdefault(variable, value)
         if node.op != "ENDIF":
             self._close_loop(block, node)
-        elif block.way == _KEPT:
+        elif block.fate == _KEPT:
             self._join(block)
             self._emit(node)
-        elif block.way == _THEN:
+        elif block.fate == _THEN:
             self.left = self.left if block.then is None else block.then_left
         else:
             self.left = self.left and block.then is not None
 
     def _join(self, block: _Block) -> None:
-        """What is known behind an IF: what both sides that come here agree on."""
+        """Keep the values that both sides of an IF agree on, or the only side that ends here."""
         no_else = block.then is None
         then: Mapping[UOp, Number | None] = self.known if block.then is None else block.then
         then_left = self.left if no_else else block.then_left
@@ -226,21 +225,24 @@ class _Walk:
             return
         self._forget(block.node)
         self._emit(node)
-        self.left = node.op == "ENDLOOP" and not block.breaks
+        self.left = node.op == "ENDLOOP" and not block.exits["BREAK"]
 
     def _ends_in_its_only_break(self, block: _Block) -> bool:
-        """Whether there is no second turn: the body may stand alone."""
+        """Tell whether a LOOP makes one turn, so that its body can replace it."""
         last = self.out[-1]
-        alone = block.breaks == 1 and not block.continues
+        alone = block.exits == {"BREAK": 1, "CONTINUE": 0}
         return alone and last.op == "BREAK" and last.src[0] is self.new[block.node]
 
-    def _leave(self, node: UOp) -> None:
-        if node.op == "BREAK":
-            self.loops[node.src[0]].breaks += 1
-        elif node.op == "CONTINUE":
-            self.loops[node.src[0]].continues += 1
-        self._emit(node)
-        self.left = True
+
+def _simplified(node: UOp, sources: list[UOp]) -> Number | UOp | None:
+    """Return the constant that the node is, or the one of its sources; None if neither is known."""
+    values = [_value(source) for source in sources]
+    known = [value for value in values if value is not None]
+    if len(known) == len(values):
+        value = evaluate(node, known)
+        if value is not None:
+            return value
+    return math.nan if spreads_nan(node, sources, values) else simpler(node, sources, values)
 
 
 def _value(node: UOp) -> Number | None:
@@ -248,7 +250,7 @@ def _value(node: UOp) -> Number | None:
 
 
 def _set_in_loops(kernel: Kernel) -> dict[UOp, dict[UOp, None]]:
-    """The variables set in each RANGE and LOOP, those inside it included, in order."""
+    """Return the variables set in each RANGE and LOOP and in the loops inside it, in order."""
     found: dict[UOp, dict[UOp, None]] = {}
     open_: list[UOp] = []
     for node in kernel.uops:

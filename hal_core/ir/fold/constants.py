@@ -1,7 +1,7 @@
-"""The value of an operation on constants, where every device must give the same bits.
+"""Compute operations on constants where every device must give the same bits.
 
-All NaNs are one. What may differ from device to device is left to it: numbers that some flush to
-zero, functions that are only close to exact, the bits of a NaN.
+All NaNs count as one. Results that may differ between devices are not computed: numbers that some
+devices flush to zero, functions that are only close to exact, the bits of a NaN.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ _LEAST_NORMAL = {4: 2.0**-126, 8: 2.0**-1022}
 
 
 def evaluate(node: UOp, values: list[Number]) -> Number | None:
-    """The node's value, given those of its sources; None where it is better left alone."""
+    """Return the node's value, given those of its sources; None where devices may differ."""
     dtype = node.dtype
-    if dtype is None or dtype in STORAGE_DTYPES or not all(map(_plain, values)):
+    if dtype is None or dtype in STORAGE_DTYPES:
+        return None
+    # Some devices take a number this small for zero.
+    if any(isinstance(v, float) and 0 < abs(v) < _LEAST_NORMAL[4] for v in values):
         return None
     if node.op == "CAST":
         return _cast(values[0], dtype)
@@ -36,11 +39,12 @@ def evaluate(node: UOp, values: list[Number]) -> Number | None:
     if node.op in _NAN_OF_NAN and any(value != value for value in values):
         return math.nan
     compute = (_FLOATS if dtype.is_float else _INTEGERS).get(node.op)
-    return None if compute is None else held(compute(*values, *_width(node)), dtype)
+    width = (8 * dtype.itemsize,) if node.op in ("SHL", "SHR") else ()
+    return None if compute is None else held(compute(*values, *width), dtype)
 
 
 def spreads_nan(node: UOp, sources: list[UOp], values: list[Number | None]) -> bool:
-    """Whether the node is NaN because one of `sources` is; `values` are of those known."""
+    """Tell whether the node is NaN because a source is; `values` are None where not known."""
     if node.op not in _NAN_OF_NAN or node.dtype is None or not node.dtype.is_float:
         return False
     for source, value in zip(sources, values, strict=True):
@@ -50,7 +54,10 @@ def spreads_nan(node: UOp, sources: list[UOp], values: list[Number | None]) -> b
 
 
 def _has_bits_of_nan(node: UOp) -> bool:
-    """Of a BITCAST, which folding leaves alone: another one gives all its bits back."""
+    """Tell whether a BITCAST gives a NaN.
+
+    Folding leaves such a node alone, because a second BITCAST gives all its bits back.
+    """
     if node.op != "BITCAST" or node.src[0].op != "CONST" or not (node.dtype and node.src[0].dtype):
         return False
     data = struct.pack(node.src[0].dtype.format, node.src[0].arg)
@@ -58,7 +65,7 @@ def _has_bits_of_nan(node: UOp) -> bool:
 
 
 def constant(node: UOp) -> Number | None:
-    """What a CONST holds: floats are rounded to their dtype."""
+    """Return the value of a CONST, floats rounded to their dtype; None if it is too large."""
     dtype = node.dtype
     if dtype is None or not isinstance(node.arg, (int, float)):
         return None
@@ -69,7 +76,7 @@ def constant(node: UOp) -> Number | None:
 
 
 def held(value: Number, dtype: DType) -> Number | None:
-    """`value` as `dtype` holds it: integers wrap, floats round; None for what may differ."""
+    """Return `value` as `dtype` holds it: integers wrap, floats round; None if devices differ."""
     if dtype.is_float:
         number = _rounded(float(value), dtype)
         small = 0 < abs(number) <= _LEAST_NORMAL[dtype.itemsize]
@@ -79,11 +86,6 @@ def held(value: Number, dtype: DType) -> Number | None:
     bits = 8 * dtype.itemsize
     wrapped = int(value) & ((1 << bits) - 1)
     return wrapped - (1 << bits) if dtype.kind == "i" and wrapped >> (bits - 1) else wrapped
-
-
-def _plain(value: Number) -> bool:
-    """No float that a device may take for zero."""
-    return not isinstance(value, float) or not 0 < abs(value) < _LEAST_NORMAL[4]
 
 
 def _rounded(value: float, dtype: DType) -> float:
@@ -117,11 +119,6 @@ def _bitcast(value: Number, source: DType | None, target: DType) -> Number | Non
     return None if found != found else held(found, target)
 
 
-def _width(node: UOp) -> tuple[int, ...]:
-    """What a shift's function takes besides its operands."""
-    return (8 * node.dtype.itemsize,) if node.dtype and node.op in ("SHL", "SHR") else ()
-
-
 def _divided(a: float, b: float) -> float:
     if b:
         return a / b
@@ -129,7 +126,7 @@ def _divided(a: float, b: float) -> float:
 
 
 def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
-    """The sign of a zero is the operand's."""
+    """Return the rounding of floats by `function`, in which a zero has the operand's sign."""
     return lambda a: math.copysign(function(a), a) if math.isfinite(a) else a
 
 

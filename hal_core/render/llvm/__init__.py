@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hal_core.dtypes import DTYPES, DType, float32, float64
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads, split
-from hal_core.ir.blocks.lanes import limits
+from hal_core.ir.blocks.thread_bounds import limits
 from hal_core.ir.expand import expand
 from hal_core.render.llvm.control import Blocks
 from hal_core.render.llvm.values import literal, type_of

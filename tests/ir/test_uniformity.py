@@ -11,8 +11,8 @@ from stepping import Block, listing
 
 import hal_core as hal
 from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks import uniform as module
-from hal_core.ir.blocks.uniform import Uniformity, divergent_barrier
+from hal_core.ir.blocks import uniformity as module
+from hal_core.ir.blocks.uniformity import Uniformity, divergent_barrier
 from hal_core.ir.uop import LEAVES
 from hal_core.ir.verify import verify
 

@@ -1,7 +1,12 @@
-"""What all threads of a block agree on: values, and the control flow that depends on them only.
+"""Find the values and the control flow that all threads of a block agree on.
 
-A value is *varying* if two threads of a block may see it differ. A load is uniform when its place
-is and all threads come along: threads that do not race find the same element there.
+A value is *varying* if two threads of a block may see different ones. A load is uniform when its
+index is and all threads run it: threads that do not race find the same element there.
+
+    t = hal.thread_idx(0)           varying
+    n = x[hal.block_idx(0)]         uniform
+    if t < n:                       divides the threads
+        hal.barrier()               fault: some threads never reach it
 """
 
 from __future__ import annotations
@@ -9,15 +14,16 @@ from __future__ import annotations
 from hal_core.ir.uop import Kernel, UOp
 
 _OWN = frozenset({"thread_idx", "global_idx"})
-_APART = {
+_SPLITS = {
     "BREAK": "some threads break out of its loop before others",
     "CONTINUE": "some threads skip to the next turn of its loop",
 }
-Fault = tuple[UOp, UOp, str]  # barrier, the node that divides the threads, how it does
+Cause = tuple[UOp, str]  # the node that divides the threads, and how
+Fault = tuple[UOp, UOp, str]  # a barrier, and its cause
 
 
 def divergent_barrier(kernel: Kernel) -> Fault | None:
-    """The first BARRIER that some threads of a block may pass by, and why."""
+    """Return the first BARRIER that some threads of a block may not reach, and why."""
     if not any(node.op == "BARRIER" for node in kernel.uops):
         return None
     return Uniformity(kernel).fault
@@ -28,20 +34,18 @@ class Uniformity:
 
     def __init__(self, kernel: Kernel) -> None:
         self.varying: set[int] = set()
-        self.divided: set[int] = set()  # nodes that threads of one block may run unlike
+        self.divided: set[int] = set()
         self.fault: Fault | None = None
-        self._split_loops: dict[int, tuple[UOp, str]] = {}  # whose turns threads leave apart
-        self._returned: tuple[UOp, str] | None = None
-        size = -1
-        while size != (size := self._size()):  # a variable set late varies early in a loop
+        self._split_loops: dict[int, Cause] = {}  # loops whose turns threads leave separately
+        self._returned: Cause | None = None
+        before = -1
+        # A variable that is set late in a loop varies early in its next turn.
+        while before != (before := len(self.varying) + len(self._split_loops)):
             self._walk(kernel.uops)
-
-    def _size(self) -> int:
-        return len(self.varying) + len(self._split_loops)
 
     def _walk(self, uops: tuple[UOp, ...]) -> None:
         self._returned, self.fault, self.divided = None, None, set()
-        open_: list[tuple[UOp, tuple[UOp, str] | None]] = []  # blocks, and what divides there
+        open_: list[tuple[UOp, Cause | None]] = []  # blocks, and what divides the threads there
         for node in uops:
             op = node.op
             if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
@@ -61,14 +65,14 @@ class Uniformity:
             elif op == "BARRIER" and cause and self.fault is None:
                 self.fault = (node, *cause)
             elif cause and op in ("BREAK", "CONTINUE"):
-                self._split_loops[id(node.src[0])] = (node, _APART[op])
+                self._split_loops[id(node.src[0])] = (node, _SPLITS[op])
             elif cause and op == "RETURN":
                 self._returned = (node, "some threads have returned before")
-                for block, _ in open_:  # the next turn finds them gone
+                for block, _ in open_:  # their next turn begins without those threads
                     if block.op in ("RANGE", "LOOP"):
                         self._split_loops[id(block)] = self._returned
 
-    def _divides(self, node: UOp) -> tuple[UOp, str] | None:
+    def _divides(self, node: UOp) -> Cause | None:
         if any(id(source) in self.varying for source in node.src):
             what = "the condition" if node.op == "IF" else "the range"
             return node, f"{what} differs between them"

@@ -1,0 +1,71 @@
+"""Find which variables a stretch of code reads from outside, and which it sets.
+
+if c:           exposed    a, b     read on some path before they are set here
+    a = b       written    a        set on some path
+y[i] = a        uncertain  a        written, but not on every path to the end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hal_core.ir.uop import UOp
+
+Variables = frozenset[UOp]
+
+
+class Liveness:
+    """The sets above as ordered dicts of VARs, and `used`, every VAR that is read or set."""
+
+    def __init__(self, uops: Sequence[UOp]) -> None:
+        self.exposed: dict[UOp, None] = {}
+        self.written: dict[UOp, None] = {}
+        self.used: dict[UOp, None] = {}
+        self._set_here: Variables | None = frozenset()  # on every path; None: no path leads here
+        self._at_start: list[Variables | None] = []  # `_set_here` where each open block began
+        # `_set_here` at the end of a THEN, and at all BREAKs of a loop.
+        self._at_exit: dict[UOp, Variables | None] = {}
+        for node in uops:
+            if node.op in ("SET", "GET"):
+                self._access(node.op, node.src[0])
+            else:
+                self._step(node)
+        known = self._set_here
+        self.uncertain = [] if known is None else [v for v in self.written if v not in known]
+
+    def _access(self, op: str, variable: UOp) -> None:
+        self.used[variable] = None
+        if op == "SET":
+            self.written[variable] = None
+            if self._set_here is not None:
+                self._set_here |= {variable}
+        elif self._set_here is not None and variable not in self._set_here:
+            self.exposed[variable] = None
+
+    def _step(self, node: UOp) -> None:
+        op = node.op
+        if op in ("IF", "RANGE", "LOOP"):
+            self._at_start.append(self._set_here)
+        elif op == "ELSE":
+            self._at_exit[node.src[0]] = self._set_here
+            self._set_here = self._at_start[-1]
+        elif op == "ENDIF":
+            start = self._at_start.pop()
+            self._set_here = _meet(self._at_exit.pop(node.src[0], start), self._set_here)
+        elif op == "ENDRANGE":
+            self._set_here = self._at_start.pop()  # the loop may make no turn
+        elif op == "ENDLOOP":
+            self._at_start.pop()
+            self._set_here = self._at_exit.pop(node.src[0], None)
+        elif op in ("BREAK", "CONTINUE", "RETURN"):
+            if op == "BREAK":
+                loop = node.src[0]
+                self._at_exit[loop] = _meet(self._at_exit.get(loop), self._set_here)
+            self._set_here = None
+
+
+def _meet(first: Variables | None, second: Variables | None) -> Variables | None:
+    """Return what is set where two paths meet; a path that does not get there does not count."""
+    if first is None or second is None:
+        return first if second is None else second
+    return first & second
