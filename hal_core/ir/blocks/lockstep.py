@@ -223,7 +223,7 @@ def _rewritten(uops: tuple[UOp, ...], loops: set[UOp]) -> tuple[tuple[UOp, ...],
 
 
 def _turn(loop: UOp, bounds: tuple[UOp, ...], first: tuple[str, int], made: list[UOp]) -> _Turned:
-    """Write `for j in range(c, n, s): if t < n - j: k = j + t` for `for k in range(t + c, n, s)`."""
+    """Write `for j in range(c, n, s): if t < n - j: k = j + t` for `k in range(t + c, n, s)`."""
 
     def add(op: str, *src: UOp, dtype: DType | None = int32, arg: object = None) -> UOp:
         made.append(UOp(op, dtype, src, arg, loop.line))

@@ -113,7 +113,7 @@ class OpenCLDevice(Compiled):
     def __getattr__(self, name: str) -> Any:
         if name in ("context", "queue"):  # another thread closed the device after our check
             self._check_open(name)
-        return super().__getattr__(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _try_compiler(self) -> None:
         # The verdict is an entry of the compile cache: one small build for each driver version.
