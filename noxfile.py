@@ -18,6 +18,7 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import nox
@@ -46,7 +47,6 @@ SCHEDULES = ("barrier", "lockstep")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ("demo", "core", "tests", "together", "template", "lint", "build")
 nox.options.default_venv_backend = "virtualenv"
 # One Python is enough for a user; the project's own machines must not lose one in silence.
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
@@ -63,21 +63,40 @@ def _runs(version: str) -> bool:
 
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
-FULL = "3.12" if _runs("3.12") else CURRENT  # lint and types
+FULL = "3.12" if _runs("3.12") else CURRENT  # the Python that runs every test, lint and types
+OTHERS = tuple(version for version in PYTHONS if version != FULL)
 
-# Tests that run compilers over thousands of kernels, the kit over broken backends, or C++: once is
-# enough.
-ELSEWHERE = ("render", "fuzz", "simulators", "testing", "interpreter")
-
-# What depends on the interpreter - import, discovery, Python's syntax tree, generated calls - and a
-# kernel from text to result on a backend.
-SYNTAX = (
-    "tests/repository/test_api_page.py", "tests/test_import.py", "tests/test_discovery.py",
-    "tests/lang",
+# Every test runs once, with FULL: in `together`, but for CUDA's, which `tests` has. The sessions
+# before it ask what `together` cannot see: a core without a backend, a backend without the others,
+# another Python.
+nox.options.sessions = (
+    "core", *(f"tests-{FULL}({backend})" for backend in BACKENDS), "pythons", "together",
+    "template", "lint", "build",
 )  # fmt: skip
+
+# Tests that a missing backend may break: finding, opening, reporting.
+ALONE = (
+    "tests/test_import.py", "tests/test_discovery.py", "tests/test_device.py", "tests/registry",
+    "tests/cli", "tests/compiler",
+)  # fmt: skip
+# Tests that another Python may break: import, discovery, syntax trees, pickling, generated calls.
+SYNTAX = (
+    "tests/test_import.py", "tests/test_discovery.py", "tests/test_fork.py",
+    "tests/lang/test_function.py", "tests/lang/test_func.py", "tests/lang/test_pickling.py",
+    "tests/lang/test_refusals.py", "tests/lang/test_wrong_kernels.py", "tests/registry",
+)  # fmt: skip
+# A kernel from text to result on a backend, and the tests of a backend that every Python runs.
 RESULTS = ("tests/program/test_program.py", "tests/repository/test_examples.py")
-# Tests of a backend that every Python runs.
-QUICK = ("test_program.py", "test_readme.py", "test_missing.py")
+OWN = ("test_program.py", "test_readme.py", "test_missing.py")
+# Tests that most changes break: `nox -s quick`.
+QUICK = (
+    "tests/repository/test_layout.py", "tests/repository/test_plugins_alike.py",
+    "tests/test_import.py", "tests/test_discovery.py", "tests/test_allocator.py",
+    "tests/test_device.py", "tests/registry", "tests/buffer", "tests/compiler", "tests/program",
+    "tests/profiling", "tests/lang", "tests/render/test_text.py", "tests/ir/test_verify.py",
+    "plugins/hal-cpu/tests/test_program.py", "plugins/hal-cpu/tests/test_device.py",
+    "plugins/hal-opencl/tests/test_device.py", "plugins/hal-opencl/tests/test_program.py",
+)  # fmt: skip
 # What meets a dependency: hooks, metadata, tables, arrays, folders, LLVM.
 LOWEST = (
     "tests/registry/test_backend.py", "tests/registry/test_installed.py",
@@ -184,30 +203,62 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def core(session: nox.Session) -> None:
-    """The core with no backend at all; what compilers make of its texts is left to `together`."""
+    """The core with no backend at all: it imports, lists, reports, and renders."""
     _install(session, "hal-core", tools=TEST_TOOLS)
-    paths = sorted(path for path in (ROOT / "tests").iterdir() if path.name not in ELSEWHERE)
-    _pytest(session, *(str(path) for path in paths if path.is_dir() or path.match("test_*.py")))
+    _pytest(session, *ALONE)
 
 
 @nox.session(python=PYTHONS)
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
-    """The core and one backend: what depends on the interpreter. `together` has all of the rest,
-    but for CUDA's, which one Python runs here."""
+    """The core and one backend alone. With CUDA: all of its tests, on the driver in software."""
     _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
     if backend == "opencl":
         _opencl_platform(session)
-    once = SYNTAX if backend == BACKENDS[0] else ()
-    own = f"plugins/hal-{backend}/tests"
+    own = [f"plugins/hal-{backend}/tests"]
     if backend == "cuda" and session.python == FULL:
-        paths = [own, "tests/simulators"]
+        own.append("tests/simulators")
     else:
-        paths = [f"{own}/{name}" for name in QUICK if (ROOT / own / name).exists()]
-    _pytest(
-        session, *once, *RESULTS, *paths, require=(backend.upper(),),
-        SIM_CUDA_BUILD=_software_build(),
-    )  # fmt: skip
+        own = _existing(f"{own[0]}/{name}" for name in OWN)
+    _pytest(session, *RESULTS, *own, require=(backend.upper(),), SIM_CUDA_BUILD=_software_build())
+
+
+@nox.session(python=OTHERS)
+def pythons(session: nox.Session) -> None:
+    """Every other Python, all backends together: what depends on the interpreter."""
+    _install(session, *DISTRIBUTIONS, tools=TEST_TOOLS)
+    _opencl_platform(session)
+    own = {name: _existing(f"plugins/{name}/tests/{file}" for file in OWN) for name in PLUGINS}
+    # In a process of its own: the GPUs of the driver in software would be everybody's best devices.
+    _pytest(session, *own.pop("hal-cuda"), require=("CUDA",), SIM_CUDA_BUILD=_software_build())
+    others = [path for paths in own.values() for path in paths]
+    _pytest(session, *SYNTAX, *RESULTS, *others, require=("CPU", "OPENCL"))
+
+
+def _existing(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if (ROOT / path).exists()]
+
+
+@nox.session(python=FULL, reuse_venv=True)
+def quick(session: nox.Session) -> None:
+    """Rules, types and the tests that most changes break, on the checkout itself: two minutes.
+
+    `nox -s quick -- tests/buffer -k view` runs those tests alone, in the same environment.
+    """
+    if not Path(session.bin, "hal").exists():
+        checkouts = [part for name in ("", *PLUGINS) for part in ("-e", _folder_of(name))]
+        session.install(*checkouts, *TEST_TOOLS, *TYPE_TOOLS)
+    if not session.posargs:
+        session.run("ruff", "format", "--check", "-q", ".")
+        session.run("ruff", "check", "-q", ".")
+        session.run("mypy", "hal_core")
+        _opencl_platform(session)
+    tests = session.posargs or _existing(QUICK)
+    session.run("python", "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", *tests)
+
+
+def _folder_of(name: str) -> str:
+    return str(ROOT / "plugins" / name if name else ROOT)
 
 
 @nox.session
