@@ -1,4 +1,4 @@
-"""Numbers as text that a compiler reads back to the same bits."""
+"""Numbers as text from which a compiler reads the same bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hal_core.dtypes import DType, float32
 
 
 def rounded(value: float, dtype: DType) -> float:
-    """`value` as the float `dtype` holds it."""
+    """Return `value` rounded to `dtype`, which is a float."""
     if dtype is not float32:
         return float(value)
     try:
@@ -18,7 +18,7 @@ def rounded(value: float, dtype: DType) -> float:
 
 
 def c_float(value: float, dtype: DType, suffix: str, infinity: str, nan: str) -> str:
-    """The shortest decimal that gives these bits; `infinity` and `nan` as the language has them."""
+    """Return the shortest decimal that gives these bits, or the language's `infinity` or `nan`."""
     number = rounded(value, dtype)
     if number != number:
         return nan
@@ -34,14 +34,14 @@ def c_float(value: float, dtype: DType, suffix: str, infinity: str, nan: str) ->
 
 
 def c_integer(value: int, dtype: DType, suffix: str) -> str:
-    """C has no negative literals: the least integer is spelt as a difference."""
+    """Return an integer for C, which has no negative literals: the least is a difference."""
     if value == dtype.min and dtype.kind == "i" and dtype.itemsize >= 4:
         return f"(-{-value - 1}{suffix} - 1)"
     return f"{value}{suffix}"
 
 
 def llvm_float(value: float, dtype: DType) -> str:
-    """Decimal where that is exact, else the bits of the double, as LLVM writes both types."""
+    """Return a decimal where it is exact, else the bits of a double: LLVM writes floats so, too."""
     number = rounded(value, dtype)
     text = f"{number:.6e}"
     if number == number and abs(number) != float("inf") and float(text) == number:
@@ -50,7 +50,7 @@ def llvm_float(value: float, dtype: DType) -> str:
 
 
 def power_of_two(value: object) -> int | None:
-    """k where `value` is 2**k, else None."""
+    """Return k where `value` is 2**k, else None."""
     if isinstance(value, int) and value > 0 and value & (value - 1) == 0:
         return value.bit_length() - 1
     return None

@@ -1,12 +1,12 @@
-"""Identifiers in rendered text: what is used where a name is taken."""
+"""Identifiers of rendered text: a name that is taken is replaced by a similar one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Set
 
-# Macros of the languages' own headers, and what C keeps for itself; a parameter called so would
-# be replaced by a number.
+# Macros of the languages' own headers, and names that C reserves. The preprocessor would replace a
+# parameter of such a name by a number.
 _MACRO = re.compile(
     r"_[A-Z_]|hal_|cl_khr_|(M|FP|CL|CLK|FLT|DBL|HUGE|MAX|U?INT(\d+|PTR|MAX)?)_"
     r"|(NULL|NAN|INFINITY|MAXFLOAT|linux|unix)$"
@@ -20,11 +20,13 @@ class Names:
         self._reserved = reserved
         self._taken: set[str] = set()
         self._count = 0
-        self._last: dict[str, int] = {}  # how often a name was wanted that is taken
+        self._last: dict[str, int] = {}  # name that is taken -> the last number put behind it
 
     def take(self, wanted: str) -> str:
-        """`wanted` itself, or with `_`, `_2`, ... behind it where the language or the text has
-        it; letters beyond ASCII by their number."""
+        """Return `wanted`, with `_`, `_2`, ... appended where the language or the text has it.
+
+        Letters beyond ASCII are written as their number.
+        """
         if not wanted.isascii():
             wanted = "".join(c if c.isascii() else f"u{ord(c):x}" for c in wanted)
         base = name = f"{wanted}_" if _MACRO.match(wanted) else wanted
@@ -35,7 +37,7 @@ class Names:
         return name
 
     def fresh(self) -> str:
-        """A name for a value that the user gave none: v0, v1, ..."""
+        """Return a name for a value to which the user gave none: v0, v1, ..."""
         while (name := f"v{self._count}") in self._taken or name in self._reserved:
             self._count += 1
         self._taken.add(name)

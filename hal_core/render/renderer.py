@@ -1,6 +1,9 @@
-"""What every renderer is: kernel IR in, the text of one language out."""
+"""The base class of renderers: they write kernel IR as text of one language."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from hal_core.dtypes import DTYPES, DType
 from hal_core.errors import InvalidKernel, Unsupported
@@ -11,21 +14,18 @@ from hal_core.ir.verify import verify
 
 
 class Renderer:
-    """Writes kernels in one language. Stateless: any thread may use one.
+    """Write kernels in one language. Stateless: any thread may use one."""
 
-    `name` is what a person calls the language, `language` what a `Source` of it says.
-    """
-
-    name: str
-    language: str
+    name: str  # of the language, for people: "OpenCL C"
+    language: str  # as a `Source` names it: "opencl"
     dtypes: frozenset[DType] = frozenset(DTYPES.values()) - {DTYPES["float16"], DTYPES["bfloat16"]}
 
     def supports(self, dtype: DType) -> bool:
-        """Whether this language can compute with `dtype`; the device may still lack it."""
+        """Return True when the language can compute with `dtype`; the device may still lack it."""
         return dtype in self.dtypes
 
     def render(self, kernel: Kernel) -> str:
-        """The kernel's text. The same kernel gives the same text: caches rely on it.
+        """Return the kernel's text. The same kernel gives the same text: caches rely on it.
 
         Raises: InvalidKernel when the IR breaks a rule; Unsupported for a dtype or a kernel's
         name that the language cannot take.
@@ -35,13 +35,15 @@ class Renderer:
         return self._render(fold(kernel))
 
     def options(self, kernel: Kernel) -> tuple[str, ...]:
-        """What a compiler must be told so that the text means what the kernel says."""
+        """Return the compiler options without which the text means something else."""
         return ()
 
     def _render(self, kernel: Kernel) -> str:
+        """Write a kernel that was checked and folded; a language fills this in."""
         raise NotImplementedError
 
     def _check(self, kernel: Kernel) -> None:
+        """Refuse a kernel's name or dtypes before anything is written. Raises: Unsupported."""
         operation = f"render kernel {kernel.name!r} as {self.name}"
         if is_taken(kernel.name):
             raise Unsupported(
@@ -63,8 +65,21 @@ class Renderer:
                 )
 
 
+def writers(kind: type) -> dict[str, Callable[[Any, UOp], None]]:
+    """Return the methods of a class that write one node each, by the node's op.
+
+    The method for `RANGE` is called `on_RANGE`. An op without a method is a value.
+    """
+    return {
+        name.removeprefix("on_"): method
+        for base in reversed(kind.__mro__)
+        for name, method in vars(base).items()
+        if name.startswith("on_")
+    }
+
+
 def dtype_of(uop: UOp) -> DType:
-    """The dtype of a node that has a value."""
+    """Return the dtype of a node that has a value."""
     if uop.dtype is None:  # verify has refused it before
         raise InvalidKernel("render", f"{uop!r} is not a value")
     return uop.dtype

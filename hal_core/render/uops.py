@@ -1,4 +1,4 @@
-"""The kernel IR itself as a language: for devices that interpret it, and to look at."""
+"""The kernel IR itself as a language, for devices that interpret it and for people who read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hal_core.render.renderer import Renderer
 
 
 class UOpsRenderer(Renderer):
-    """One line a node; nothing is folded and asserts stay, for whoever carries it out."""
+    """Write one line for each node; nothing is folded, and asserts stay for the interpreter."""
 
     name, language = "IR", "uops"
     dtypes = frozenset(DTYPES.values())

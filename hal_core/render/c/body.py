@@ -1,29 +1,29 @@
-"""One engine for every language of the C family; `languages/` holds what differs.
+"""The body of a kernel in any language of the C family; `language.py` says what differs.
 
-Nodes are written in execution order, each by its function in the table at the end.
+Nodes are written in execution order, each by the method of its op: `on_RANGE` writes a RANGE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
+from hal_core.render.c.expression import Expression
 from hal_core.render.c.language import Language
 from hal_core.render.c.lines import Lines
-from hal_core.render.c.spelling import MEMORY, Expression
+from hal_core.render.c.spelling import MEMORY
 from hal_core.render.c.uses import ends_in, stays_in_range
-from hal_core.render.renderer import dtype_of
+from hal_core.render.renderer import dtype_of, writers
 
 _ELSE = "} else {"
 
 
 class _Loop(NamedTuple):
-    """An open loop of the text, that over a block's threads included."""
+    """An open loop of the text. The loop over a block's threads and the kernel itself count."""
 
     op: str
-    label: list[str]  # in front of its end, where something goes there
+    label: list[str]  # a label before the end of the loop, where a `goto` leads to it; else empty
 
 
 class Text(Lines):
@@ -41,55 +41,50 @@ class Text(Lines):
         self.loops: list[_Loop] = [_Loop("KERNEL", [])]
 
     def write(self) -> None:
+        """Write every node, then the numbers of the thread above them."""
         for uop in self.uops:
-            self._node(uop)
+            writer = _WRITERS.get(uop.op)
+            if writer is not None:
+                writer(self, uop)
+            else:
+                sources = [self.use(source) for source in uop.src]
+                self.place(uop, self.spelling.expression(uop, sources))
         self.write_specials()
         self.lines += self.loops[0].label
 
-    def _node(self, uop: UOp) -> None:
-        op = uop.op
-        if op in _STATEMENTS:
-            _STATEMENTS[op](self, uop)
-        elif op == "CONST":
-            self.values[uop] = self.spelling.literal(uop.arg, dtype_of(uop))
-        elif op == "PARAM":
-            self._param(uop)
-        elif op == "SPECIAL":
-            self.values[uop] = self.at_top(uop, self.spelling.special(*uop.arg))
-        else:
-            sources = [self.use(source) for source in uop.src]
-            self.place(uop, self.spelling.expression(uop, sources))
+    def on_CONST(self, uop: UOp) -> None:
+        self.values[uop] = self.spelling.literal(uop.arg, dtype_of(uop))
 
-    def _param(self, uop: UOp) -> None:
+    def on_PARAM(self, uop: UOp) -> None:
         param, name = self.kernel.signature.params[uop.arg], self.params[uop.arg]
         if param.dtype.kind == "b" and not param.is_pointer:
             self.place(uop, Expression(f"{name} != 0"))
         else:
             self.values[uop] = Expression(name, atom=True)
 
+    def on_SPECIAL(self, uop: UOp) -> None:
+        self.values[uop] = self.at_top(uop, self.spelling.special(*uop.arg))
+
+    def on_ASSERT(self, uop: UOp) -> None:
+        """Write nothing: only the interpreter tests it."""
+
     # -- variables and memory
 
-    def _var(self, uop: UOp) -> None:
+    def on_VAR(self, uop: UOp) -> None:
         name = self.named(uop, str(uop.arg))
         self.line(f"{self.spelling.type(dtype_of(uop))} {name};")
 
-    def _spill(self, uop: UOp) -> None:
-        """A variable of which every thread of the block has one."""
+    def on_SPILL(self, uop: UOp) -> None:
+        # Every thread of the block has one: its value lives across a barrier.
         name = self.named(uop, str(uop.arg))
         kind, count = self.spelling.type(dtype_of(uop)), block_threads(self.kernel)
         template = self.row.spill or self.row.shared
         self.line(template.format(type=kind, name=name, count=count))
 
-    def _get(self, uop: UOp) -> None:
+    def on_GET(self, uop: UOp) -> None:
         self.place(uop, self.spelling.get(uop, self._variable(uop.src[0])))
 
-    def _variable(self, uop: UOp) -> str:
-        name = self.values[uop].text
-        if uop.op == "VAR":
-            return name
-        return f"{name}[{self.at_top(uop, self.row.thread_number).text}]"
-
-    def _set(self, uop: UOp) -> None:
+    def on_SET(self, uop: UOp) -> None:
         variable, value = uop.src
         text = self.use(value).text
         self.write_down_readers(id(variable))
@@ -100,17 +95,24 @@ class Text(Lines):
             name = declaration[:-1]
         self.line(f"{name} = {text};")
 
-    def _shared(self, uop: UOp) -> None:
+    def _variable(self, uop: UOp) -> str:
+        """Return the text of a variable: of a SPILL, this thread's element."""
+        name = self.values[uop].text
+        if uop.op == "VAR":
+            return name
+        return f"{name}[{self.at_top(uop, self.row.thread_number).text}]"
+
+    def on_SHARED(self, uop: UOp) -> None:
         name, count = uop.arg
         name, kind = self.named(uop, str(name)), self.spelling.storage(dtype_of(uop))
         self.shared.append(self.row.shared.format(type=kind, name=name, count=count))
 
-    def _store(self, uop: UOp) -> None:
+    def on_STORE(self, uop: UOp) -> None:
         pointer, index, value = (self.use(source) for source in uop.src)
         self.write_down_readers(MEMORY)
         self.line(f"{self.spelling.element(pointer, index)} = {value.text};")
 
-    def _atomic(self, uop: UOp) -> None:
+    def on_ATOMIC(self, uop: UOp) -> None:
         call = self.spelling.atomic(uop, [self.use(source) for source in uop.src])
         self.write_down_readers(MEMORY)
         if uop in self.inline:
@@ -118,36 +120,40 @@ class Text(Lines):
         else:
             self.line(f"{call};")
 
-    def _barrier(self, uop: UOp) -> None:
+    on_CAS = on_ATOMIC
+
+    def on_BARRIER(self, uop: UOp) -> None:
         self.write_down_readers(MEMORY)
         self.line(self.row.barrier)
 
-    # -- control flow
+    # -- branches
 
-    def _if(self, uop: UOp) -> None:
+    def on_IF(self, uop: UOp) -> None:
         condition = self.use(uop.src[0]).text
         self.write_down_readers()
         outer = self.ends_in.get(uop)
         if outer is None or self.lines[-1].lstrip() != _ELSE:
             self.open(f"if ({condition})")
             return
-        # Alone in its ELSE: compilers limit how deep brackets may nest.
+        # It is alone in its ELSE. Compilers limit how deep brackets may nest.
         self.depth -= 1
         self.lines.pop()
         self.open(f"}} else if ({condition})")
         self.chained.add(outer)
 
-    def _else(self, uop: UOp) -> None:
+    def on_ELSE(self, uop: UOp) -> None:
         self.close(uop)
         self.lines.pop()
         self.line(_ELSE)
         self.depth += 1
 
-    def _endif(self, uop: UOp) -> None:
-        if uop.src[0] not in self.chained:  # else the ENDIF before this one has closed both
+    def on_ENDIF(self, uop: UOp) -> None:
+        if uop.src[0] not in self.chained:  # else the inner ENDIF has closed both
             self.close(uop)
 
-    def _range(self, uop: UOp) -> None:
+    # -- loops
+
+    def on_RANGE(self, uop: UOp) -> None:
         start, stop = (self.use(source).text for source in uop.src[:2])
         step = uop.src[2].arg
         self.write_down_readers()
@@ -171,23 +177,28 @@ class Text(Lines):
             way = f"({unsigned}){start} {sign} {way}"
         self.line(f"const {kind} {name} = ({kind})({way});")
 
-    def _loop(self, uop: UOp) -> None:
+    def on_LOOP(self, uop: UOp) -> None:
         self.write_down_readers()
         self.loops.append(_Loop(uop.op, []))
         self.open("for (;;)")
 
-    def _end_loop(self, uop: UOp) -> None:
+    def on_ENDRANGE(self, uop: UOp) -> None:
         self.loops.pop()
         self.close(uop)
 
-    def _leave(self, uop: UOp) -> None:
-        self.line(f"{uop.op.lower()};")
+    on_ENDLOOP = on_ENDRANGE
 
-    def _return(self, uop: UOp) -> None:
-        """Where threads are loops, the next turn: of the thread, or outside of one the block."""
+    def on_BREAK(self, uop: UOp) -> None:
+        self.line("break;")
+
+    def on_CONTINUE(self, uop: UOp) -> None:
+        self.line("continue;")
+
+    def on_RETURN(self, uop: UOp) -> None:
         if not self.row.threads:
             self.line("return;")
             return
+        # Threads are loops here: the next thread's turn begins, or outside of them the next block.
         loop = next(loop for loop in reversed(self.loops) if loop.op in ("THREADS", "KERNEL"))
         if loop is self.loops[-1]:
             self.line("continue;")
@@ -197,7 +208,7 @@ class Text(Lines):
             loop.label.append(f"{self.names.take(wanted)}:;")
         self.line(f"goto {loop.label[0].removesuffix(':;')};")
 
-    def _threads(self, uop: UOp) -> None:
+    def on_THREADS(self, uop: UOp) -> None:
         self.write_down_readers()
         for line in self.row.threads.splitlines():
             if line != "$independent":
@@ -208,37 +219,11 @@ class Text(Lines):
         self.top = len(self.lines)
         self.loops.append(_Loop(uop.op, []))
 
-    def _end_threads(self, uop: UOp) -> None:
+    def on_ENDTHREADS(self, uop: UOp) -> None:
         self.write_specials()
         for label in self.loops.pop().label:
             self.line(label)
         self.close(uop)
 
-    def _nothing(self, uop: UOp) -> None:
-        """An ASSERT is tested in checked mode only."""
 
-
-_STATEMENTS: dict[str, Callable[[Text, UOp], None]] = {
-    "VAR": Text._var,
-    "SPILL": Text._spill,
-    "GET": Text._get,
-    "SET": Text._set,
-    "SHARED": Text._shared,
-    "STORE": Text._store,
-    "ATOMIC": Text._atomic,
-    "CAS": Text._atomic,
-    "BARRIER": Text._barrier,
-    "IF": Text._if,
-    "ELSE": Text._else,
-    "ENDIF": Text._endif,
-    "RANGE": Text._range,
-    "ENDRANGE": Text._end_loop,
-    "LOOP": Text._loop,
-    "ENDLOOP": Text._end_loop,
-    "BREAK": Text._leave,
-    "CONTINUE": Text._leave,
-    "RETURN": Text._return,
-    "THREADS": Text._threads,
-    "ENDTHREADS": Text._end_threads,
-    "ASSERT": Text._nothing,
-}
+_WRITERS = writers(Text)

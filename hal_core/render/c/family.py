@@ -1,4 +1,4 @@
-"""What the renderers of the C family share; `languages/` holds a row of data for each."""
+"""The base class of the C family's renderers; each language adds a row of data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cached_property
 
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
-from hal_core.ir import Kernel, UOp
+from hal_core.ir import Kernel
 from hal_core.ir.blocks.fission import split
 from hal_core.render.c.frame import whole
 from hal_core.render.c.language import Language
@@ -16,7 +16,7 @@ from hal_core.render.renderer import Renderer, dtype_of
 
 
 class CFamilyRenderer(Renderer):
-    """Renders with one language's row."""
+    """Render kernels as one language's row of data says."""
 
     row: Language
     dtypes = frozenset(DTYPES.values())
@@ -26,37 +26,34 @@ class CFamilyRenderer(Renderer):
         return (*self.row.options, contract) if contract else self.row.options
 
     @cached_property
-    def _words(self) -> frozenset[str]:
-        """What a kernel may not be called, for it cannot be renamed."""
-        return self.row.keywords | frozenset(self.row.types.values()) | called(self.row)
+    def reserved(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Names that a kernel may not have, and names that its variables may not have.
 
-    @cached_property
-    def _reserved(self) -> frozenset[str]:
-        return reserved(self.row)
+        Variables are renamed. A kernel is not: it is launched by its name.
+        """
+        kernels = self.row.keywords | frozenset(self.row.types.values()) | called(self.row)
+        return kernels, reserved(self.row)
 
     def _check(self, kernel: Kernel) -> None:
         super()._check(kernel)
-        if kernel.name in self._words:
+        operation = f"render kernel {kernel.name!r} as {self.name}"
+        if kernel.name in self.reserved[0]:
             raise Unsupported(
-                f"render kernel {kernel.name!r} as {self.name}",
+                operation,
                 "the name is a word of the language",
                 got=kernel.name,
                 fix="Rename the kernel.",
             )
         for node in kernel.uops:
-            if node.op in ("ATOMIC", "CAS"):
-                self._check_atomic(kernel, node)
-
-    def _check_atomic(self, kernel: Kernel, node: UOp) -> None:
-        if atomic_body(self.row, node) is None:
-            line = f", line {node.line}" if node.line else ""
-            raise Unsupported(
-                f"render kernel {kernel.name!r} as {self.name}{line}",
-                "the language has no such atomic operation",
-                got=f"{node.arg or 'compare-exchange'} of {dtype_of(node)}",
-                fix="Use int32 or uint32.",
-            )
+            if node.op in ("ATOMIC", "CAS") and atomic_body(self.row, node) is None:
+                line = f", line {node.line}" if node.line else ""
+                raise Unsupported(
+                    f"{operation}{line}",
+                    "the language has no such atomic operation",
+                    got=f"{node.arg or 'compare-exchange'} of {dtype_of(node)}",
+                    fix="Use int32 or uint32.",
+                )
 
     def _render(self, kernel: Kernel) -> str:
         uops = split(kernel) if self.row.threads else kernel.uops
-        return whole(self.row, kernel, uops, self._reserved)
+        return whole(self.row, kernel, uops, self.reserved[1])

@@ -1,4 +1,4 @@
-"""A whole text around a kernel's body: headers, helpers, the kernel's head and its parameters."""
+"""The whole text around a kernel's body: headers, helpers, the kernel's head and its parameters."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from hal_core.dtypes import DType
 from hal_core.ir import CONST_POINTER, Kernel, Param, UOp
 from hal_core.render.c.body import Text
 from hal_core.render.c.language import Language
-from hal_core.render.c.spelling import Spelling
 from hal_core.render.c.words import AXES
 
 
 def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozenset[str]) -> str:
-    """The text of a kernel whose nodes, as this language runs them, are `uops`.
+    """Return the text of a kernel whose nodes, as this language runs them, are `uops`.
 
     No parameter or variable gets a name that is `reserved`.
     """
     text = Text(row, kernel, uops, reserved)
-    meeting = _meeting(kernel) if row.alias else frozenset[DType]()
-    fields = [_fields(text, param, param.dtype in meeting) for param in kernel.signature.params]
+    aliased = _aliased_dtypes(kernel) if row.alias else frozenset[DType]()
+    parameters, arguments = [], []
+    for param in kernel.signature.params:
+        parameter, argument = _parameter(text, param, param.dtype in aliased)
+        parameters += [parameter] if parameter else []
+        arguments += [argument] if argument else []
     text.write()
-    blocks = {
-        "$arguments": [line for _, line in fields if line],
-        "$shared": text.shared,
-        "$body": text.lines,
-    }
+    blocks = {"$arguments": arguments, "$shared": text.shared, "$body": text.lines}
     frame: list[str] = []
-    for line in _with_words(row, kernel, [head for head, _ in fields if head]).splitlines():
+    for line in _frame(row, kernel, parameters).splitlines():
         bare = line.lstrip()
         indent = line[: len(line) - len(bare)]
         frame += [indent + part for part in blocks.get(bare, [bare])]
-    headers = _headers(text.spelling, kernel)
-    headers += dict.fromkeys(_alias(text, dtype) for dtype in sorted(meeting, key=str))
-    parts = ["\n".join(headers), *text.spelling.helpers.values()]
-    return "\n\n".join(part for part in (*parts, "\n".join(frame)) if part) + "\n"
+    spelling = text.spelling
+    features = spelling.features | {"always"} | (set() if kernel.contract else {"no contract"})
+    headers = [line for feature, line in row.headers.items() if feature in features]
+    kinds = dict.fromkeys(spelling.storage(dtype) for dtype in sorted(aliased, key=str))
+    headers += [row.alias.format(type=kind, alias=f"hal_any_{kind}") for kind in kinds]
+    parts = ["\n".join(headers), *spelling.helpers.values(), "\n".join(frame)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _with_words(row: Language, kernel: Kernel, parameters: list[str]) -> str:
-    """The frame, with what stands inside its lines."""
+def _frame(row: Language, kernel: Kernel, parameters: list[str]) -> str:
+    """Return the row's frame with the words inside its lines filled in."""
     attribute = ""
     if kernel.block is not None:
         x, y, z = kernel.block
@@ -54,16 +56,12 @@ def _with_words(row: Language, kernel: Kernel, parameters: list[str]) -> str:
     return frame
 
 
-def _headers(spelling: Spelling, kernel: Kernel) -> list[str]:
-    features = spelling.features | {"always"}
-    if not kernel.contract:
-        features.add("no contract")
-    return [line for feature, line in spelling.row.headers.items() if feature in features]
+def _aliased_dtypes(kernel: Kernel) -> frozenset[DType]:
+    """Return the dtypes of pointers that need a type which may alias others.
 
-
-def _meeting(kernel: Kernel) -> frozenset[DType]:
-    """The dtypes of pointers that may be views of one buffer although C, by their types, takes it
-    that they never meet. A char may be part of anything."""
+    Two parameters may be views of one buffer. C takes it from their types that a float and an int
+    are never the same memory, and reorders accesses. A char may alias anything.
+    """
     pointers = kernel.signature.pointers
     kinds = {(param.dtype.is_float and param.dtype.itemsize > 2, param.dtype.itemsize)
              for param in pointers if param.dtype.itemsize > 1}  # fmt: skip
@@ -72,19 +70,14 @@ def _meeting(kernel: Kernel) -> frozenset[DType]:
     return frozenset(param.dtype for param in pointers if param.dtype.itemsize > 1)
 
 
-def _alias(text: Text, dtype: DType) -> str:
-    kind = text.spelling.storage(dtype)
-    return text.row.alias.format(type=kind, alias=f"hal_any_{kind}")
-
-
-def _fields(text: Text, param: Param, meets: bool) -> tuple[str, str]:
-    """A parameter in the kernel's head, and the line that makes a variable of it."""
+def _parameter(text: Text, param: Param, aliased: bool) -> tuple[str, str]:
+    """Return a parameter as the kernel's head has it, and the line that makes a variable of it."""
     row, name = text.row, text.params[param.position]
     kind = text.spelling.storage(param.dtype)
     fields = {
         "const": "const " if param.kind == "const pointer" else "",
         "type": kind,
-        "element": f"hal_any_{kind}" if meets else kind,
+        "element": f"hal_any_{kind}" if aliased else kind,
         "name": name,
         "slot": 8 * param.position,
         "position": param.position,

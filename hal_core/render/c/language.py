@@ -1,4 +1,4 @@
-"""What a row of the table of languages holds. `text.py` is the one engine behind all rows.
+"""The fields of a language of the C family, from which `body.py` and `frame.py` write a kernel.
 
 Templates: `{0}`, `{1}` are operands, `{f}` the suffix of a float function or literal, `{axis}` is
 x, y or z and `{dim}` the same as 0, 1 or 2. In a frame `$name` stands for text, a line of its own
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Space(NamedTuple):
-    """One kind of memory: buffers or what a block shares."""
+    """One kind of memory: that of buffers, or that of a block."""
 
     name: str  # in the names of helpers; spaces of one name share them
     qualifier: str  # before a pointer's type
@@ -20,7 +20,7 @@ class Space(NamedTuple):
 
 
 class Language(NamedTuple):
-    """What differs between one language of the C family and the next."""
+    """The differences between one language of the C family and the next."""
 
     types: Mapping[str, str]  # dtype name -> type of a value
     bool_storage: str  # type of a bool in memory and as an argument

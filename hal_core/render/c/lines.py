@@ -1,8 +1,12 @@
-"""The lines of a text: what values are called, and when an expression is written down.
+"""The lines of a kernel's body: names of values, and when an expression gets a line of its own.
 
-A value used once is written where it is used, any other gets a `const` of its own. An expression
-that waits for its use must not see a later write: before a variable is set, memory is written to
-or a block opens, what reads it is given its `const`.
+A value that is used once is written where it is used, any other gets a `const` of its own:
+
+    v = LOAD x[i]             const float v0 = x[i];
+    y[i] = v * v + 1          y[i] = v0 * v0 + 1.0f;
+
+An expression that waits for its use must not see a later write. So before a variable is set, memory
+is written to or a block opens, the waiting expressions that read it get their `const`.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.ir import UOp
+from hal_core.render.c.expression import Expression
 from hal_core.render.c.language import Language
-from hal_core.render.c.spelling import Expression, Spelling
+from hal_core.render.c.spelling import Spelling
 from hal_core.render.c.uses import used_once
 from hal_core.render.c.words import AXES
 from hal_core.render.names import Names
@@ -21,7 +26,7 @@ _LONGEST = 72  # characters of an expression that is still written inside anothe
 
 
 class Lines:
-    """Of one kernel's body, as far as it is written."""
+    """The lines of one kernel's body that are written so far."""
 
     def __init__(self, row: Language, uops: Sequence[UOp], reserved: frozenset[str]) -> None:
         self.row, self.spelling, self.names = row, Spelling(row), Names(reserved)
@@ -29,13 +34,13 @@ class Lines:
         self.values: dict[UOp, Expression] = {}
         self.waiting: dict[UOp, Expression] = {}  # those of `values` that read something
         self.special_names: dict[str, str] = {}  # by their text
-        self.specials: list[str] = []  # what is declared at `top`, each once
+        self.specials: list[str] = []  # declarations for line `top`, each once
         self.top = 0  # the line where the threads' own code begins
         self.lines: list[str] = []
         self.depth = 0
 
     def at_top(self, uop: UOp, text: str) -> Expression:
-        """A number of this thread: computed once, before its code."""
+        """Return the name of a number of this thread, which is computed once, above its code."""
         if text.isidentifier():
             return Expression(text, atom=True)
         name = self.special_names.get(text)
@@ -50,15 +55,16 @@ class Lines:
         return Expression(name, atom=True)
 
     def write_specials(self) -> None:
+        """Insert the numbers of the thread where its own code begins."""
         indent = "    " * self.depth
         self.lines[self.top : self.top] = [indent + line for line in self.specials]
         self.specials = []
 
     def place(self, uop: UOp, value: Expression) -> None:
-        """Keep an expression for its one use, or write it down now."""
+        """Keep an expression for its one use, or give it a line now."""
         once = self.inline.get(uop)
         if once is None:
-            return  # nobody uses it
+            return  # no node uses it
         if not once or len(value.text) > _LONGEST:
             self.write_down(uop, value)
             return
@@ -67,18 +73,20 @@ class Lines:
             self.waiting[uop] = value
 
     def write_down(self, uop: UOp, value: Expression) -> None:
+        """Give an expression a line and a name of its own."""
         name = self.names.fresh()
         self.line(f"const {self.spelling.type(dtype_of(uop))} {name} = {value.text};")
         self.values[uop] = Expression(name, atom=True)
 
     def write_down_readers(self, of: int | None = None) -> None:
-        """No expression may wait across a write to `of` (None: across a block)."""
+        """Write down the waiting readers of `of`, which is about to change (None: all of them)."""
         for uop, value in list(self.waiting.items()):
             if of is None or of in value.reads:
                 del self.waiting[uop]
                 self.write_down(uop, value)
 
     def use(self, uop: UOp) -> Expression:
+        """Return the text of a value, which waits no longer."""
         self.waiting.pop(uop, None)
         return self.values[uop]
 
@@ -86,15 +94,18 @@ class Lines:
         self.lines.append("    " * self.depth + text)
 
     def named(self, uop: UOp, wanted: str) -> str:
+        """Give a variable, an array or a counter its name, `wanted` if that is free."""
         name = self.names.take(wanted) if wanted.isidentifier() else self.names.fresh()
         self.values[uop] = Expression(name, atom=True)
         return name
 
     def open(self, line: str) -> None:
+        """Begin a block in braces."""
         self.line(line + " {")
         self.depth += 1
 
     def close(self, uop: UOp) -> None:
-        self.waiting.clear()  # what was not used in its block is not used at all
+        """End a block."""
+        self.waiting.clear()  # a value that was not used in its block is not used at all
         self.depth -= 1
         self.line("}")

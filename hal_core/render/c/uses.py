@@ -1,4 +1,4 @@
-"""What can be told of a list of nodes before it is written as text."""
+"""Facts of a list of nodes that are needed before it is written as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hal_core.render.renderer import dtype_of
 
 
 def stays_in_range(uop: UOp) -> bool:
-    """Whether a RANGE's counter, one step past its last turn, is still in its dtype."""
+    """Return True when a RANGE's counter, one step past its last turn, is still in its dtype."""
     start, stop, step = uop.src
     if abs(step.arg) == 1:
         return True
@@ -22,13 +22,13 @@ def stays_in_range(uop: UOp) -> bool:
 
 
 def ends_in(uops: Sequence[UOp]) -> dict[UOp, UOp]:
-    """Of every IF whose ENDIF is the last node in another IF's block: that other."""
+    """Map each IF whose ENDIF is the last node in another IF's block to that other IF."""
     pairs = itertools.pairwise(uops)
     return {a.src[0]: b.src[0] for a, b in pairs if a.op == b.op == "ENDIF"}
 
 
 def used_once(uops: Sequence[UOp]) -> dict[UOp, bool]:
-    """Of every value that is used: whether once, in the block that computes it."""
+    """Map each value that is used to True when it is used once, in the block that computes it."""
     uses: dict[UOp, int] = {}
     home: dict[UOp, int] = {}
     blocks, count = [0], 0
@@ -38,17 +38,13 @@ def used_once(uops: Sequence[UOp]) -> dict[UOp, bool]:
             blocks.pop()
         elif uop.op not in LEAVES and uop.op != "ASSERT":
             for source in uop.src:
-                many = uop.op == "RANGE" or home[source] != blocks[-1] or _repeats(uop)
+                repeats = uop.op in ("MIN", "MAX", "ISNAN") or (
+                    uop.op == "ABS" and dtype_of(uop).is_integer
+                )  # their text has an operand twice
+                many = uop.op == "RANGE" or home[source] != blocks[-1] or repeats
                 uses[source] = uses.get(source, 0) + (2 if many else 1)
         home[uop] = blocks[-1]
         if uop.op in OPENS or uop.op == "THREADS":
             count += 1
             blocks.append(count)
     return {uop: number == 1 for uop, number in uses.items()}
-
-
-def _repeats(uop: UOp) -> bool:
-    """Whether the text of `uop` has an operand twice."""
-    if uop.op == "ABS":
-        return dtype_of(uop).is_integer
-    return uop.op in ("MIN", "MAX", "ISNAN")

@@ -1,4 +1,4 @@
-"""The words of a language that the names of a kernel and its variables must keep away from."""
+"""Words of a language that a kernel or its variables may not have as names."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ AXES = "xyz"
 
 
 def reserved(row: Language) -> frozenset[str]:
-    """The identifiers that no parameter or variable of a text may have."""
+    """Return the identifiers that no parameter or variable of a text may have."""
     templates = " ".join((
         *row.functions.values(), *row.specials.values(), *itertools.chain(*row.bits.values()),
         *itertools.chain(*row.infinities.values()), *row.last_parameters,
         row.frame, row.threads, row.barrier,
     )).replace("{f}", "")  # fmt: skip
-    # not what stands behind a dot: a member's name hides nothing
+    # A word after a dot is a member of something, and hides nothing.
     words = {w for axis in AXES for w in re.findall(r"(?<![.$\w])[$\w]+", filled(templates, axis))}
     return C_KEYWORDS | LIBRARY_NAMES | row.keywords | frozenset(row.types.values()) | words
 
 
 def called(row: Language) -> frozenset[str]:
-    """The functions of the language that its texts call: a kernel of the name would be another."""
+    """Return the functions that the language's texts call: a kernel of that name would hide one."""
     pairs = itertools.chain(*row.bits.values(), *row.infinities.values())
     templates = itertools.chain(
         row.functions.values(), row.specials.values(), (f"{name}(" for name in pairs),
@@ -35,4 +35,5 @@ def called(row: Language) -> frozenset[str]:
 
 
 def filled(template: str, axis: str) -> str:
+    """Return a template of a `Language` with its axis filled in."""
     return template.replace("{axis}", axis).replace("{dim}", str(AXES.index(axis)))

@@ -6,9 +6,7 @@ backend sets triple and data layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from hal_core.dtypes import DTYPES, DType, float32, float64
+from hal_core.dtypes import DTYPES, float32, float64
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads, split
 from hal_core.ir.blocks.thread_bounds import limits
@@ -16,14 +14,14 @@ from hal_core.ir.expand import expand
 from hal_core.render.llvm.control import Blocks
 from hal_core.render.llvm.values import literal, type_of
 from hal_core.render.names import Names
-from hal_core.render.renderer import Renderer, dtype_of
+from hal_core.render.renderer import Renderer, dtype_of, writers
 
 _AXES = "xyz"
 _BLOCKS = "each.block"  # the loop over the blocks of this call
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
 
 
-# Formulas that LLVM vectorises to more speed than its library has, within its time to compile.
+# Functions whose formulas LLVM vectorises: faster than the library, and not too slow to compile.
 _FORMULAS = {
     **dict.fromkeys(("EXP", "EXP2", "LOG", "LOG2", "TANH", "ATAN", "ATAN2"), (float32, float64)),
     **dict.fromkeys(("SIN", "COS", "TAN"), (float32,)),
@@ -33,10 +31,10 @@ _FORMULAS = {
 class LLVMRenderer(Renderer):
     """LLVM IR; one exported function, everything else internal.
 
-    `half`: whether the processor converts float16 itself. Where it does not, LLVM would call a
-    library, and the text brings its own conversion.
-    `fma`: whether it multiplies and adds in one instruction; what the formulas of math functions
-    are made of. Without them the C library's functions are called.
+    `half`: True when the processor converts float16 itself. Without it LLVM would call a library,
+    so the text brings its own conversion.
+    `fma`: True when it multiplies and adds in one instruction, which the formulas of math functions
+    are made of. Without it the functions of the C library are called.
     """
 
     name, language = "LLVM IR", "llvm"
@@ -48,20 +46,20 @@ class LLVMRenderer(Renderer):
     def _render(self, kernel: Kernel) -> str:
         cut = kernel._replace(uops=split(kernel))
         if self.fma:
-            # Vectors of them are quick. One at a time, as in a thread's loop, a call is quicker.
+            # Formulas are quick as vectors; inside of a thread's loop, one at a time, a call is.
             cut = expand(cut, _FORMULAS, in_loops=False)
         return _Module(cut, self.half).whole()
 
 
 class _Module(Blocks):
-    """One kernel, cut at its barriers, on its way to text."""
+    """The text of one kernel that was cut at its barriers."""
 
     def __init__(self, kernel: Kernel, half: bool) -> None:
         super().__init__(kernel.contract, half, block_threads(kernel))
         self.kernel, self.uops = kernel, kernel.uops
         self.spills = any(uop.op == "SPILL" for uop in self.uops)
         self.limits = limits(self.uops)
-        self.given: set[UOp] = set()  # tests that hold for every thread that gets to them
+        self.always: set[UOp] = set()  # tests that hold for every thread that reaches them
         names = Names(frozenset())
         self.params = [names.take(param.name) for param in kernel.signature.params]
         self.specials: dict[tuple[str, int], str] = {}
@@ -72,7 +70,13 @@ class _Module(Blocks):
     def whole(self) -> str:
         self._enter()
         for uop in self.uops:
-            self._node(uop)
+            writer = _WRITERS.get(uop.op)
+            if writer is not None:
+                writer(self, uop)
+            elif uop in self.always:
+                self.values[uop] = "true"
+            else:
+                self.values[uop] = self.value(uop, [self.values[source] for source in uop.src])
         self.close_loop()
         self.line("ret void")
         head = f"define void @{self.kernel.name}({_PARAMETERS}) {{"
@@ -80,28 +84,28 @@ class _Module(Blocks):
         parts += [*self.frame, *self.lines, "}", *(["", *self.metadata] if self.metadata else [])]
         return "\n".join(parts).lstrip("\n") + "\n"
 
-    def _node(self, uop: UOp) -> None:
-        op = uop.op
-        if op in _STATEMENTS:
-            _STATEMENTS[op](self, uop)
-        elif op == "PARAM":
-            self.values[uop] = f"%{self.params[uop.arg]}"
-        elif op == "CONST":
-            self.values[uop] = literal(uop.arg, dtype_of(uop))
-        elif op == "SPECIAL":
-            self.values[uop] = self.specials[uop.arg]
-        elif uop in self.given:
-            self.values[uop] = "true"
-        elif op != "ASSERT":
-            operands = [self.values[source] for source in uop.src]
-            self.values[uop] = self.value(uop, operands)
+    def on_PARAM(self, uop: UOp) -> None:
+        self.values[uop] = f"%{self.params[uop.arg]}"
 
-    # the frame: arguments, the loop over blocks, the loops over threads
+    def on_SPECIAL(self, uop: UOp) -> None:
+        self.values[uop] = self.specials[uop.arg]
+
+    def on_ASSERT(self, uop: UOp) -> None:
+        """Write nothing: only the interpreter tests it."""
+
+    # -- the frame: arguments, the loop over blocks, the loops over threads
 
     def _enter(self) -> None:
+        """Load the arguments and the launch, and open the loop over blocks."""
         for param, name in zip(self.kernel.signature.params, self.params, strict=True):
             slot = self.let(f"getelementptr i8, ptr %hal.args, i64 {8 * param.position}")
-            self._load_argument(name, "ptr" if param.is_pointer else param.dtype, slot)
+            if param.is_pointer:
+                self.let(f"load ptr, ptr {slot}", f"%{name}")
+            elif param.dtype.kind == "b":
+                byte = self.let(f"load i8, ptr {slot}")
+                self.let(f"icmp ne i8 {byte}, 0", f"%{name}")
+            else:
+                self.let(f"load {type_of(param.dtype)}, ptr {slot}", f"%{name}")
         dims = ["grid.dim.x", "grid.dim.y", "grid.dim.z"]
         fixed = self.kernel.block
         for axis in range(3):
@@ -115,16 +119,8 @@ class _Module(Blocks):
             self.specials[kind, position % 3] = self.let(f"load i32, ptr {slot}", f"%{name}")
         self._enter_block()
 
-    def _load_argument(self, name: str, kind: DType | str, slot: str) -> None:
-        if isinstance(kind, str):
-            self.let(f"load {kind}, ptr {slot}", f"%{name}")
-        elif kind.kind == "b":
-            byte = self.let(f"load i8, ptr {slot}")
-            self.let(f"icmp ne i8 {byte}, 0", f"%{name}")
-        else:
-            self.let(f"load {type_of(kind)}, ptr {slot}", f"%{name}")
-
     def _enter_block(self) -> None:
+        """Open the loop over blocks, and find where the block lies in the grid."""
         wide = [self.let(f"zext i32 {self.specials['grid_dim', axis]} to i64") for axis in (0, 1)]
         block = self.open_loop(_BLOCKS, "i64", "%hal.first", "%hal.last", "slt")
         self.frame_loop = _BLOCKS
@@ -140,33 +136,44 @@ class _Module(Blocks):
             dim = self.specials["block_dim", axis]
             self.first.append(self.let(f"mul nsw i32 {index}, {dim}"))
 
-    def _threads(self, uop: UOp) -> None:
-        """The loops over the threads of a region."""
+    def on_THREADS(self, uop: UOp) -> None:
+        # Three loops, over z, y and x.
         suffix = f".{self.regions}" if self.regions else ""
         self.regions += 1
         row = "0"
         for axis in (2, 1, 0):
             dim, name = self.specials["block_dim", axis], f"thread.{_AXES[axis]}{suffix}"
-            end = self._end(uop, dim) if axis == 0 else dim
+            end = self._end_of_x(uop, dim) if axis == 0 else dim
             thread = self.open_loop(name, "i32", "0", end, "slt")
             self.specials["thread_idx", axis] = thread
             # The launch checks that it fits: no wrap, which is what lets LLVM vectorise.
             place = f"add nsw i32 {self.first[axis]}, {thread}"
             self.specials["global_idx", axis] = self.let(place, f"%global.{_AXES[axis]}{suffix}")
             if self.spills:
-                row = self._count(row, dim, thread)
+                row = self._number_of_thread(row, dim, thread)
         self.thread, self.frame_loop = row, name
-        self.access = f", !llvm.access.group !{self._group()}" if uop.arg else ""
+        self.access = ""
+        if uop.arg:
+            # Metadata: no access of one turn of the loop over x waits for another turn's.
+            group = len(self.metadata)
+            self.metadata += [
+                f"!{group} = distinct !{{}}",
+                f'!{group + 1} = !{{!"llvm.loop.parallel_accesses", !{group}}}',
+                f"!{group + 2} = distinct !{{!{group + 2}, !{group + 1}}}",
+            ]
+            self.access = f", !llvm.access.group !{group}"
 
-    def _end(self, region: UOp, dim: str) -> str:
-        """Where the loop over x ends."""
+    def _end_of_x(self, region: UOp, dim: str) -> str:
+        """Return the end of the loop over x: guards around all of a region bound it."""
         found = self.limits.get(region, [])
         if not found:
             return dim
         end = self.let(f"zext i32 {dim} to i64")
         for test, number, last, inclusive in found:
-            self.given.add(test)
-            threads = self.let(f"sext i32 {self._outer(last)} to i64")
+            self.always.add(test)
+            # A constant stands inside the region, and is written here.
+            bound = literal(last.arg, dtype_of(last)) if last.op == "CONST" else self.values[last]
+            threads = self.let(f"sext i32 {bound} to i64")
             if inclusive:
                 threads = self.let(f"add nsw i64 {threads}, 1")
             if number.arg[0] == "global_idx":
@@ -176,12 +183,8 @@ class _Module(Blocks):
         some = self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [end, "0"])
         return self.let(f"trunc i64 {some} to i32")
 
-    def _outer(self, uop: UOp) -> str:
-        """A value from outside; a constant is one, wherever it stands."""
-        return literal(uop.arg, dtype_of(uop)) if uop.op == "CONST" else self.values[uop]
-
-    def _count(self, row: str, dim: str, thread: str) -> str:
-        """row * dim + thread: how many threads of the block come before, along the axes so far."""
+    def _number_of_thread(self, row: str, dim: str, thread: str) -> str:
+        """Return row * dim + thread: the threads of the block ahead of this one."""
         wide = self.let(f"zext i32 {thread} to i64")
         if row == "0":
             return wide
@@ -189,17 +192,7 @@ class _Module(Blocks):
         skipped = self.let(f"mul nuw nsw i64 {row}, {width}")
         return self.let(f"add nuw nsw i64 {skipped}, {wide}")
 
-    def _group(self) -> int:
-        """Metadata: no access of one turn of the loop over x waits for another turn's."""
-        group = len(self.metadata)
-        self.metadata += [
-            f"!{group} = distinct !{{}}",
-            f'!{group + 1} = !{{!"llvm.loop.parallel_accesses", !{group}}}',
-            f"!{group + 2} = distinct !{{!{group + 2}, !{group + 1}}}",
-        ]
-        return group
-
-    def _end_threads(self, uop: UOp) -> None:
+    def on_ENDTHREADS(self, uop: UOp) -> None:
         free = uop.src[0].arg
         self.close_loop(f", !llvm.loop !{len(self.metadata) - 1}" if free else "")
         self.close_loop()
@@ -207,26 +200,4 @@ class _Module(Blocks):
         self.access, self.thread, self.frame_loop = "", "", _BLOCKS
 
 
-_STATEMENTS: dict[str, Callable[[_Module, UOp], None]] = {
-    "THREADS": _Module._threads,
-    "ENDTHREADS": _Module._end_threads,
-    "SHARED": _Module.declare_shared,
-    "SPILL": _Module.declare,
-    "VAR": _Module.declare,
-    "SET": _Module.set,
-    "GET": _Module.get,
-    "LOAD": _Module.load,
-    "STORE": _Module.store,
-    "ATOMIC": _Module.atomic,
-    "CAS": _Module.compare_and_swap,
-    "IF": _Module.if_,
-    "ELSE": _Module.else_,
-    "ENDIF": _Module.end_if,
-    "RANGE": _Module.range,
-    "ENDRANGE": _Module.end_range,
-    "LOOP": _Module.loop,
-    "ENDLOOP": _Module.end_loop,
-    "BREAK": _Module.break_,
-    "CONTINUE": _Module.continue_,
-    "RETURN": _Module.return_,
-}
+_WRITERS = writers(_Module)

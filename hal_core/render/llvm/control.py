@@ -20,14 +20,14 @@ class _Loop(NamedTuple):
 
 
 class Blocks(Memory):
-    """Writes LLVM's blocks; a block has a label and ends with one jump."""
+    """Write LLVM's basic blocks; each has a label and ends with one jump."""
 
     def __init__(self, contract: bool, half: bool, block_threads: int) -> None:
         super().__init__(contract, half, block_threads)
         self.block = "hal.entry"  # the label that the next instruction belongs to
-        self.left = False  # behind a jump, where no instruction can stand
+        self.left = False  # after a jump, where no instruction can stand
         self.loops: list[_Loop] = []
-        self.frame_loop = ""  # whose next turn is the next thread, or outside of THREADS block
+        self.frame_loop = ""  # a RETURN goes on with its next turn: the next thread, or block
         self.named: dict[UOp, str] = {}  # IF, RANGE or LOOP -> the stem of its labels
         self.halves: set[UOp] = set()  # the IFs that have an ELSE
 
@@ -36,33 +36,34 @@ class Blocks(Memory):
         self.block, self.left = name, False
 
     def jump(self, name: str, metadata: str = "") -> None:
-        """Nothing where no thread gets to: it has jumped elsewhere."""
+        """Jump, unless this place cannot be reached: the block has ended with a jump."""
         if not self.left:
             self.line(f"br label %{name}{metadata}")
         self.left = True
 
-    def fork(self, condition: str, name: str, other: str) -> None:
+    def branch(self, condition: str, name: str, other: str) -> None:
         self.line(f"br i1 {condition}, label %{name}, label %{other}")
 
-    # counted loops
+    # -- counted loops
 
     def open_loop(
         self, name: str, kind: str, start: str, stop: str, order: str, step: str = "1",
         advance: str = "add nsw",
     ) -> str:  # fmt: skip
-        """`for (name = start; name ORDER stop; name += step)`; the counter."""
+        """Open `for (name = start; name ORDER stop; name += step)`; return the counter."""
         before = self.block
         self.jump(f"{name}.head")
         self.label(f"{name}.head")
         following = f"[ %{name}.next, %{name}.step ]"
         self.let(f"phi {kind} [ {start}, %{before} ], {following}", f"%{name}")
         more = self.let(f"icmp {order} {kind} %{name}, {stop}", f"%{name}.more")
-        self.fork(more, f"{name}.body", f"{name}.end")
+        self.branch(more, f"{name}.body", f"{name}.end")
         self.label(f"{name}.body")
         self.loops.append(_Loop(name, kind, advance, step))
         return f"%{name}"
 
     def close_loop(self, metadata: str = "") -> None:
+        """End the innermost counted loop; `metadata` goes to its jump back."""
         name, kind, advance, step = self.loops.pop()
         self.jump(f"{name}.step")
         self.label(f"{name}.step")
@@ -70,7 +71,7 @@ class Blocks(Memory):
         self.jump(f"{name}.head", metadata)
         self.label(f"{name}.end")
 
-    def range(self, uop: UOp) -> None:
+    def on_RANGE(self, uop: UOp) -> None:
         start, stop = (self.values[source] for source in uop.src[:2])
         dtype, step = dtype_of(uop), uop.src[2].arg
         kind, signed = type_of(dtype), dtype.kind == "i"
@@ -93,46 +94,46 @@ class Blocks(Memory):
         offset = self.let(f"mul {kind} {turn}, {step}")
         self.values[uop] = self.let(f"add {kind} {start}, {offset}")
 
-    def end_range(self, uop: UOp) -> None:
+    def on_ENDRANGE(self, uop: UOp) -> None:
         self.close_loop()
 
-    # endless loops
+    # -- endless loops
 
-    def loop(self, uop: UOp) -> None:
+    def on_LOOP(self, uop: UOp) -> None:
         name = self.named[uop] = f"loop.{self.number()}"
         self.jump(f"{name}.step")
         self.label(f"{name}.step")
 
-    def end_loop(self, uop: UOp) -> None:
+    def on_ENDLOOP(self, uop: UOp) -> None:
         name = self.named[uop.src[0]]
         self.jump(f"{name}.step")
         self.label(f"{name}.end")
 
-    def break_(self, uop: UOp) -> None:
+    def on_BREAK(self, uop: UOp) -> None:
         self.jump(f"{self.named[uop.src[0]]}.end")
 
-    def continue_(self, uop: UOp) -> None:
+    def on_CONTINUE(self, uop: UOp) -> None:
         self.jump(f"{self.named[uop.src[0]]}.step")
 
-    def return_(self, uop: UOp) -> None:
+    def on_RETURN(self, uop: UOp) -> None:
         self.jump(f"{self.frame_loop}.step")
 
-    # branches
+    # -- branches
 
-    def if_(self, uop: UOp) -> None:
+    def on_IF(self, uop: UOp) -> None:
         name = self.named[uop] = f"if.{self.number()}"
-        self.fork(self.values[uop.src[0]], f"{name}.then", f"{name}.else")
+        self.branch(self.values[uop.src[0]], f"{name}.then", f"{name}.else")
         self.label(f"{name}.then")
 
-    def else_(self, uop: UOp) -> None:
+    def on_ELSE(self, uop: UOp) -> None:
         self.halves.add(uop.src[0])
         name = self.named[uop.src[0]]
         self.jump(f"{name}.end")
         self.label(f"{name}.else")
 
-    def end_if(self, uop: UOp) -> None:
+    def on_ENDIF(self, uop: UOp) -> None:
         if uop.src[0] not in self.halves:
-            self.else_(uop)
+            self.on_ELSE(uop)
         name = self.named[uop.src[0]]
         self.jump(f"{name}.end")
         self.label(f"{name}.end")

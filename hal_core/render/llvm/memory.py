@@ -1,4 +1,4 @@
-"""Variables and memory in LLVM IR: where things lie, loads, stores and atomics."""
+"""Variables and memory in LLVM IR: stack slots, loads, stores and atomics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hal_core.ir import UOp
 from hal_core.render.llvm.values import INTEGER, Values, type_of
 from hal_core.render.renderer import dtype_of
 
-_DEPTH = 6  # of an index expression that is computed in 64 bits
+_DEPTH = 6  # operations of an index that are computed again in 64 bits, one inside the other
 _WHOLE = {
     "ADD": "add", "MIN": "min", "MAX": "max", "AND": "and", "OR": "or", "XOR": "xor",
     "EXCHANGE": "xchg",
@@ -15,35 +15,37 @@ _WHOLE = {
 
 
 class Memory(Values):
-    """Writes accesses; what they reach stands in the entry block, where LLVM wants it."""
+    """Write accesses to memory; arrays and variables are declared in the entry block."""
 
     def __init__(self, contract: bool, half: bool, block_threads: int) -> None:
         super().__init__(contract, half)
         self.block_threads = block_threads
         self.frame: list[str] = []  # allocas
-        self.access = ""  # metadata of loads and stores here
-        self.thread = ""  # this thread's number in the block, where there is one
+        self.access = ""  # metadata that loads and stores carry now
+        self.thread = ""  # number of this thread in its block; empty outside of threads
 
-    # variables
+    # -- variables
 
-    def declare(self, uop: UOp) -> None:
-        """VAR: a register of this thread, as soon as LLVM has seen it. SPILL: one each."""
+    def on_VAR(self, uop: UOp) -> None:
+        # LLVM makes a register of it.
         name = self.values[uop] = f"%{word(uop.arg)}.{self.number()}"
-        dtype = dtype_of(uop)
-        if uop.op == "VAR":
-            self.frame.append(f"  {name} = alloca {type_of(dtype)}")
-        else:
-            self._array(name, dtype, self.block_threads)
+        self.frame.append(f"  {name} = alloca {type_of(dtype_of(uop))}")
 
-    def declare_shared(self, uop: UOp) -> None:
-        """One array for all blocks that this call runs: one after the other."""
+    def on_SPILL(self, uop: UOp) -> None:
+        # Every thread of the block has one: its value lives across a barrier.
+        name = self.values[uop] = f"%{word(uop.arg)}.{self.number()}"
+        self._array(name, dtype_of(uop), self.block_threads)
+
+    def on_SHARED(self, uop: UOp) -> None:
+        # One array serves all blocks of this call, which run one after the other.
         name = self.values[uop] = f"%{word(uop.arg[0])}.{self.number()}"
         self._array(name, dtype_of(uop), uop.arg[1])
 
     def _array(self, name: str, dtype: DType, count: int) -> None:
+        """Declare an array in the entry block, aligned for vectors."""
         self.frame.append(f"  {name} = alloca [{count} x {memory_type_of(dtype)}], align 64")
 
-    def set(self, uop: UOp) -> None:
+    def on_SET(self, uop: UOp) -> None:
         variable, value = uop.src
         if variable.op == "SPILL":
             self._store(dtype_of(variable), self._own(variable), self.values[value])
@@ -51,7 +53,7 @@ class Memory(Values):
             kind = type_of(dtype_of(variable))
             self.line(f"store {kind} {self.values[value]}, ptr {self.values[variable]}")
 
-    def get(self, uop: UOp) -> None:
+    def on_GET(self, uop: UOp) -> None:
         (variable,) = uop.src
         if variable.op == "SPILL":
             self.values[uop] = self._load(dtype_of(uop), self._own(variable))
@@ -60,23 +62,24 @@ class Memory(Values):
             self.values[uop] = self.let(f"load {kind}, ptr {self.values[variable]}")
 
     def _own(self, spill: UOp) -> str:
+        """Return the address of this thread's element of a SPILL."""
         return self._element(dtype_of(spill), self.values[spill], self.thread)
 
-    # memory
+    # -- memory
 
-    def load(self, uop: UOp) -> None:
+    def on_LOAD(self, uop: UOp) -> None:
         self.values[uop] = self._load(dtype_of(uop), self._address(*uop.src))
 
-    def store(self, uop: UOp) -> None:
+    def on_STORE(self, uop: UOp) -> None:
         memory, index, value = uop.src
         self._store(dtype_of(value), self._address(memory, index), self.values[value])
 
-    def atomic(self, uop: UOp) -> None:
-        """On shared memory an ordinary update does: one thread of the host runs a block."""
+    def on_ATOMIC(self, uop: UOp) -> None:
         memory, index, value = uop.src
         dtype, given = dtype_of(uop), self.values[value]
         place = self._address(memory, index)
         if memory.op == "SHARED":
+            # An ordinary update is enough: one thread of the host runs all of a block.
             old = self.values[uop] = self._load(dtype, place)
             self._store(dtype, place, self.updated(uop.arg, dtype, old, given))
             return
@@ -88,6 +91,7 @@ class Memory(Values):
         self.values[uop] = self.let(f"atomicrmw {how} ptr {place}, {kind} {given} monotonic")
 
     def updated(self, how: str, dtype: DType, old: str, given: str) -> str:
+        """Return the new value of an element that an atomic operation changes."""
         if how == "EXCHANGE":
             return given
         if how in ("MIN", "MAX"):
@@ -95,7 +99,7 @@ class Memory(Values):
         how = "fadd" if dtype.is_float else _WHOLE[how]
         return self.let(f"{how} {type_of(dtype)} {old}, {given}")
 
-    def compare_and_swap(self, uop: UOp) -> None:
+    def on_CAS(self, uop: UOp) -> None:
         memory, index, *pair = uop.src
         expected, desired = (self.values[value] for value in pair)
         dtype, place = dtype_of(uop), self._address(memory, index)
@@ -127,8 +131,11 @@ class Memory(Values):
         return self.let(f"getelementptr inbounds {kind}, ptr {base}, i64 {wide}")
 
     def _wide(self, index: UOp, depth: int) -> str:
-        """An index as i64. One too large for int32 is undefined, so its arithmetic need not wrap:
-        in 64 bits LLVM sees that neighbours in the index are neighbours in memory."""
+        """Return an index as i64.
+
+        One too large for int32 is undefined, so its arithmetic need not wrap. In 64 bits LLVM sees
+        that neighbours in the index are neighbours in memory.
+        """
         dtype, value = dtype_of(index), self.values[index]
         if dtype.itemsize == 8 or index.op == "CONST":
             return value
@@ -141,9 +148,10 @@ class Memory(Values):
 
 
 def memory_type_of(dtype: DType) -> str:
+    """Return the type of an element in memory, where a bool is a byte."""
     return "i8" if dtype.kind == "b" else type_of(dtype)
 
 
 def word(arg: object) -> str:
-    """A variable's own name where it has one that LLVM reads."""
+    """Return a variable's own name, or `v` for one that LLVM does not read."""
     return str(arg) if str(arg).isascii() and str(arg).isidentifier() else "v"

@@ -1,4 +1,4 @@
-"""The instructions that compute values in LLVM IR, one table or method a kind of operation."""
+"""Instructions that compute values in LLVM IR; a table or a method for each kind of operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTRINSICS = {
     "COS": "cos", "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc", "ROUND": "rint",
     "ABS": "fabs", "POW": "pow", "FMA": "fma",
 }  # fmt: skip
-# No intrinsics before LLVM 19: the C library's.
+# LLVM before 19 has no intrinsics for these, so the C library is called.
 _LIBRARY = {"TAN": "tan", "TANH": "tanh", "ATAN": "atan", "ATAN2": "atan2"}
 
 
@@ -29,12 +29,12 @@ _TYPES = {
 
 
 def type_of(dtype: DType) -> str:
-    """The type of a value; in memory a bool is an i8. 16-bit floats are their bits."""
+    """Return the type of a value. 16-bit floats are their bits."""
     return _TYPES[dtype]
 
 
 class Values:
-    """Writes instructions; remembers what they need declared and defined."""
+    """Write instructions, and collect the declarations and helpers that they need."""
 
     def __init__(self, contract: bool, half: bool) -> None:
         self.count = 0
@@ -43,12 +43,13 @@ class Values:
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, str] = {}  # name -> definition
         self.fast = "contract " if contract else ""
-        self.half = half  # whether the processor converts float16 by itself
+        self.half = half  # True when the processor converts float16 itself
 
     def line(self, text: str) -> None:
         self.lines.append("  " + text)
 
     def let(self, text: str, name: str | None = None) -> str:
+        """Write an instruction and return the name of its result."""
         if name is None:
             name = f"%v.{self.count}"
             self.count += 1
@@ -56,11 +57,15 @@ class Values:
         return name
 
     def number(self) -> int:
+        """Return a number that no other name of the text ends with."""
         self.count += 1
         return self.count - 1
 
     def value(self, uop: UOp, operands: list[str]) -> str:
+        """Write the instructions of a node without side effects; return its value's name."""
         op, dtype = uop.op, dtype_of(uop)
+        if op == "CONST":
+            return literal(uop.arg, dtype)
         if op == "CAST":
             return self._cast(dtype_of(uop.src[0]), dtype, operands[0])
         if op == "BITCAST":
@@ -115,7 +120,7 @@ class Values:
             amount = self.let(f"and {kind} {b}, {mask}") if constant is None else constant & mask
             return self.let(f"{_shift(op, dtype)} {kind} {a}, {amount}")
         shift = power_of_two(constant)
-        if shift is not None and op == "FLOORDIV":  # rounds down, as it should
+        if shift is not None and op == "FLOORDIV":  # a shift rounds down, too
             return self.let(f"{_shift('SHR', dtype)} {kind} {a}, {shift}")
         if shift is not None:
             return self.let(f"and {kind} {a}, {(1 << shift) - 1}")
@@ -130,6 +135,7 @@ class Values:
         return self.let(f"icmp {table[op]} {type_of(dtype)} {a}, {b}")
 
     def least_or_greatest(self, op: str, dtype: DType, a: str, b: str) -> str:
+        """Return the result of MIN or MAX: `a` unless `b` is better, so a NaN in `a` stays."""
         better = self._compare("LT" if op == "MIN" else "GT", dtype, b, a)
         return self.select(better, type_of(dtype), b, a)
 
@@ -141,9 +147,15 @@ class Values:
         if source is target:
             return value
         if source in STORAGE_DTYPES:
-            return self._widen(source, value)
+            if source is not float16 or not self.half:
+                return self._help(*widen(source), "float", "i16", value)
+            bits = self.let(f"bitcast i16 {value} to half")
+            return self.let(f"fpext half {bits} to float")
         if target in STORAGE_DTYPES:
-            return self._narrow(target, value)
+            if target is not float16 or not self.half:
+                return self._help(*narrow(target), "i16", "float", value)
+            bits = self.let(f"fptrunc float {value} to half")
+            return self.let(f"bitcast half {bits} to i16")
         if target.kind == "b":
             zero = "fcmp une" if source.kind == "f" else "icmp ne"
             return self.let(f"{zero} {old} {value}, {literal(0, source)}")
@@ -167,18 +179,6 @@ class Values:
         self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
         arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, operands, strict=True))
         return self.let(f"call {result} {callee}({arguments})")
-
-    def _widen(self, source: DType, value: str) -> str:
-        if source is float16 and self.half:
-            bits = self.let(f"bitcast i16 {value} to half")
-            return self.let(f"fpext half {bits} to float")
-        return self._help(*widen(source), "float", "i16", value)
-
-    def _narrow(self, target: DType, value: str) -> str:
-        if target is float16 and self.half:
-            bits = self.let(f"fptrunc float {value} to half")
-            return self.let(f"bitcast half {bits} to i16")
-        return self._help(*narrow(target), "i16", "float", value)
 
     def _help(self, callee: str, text: str, result: str, kind: str, value: str) -> str:
         self.helpers[callee] = text

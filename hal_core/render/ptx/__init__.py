@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from hal_core.dtypes import DTYPES, DType
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.expand import expand
-from hal_core.render.ptx.memory import ACCESSES, Memory
+from hal_core.render.ptx.memory import Memory
 from hal_core.render.ptx.text import kind_of, type_of
-from hal_core.render.renderer import Renderer, dtype_of
+from hal_core.render.renderer import Renderer, dtype_of, writers
 
 _SPECIALS = {"block_idx": "ctaid", "thread_idx": "tid", "block_dim": "ntid", "grid_dim": "nctaid"}
 _MAX_BLOCK = "1024, 1, 1"  # threads; the shape is free
 
 
 class PTXRenderer(Renderer):
-    """PTX of one version for one architecture and those after it."""
+    """PTX of one version, for one architecture and all later ones."""
 
     name, language = "PTX", "ptx"
     dtypes = frozenset(DTYPES.values())
@@ -31,7 +30,7 @@ class PTXRenderer(Renderer):
 
 
 class _Loop(NamedTuple):
-    """Labels, and the instructions that step to the next turn."""
+    """The labels of a loop, and the instructions that step to its next turn."""
 
     begin: str
     following: str  # where a CONTINUE goes on
@@ -40,7 +39,7 @@ class _Loop(NamedTuple):
 
 
 class _Entry(Memory):
-    """One kernel on its way to text."""
+    """The text of one kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -49,11 +48,16 @@ class _Entry(Memory):
         self.loops: dict[UOp, _Loop] = {}
 
     def whole(self) -> str:
-        for uop in self.kernel.uops:  # all of them on top: they may be first used in a branch
+        """Return the text of the entry, its declarations included."""
+        for uop in self.kernel.uops:  # all at the top: their first use may be in a branch
             if uop.op == "SPECIAL" and uop.arg not in self.specials:
                 self.specials[uop.arg] = self._special(*uop.arg)
         for uop in self.kernel.uops:
-            self._node(uop)
+            writer = _WRITERS.get(uop.op)
+            if writer is not None:
+                writer(self, uop)
+            else:
+                self.values[uop] = self.value(uop)
         self.line("ret")
         kernel = self.kernel
         block = kernel.block
@@ -63,6 +67,7 @@ class _Entry(Memory):
         return "\n".join([*head, *registers, *self.shared, "", *self.lines, "}", ""])
 
     def _special(self, kind: str, axis: int) -> str:
+        """Return the register, or the number, of a thread's or block's place."""
         if kind == "block_dim" and self.kernel.block:
             return str(self.kernel.block[axis])
         if kind != "global_idx":
@@ -74,46 +79,42 @@ class _Entry(Memory):
             parts.append(self.specials[part, axis])
         return self.let("mad.lo.s32", "b32", *parts)
 
-    # nodes
+    # -- variables and control flow
 
-    def _node(self, uop: UOp) -> None:
-        if uop.op in _STATEMENTS:
-            _STATEMENTS[uop.op](self, uop)
-        elif uop.op == "SPECIAL":
-            self.values[uop] = self.specials[uop.arg]
-        else:
-            self.values[uop] = self.access(uop) if uop.op in ACCESSES else self.value(uop)
+    def on_SPECIAL(self, uop: UOp) -> None:
+        self.values[uop] = self.specials[uop.arg]
 
-    # variables and control
+    def on_ASSERT(self, uop: UOp) -> None:
+        """Write nothing: only the interpreter tests it."""
 
-    def _var(self, uop: UOp) -> None:
+    def on_VAR(self, uop: UOp) -> None:
         self.values[uop] = self.register(kind_of(dtype_of(uop)))
 
-    def _set(self, uop: UOp) -> None:
+    def on_SET(self, uop: UOp) -> None:
         variable, value = (self.values[source] for source in uop.src)
         self.line(f"mov.{kind_of(dtype_of(uop.src[0]))} {variable}, {value}")
 
-    def _barrier(self, uop: UOp) -> None:
+    def on_BARRIER(self, uop: UOp) -> None:
         self.line("bar.sync 0")
 
     def _jump(self, label: str, condition: str = "") -> None:
         self.line(f"{condition and f'@{condition} '}bra {label}")
 
-    def _if(self, uop: UOp) -> None:
+    def on_IF(self, uop: UOp) -> None:
         self.branches[uop] = self.name("else")
         condition = self.values[uop.src[0]]
         if uop.src[0].op == "CONST":
             condition = self.let("mov.pred", "pred", condition)
         self._jump(self.branches[uop], f"!{condition}")
 
-    def _else(self, uop: UOp) -> None:
+    def on_ELSE(self, uop: UOp) -> None:
         (opener,) = uop.src
         end = self.name("end")
         self._jump(end)
         self.label(self.branches[opener])
         self.branches[opener] = end
 
-    def _endif(self, uop: UOp) -> None:
+    def on_ENDIF(self, uop: UOp) -> None:
         self.label(self.branches[uop.src[0]])
 
     def _open_loop(self, uop: UOp, advance: tuple[str, ...] = ()) -> _Loop:
@@ -122,10 +123,10 @@ class _Entry(Memory):
         self.label(loop.begin)
         return loop
 
-    def _loop(self, uop: UOp) -> None:
+    def on_LOOP(self, uop: UOp) -> None:
         self._open_loop(uop)
 
-    def _range(self, uop: UOp) -> None:
+    def on_RANGE(self, uop: UOp) -> None:
         start, stop = (self.values[source] for source in uop.src[:2])
         dtype, step = dtype_of(uop), int(uop.src[2].arg)
         register = kind_of(dtype)
@@ -144,7 +145,7 @@ class _Entry(Memory):
         self._jump(loop.end, f"!{more}")
 
     def _turns(self, dtype: DType, start: str, stop: str, step: int) -> str:
-        """How often a loop runs: distance, rounded up, over step; without leaving the dtype."""
+        """Return how often a loop runs: its length over its step, rounded up, within the dtype."""
         register = kind_of(dtype)
         unsigned = f"u{register[1:]}"
         low, high = (start, stop) if step > 0 else (stop, start)
@@ -155,7 +156,7 @@ class _Entry(Memory):
         more = self.let(f"add.{unsigned}", register, jumps, "1")
         return self.select(some, register, more, "0")
 
-    def _close_loop(self, uop: UOp) -> None:
+    def on_ENDRANGE(self, uop: UOp) -> None:
         loop = self.loops[uop.src[0]]
         self.label(loop.following)
         for text in loop.advance:
@@ -163,33 +164,16 @@ class _Entry(Memory):
         self._jump(loop.begin)
         self.label(loop.end)
 
-    def _break(self, uop: UOp) -> None:
+    on_ENDLOOP = on_ENDRANGE
+
+    def on_BREAK(self, uop: UOp) -> None:
         self._jump(self.loops[uop.src[0]].end)
 
-    def _continue(self, uop: UOp) -> None:
+    def on_CONTINUE(self, uop: UOp) -> None:
         self._jump(self.loops[uop.src[0]].following)
 
-    def _return(self, uop: UOp) -> None:
+    def on_RETURN(self, uop: UOp) -> None:
         self.line("ret")
 
-    def _nothing(self, uop: UOp) -> None:
-        """An ASSERT is for checked mode."""
 
-
-_STATEMENTS: dict[str, Callable[[_Entry, UOp], None]] = {
-    "VAR": _Entry._var,
-    "SET": _Entry._set,
-    "STORE": _Entry.store,
-    "BARRIER": _Entry._barrier,
-    "ASSERT": _Entry._nothing,
-    "IF": _Entry._if,
-    "ELSE": _Entry._else,
-    "ENDIF": _Entry._endif,
-    "RANGE": _Entry._range,
-    "ENDRANGE": _Entry._close_loop,
-    "LOOP": _Entry._loop,
-    "ENDLOOP": _Entry._close_loop,
-    "BREAK": _Entry._break,
-    "CONTINUE": _Entry._continue,
-    "RETURN": _Entry._return,
-}
+_WRITERS = writers(_Entry)

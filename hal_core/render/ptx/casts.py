@@ -7,7 +7,7 @@ from hal_core.render.ptx.text import Registers, kind_of, literal, type_of
 
 
 def cast(to: Registers, value: str, source: DType, target: DType) -> str:
-    """`value` as `target`: floats truncate and saturate, integers wrap, NaN to an integer is 0."""
+    """Return `value` as `target`: floats truncate and saturate, integers wrap, NaN becomes 0."""
     if source is target:
         return value
     if target is bool_:
@@ -16,7 +16,10 @@ def cast(to: Registers, value: str, source: DType, target: DType) -> str:
     if source is bool_:
         return to.select(value, kind_of(target), literal(1, target), literal(0, target))
     if source in (float16, bfloat16):
-        return _from_storage(to, value, source)
+        if source is float16:
+            return to.let("cvt.f32.f16", "f32", value)
+        bits = to.let("shl.b32", "b32", to.let("cvt.u32.u16", "b32", value), "16")
+        return to.let("mov.b32", "f32", bits)
     if target in (float16, bfloat16):
         return to.let(f"cvt.rn.{'f16' if target is float16 else 'bf16'}.f32", "b16", value)
     if source.is_float:
@@ -26,27 +29,26 @@ def cast(to: Registers, value: str, source: DType, target: DType) -> str:
         return _float_to_integer(to, value, source, target)
     if target.is_float:
         return to.let(f"cvt.rn.{type_of(target)}.{type_of(source)}", kind_of(target), value)
-    return _integer_to_integer(to, value, source, target)
+    if source.itemsize == 8 > target.itemsize:
+        return to.narrow(to.let("cvt.u32.u64", "b32", value), target)
+    if target.itemsize == 8 > source.itemsize:
+        return to.let(f"cvt.{'s64.s32' if source.kind == 'i' else 'u64.u32'}", "b64", value)
+    fits = target.min <= source.min and source.max <= target.max
+    return value if fits else to.narrow(value, target)
 
 
 def bitcast(to: Registers, value: str, source: DType, target: DType) -> str:
+    """Return the bits of `value` as `target`."""
     if kind_of(source) != kind_of(target):
-        if value.startswith(("0f", "0d")):  # a float's bits
+        if value.startswith(("0f", "0d")):  # a literal, written as its bits
             bits = int(value[2:], 16)
             return literal(bits - 2 ** (8 * target.itemsize) * (bits > target.max), target)
         return to.let(f"mov.b{8 * target.itemsize}", kind_of(target), value)
     return value if source is target else to.narrow(value, target)
 
 
-def _from_storage(to: Registers, value: str, source: DType) -> str:
-    if source is float16:
-        return to.let("cvt.f32.f16", "f32", value)
-    bits = to.let("shl.b32", "b32", to.let("cvt.u32.u16", "b32", value), "16")
-    return to.let("mov.b32", "f32", bits)
-
-
 def _float_to_integer(to: Registers, value: str, source: DType, target: DType) -> str:
-    """cvt clamps to 32 or 64 bits; a NaN gives 0 only from float32 to 32 bits."""
+    # cvt saturates at 32 or 64 bits, and makes 0 of a NaN only from float32 to 32 bits.
     kind, takes = type_of(target), type_of(source)
     result = to.let(f"cvt.rzi.{kind}.{takes}", kind_of(target), value)
     if source is not float32 or target.itemsize == 8:
@@ -57,13 +59,3 @@ def _float_to_integer(to: Registers, value: str, source: DType, target: DType) -
         if target.kind == "i":
             result = to.let(f"max.{kind}", "b32", result, literal(target.min, target))
     return result
-
-
-def _integer_to_integer(to: Registers, value: str, source: DType, target: DType) -> str:
-    wide = (source.itemsize == 8, target.itemsize == 8)
-    if wide == (True, False):
-        return to.narrow(to.let("cvt.u32.u64", "b32", value), target)
-    if wide == (False, True):
-        return to.let(f"cvt.{'s64.s32' if source.kind == 'i' else 'u64.u32'}", "b64", value)
-    fits = target.min <= source.min and source.max <= target.max
-    return value if fits else to.narrow(value, target)

@@ -9,11 +9,10 @@ from hal_core.render.ptx.values import Values
 from hal_core.render.renderer import dtype_of
 
 _OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}
-ACCESSES = frozenset({"PARAM", "SHARED", "LOAD", "ATOMIC", "CAS"})
 
 
 class Memory(Values):
-    """Addresses are 64 bits wide and of the state space: global or shared."""
+    """Write accesses to memory. Addresses are 64 bits wide, in the state space global or shared."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel.contract)
@@ -30,33 +29,29 @@ class Memory(Values):
         return [f"{line}," for line in lines[:-1]] + lines[-1:]
 
     def _name(self, param: Param) -> str:
-        """No word of PTX is made like this."""
+        """Return a parameter's name; no word of PTX is made like it."""
         return f"{self.kernel.name}_param_{param.name}"
 
-    def access(self, uop: UOp) -> str:
-        if uop.op == "PARAM":
-            return self._param(self.kernel.signature.params[uop.arg])
-        if uop.op == "SHARED":
-            return self._declare(uop)
-        if uop.op == "LOAD":
-            return self._read(f"ld.{_space(uop)}", dtype_of(uop), self._address(uop))
-        return self._atomic(uop)
+    def on_PARAM(self, uop: UOp) -> None:
+        param = self.kernel.signature.params[uop.arg]
+        if param.is_pointer:
+            generic = self.let("ld.param.u64", "b64", f"[{self._name(param)}]")
+            self.values[uop] = self.let("cvta.to.global.u64", "b64", generic)
+        else:
+            self.values[uop] = self._read("ld.param", param.dtype, self._name(param))
 
-    def _param(self, param: Param) -> str:
-        if not param.is_pointer:
-            return self._read("ld.param", param.dtype, self._name(param))
-        generic = self.let("ld.param.u64", "b64", f"[{self._name(param)}]")
-        return self.let("cvta.to.global.u64", "b64", generic)
+    def on_LOAD(self, uop: UOp) -> None:
+        self.values[uop] = self._read(f"ld.{_space(uop)}", dtype_of(uop), self._address(uop))
 
     def _read(self, instruction: str, dtype: DType, address: str) -> str:
         kind = "b32" if dtype is bool_ else kind_of(dtype)
         value = self.let(f"{instruction}.{memory_type_of(dtype)}", kind, f"[{address}]")
         return self.test("ne", "s32", value, "0") if dtype is bool_ else value
 
-    def _declare(self, uop: UOp) -> str:
+    def on_SHARED(self, uop: UOp) -> None:
         name, nbytes = self.name("shared"), uop.arg[1] * dtype_of(uop).itemsize
         self.shared.append(f"    .shared .align 16 .b8 {name}[{nbytes}];")
-        return self.let("mov.u64", "b64", name)
+        self.values[uop] = self.let("mov.u64", "b64", name)
 
     def _address(self, uop: UOp) -> str:
         memory, index = uop.src[:2]
@@ -70,14 +65,14 @@ class Memory(Values):
             offset = self.let("mul.lo.s64", "b64", place, str(size))
         return self.let("add.s64", "b64", base, offset)
 
-    def store(self, uop: UOp) -> None:
+    def on_STORE(self, uop: UOp) -> None:
         address, value = self._address(uop), self.values[uop.src[2]]
         dtype = dtype_of(uop.src[0])
         if dtype is bool_:
             value = self.select(value, "b32", "1", "0")
         self.line(f"st.{_space(uop)}.{memory_type_of(dtype)} [{address}], {value}")
 
-    def _atomic(self, uop: UOp) -> str:
+    def on_ATOMIC(self, uop: UOp) -> None:
         dtype = dtype_of(uop)
         kind = kind_of(dtype)
         if uop.op == "CAS":
@@ -90,9 +85,12 @@ class Memory(Values):
             action = f"{uop.arg.lower()}.{type_of(dtype)}"
         operands = [self.values[source] for source in uop.src[2:]]
         instruction = f"atom.relaxed.gpu.{_space(uop)}.{action}"
-        return self.let(instruction, kind, f"[{self._address(uop)}]", *operands)
+        place = f"[{self._address(uop)}]"
+        self.values[uop] = self.let(instruction, kind, place, *operands)
+
+    on_CAS = on_ATOMIC
 
 
 def _space(uop: UOp) -> str:
-    """The state space of an access."""
+    """Return the state space of an access."""
     return "shared" if uop.src[0].op == "SHARED" else "global"

@@ -16,7 +16,7 @@ _PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "b64": "%rd", "f32": "%f", 
 
 
 def kind_of(dtype: DType) -> str:
-    """The register that holds a value of `dtype`."""
+    """Return the kind of register that holds a value of `dtype`."""
     if dtype is bool_:
         return "pred"
     if dtype.is_float and dtype.itemsize > 2:
@@ -27,13 +27,13 @@ def kind_of(dtype: DType) -> str:
 
 
 def type_of(dtype: DType) -> str:
-    """The type of an instruction that computes with `dtype`."""
+    """Return the type of an instruction that computes with `dtype`."""
     kind = kind_of(dtype)
     return {"i": "s", "u": "u"}[dtype.kind] + kind[1:] if dtype.is_integer else kind
 
 
 def memory_type_of(dtype: DType) -> str:
-    """The type of an element of `dtype` in memory."""
+    """Return the type of an element of `dtype` in memory."""
     if dtype is bool_:
         return "u8"
     if dtype.is_integer:
@@ -42,7 +42,7 @@ def memory_type_of(dtype: DType) -> str:
 
 
 def literal(value: float, dtype: DType) -> str:
-    """An operand that is a number; floats by their bits."""
+    """Return a number as an operand; floats are written as their bits."""
     if dtype is bool_:
         return "-1" if value else "0"
     if dtype.is_float:
@@ -53,7 +53,7 @@ def literal(value: float, dtype: DType) -> str:
 
 
 class Registers:
-    """Writes instructions, each into a register of its own."""
+    """Write instructions, each with a register of its own for its result."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -67,7 +67,7 @@ class Registers:
         self.lines.append(f"{name}:")
 
     def name(self, word: str) -> str:
-        """A label, or a variable of the function; no word of PTX starts with a dollar."""
+        """Return a fresh name for a label or a variable; no word of PTX starts with a dollar."""
         self._names += 1
         return f"${word}{self._names}"
 
@@ -76,7 +76,7 @@ class Registers:
         return f"{_PREFIXES[kind]}{self.counts[kind]}"
 
     def let(self, instruction: str, kind: str, *operands: str) -> str:
-        """The register of `kind` that the instruction's result goes to."""
+        """Write an instruction and return the register of its result."""
         result = self.register(kind)
         self.line(f"{instruction} {', '.join((result, *operands))}")
         return result
@@ -88,7 +88,7 @@ class Registers:
         return self.let(f"selp.{kind}", kind, a, b, condition)
 
     def narrow(self, value: str, dtype: DType) -> str:
-        """What an 8 or 16 bit integer keeps of a 32-bit result; wider ones keep all."""
+        """Return a 32-bit result cut to an integer of 8 or 16 bits; wider ones keep all of it."""
         if dtype.itemsize >= 4:
             return value
         if dtype.kind == "u":

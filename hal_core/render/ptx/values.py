@@ -1,4 +1,4 @@
-"""The instructions that compute values in PTX, one method a kind of operation."""
+"""Instructions that compute values in PTX; a method for each kind of operation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROUNDING = {"FLOOR": "rmi", "CEIL": "rpi", "TRUNC": "rzi", "ROUND": "rni"}
 
 
 class Values(Registers):
-    """Knows what register or number each node's value is."""
+    """Write instructions, and know which register or number each node's value is."""
 
     def __init__(self, contract: bool) -> None:
         super().__init__()
@@ -24,6 +24,7 @@ class Values(Registers):
         self.exactly = "" if contract else ".rn"
 
     def value(self, uop: UOp) -> str:
+        """Write the instructions of a node without side effects; return its register or number."""
         op, dtype = uop.op, dtype_of(uop)
         operands = [self.values[source] for source in uop.src]
         if op == "CONST":
@@ -34,26 +35,24 @@ class Values(Registers):
         if op in ("CAST", "BITCAST"):
             change = cast if op == "CAST" else bitcast
             return change(self, operands[0], takes, dtype)
-        if op == "WHERE":
-            return self._where(dtype, *operands)
+        if op == "WHERE" and dtype is not bool_:
+            return self.select(operands[0], kind_of(dtype), *operands[1:])
+        if op == "WHERE":  # selp takes no predicates
+            condition, a, b = operands
+            first = self.let("and.pred", "pred", condition, a)
+            opposite = self.let("not.pred", "pred", condition)
+            return self.let("or.pred", "pred", first, self.let("and.pred", "pred", opposite, b))
         if op in COMPARISON:
             return self._compare(op, takes, *operands)
         if takes is bool_:
             return self.let(f"{_BITWISE[op]}.pred", "pred", *operands)
         if op in ("MIN", "MAX") and takes.is_float:
-            a, b = operands  # the instructions would drop every NaN
+            a, b = operands  # the instructions min and max would drop every NaN
             better = self._compare("LT" if op == "MIN" else "GT", takes, b, a)
             return self.select(better, kind_of(takes), b, a)
         if takes.is_float:
             return self._float(op, takes, operands)
         return self._integer(uop, takes, operands)
-
-    def _where(self, dtype: DType, condition: str, a: str, b: str) -> str:
-        if dtype is not bool_:
-            return self.select(condition, kind_of(dtype), a, b)
-        first = self.let("and.pred", "pred", condition, a)
-        opposite = self.let("not.pred", "pred", condition)
-        return self.let("or.pred", "pred", first, self.let("and.pred", "pred", opposite, b))
 
     def _compare(self, op: str, dtype: DType, a: str, b: str) -> str:
         if dtype is bool_:
@@ -61,7 +60,7 @@ class Values(Registers):
         comparison = "neu" if op == "NE" and dtype.is_float else op.lower()
         return self.test(comparison, "s32" if dtype is bool_ else type_of(dtype), a, b)
 
-    # floats
+    # -- floats
 
     def _float(self, op: str, dtype: DType, operands: list[str]) -> str:
         kind = kind_of(dtype)
@@ -78,7 +77,7 @@ class Values(Registers):
             return self.let(f"cvt.{_ROUNDING[op]}.{kind}.{kind}", kind, *operands)
         return self.let(f"{op.lower()}.{kind}", kind, *operands)  # NEG, ABS
 
-    # integers
+    # -- integers
 
     def _integer(self, uop: UOp, dtype: DType, operands: list[str]) -> str:
         op, kind, register = uop.op, type_of(dtype), kind_of(dtype)
@@ -88,7 +87,13 @@ class Values(Registers):
         if op in _BITWISE:
             return self.narrow(self.let(f"{_BITWISE[op]}.{register}", register, *operands), dtype)
         if op in ("SHL", "SHR"):
-            return self._shift(op, dtype, *operands)
+            a, b = operands
+            if register == "b64":
+                b = self.let("cvt.u32.u64", "b32", b)
+            amount = self.let("and.b32", "b32", b, str(8 * dtype.itemsize - 1))
+            if op == "SHR":
+                return self.let(f"shr.{kind}", register, a, amount)
+            return self.narrow(self.let(f"shl.{register}", register, a, amount), dtype)
         if op in ("FLOORDIV", "MOD"):
             constant = uop.src[1].arg if uop.src[1].op == "CONST" else None
             return self.narrow(self._division(op, dtype, constant, *operands), dtype)
@@ -98,17 +103,8 @@ class Values(Registers):
         # The least integer is its own negation, which abs does not promise.
         return negated if op == "NEG" else self.let(f"max.{kind}", register, *operands, negated)
 
-    def _shift(self, op: str, dtype: DType, a: str, b: str) -> str:
-        register = kind_of(dtype)
-        if register == "b64":
-            b = self.let("cvt.u32.u64", "b32", b)
-        amount = self.let("and.b32", "b32", b, str(8 * dtype.itemsize - 1))
-        if op == "SHR":
-            return self.let(f"shr.{type_of(dtype)}", register, a, amount)
-        return self.narrow(self.let(f"shl.{register}", register, a, amount), dtype)
-
     def _division(self, op: str, dtype: DType, constant: int | None, a: str, b: str) -> str:
-        """Floor division or its rest; by 0 gives 0. What PTX leaves open is divided by 1."""
+        """Return floor division or its rest; 0 by 0. Divisors that PTX leaves open become 1."""
         kind, register = type_of(dtype), kind_of(dtype)
         if constant == 0:
             return "0"
@@ -131,7 +127,7 @@ class Values(Registers):
         return self.select(zero, register, "0", result) if zero else result
 
     def _floor(self, op: str, dtype: DType, a: str, b: str) -> str:
-        """PTX truncates: one less, or the divisor more, where there is a rest of the other sign."""
+        """Return the floor of a signed division, or its rest: PTX truncates both towards 0."""
         kind, register = type_of(dtype), kind_of(dtype)
         rest = self.let(f"rem.{kind}", register, a, b)
         signs = self.let(f"xor.{register}", register, rest, b)

@@ -1,0 +1,67 @@
+"""CAST and BITCAST in a language of the C family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hal_core.dtypes import DTYPES, DType, float32
+from hal_core.render.c import helpers
+from hal_core.render.c.expression import Expression
+
+if TYPE_CHECKING:
+    from hal_core.render.c.spelling import Spelling
+
+
+def cast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple[str, bool]:
+    """Return `value` as `target`, and True when the text is an atom."""
+    if source is target:
+        return value.text, value.atom
+    pair = f"{target.name} from {source.name}"
+    if pair in to.row.casts:
+        name = f"hal_{pair.replace(' ', '_')}"
+        bits, of_bits = to.bits(DTYPES["float32"])
+        to.helper(
+            name,
+            to.row.casts[pair],
+            type=to.row.types[(target if source is float32 else source).name],
+            float=to.row.types["float32"],
+            uint=to.row.types["uint32"],
+            bits=bits,
+            of_bits=of_bits,
+        )
+        return f"{name}({value.text})", True
+    if target.kind == "b":
+        return f"{value.operand} != 0", False
+    if source.kind == "f" and target.is_integer:
+        # C leaves a number outside of the integer's range undefined.
+        name = f"hal_{target.name}_from_{source.name}"
+        to.helper(
+            name,
+            helpers.FLOAT_TO_INTEGER[target.kind],
+            type=to.type(target),
+            source=to.type(source),
+            # Powers of two or 0, which every float dtype holds.
+            above=to.literal(float(int(target.max) + 1), source).text,
+            below=to.literal(float(target.min), source).text,
+            max=to.literal(target.max, target).text,
+            min=to.literal(target.min, target).text,
+        )
+        return f"{name}({value.text})", True
+    return f"({to.type(target)}){value.operand}", True
+
+
+def bitcast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple[str, bool]:
+    """Return the bits of `value` as `target`, and True when the text is an atom.
+
+    Floats have functions from and to unsigned integers; between integers a cast does it.
+    """
+    if source is target:
+        return value.text, value.atom
+    text, atom = value.text, value.atom
+    if source.is_float:
+        text, atom = f"{to.bits(source)[0]}({text})", True
+    if target.is_float:
+        return f"{to.bits(target)[1]}({text})", True
+    if source.is_float and target.kind == "u":
+        return text, atom
+    return f"({to.type(target)}){text if atom else f'({text})'}", True
