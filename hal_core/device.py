@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
-from hal_core import concurrency, profiling
+from hal_core import concurrency, config, profiling
 from hal_core.allocator import Allocator
 from hal_core.compiler import Binary
 from hal_core.compiler.requirements import has_dtype
@@ -24,7 +24,7 @@ from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
 from hal_core.program.keys import BufferKey, BufferKeys
-from hal_core.registry.answers import shown
+from hal_core.registry.plugin import short_repr
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
@@ -99,7 +99,8 @@ class Compiled:
         # WeakKeyDictionary does, takes longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
         concurrency.devices.add(self)
-        profiling.device_made(self)
+        if config.PROFILE.read():
+            profiling.device_made(self)
 
     # -- what a backend fills in
 
@@ -127,7 +128,7 @@ class Compiled:
         """The device's memory. Made at the first use."""
         made: object = self._backend.make_allocator(self)
         if not isinstance(made, Allocator):
-            wrong = f"hal_make_allocator gave {shown(made)}, which is no Allocator"
+            wrong = f"hal_make_allocator gave {short_repr(made)}, which is no Allocator"
             raise self._backend.refuse(wrong)
         # In its place before the profiler hears of it: a profile that another thread opens now
         # looks for it there.
@@ -209,7 +210,7 @@ class Compiled:
             raise InvalidArgument("load", "not a hal.Binary", got=given, device=self.name, fix=fix)
         program = self._backend.make_program(self, binary)
         if not isinstance(program, Program):
-            wrong = f"hal_make_program gave {shown(program)}, which is no Program"
+            wrong = f"hal_make_program gave {short_repr(program)}, which is no Program"
             raise self._backend.refuse(wrong)
         program.source, program.pair = source, pair
         self._loaded.add(program)

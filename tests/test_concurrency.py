@@ -1,12 +1,14 @@
-"""Objects are known as long as they live, and may come and go while they are listed."""
+"""Weak sets that several threads use at once."""
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Iterator
+
 import pytest
 
-from hal_core import concurrency
 from hal_core.concurrency import Living
-from hal_core.testing.interrupted import Scene, everywhere
 
 
 class One:
@@ -24,26 +26,33 @@ def test_what_lives_is_known_once() -> None:
     assert list(known) == [] and len(known) == 0
 
 
-@pytest.mark.parametrize("thread", [False, True], ids=["finalizer", "thread"])
-def test_X1_added_and_gone_while_it_is_listed(thread: bool) -> None:
-    def scene() -> Scene:
-        known, ones, seen = Living[One](), [One() for _ in range(8)], list[One]()
-        stay = ones[:4]
-        for one in ones:
-            known.add(one)
-        del one
+@pytest.fixture
+def busy_threads() -> Iterator[None]:
+    """Threads change places as often as the interpreter lets them."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
 
-        def change() -> None:
-            del ones[4:]
-            ones.extend(One() for _ in range(20))
-            for one in ones:
+
+def test_X1_objects_come_and_go_while_they_are_listed(busy_threads: None) -> None:
+    known, stay, end = Living[One](), [One() for _ in range(50)], threading.Event()
+    for one in stay:
+        known.add(one)
+
+    def change() -> None:
+        while not end.is_set():
+            for one in [One() for _ in range(50)]:
                 known.add(one)
 
-        def check() -> None:
-            assert set(stay) <= set(seen)
-            seen.clear()
-            assert set(known) == set(ones)
-
-        return Scene(lambda: seen.extend(known), change, check)
-
-    assert everywhere([concurrency.__file__], scene, on_another_thread=thread) > 0
+    threads = [threading.Thread(target=change) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(300):
+            assert set(stay) <= set(known)
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+    assert set(known) == set(stay)

@@ -237,9 +237,8 @@ LOCKS = {
     "device": "made.dev._lock",
     "allocator": "made.allocator._lock",
     "registry": "Device._lock",
-    "plugins": "Device._plugins._lock",
     "flights": "hal.concurrency.flights._lock",
-    "backend": "Device.backend(made.dev.family)._attaching",
+    "backend": "Device.backend(made.dev.family)._lock",
 }
 
 

@@ -234,4 +234,3 @@ def test_X1_registry_used_while_it_is_refreshed(plugin: FakePlugin) -> None:
     finally:
         for turn in range(TURNS):
             registry._plugins._registered.pop(f"EXTRA{turn}", None)
-        registry._plugins._names = None

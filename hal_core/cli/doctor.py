@@ -22,8 +22,9 @@ from hal_core.cli import output
 from hal_core.discovery import EntryPoint
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
-from hal_core.registry import Device, answers
+from hal_core.registry import Device
 from hal_core.registry.installed import Plugins, origin, state_of
+from hal_core.registry.plugin import as_checks
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -292,5 +293,5 @@ def probe_extension(name: str, where: str) -> dict[str, object]:
     for entry in plugins.extension_points():
         if (entry.name, origin(entry)) == (name, where):
             found = plugins.extension(entry).manager.hook.hal_doctor(family=name)
-            return {"state": "ready", "checks": answers.checks(found)}
+            return {"state": "ready", "checks": as_checks(found)}
     return {"state": "broken", "why": "Its entry point was not found again."}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
-from hal_core import concurrency, config
+from hal_core import concurrency
 from hal_core.errors import HalError, InvalidArgument, InvalidState
 from hal_core.profiling import instrumentation, recorder
 from hal_core.profiling.events import ProfileEvent, ProfileProgramEvent, ProfileRangeEvent
@@ -171,10 +171,8 @@ def _wait_for_all(log_failures: bool = False) -> None:
 
 
 def device_made(device: Compiled) -> None:
-    """Open the profile of the process at its first device, if HAL_PROFILE=1 asks for it."""
+    """Open the profile of the process at its first device: HAL_PROFILE=1 asks for it."""
     global _environment_read, _process_profile
-    if not config.PROFILE.read():
-        return
     with _lock:
         if _environment_read:
             return

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from hal_core import concurrency, config
-from hal_core.concurrency import again, flights
+from hal_core import config
+from hal_core.concurrency import fork_safe_lock, forkable
 from hal_core.errors import (
     DeviceUnavailable,
     HalError,
@@ -23,7 +24,7 @@ from hal_core.errors import (
     UnknownDevice,
 )
 from hal_core.registry.backend import Backend
-from hal_core.registry.installed import Plugins, state_of
+from hal_core.registry.installed import Plugins
 from hal_core.registry.names import KNOWN, join, parse
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if config.DEBUG.read():
     log.setLevel(logging.DEBUG)
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_MOST_ALIASES = 256  # spellings of names kept for a fast lookup: "cpu", "CPU:0", ...
+_MOST_SPELLINGS = 256  # of names that are looked up fast: "cpu", "CPU:0", ...
 
 
 class DeviceRegistry:
@@ -50,19 +51,16 @@ class DeviceRegistry:
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
         """`path` is searched for distributions instead of `sys.path`."""
-        self._fast: dict[str | None, Compiled] = {}  # any spelling -> device
-        self._opened: dict[str, Compiled] = {}  # canonical name -> device, oldest first
-        self._lock = concurrency.fork_safe_lock()
+        self._devices: dict[str | None, Compiled] = {}  # any spelling -> open device
+        self._lock = fork_safe_lock()
         self._plugins = Plugins(path, self._prepare)
-        # A new one whenever answers are forgotten, so that what was asked before is not kept.
-        self._enumerated: dict[str, tuple[DeviceInfo, ...] | HalError] = {}
-        self._touched: set[str] = set()  # families whose driver this process has used
-        self._forked: set[str] = set()  # families whose driver the parent had used
         self._skipped: dict[str, str] = {}
-        self._best: str | None = None
+        # The best device's name, once it is known. `refresh` makes a new list, so a choice made
+        # from what was there before goes into the old one.
+        self._best: list[str] = []
         self._override: ContextVar[str | None] = ContextVar("hal_default", default=None)
         self._closes_at_exit = False
-        concurrency.forkable.add(self)
+        forkable.add(self)
 
     # -- opening
 
@@ -73,104 +71,95 @@ class DeviceRegistry:
         is no such hardware or it cannot be opened now; PluginError; ForkError.
         """
         try:
-            return self._fast[name]
+            return self._devices[name]
         except (KeyError, TypeError):
             pass
-        return self._find(name)
-
-    def _find(self, name: str | None) -> Compiled:
         if name is None:
-            return self._find_default()
+            return self._open_default()
         family, index = parse(name)
         if family == "GPU":
-            device = self._open(*parse(self._gpu(index).name))
-        else:
-            device = self._open(family, index)
-            with self._lock:
-                live = self._opened.get(device.name) is device
-                if live and len(self._fast) < _MOST_ALIASES:
-                    self._fast[name] = device
+            return self._open(*parse(self._gpu(index).name))
+        device = self._open(family, index)
+        with self._lock:  # a device that was closed by now must not be found again
+            is_open = self._devices.get(device.name) is device
+            if is_open and len(self._devices) < _MOST_SPELLINGS:
+                self._devices[name] = device
         return device
 
-    def _find_default(self) -> Compiled:
+    def _open_default(self) -> Compiled:
         name = self.DEFAULT
         try:
             return self[name]
         except UnknownDevice as error:
-            if name == self._best and self._skipped and not config.DEVICE.read():
+            if name in self._best and self._skipped and not config.DEVICE.read():
                 why = " ".join(self._skipped.values())
                 _add(error, f"It is the default as there is no other device: {why}")
             raise
 
     def _open(self, family: str, index: int) -> Compiled:
-        name = join(family, index)
-        device = self._opened.get(name)
+        device = self._devices.get(join(family, index))
         if device is not None:
             return device
         try:
-            return self._open_new(family, index)
+            backend = self._plugins.backend(family)
+            info = backend.info(index)
+            _warn_of_misspelt()
+            for extension in self._plugins.extensions():
+                backend.attach(extension)
+            return backend.open(index, info)
         except HalError as error:
             wanted = config.DEVICE.read()
-            if _names(wanted, name):
-                _blame(error, f"{config.DEVICE.name}={wanted}")
+            with suppress(InvalidArgument):
+                if wanted and parse(wanted) == (family, index):
+                    _add(error, f"{config.DEVICE.name}={wanted} asks for it.")
             raise
 
-    def _open_new(self, family: str, index: int) -> Compiled:
-        info = self._info(family, index)
-        self._check_fork(family)
-        _warn_of_misspelt()
-        backend = self._plugins.backend(family)
-        for extension in self._plugins.extensions():
-            backend.attach(extension)
-
-        def work() -> Compiled:
-            device = self._opened.get(info.name)
-            if device is None:
-                device = backend.open(index, info)
-                self._publish(device)
-                log.debug("opened %s: %s, with %s", info.name, info.title, backend.origin)
-                backend.opened(device)
-            return device
-
-        return flights.run((self, "open", info.name), work, operation=f"open {info.name}")
-
-    def _publish(self, device: Compiled) -> None:
-        with self._lock:
-            self._opened[device.name] = self._fast[device.name] = device
-            first, self._closes_at_exit = not self._closes_at_exit, True
-        if first:
-            atexit.register(self._close_all)
-
     def _prepare(self, backend: Backend) -> None:
-        backend.on_closed = self._forget
+        backend.on_opened, backend.on_closed = self._remember, self._forget
+
+    def _remember(self, device: Compiled) -> None:
+        with self._lock:
+            self._devices[device.name] = device
+            is_first, self._closes_at_exit = not self._closes_at_exit, True
+        if is_first:
+            atexit.register(self._close_all)
 
     def _forget(self, device: Compiled) -> None:
         with self._lock:
-            for names in (self._fast, self._opened):
-                for name in [key for key, value in list(names.items()) if value is device]:
-                    names.pop(name, None)  # type: ignore[arg-type]
+            for name in [name for name, known in self._devices.items() if known is device]:
+                del self._devices[name]
 
     def _close_all(self) -> None:
-        for device in reversed(list(self._opened.values())):
+        newest_first = reversed(dict.fromkeys(self._devices.values()))
+        for device in list(newest_first):
             try:
                 device.close()
             except BaseException as error:  # the others must be closed, the exit code kept
                 log.warning("closing %s at exit failed: %r", device.name, error, exc_info=error)
 
-    # -- what there is
+    def _after_fork(self) -> None:
+        self._devices.clear()
+
+    # -- listing
 
     def info(self, name: str) -> DeviceInfo:
         """Facts of one device, without opening it. Raises: as opening it."""
         family, index = parse(name)
-        return self._gpu(index) if family == "GPU" else self._info(family, index)
+        return self._gpu(index) if family == "GPU" else self._plugins.backend(family).info(index)
+
+    def devices(self, family: str) -> tuple[DeviceInfo, ...]:
+        """Facts of every device of a family, asked for once until `refresh`. Never empty.
+
+        Raises: DeviceUnavailable when there is no hardware; UnknownDevice; PluginError.
+        """
+        return self._plugins.backend(family).infos()
 
     def get_available_devices(self) -> list[str]:
         """Canonical names of every device that can be opened, best first.
 
         Loads every plugin and asks its driver; what was left out and why is in `skipped`.
         """
-        available = [info.name for info in self._available()]
-        return [name for name in available if name.partition(":")[0] not in self._forked]
+        return [info.name for backend, info in self._available() if not backend.forked]
 
     def backend(self, family: str) -> Backend:
         """The plugin that serves a family, loaded. Raises: UnknownDevice, PluginError."""
@@ -178,70 +167,35 @@ class DeviceRegistry:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Why a family had no part in the last choice: broken, no hardware, switched off, ..."""
+        """Reason for each family left out of the last choice: broken, no hardware, ..."""
         return dict(self._skipped)
 
-    def _info(self, family: str, index: int) -> DeviceInfo:
-        infos = self.devices(family)
-        if index < len(infos):
-            return infos[index]
-        raise UnknownDevice(
-            "open",
-            f"{family} has {_count(len(infos))}, numbered from 0",
-            got=join(family, index),
-            fix=f"Use one of {', '.join(info.name for info in infos)}.",
-        )
-
-    def devices(self, family: str) -> tuple[DeviceInfo, ...]:
-        """Every device of a family, without opening one; kept until `refresh`. Never empty.
-
-        Raises: DeviceUnavailable when there is no hardware; UnknownDevice; PluginError.
-        """
-        enumerated = self._enumerated  # before the backend, which may be replaced behind it
-        backend = self._plugins.backend(family)
-
-        def work() -> tuple[DeviceInfo, ...] | HalError:
-            if family not in enumerated:
-                self._check_fork(family)
-                self._touched.add(family)
-                enumerated[family] = _enumerate(backend)
-            return enumerated[family]
-
-        known = enumerated.get(family)
-        if known is None:
-            key = self, "list", family, id(enumerated)
-            known = flights.run(key, work, operation=f"list {family}")
-        if isinstance(known, HalError):
-            raise again(known)
-        return known
-
-    def _available(self) -> list[DeviceInfo]:
-        ranked: list[tuple[int, int, int, DeviceInfo]] = []
-        ordered = bool(config.PLUGINS.read())
+    def _available(self) -> list[tuple[Backend, DeviceInfo]]:
+        """Ask every family for its devices, and order them: by HAL_PLUGINS, else by rank."""
+        ranked: list[tuple[int, Backend, DeviceInfo]] = []
+        in_given_order = bool(config.PLUGINS.read())
         skipped = {}
-        for place, family in enumerate(self._plugins.families()):
+        for family in self._plugins.families():
             try:
-                infos = self.devices(family)
-                ranks = self._plugins.backend(family).ranks
+                backend = self._plugins.backend(family)
+                for info in backend.infos():
+                    rank = 0 if in_given_order else -backend.ranks[info.kind]
+                    ranked.append((rank, backend, info))
             except HalError as error:
                 skipped[family] = str(error)
                 log.debug("%s is left out: %s", family, error)
-                continue
-            for index, info in enumerate(infos):
-                rank = 0 if ordered else -ranks[info.kind]
-                ranked.append((rank, place, index, info))
         self._skipped = skipped
-        return [info for *_, info in sorted(ranked, key=lambda row: row[:3])]
+        # Devices of equal rank stay in the order of their families and indices.
+        return [(backend, info) for _, backend, info in sorted(ranked, key=itemgetter(0))]
 
     def _gpu(self, index: int) -> DeviceInfo:
-        gpus = [info for info in self._available() if info.kind == "gpu"]
+        gpus = [info for _, info in self._available() if info.kind == "gpu"]
         if index < len(gpus):
             return gpus[index]
         if gpus:
+            count = f"{len(gpus)} device{'' if len(gpus) == 1 else 's'}"
             raise UnknownDevice(
-                "open",
-                f"kind gpu has {_count(len(gpus))}, numbered from 0",
-                got=join("GPU", index),
+                "open", f"kind gpu has {count}, numbered from 0", got=join("GPU", index)
             )
         only = ",".join(config.PLUGINS.read())
         hints = [f"Asked: {', '.join(self) or 'no backend at all'}."]
@@ -263,8 +217,8 @@ class DeviceRegistry:
         """Name of the default device of this thread.
 
         The innermost `with Device.default(...)`, else `HAL_DEVICE`, else `<FAMILY>=1` in the
-        environment, else the best device present (see `skipped`), else CPU. Opens nothing. What
-        is named is not replaced by another when it cannot be had.
+        environment, else the best device present (see `skipped`), else CPU. Opens nothing. A
+        device that is named is not replaced by another when it cannot be had.
         Raises: UnknownDevice when `<FAMILY>=1` names a known family that is not installed.
         """
         chosen = self._override.get()
@@ -273,9 +227,18 @@ class DeviceRegistry:
         wanted = config.DEVICE.read()
         if wanted:
             return join(*parse(wanted, f"environment variable {config.DEVICE.name}"))
-        return self._switched_on() or self._best_present()
+        switched_on = self._switched_on()
+        if switched_on:
+            return switched_on
+        best = self._best
+        if not best:
+            available = self._available()
+            best.append(available[0][1].name if available else "CPU")
+            log.debug("the default device is %s", best[0])
+        return best[0]
 
     def _switched_on(self) -> str | None:
+        """Return the family of `<FAMILY>=1` in the environment."""
         # The environment is asked first: it is the cheaper question, and the answer is mostly no.
         installed = self._plugins.all_families()
         on = [name for name in {*installed, *KNOWN} if os.environ.get(name) == "1"]
@@ -290,22 +253,11 @@ class DeviceRegistry:
             try:
                 self._plugins.choose(on[0])  # raises, with all that can be said
             except HalError as error:
-                _blame(error, f"{on[0]}=1")
+                _add(error, f"{on[0]}=1 asks for it.")
                 raise
         return on[0] if on else None
 
-    def _best_present(self) -> str:
-        best = self._best
-        if best is None:
-            enumerated = self._enumerated
-            available = self._available()
-            best = available[0].name if available else "CPU"
-            log.debug("the default device is %s", best)
-            if enumerated is self._enumerated:
-                self._best = best
-        return best
-
-    @contextlib.contextmanager
+    @contextmanager
     def default(self, name: str) -> Iterator[str]:
         """`with Device.default("OPENCL"):` - the default of this thread inside the block.
 
@@ -321,7 +273,7 @@ class DeviceRegistry:
         finally:
             self._override.reset(token)
 
-    # -- looking without touching
+    # -- looking, without loading a plugin
 
     def __iter__(self) -> Iterator[str]:
         """The installed families that may be used."""
@@ -340,23 +292,19 @@ class DeviceRegistry:
     def states(self) -> dict[str, str]:
         """Every installed family and what is known of it: open, ready, installed (not loaded
         yet), no hardware, broken, incompatible, in conflict, disabled."""
-        return {family: self._state(family) for family in self._plugins.all_families()}
-
-    def _state(self, family: str) -> str:
-        if any(device.family == family for device in list(self._opened.values())):
-            return "open"
-        state = self._plugins.state(family)
-        known = self._enumerated.get(family)
-        if state != "installed" or known is None:
-            return state
-        return state_of(known) if isinstance(known, HalError) else "ready"
+        in_use = {device.family for device in list(self._devices.values())}
+        return {
+            family: "open" if family in in_use else self._plugins.state(family)
+            for family in self._plugins.all_families()
+        }
 
     def __repr__(self) -> str:
         states = ", ".join(f"{family}: {state}" for family, state in self.states().items())
         return f"<hal.Device {states or 'no backend installed'}>"
 
     def _ipython_key_completions_(self) -> list[str]:
-        return [*self._plugins.families(), *(name for name in list(self._opened))]
+        opened = [device.name for device in list(self._devices.values())]
+        return list(dict.fromkeys([*self._plugins.families(), *opened]))
 
     # -- plugins
 
@@ -367,88 +315,32 @@ class DeviceRegistry:
         Raises: PluginError, IncompatiblePlugin; PluginConflict while a device of it is open.
         """
         family, _ = parse(name, "register_plugin")
-        still = [device for device in list(self._opened.values()) if device.family == family]
-        if still:
+        if any(device.family == family for device in list(self._devices.values())):
             raise PluginConflict(
                 "register_plugin", "the family is in use", device=family, fix="Close its devices."
             )
         self._plugins.register(name, plugin)
-        known = list(self._enumerated.items())
-        self._enumerated = {other: infos for other, infos in known if other != family}
-        self._best = None
+        self._best = []
 
     def refresh(self) -> None:
         """Look again for distributions and devices; failures are forgotten, open devices stay."""
         self._plugins.refresh()
-        self._enumerated = {}
-        self._best = None
-
-    # -- fork
-
-    def _check_fork(self, family: str) -> None:
-        if family in self._forked:
-            raise concurrency.fork_error("open", family)
-
-    def _after_fork(self) -> None:
-        """Forget devices, and in a child families whose driver the parent had used."""
-        self._forked |= {family for family in self._touched if not self._survives(family)}
-        self._fast.clear()
-        self._opened.clear()
-
-    def _survives(self, family: str) -> bool:
-        infos = self._enumerated.get(family)
-        return isinstance(infos, tuple) and all(
-            concurrency.survives_fork(info.capabilities) for info in infos
-        )
-
-
-def _enumerate(backend: Backend) -> tuple[DeviceInfo, ...] | HalError:
-    """The devices, or the answer to give until the next refresh."""
-    try:
-        infos = backend.enumerate()
-    except HalError as error:
-        return error.with_traceback(None)
-    return infos or DeviceUnavailable(
-        "open",
-        "the backend is installed, but finds no hardware",
-        device=backend.family,
-        fix="`hal doctor` tells what it looked at.",
-    )
+        self._best = []
 
 
 @functools.cache  # once in a process
 def _warn_of_misspelt() -> None:
-    for name, meant in config.misspelt().items():
-        text = f"{name} is no setting and does nothing; is it {meant} that you mean?"
-        warnings.warn(text, UserWarning, stacklevel=_callers_level())
-
-
-def _callers_level() -> int:
-    """Of the first frame outside of the package, as `warnings.warn` counts from its caller."""
-    frame, level = sys._getframe(1), 1
+    """Warn of environment variables that look like a setting, at the caller's own line."""
+    frame, level = sys._getframe(), 1
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    return level
-
-
-def _count(number: int) -> str:
-    return "1 device" if number == 1 else f"{number} devices"
-
-
-def _blame(error: HalError, setting: str) -> None:
-    """Adds who asked for the device."""
-    _add(error, f"{setting} asks for it.")
+    for name, meant in config.misspelt().items():
+        text = f"{name} is no setting and does nothing; is it {meant} that you mean?"
+        warnings.warn(text, UserWarning, stacklevel=level)
 
 
 def _add(error: HalError, sentence: str) -> None:
     error.args = (f"{error} {sentence}",)
-
-
-def _names(wanted: str, name: str) -> bool:
-    try:
-        return bool(wanted) and join(*parse(wanted)) == name
-    except InvalidArgument:
-        return False
 
 
 Device = DeviceRegistry()

@@ -1,18 +1,17 @@
-"""The plugin that owns a family, and the only place where hooks are called."""
+"""The plugin that owns a family: its devices, and every call of a hook."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core import hookspecs
-from hal_core.concurrency import fork_safe_lock
-from hal_core.errors import HalError
-from hal_core.registry import answers
-from hal_core.registry.answers import Unusable, said, shown
-from hal_core.registry.plugin import Extension, Plugin
+from hal_core.concurrency import again, flights, fork_error, fork_safe_lock, forkable, survives_fork
+from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
+from hal_core.registry import plugin as checks
+from hal_core.registry.names import join
+from hal_core.registry.plugin import Extension, Plugin, Unusable, one_line, short_repr
 
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator
@@ -26,19 +25,27 @@ T = TypeVar("T")
 
 
 class Backend(Plugin):
-    """The plugin that owns a family, with the extensions around it."""
+    """The plugin that owns a family, with its devices and the extensions around it.
+
+    Concurrency: any thread may call; devices are listed once, and each is opened once.
+    Owns: its open devices, until they are closed.
+    """
 
     def __init__(self, plugin: object, family: str, origin: str, distribution: str = "") -> None:
         self.family = family
-        self.extensions: list[Extension] = []
         self.ranks: dict[str, int] = {}
-        self._attaching = fork_safe_lock()
+        self.extensions: list[Extension] = []
+        self.open_devices: dict[str, Compiled] = {}  # by canonical name
+        self.touched = False  # this process has called the driver
+        self.forked = False  # the parent process had called the driver, which does not survive it
+        # The answer of hal_enumerate, once there is one. `forget` makes a new list, so an answer
+        # that comes after it goes into the old one and is not kept.
+        self._answer: list[tuple[DeviceInfo, ...] | HalError] = []
+        self._lock = fork_safe_lock()
+        self.on_opened: Callable[[Compiled], None] = lambda device: None  # set by the registry
+        self.on_closed: Callable[[Compiled], None] = lambda device: None
         super().__init__(plugin, family, origin, distribution)
-        self.on_closed: Callable[[Compiled], None] = _nothing  # set by the registry
-
-    def _check(self) -> None:
-        super()._check()
-        self.ranks = self._read_ranks()
+        forkable.add(self)
 
     def _check_hooks(self) -> None:
         super()._check_hooks()
@@ -46,58 +53,140 @@ class Backend(Plugin):
             if not self.implements(hook):
                 forgot = callable(getattr(self.plugin, hook, None))
                 raise self.refuse(f"{hook} is " + ("not marked @hookimpl" if forgot else "missing"))
-
-    def _read_ranks(self) -> dict[str, int]:
         ranks: Any = getattr(self.plugin, "rank", {})
         if not isinstance(ranks, Mapping) or not all(
             kind in hookspecs.RANKS and isinstance(rank, int) for kind, rank in ranks.items()
         ):
-            raise self.refuse(f"rank maps device kinds to numbers, and is {shown(ranks)}")
-        return hookspecs.RANKS | dict(ranks)
+            raise self.refuse(f"rank maps device kinds to numbers, and is {short_repr(ranks)}")
+        self.ranks = hookspecs.RANKS | dict(ranks)
 
     def attach(self, extension: Extension) -> None:
-        """From now on the extension observes, adds and wraps. A second time does nothing, and
-        so does an object that is here already: the owner itself, or another entry point's."""
-        with self._attaching:
-            if extension.plugin is self.plugin:
+        """Let an extension observe, add compilers and wrap hooks from now on.
+
+        A plugin object that is attached already, or owns the family, is not attached again.
+        """
+        with self._lock:
+            plugin = extension.plugin
+            if any(plugin is known.plugin for known in (self, *self.extensions)):
                 return
-            if not any(extension.plugin is known.plugin for known in self.extensions):
-                try:
-                    self.manager.register(extension.plugin, f"{extension.name} {id(extension)}")
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:
-                    _log_failure(extension, "registration", self.family, error)
-                    return
-                self.extensions.append(extension)
+            self.manager.register(plugin, f"{extension.name} {id(extension)}")
+            self.extensions.append(extension)
+
+    # -- devices
+
+    @property
+    def known(self) -> tuple[DeviceInfo, ...] | HalError | None:
+        """The devices, or why there is none; None while nobody has asked."""
+        return next(iter(self._answer), None)
+
+    def infos(self) -> tuple[DeviceInfo, ...]:
+        """Return the facts of every device, asked for once until `forget`. Never empty.
+
+        Raises: DeviceUnavailable when there is no hardware; PluginError; ForkError.
+        """
+        answer = self._answer
+
+        def ask() -> None:
+            if answer:
+                return
+            self._check_fork()
+            self.touched = True
+            try:
+                infos = self.enumerate()
+                if not infos:
+                    raise DeviceUnavailable(
+                        "open",
+                        "the backend is installed, but finds no hardware",
+                        device=self.family,
+                        fix="`hal doctor` tells what it looked at.",
+                    )
+                answer.append(infos)
+            except HalError as error:
+                answer.append(error.with_traceback(None))
+
+        if not answer:
+            flights.run((self, "list", id(answer)), ask, operation=f"list {self.family}")
+        known = answer[0]
+        if isinstance(known, HalError):
+            raise again(known)
+        return known
+
+    def info(self, index: int) -> DeviceInfo:
+        """Return the facts of one device. Raises: UnknownDevice beyond the count; as `infos`."""
+        infos = self.infos()
+        if index < len(infos):
+            return infos[index]
+        count = f"{len(infos)} device{'' if len(infos) == 1 else 's'}"
+        raise UnknownDevice(
+            "open",
+            f"{self.family} has {count}, numbered from 0",
+            got=join(self.family, index),
+            fix=f"Use one of {', '.join(info.name for info in infos)}.",
+        )
+
+    def forget(self) -> None:
+        """Forget which devices there are, so that the next call asks the plugin again."""
+        self._answer = []
+
+    def open(self, index: int, info: DeviceInfo) -> Compiled:
+        """Return the device of that index, opened now unless it is open.
+
+        Raises: DeviceUnavailable, PluginError, ForkError.
+        """
+
+        def work() -> Compiled:
+            if info.name in self.open_devices:
+                return self.open_devices[info.name]
+            device = self._provide(
+                "hal_open_device",
+                lambda answer: checks.as_device(info, answer),
+                family=self.family,
+                index=index,
+                info=info,
+            )
+            device._backend = self
+            self.open_devices[info.name] = device
+            self.on_opened(device)
+            log.debug("opened %s: %s, with %s", info.name, info.title, self.origin)
+            self._observe("hal_device_opened", device)
+            return device
+
+        self._check_fork()
+        return flights.run((self, "open", index), work, operation=f"open {info.name}")
+
+    def _check_fork(self) -> None:
+        if self.forked:
+            raise fork_error("open", self.family)
+
+    def _after_fork(self) -> None:
+        """Forget the parent's devices, and refuse to touch a driver that does not survive."""
+        infos = self.known if isinstance(self.known, tuple) else ()
+        survives = infos and all(survives_fork(info.capabilities) for info in infos)
+        self.forked = self.forked or (self.touched and not survives)
+        self.open_devices.clear()
 
     # -- provider hooks
 
     def enumerate(self) -> tuple[DeviceInfo, ...]:
-        """Raises: DeviceUnavailable; PluginError when the answer is not one."""
+        """Ask the plugin for its devices. Raises: DeviceUnavailable, PluginError."""
         return self._provide(
-            "hal_enumerate", partial(answers.devices, self.family), family=self.family
+            "hal_enumerate",
+            lambda answer: checks.as_devices(self.family, answer),
+            family=self.family,
         )
-
-    def open(self, index: int, info: DeviceInfo) -> Compiled:
-        checked = partial(answers.device, info)
-        opened = self._provide(
-            "hal_open_device", checked, family=self.family, index=index, info=info
-        )
-        opened._backend = self
-        return opened
 
     def make_allocator(self, device: Compiled) -> Allocator[Any]:
-        return self._provide("hal_make_allocator", _given, device=device)
+        """Return the new allocator of a device, which looks whether it is one."""
+        return self._provide("hal_make_allocator", checks.as_given, device=device)
 
     def make_compilers(self, device: Compiled) -> list[CompilerPair]:
-        """The owner's pairs, then what extensions add; a name is taken by the first to use it."""
-        owned = self._provide("hal_make_compilers", answers.pairs, device=device)
+        """Return the owner's pairs, then what extensions add; the first to use a name has it."""
+        owned = self._provide("hal_make_compilers", checks.as_pairs, device=device)
         found = {pair.name: pair for pair in owned}
         for extension in self.extensions:
             try:
                 added = extension.manager.hook.hal_make_compilers(device=device)
-                for pair in answers.pairs(added or ()):
+                for pair in checks.as_pairs(added or ()):
                     if found.setdefault(pair.name, pair) is not pair:
                         taken = Unusable(f"the name {pair.name!r} is taken")
                         _log_failure(extension, "hal_make_compilers", device.name, taken)
@@ -108,54 +197,55 @@ class Backend(Plugin):
         return list(found.values())
 
     def make_program(self, device: Compiled, binary: Binary) -> object:
-        """Whatever it gave; the device looks whether it is a program."""
-        given: object = self._provide("hal_make_program", _given, device=device, binary=binary)
-        return given
+        """Return the program of a binary for a device, which looks whether it is one."""
+        return self._provide("hal_make_program", checks.as_given, device=device, binary=binary)
 
     def import_buffer(self, device: Compiled, obj: object) -> hookspecs.Foreign | None:
-        return self._provide("hal_import_buffer", answers.foreign, device=device, obj=obj)
+        """Return the memory of a vendor package's own array; None when the plugin knows no such."""
+        return self._provide("hal_import_buffer", checks.as_foreign, device=device, obj=obj)
 
     def doctor(self) -> list[hookspecs.Check]:
-        return self._provide("hal_doctor", answers.checks, family=self.family)
+        """Return what the plugin tells `hal doctor` beyond its devices."""
+        return self._provide("hal_doctor", checks.as_checks, family=self.family)
 
     def _provide(self, hook: str, checked: Callable[[Any], T], **arguments: object) -> T:
-        """What the owner's hook answers. What is not a HalError becomes a PluginError that names
-        the plugin, and the extensions that wrap the hook."""
+        """Call the owner's hook and check the answer.
+
+        Raises: HalError as the hook raised it; PluginError for anything else, which names the
+        plugin and the extensions that wrap the hook.
+        """
         try:
             return checked(getattr(self.manager.hook, hook)(**arguments))
         except (HalError, KeyboardInterrupt):
             raise
-        except Unusable as error:
-            raise self.refuse(f"{hook} gave {error}{self._wrappers(hook)}") from None
-        except BaseException as error:  # SystemExit too
-            raise self.refuse(f"{hook}{self._wrappers(hook)} failed", error) from error
-
-    def _wrappers(self, hook: str) -> str:
-        around = [
-            f"{extension.name} ({extension.origin})"
-            for extension in self.extensions
-            if getattr(extension.manager.hook, hook).get_hookimpls()
-        ]
-        return f", wrapped by {', '.join(around)}," if around else ""
+        except BaseException as error:  # SystemExit too: a plugin must not end the process
+            around = [
+                f"{extension.name} ({extension.origin})"
+                for extension in self.extensions
+                if getattr(extension.manager.hook, hook).get_hookimpls()
+            ]
+            wrapped = f", wrapped by {', '.join(around)}," if around else ""
+            if isinstance(error, Unusable):
+                raise self.refuse(f"{hook} gave {error}{wrapped}") from None
+            raise self.refuse(f"{hook}{wrapped} failed", error) from error
 
     # -- observers
 
-    def opened(self, device: Compiled) -> None:
-        self._observe("hal_device_opened", device, {"device": device})
-
     def compiled(self, device: Compiled, program: Program, cached: bool) -> None:
-        arguments = {"device": device, "program": program, "cached": cached}
-        self._observe("hal_compiled", device, arguments)
+        """Tell observers of a kernel that became a program."""
+        self._observe("hal_compiled", device, program=program, cached=cached)
 
     def closed(self, device: Compiled) -> None:
-        """The registry forgets the device, then the observers hear of it."""
+        """Forget a device that is closed, then tell observers."""
+        if self.open_devices.get(device.name) is device:
+            del self.open_devices[device.name]
         self.on_closed(device)
-        self._observe("hal_device_closed", device, {"device": device})
+        self._observe("hal_device_closed", device)
 
-    def _observe(self, hook: str, device: Compiled, arguments: dict[str, object]) -> None:
+    def _observe(self, hook: str, device: Compiled, **more: object) -> None:
         for plugin in (self, *self.extensions):
             try:
-                getattr(plugin.manager.hook, hook)(**arguments)
+                getattr(plugin.manager.hook, hook)(device=device, **more)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -168,15 +258,5 @@ class Backend(Plugin):
 def _log_failure(plugin: Plugin, what: str, where: str, error: BaseException) -> None:
     log.warning(
         "%s of plugin %s failed on %s: %s; from %s",
-        what, plugin.name, where, said(error), plugin.origin, exc_info=error,
+        what, plugin.name, where, one_line(error), plugin.origin, exc_info=error,
     )  # fmt: skip
-
-
-def _given(answer: T) -> T:
-    if answer is None:
-        raise Unusable("None")
-    return answer
-
-
-def _nothing(device: Compiled) -> None:
-    pass

@@ -1,4 +1,4 @@
-"""The installed plugins: which serves a family, each loaded alone, failures remembered."""
+"""The installed plugins: which one serves a family, each loaded alone, failures remembered."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hal_core import config, discovery
-from hal_core.concurrency import again, flights, fork_safe_lock
-from hal_core.discovery import EntryPoint, normalize
+from hal_core.concurrency import again, flights
+from hal_core.discovery import DEVICES, EXTENSIONS, EntryPoint, Scan, normalize
 from hal_core.errors import (
     DeviceUnavailable,
     HalError,
@@ -22,32 +22,48 @@ from hal_core.errors import (
     PluginError,
     UnknownDevice,
 )
-from hal_core.registry.answers import said
 from hal_core.registry.backend import Backend
 from hal_core.registry.names import KNOWN, PLANNED, is_family
-from hal_core.registry.plugin import Extension, Plugin
+from hal_core.registry.plugin import Extension, Plugin, one_line
 
 log = logging.getLogger("hal_core")
-
 
 P = TypeVar("P", bound=Plugin)
 Key = tuple[str, str, str, str]
 
+_STATES = (
+    (IncompatiblePlugin, "incompatible"),
+    (PluginConflict, "in conflict"),
+    (DeviceUnavailable, "no hardware"),
+)
+
+
+def state_of(error: HalError) -> str:
+    """Return the word that `states()` and `hal doctor` have for a failure."""
+    return next((state for kind, state in _STATES if isinstance(error, kind)), "broken")
+
+
+def origin(entry: EntryPoint) -> str:
+    """Describe where a plugin comes from, for errors and `hal doctor`."""
+    distribution = entry.distribution
+    return (
+        f"entry point {entry.name} = {entry.value} of {distribution.name} "
+        f"{distribution.version} in {distribution.folder}"
+    )
+
 
 class Plugins:
-    """What is installed on `path` (`sys.path`), and what of it was loaded.
+    """The plugins installed on `path` (`sys.path`), and those of them that were loaded.
 
-    Listing is text only; `backend` and `extensions` import. Safe from any thread.
+    Listing is text only; `backend` and `extensions` import. Safe from any thread: each table is
+    read or changed in one step under the GIL.
     """
 
     def __init__(self, path: Sequence[str] | None, prepare: Callable[[Backend], None]) -> None:
         self._path = path
-        self._prepare = prepare
-        self._lock = fork_safe_lock()
-        self._scan: discovery.Scan | None = None
-        self._families: dict[str, list[EntryPoint]] | None = None
-        self._names: list[str] | None = None  # of all families
-        self._registered: dict[str, Backend] = {}  # replaced, never changed
+        self._prepare = prepare  # called with each new backend, before anybody else has it
+        self._scanned: tuple[Scan, dict[str, list[EntryPoint]]] | None = None
+        self._registered: dict[str, Backend] = {}  # by family
         self._loaded: dict[Key, Plugin] = {}
         self._failed: dict[Key, PluginError] = {}
 
@@ -62,8 +78,12 @@ class Plugins:
         disabled = _upper(config.DISABLE.read())
         return [family for family in installed if family not in disabled]
 
+    def all_families(self) -> list[str]:
+        """Every installed family, also one that is switched off."""
+        return sorted({*self._found()[1], *self._registered})
+
     def state(self, family: str) -> str:
-        """One word or two for an installed family, without loading it."""
+        """Describe an installed family in one word or two, without loading it."""
         try:
             chosen = self.choose(family)
         except DeviceUnavailable:
@@ -72,56 +92,52 @@ class Plugins:
             return "in conflict"
         if isinstance(chosen, EntryPoint) and chosen.key in self._failed:
             return state_of(self._failed[chosen.key])
-        return "installed"
-
-    def all_families(self) -> list[str]:
-        """Every installed family, those that are switched off too."""
-        names = self._names
-        if names is None:
-            entries, registered = self._entries(), self._registered
-            names = sorted(entries.keys() | registered.keys())
-            if entries is self._families and registered is self._registered:  # and still are
-                self._names = names
-        return list(names)
+        backend = self._loaded.get(chosen.key) if isinstance(chosen, EntryPoint) else chosen
+        known = backend.known if isinstance(backend, Backend) else None
+        if known is None:
+            return "installed"
+        return state_of(known) if isinstance(known, HalError) else "ready"
 
     def entry_points(self, family: str) -> list[EntryPoint]:
-        return list(self._entries().get(family, ()))
-
-    def extension_points(self) -> list[EntryPoint]:
-        return [entry for entry in self._scanned().entries if entry.group == discovery.EXTENSIONS]
+        """Every entry point that claims a family."""
+        return list(self._found()[1].get(family, ()))
 
     def misnamed(self) -> list[EntryPoint]:
         """Entry points whose name cannot be a family's."""
-        return [
-            entry
-            for entry in self._scanned().entries
-            if entry.group == discovery.DEVICES and not is_family(entry.name)
-        ]
+        entries = self._found()[0].entries
+        return [one for one in entries if one.group == DEVICES and not is_family(one.name)]
 
-    def _scanned(self) -> discovery.Scan:
-        if self._scan is None:
-            found = discovery.installed() if self._path is None else discovery.scan(self._path)
-            discovery.complete(found)
-            if self._scan is None:  # else another thread was faster, or has refreshed
-                self._scan = found
-        return self._scan
+    def extension_points(self) -> list[EntryPoint]:
+        """Every entry point of an extension."""
+        return [one for one in self._found()[0].entries if one.group == EXTENSIONS]
 
-    def _entries(self) -> dict[str, list[EntryPoint]]:
-        families = self._families
-        if families is None:
-            families, scan = {}, self._scanned()
+    def _found(self, again: bool = False) -> tuple[Scan, dict[str, list[EntryPoint]]]:
+        """Look for distributions, the first time or `again`: all that was found, and of that the
+        entry points that claim each family."""
+        known = self._scanned
+        if known is None or again:
+            if self._path is not None:
+                scan = discovery.scan(self._path)
+            else:
+                scan = discovery.rescan() if again else discovery.installed()
+            discovery.complete(scan)
+            claims: dict[str, list[EntryPoint]] = {}
             for entry in scan.entries:
-                if entry.group == discovery.DEVICES and is_family(entry.name):
-                    families.setdefault(entry.name.upper(), []).append(entry)
-            if scan is self._scan:
-                self._families = families
-        return families
+                if entry.group == DEVICES and is_family(entry.name):
+                    claims.setdefault(entry.name.upper(), []).append(entry)
+            if self._scanned is known:  # else another thread was faster, or has refreshed
+                self._scanned = scan, claims
+            return scan, claims
+        return known
 
     # -- choosing
 
     def choose(self, family: str) -> EntryPoint | Backend:
-        """What serves a family, without loading it. Raises: as `backend`, but for a failed load."""
-        entries = self._entries().get(family, [])
+        """Return the plugin that serves a family, without loading it.
+
+        Raises: as `backend`, but for a failed load.
+        """
+        entries = self.entry_points(family)
         if not entries and family not in self._registered:
             raise self._unknown(family)
         self._check_enabled(family)
@@ -129,10 +145,25 @@ class Plugins:
             return self._registered[family]
         if len(entries) == 1:
             return entries[0]
-        return self._prefer(family, entries)
+        choices = {name.upper(): who for name, who in config.PREFER.read().items()}
+        wanted = choices.get(family)
+        if wanted is not None:
+            named = [one for one in entries if one.distribution.name == normalize(wanted)]
+            if len(named) == 1:
+                return named[0]
+        problem = f"{len(entries)} entry points claim this family: "
+        problem += "; ".join(repr(entry) for entry in entries)
+        if wanted is not None:
+            problem += f"; HAL_PREFER names {wanted}, which does not settle it"
+        raise PluginConflict(
+            "open",
+            problem,
+            device=family,
+            fix=f"Uninstall one, or set HAL_PREFER={family}={entries[0].distribution.name}.",
+        )
 
     def _check_enabled(self, family: str) -> None:
-        if family in _upper(config.DISABLE.read()):
+        if self._is_disabled(family):
             setting, fix = config.DISABLE, f"Take {family} out of"
         elif config.PLUGINS.read() and family not in _upper(config.PLUGINS.read()):
             setting, fix = config.PLUGINS, f"Add {family} to"
@@ -149,28 +180,11 @@ class Plugins:
             fix=fix,
         )
 
-    def _prefer(self, family: str, entries: list[EntryPoint]) -> EntryPoint:
-        choices = {name.upper(): who for name, who in config.PREFER.read().items()}
-        wanted = choices.get(family)
-        if wanted is not None:
-            named = [one for one in entries if one.distribution.name == normalize(wanted)]
-            if len(named) == 1:
-                return named[0]
-        problem = f"{len(entries)} entry points claim this family: "
-        problem += "; ".join(repr(entry) for entry in entries)
-        if wanted is not None:
-            problem += f"; HAL_PREFER names {wanted}, which does not settle it"
-        names = list(dict.fromkeys(entry.distribution.name for entry in entries))
-        raise PluginConflict(
-            "open",
-            problem,
-            device=family,
-            fix=f"Uninstall one, or set HAL_PREFER={family}={names[0]}.",
-        )
-
     def _unknown(self, family: str) -> UnknownDevice:
-        installed = self.all_families()
-        near = _near(family, installed)
+        installed, near = self.all_families(), list[str]()
+        if family not in KNOWN:  # else the name is right, and only not installed
+            near = difflib.get_close_matches(family, installed, 3, 0.5)
+            near = near or difflib.get_close_matches(family, KNOWN, 1, 0.7)
         hints = [f"Did you mean {' or '.join(near)}?"] if near else []
         hints.append(f"Installed: {', '.join(installed) or 'no backend at all'}.")
         hints += [f"Failed to load: {error}" for error in list(self._failed.values())]
@@ -187,18 +201,16 @@ class Plugins:
     # -- loading
 
     def backend(self, family: str) -> Backend:
-        """The backend of a family, loaded at the first call.
+        """Return the backend of a family, loaded at the first call.
 
         Raises: UnknownDevice, PluginConflict, DeviceUnavailable when it is switched off; the
         PluginError of a failed load, again at every call until `refresh`.
         """
         chosen = self.choose(family)
-        if isinstance(chosen, Backend):
-            return chosen
-        return self._load(chosen, self._as_backend)
+        return chosen if isinstance(chosen, Backend) else self._load(chosen, Backend, family)
 
     def extensions(self) -> list[Extension]:
-        """Every extension that can be loaded; one that cannot is logged once."""
+        """Return every extension that can be loaded; one that cannot is logged once."""
         found = []
         for entry in self.extension_points():
             if self.is_disabled(entry):
@@ -209,95 +221,71 @@ class Plugins:
             except PluginError as error:
                 if not known:
                     log.warning("extension left out: %s", error)
-            except InvalidState:  # asked for by its own import; it will be there at the next open
+            except InvalidState:  # its own import opens a device; the next one finds it loaded
                 continue
         return found
 
     def extension(self, entry: EntryPoint) -> Extension:
-        """Raises: PluginError when it cannot be loaded."""
-        return self._load(entry, self._as_extension)
+        """Return the extension of an entry point. Raises: PluginError when it cannot be loaded."""
+        return self._load(entry, Extension, entry.name)
 
     def is_disabled(self, entry: EntryPoint) -> bool:
-        return entry.name.upper() in _upper(config.DISABLE.read())
+        """Return whether HAL_DISABLE names an entry point."""
+        return self._is_disabled(entry.name.upper())
 
-    def register(self, name: str, plugin: object) -> Backend:
+    def register(self, name: str, plugin: object) -> None:
         """Serve a family with a plugin object; it goes before entry points and earlier calls."""
-        if not isinstance(name, str) or not is_family(name):
+        if not is_family(name):
             raise InvalidArgument("register_plugin", "not a family name", got=name)
-        backend = Backend(plugin, name.upper(), "Device.register_plugin")
+        family = name.upper()
+        backend = Backend(plugin, family, "Device.register_plugin")
+        backend.forked = any(one.forked for one in self._backends() if one.family == family)
         self._prepare(backend)
-        with self._lock:
-            self._registered = {**self._registered, backend.family: backend}
-            self._names = None
-        return backend
+        self._registered[family] = backend
 
     def refresh(self) -> None:
-        """Look again: forget what was found and what failed, keep what was loaded."""
+        """Forget which distributions and devices there are, and failures; keep what was loaded."""
         importlib.invalidate_caches()
-        fresh = discovery.rescan() if self._path is None else discovery.scan(self._path)
-        discovery.complete(fresh)
-        with self._lock:
-            self._scan, self._families, self._names = fresh, None, None
-            self._failed.clear()
+        self._found(again=True)
+        self._failed.clear()
+        for backend in self._backends():
+            backend.forget()
 
-    def _load(self, entry: EntryPoint, make: Callable[[object, EntryPoint], P]) -> P:
-        loaded = self._loaded.get(entry.key)
-        if loaded is not None:
-            return loaded  # type: ignore[return-value]  # one key is always made by one function
+    def _backends(self) -> list[Backend]:
+        loaded = [one for one in list(self._loaded.values()) if isinstance(one, Backend)]
+        return [*loaded, *list(self._registered.values())]
 
-        def work() -> P:
-            failed = self._failed.get(entry.key)
-            if failed is not None:
-                raise again(failed)
+    def _is_disabled(self, name: str) -> bool:
+        return name in _upper(config.DISABLE.read())
+
+    def _load(self, entry: EntryPoint, kind: type[P], name: str) -> P:
+        """Return the plugin of an entry point. A failure is remembered, and raised again."""
+
+        def work() -> None:
+            if entry.key in self._failed:
+                raise again(self._failed[entry.key])
+            if entry.key in self._loaded:
+                return
             try:
-                plugin = self._make(entry, make)
+                plugin = kind(_import(entry), name, origin(entry), entry.distribution.name)
             except PluginError as error:
-                with self._lock:
-                    self._failed[entry.key] = error.with_traceback(None)
+                self._failed[entry.key] = error.with_traceback(None)
                 raise again(error) from error.__cause__
-            with self._lock:
-                return self._loaded.setdefault(entry.key, plugin)  # type: ignore[return-value]
+            if isinstance(plugin, Backend):
+                self._prepare(plugin)
+            self._loaded[entry.key] = plugin
 
-        return flights.run((self, entry.key), work, operation=f"load {entry.name}")
-
-    def _make(self, entry: EntryPoint, make: Callable[[object, EntryPoint], P]) -> P:
-        return make(_import(entry), entry)
-
-    def _as_backend(self, plugin: object, entry: EntryPoint) -> Backend:
-        family = entry.name.upper()
-        backend = Backend(plugin, family, origin(entry), entry.distribution.name)
-        self._prepare(backend)
-        return backend
-
-    def _as_extension(self, plugin: object, entry: EntryPoint) -> Extension:
-        return Extension(plugin, entry.name, origin(entry), entry.distribution.name)
-
-
-def origin(entry: EntryPoint) -> str:
-    distribution = entry.distribution
-    return (
-        f"entry point {entry.name} = {entry.value} of {distribution.name} "
-        f"{distribution.version} in {distribution.folder}"
-    )
-
-
-def state_of(error: HalError) -> str:
-    """What `states()` and `hal doctor` call a failure."""
-    for kind, state in _STATES:
-        if isinstance(error, kind):
-            return state
-    return "broken"
-
-
-_STATES = (
-    (IncompatiblePlugin, "incompatible"),
-    (PluginConflict, "in conflict"),
-    (DeviceUnavailable, "no hardware"),
-)
+        if entry.key not in self._loaded:
+            flights.run((self, entry.key), work, operation=f"load {entry.name}")
+        return self._loaded[entry.key]  # type: ignore[return-value]  # one kind for each group
 
 
 def _import(entry: EntryPoint) -> object:
-    """The object an entry point names. Whatever its module raises is a PluginError's cause."""
+    """Return the object that an entry point names, imported now.
+
+    Raises: PluginError, with whatever the module raised as its cause; InvalidState when the
+    module is still being imported, which is no failure to remember.
+    """
     module, _, attributes = entry.value.partition("[")[0].partition(":")
     module = module.strip()
     try:
@@ -307,35 +295,19 @@ def _import(entry: EntryPoint) -> object:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a plugin must not end the process
-        if isinstance(error, AttributeError) and _is_half_imported(module):
+        spec = getattr(sys.modules.get(module), "__spec__", None)
+        if isinstance(error, AttributeError) and getattr(spec, "_initializing", False):
             raise InvalidState(
                 f"load {entry.name}",
                 "its module is still being imported, and asks for its own device",
                 fix="A plugin must not use its device while it imports.",
             ) from None
-        raise _broken(entry, error) from error
+        raise PluginError(
+            f"load {entry.name}",
+            f"{one_line(error)}; from {origin(entry)}",
+            fix=f"Upgrade or uninstall it: {entry.distribution.name}.",
+        ) from error
     return found
-
-
-def _broken(entry: EntryPoint, error: BaseException) -> PluginError:
-    return PluginError(
-        f"load {entry.name}",
-        f"{said(error)}; from {origin(entry)}",
-        fix=f"Upgrade or uninstall it: {entry.distribution.name}.",
-    )
-
-
-def _is_half_imported(module: str) -> bool:
-    spec = getattr(sys.modules.get(module), "__spec__", None)
-    return bool(getattr(spec, "_initializing", False))
-
-
-def _near(family: str, installed: Sequence[str]) -> list[str]:
-    """What a wrong name may have meant; a right one means itself."""
-    if family in KNOWN:
-        return []
-    near = difflib.get_close_matches(family, installed, 3, 0.5)
-    return near or difflib.get_close_matches(family, KNOWN, 1, 0.7)
 
 
 def _upper(names: Sequence[str]) -> list[str]:

@@ -1,19 +1,51 @@
-"""One plugin object, checked and registered."""
+"""Checks of plugins: of the object itself, and of the values that its hooks return."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
-from hal_core import hookspecs
+from hal_core import concurrency, hookspecs
 from hal_core.discovery import API_VERSION
 from hal_core.errors import IncompatiblePlugin, PluginError
-from hal_core.registry.answers import said, shown
+from hal_core.geometry import Limits
+from hal_core.hookspecs import CAPABILITIES, RANKS, Check, DeviceInfo, Foreign
+from hal_core.registry.names import join
+
+if TYPE_CHECKING:
+    from hal_core.compiler import CompilerPair
+    from hal_core.device import Compiled
+
+T = TypeVar("T")
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("hal_"))
+
+# Fields of a DeviceInfo besides name and kind, each with its type.
+_FACTS: dict[str, type] = {
+    "title": str, "memory_nbytes": int, "arch": str, "compute_units": int, "host_visible": bool,
+    "limits": Limits, "capabilities": frozenset,
+}  # fmt: skip
+
+
+def short_repr(thing: object) -> str:
+    """Return the beginning of an object's repr, short enough for an error's text."""
+    try:
+        return repr(thing)[:60]
+    except AttributeError:  # a device whose __init__ did not call super().__init__()
+        return f"an object of {type(thing).__name__}"
+
+
+def one_line(error: BaseException) -> str:
+    """Return the class and the text of an exception, without line breaks."""
+    # A limit, as what a vendor's compiler says may have megabytes.
+    text = " ".join(str(error).split())[:2000]
+    return f"{type(error).__name__}: {text}".rstrip(". ")
+
+
+# -- the plugin object
 
 
 class _Manager(pluggy.PluginManager):
@@ -47,17 +79,28 @@ class Plugin:
     def __init__(self, plugin: object, name: str, origin: str, distribution: str = "") -> None:
         self.plugin, self.name, self.origin, self.distribution = plugin, name, origin, distribution
         self.manager = _Manager(plugin)
+        if isinstance(plugin, type):
+            raise self.refuse(f"the entry point names the class {plugin.__name__}, not an instance")
+        if plugin is None or isinstance(plugin, (str, bytes, int, float, Sequence, Mapping)):
+            raise self.refuse(
+                f"the entry point names {short_repr(plugin)}, which is no plugin object"
+            )
+        if not any(self.manager.parse_hookimpl_opts(plugin, name) for name in dir(plugin)):
+            unmarked = [name for name in HOOKS if callable(getattr(plugin, name, None))]
+            why = f": {', '.join(unmarked)} not marked @hookimpl" if unmarked else ""
+            raise self.refuse(f"{short_repr(plugin)} has no hooks{why}")
+        # Before the hooks: a newer plugin may have hooks and arguments that this core lacks.
+        self._check_version()
         try:
-            self._check()
-        except (PluginError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # attributes may do anything, SystemExit included
-            raise self.refuse("it fails when it is looked at", error) from error
+            self.manager.register(plugin, name)
+        except pluggy.PluginValidationError as error:
+            raise self.refuse("a hook does not match its specification", error) from error
+        self._check_hooks()
 
     def refuse(self, problem: str, error: BaseException | None = None) -> PluginError:
-        """The error that names this plugin, where it comes from, and what to do about it."""
+        """Return the error that names this plugin, its origin, and what to do about it."""
         if error is not None:
-            problem = f"{problem}: {said(error)}"
+            problem = f"{problem}: {one_line(error)}"
         return PluginError(
             f"plugin {self.name}",
             f"{problem}; from {self.origin}",
@@ -66,49 +109,21 @@ class Plugin:
         )
 
     def implements(self, hook: str) -> bool:
-        """Whether the plugin itself has the hook, other than as a wrapper."""
-        return bool(self._implementations(hook))
-
-    def _implementations(self, hook: str) -> list[Any]:
-        caller = getattr(self.manager.hook, hook)
-        return [
-            implementation
-            for implementation in caller.get_hookimpls()
-            if not (implementation.wrapper or implementation.hookwrapper)
-            and implementation.plugin is self.plugin
-        ]
-
-    # -- checks, in the order in which they run
-
-    def _check(self) -> None:
-        self._check_is_plugin()
-        self._check_version()
-        try:
-            self.manager.register(self.plugin, self.name)
-        except pluggy.PluginValidationError as error:
-            raise self.refuse("a hook does not match its specification", error) from error
-        self._check_hooks()
-
-    def _check_is_plugin(self) -> None:
-        plugin = self.plugin
-        if isinstance(plugin, type):
-            raise self.refuse(f"the entry point names the class {plugin.__name__}, not an instance")
-        if plugin is None or isinstance(plugin, (str, bytes, int, float, Sequence, Mapping)):
-            raise self.refuse(f"the entry point names {shown(plugin)}, which is no plugin object")
-        hooks = [name for name in dir(plugin) if self.manager.parse_hookimpl_opts(plugin, name)]
-        if not hooks:
-            unmarked = [name for name in HOOKS if callable(getattr(plugin, name, None))]
-            why = f": {', '.join(unmarked)} not marked @hookimpl" if unmarked else ""
-            raise self.refuse(f"{shown(plugin)} has no hooks{why}")
+        """Return whether the plugin itself has the hook, other than as a wrapper."""
+        return any(
+            found.plugin is self.plugin and not (found.wrapper or found.hookwrapper)
+            for found in getattr(self.manager.hook, hook).get_hookimpls()
+        )
 
     def _check_version(self) -> None:
         version: Any = getattr(self.plugin, "hal_api", None)
         core = ".".join(map(str, API_VERSION))
         upgrade = self.distribution or "its package"
+        is_pair = isinstance(version, tuple) and [type(part) for part in version] == [int, int]
         if version is None:
             problem = "does not say which plugin API it was written for (hal_api is missing)"
-        elif not _is_version(version):
-            problem = f"says {shown(version)} for hal_api, which is not a pair of numbers"
+        elif not is_pair:
+            problem = f"says {short_repr(version)} for hal_api, which is not a pair of numbers"
         elif version[0] == API_VERSION[0] and version[1] <= API_VERSION[1]:
             return
         else:
@@ -134,14 +149,98 @@ class Extension(Plugin):
     def _check_hooks(self) -> None:
         super()._check_hooks()
         for hook in HOOKS:
-            mine = hook in hookspecs.ADDED or hook in hookspecs.OBSERVERS
-            if not mine and self.implements(hook):
+            allowed = hook in hookspecs.ADDED or hook in hookspecs.OBSERVERS
+            if not allowed and self.implements(hook):
                 raise self.refuse(f"an extension can wrap {hook}, but only a device implements it")
 
 
-def _is_version(version: object) -> bool:
-    return (
-        isinstance(version, tuple)
-        and len(version) == 2
-        and all(type(number) is int for number in version)
-    )
+# -- the values that hooks return
+
+
+class Unusable(Exception):
+    """A hook returned a wrong value; the text names it and goes on from "the hook gave"."""
+
+
+def as_given(answer: T) -> T:
+    """Refuse None, which pluggy gives for a hook that nobody implements."""
+    if answer is None:
+        raise Unusable("None")
+    return answer
+
+
+def as_devices(family: str, answer: object) -> tuple[DeviceInfo, ...]:
+    """Check the answer of `hal_enumerate`: the facts of each device, under its canonical name."""
+    if not isinstance(answer, Sequence):
+        raise Unusable(f"{short_repr(answer)}, which is no sequence of devices")
+    for index, info in enumerate(answer):
+        name = join(family, index)
+        if not isinstance(info, DeviceInfo) or info.name != name:
+            raise Unusable(f"{short_repr(info)} as device {index}, not a DeviceInfo of {name}")
+        if info.kind not in list(RANKS):
+            kinds = ", ".join(RANKS)
+            raise Unusable(f"{name} the kind {short_repr(info.kind)}, not one of {kinds}")
+        for field, kind in _FACTS.items():
+            fact = getattr(info, field)
+            if not isinstance(fact, kind):
+                raise Unusable(f"{name} {short_repr(fact)} for {field}, not a {kind.__name__}")
+        unknown = sorted(map(short_repr, info.capabilities - CAPABILITIES))
+        if unknown:
+            raise Unusable(f"{name} unknown capabilities: {', '.join(unknown)}")
+    return tuple(answer)
+
+
+def as_device(info: DeviceInfo, answer: Any) -> Compiled:
+    """Check the answer of `hal_open_device`: the open device that `info` describes."""
+    if answer not in concurrency.devices:
+        why = "no hal.Compiled, or one whose __init__ did not call super().__init__"
+        raise Unusable(f"{short_repr(answer)} for {info.name}, which is {why}")
+    opened: Compiled = answer
+    if opened.name != info.name or opened.info != info:
+        name = info.name
+        raise Unusable(f"{short_repr(answer)}, not the device {name} of the info it was given")
+    if opened.closed:
+        raise Unusable(f"{short_repr(answer)}, which is closed")
+    return opened
+
+
+def as_foreign(answer: Any) -> Foreign | None:
+    """Check the answer of `hal_import_buffer`: memory, or None for an object of no known kind."""
+    if answer is None or isinstance(answer, Foreign):
+        return answer
+    raise Unusable(f"{short_repr(answer)}, which is neither a Foreign nor None")
+
+
+def as_pairs(answer: object) -> list[CompilerPair]:
+    """Check the answer of `hal_make_compilers`: compiler pairs of different names."""
+    if not isinstance(answer, Sequence) or isinstance(answer, str):
+        raise Unusable(f"{short_repr(answer)}, which is no sequence of compiler pairs")
+    found: dict[str, CompilerPair] = {}
+    for pair in answer:
+        # The class stands further down the order of imports, so its fields are looked at.
+        match pair:
+            case (str(name), str(language), renderer, compiler) if (
+                name and language and callable(compiler)
+            ):
+                is_pair = renderer is None or callable(renderer)
+            case _:
+                is_pair = False
+        if not is_pair:
+            raise Unusable(f"{short_repr(pair)}, which is no CompilerPair")
+        if pair.name in found:
+            raise Unusable(f"two compilers named {pair.name!r}")
+        found[pair.name] = pair
+    return list(found.values())
+
+
+def as_checks(answer: object) -> list[Check]:
+    """Check the answer of `hal_doctor`: lines of a diagnosis; None is an empty one."""
+    if answer is None:
+        return []
+    if not isinstance(answer, Iterable) or isinstance(answer, str):
+        raise Unusable(f"{short_repr(answer)}, which is no list of checks")
+    found = [Check(*check) for check in answer]
+    for check in found:
+        texts = (check.title, check.detail, check.hint)
+        if not isinstance(check.ok, bool) or not all(isinstance(text, str) for text in texts):
+            raise Unusable(f"{short_repr(check)}, which is no Check")
+    return found

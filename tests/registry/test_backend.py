@@ -323,10 +323,8 @@ def test_R21_observers_are_isolated(caplog: pytest.LogCaptureFixture) -> None:
     owner = make(FakePlugin())
     for name in ("first", "bad", "last"):
         owner.attach(Extension(Observer(name), name, "a test"))
-    device = opened(owner)
     with caplog.at_level(logging.WARNING, "hal_core"):
-        owner.opened(device)
-        device.close()
+        opened(owner).close()
     assert seen == ["first", "bad", "last"] * 2
     assert all("plugin bad failed on ACC" in record.getMessage() for record in caplog.records)
     assert len(caplog.records) == 2

@@ -115,7 +115,7 @@ def test_R3_spellings_are_forgotten_with_the_device(registry: DeviceRegistry) ->
     ]
     first = registry["LONGNAME"]
     assert all(registry[name] is first for name in spellings)
-    assert len(registry._fast) <= 256
+    assert len(registry._devices) <= 256
     first.close()
     second = registry["longname"]
     assert second is not first
@@ -566,7 +566,7 @@ def test_R14_64_threads_share_one_failure(registry: DeviceRegistry) -> None:
     class Failing(FakePlugin):
         @hookimpl
         def hal_open_device(self, family: str, index: int, info: object) -> hal.Compiled:
-            flight = flights._flights[registry, "open", family]
+            flight = flights._flights[registry.backend(family), "open", index]
             _wait_until(lambda: list(flights._waiting.values()).count(flight) == 63)
             self.opened += 1
             raise hal.DeviceUnavailable("open", "busy", device=family)
@@ -622,6 +622,23 @@ def test_R14_devices_that_need_each_other_are_an_error_not_a_dead_lock(
     assert all(isinstance(outcome, hal.InvalidState) for outcome in outcomes)
     with pytest.raises(hal.InvalidState, match="already under way"):
         registry["SELF"]
+
+
+def test_X1_an_answer_that_comes_after_refresh_is_not_kept(registry: DeviceRegistry) -> None:
+    class Changing(FakePlugin):
+        asked = 0
+
+        @hookimpl
+        def hal_enumerate(self, family: str) -> list[hal.DeviceInfo]:
+            self.asked += 1
+            if self.asked == 1:  # as another thread might, while the driver is being asked
+                registry.refresh()
+            return super().hal_enumerate(family)
+
+    plugin = Changing()
+    registry.register_plugin("ACC", plugin)
+    for asked in (1, 2, 2):
+        assert registry.DEFAULT == "ACC" and plugin.asked == asked
 
 
 # -- exit
@@ -719,6 +736,11 @@ class TestFork:
         out = self.child(site, "Device['DRV']; list(Device)", child)
         assert out.startswith("OTHER {'CPU': 'installed'")
 
+    def test_X2_a_family_stays_refused_when_its_plugin_is_replaced(self, site: FakeSite) -> None:
+        parent = "plugin = Device.backend('DRV').plugin; Device['DRV']"
+        child = "Device.register_plugin('DRV', plugin); Device['DRV']"
+        assert self.child(site, parent, child).startswith("ForkError")
+
     def test_X2_the_cpu_opens_anew(self, site: FakeSite) -> None:
         child = "print(Device['CPU'] is not old, Device['CPU'] is Device['cpu'])"
         assert self.child(site, "old = Device['CPU']", child) == "True True\n"
@@ -759,3 +781,35 @@ for turn in range(2):
     assert "HAL_CHEK is no setting and does nothing; is it HAL_CHECK that you mean?" in told
     assert "HAL_LRU_LIMT is no setting and does nothing; is it HAL_LRU_LIMIT" in told
     assert "registry.py" not in told, "the line is the user's"
+
+
+# -- the path of a first open
+
+FIRST_OPEN = """
+import os, sys
+import hal_core
+from hal_core.registry import Device
+
+core = os.path.dirname(hal_core.__file__)
+files, bodies = set(), 0
+
+def watch(frame, event, _):
+    global bodies
+    if not frame.f_code.co_flags & 1:  # the body of a module or a class, not of a function
+        bodies += (event == "call") - (event == "return")
+    elif event == "call" and not bodies and frame.f_code.co_filename.startswith(core):
+        files.add(os.path.relpath(frame.f_code.co_filename, core))
+
+sys.setprofile(watch)
+Device["CPU"]
+sys.setprofile(None)
+print(*sorted(files))
+"""
+
+
+def test_a_first_open_passes_through_nine_files(site: FakeSite) -> None:
+    """A reader who follows `Device["CPU"]` opens so many files; imports are not counted."""
+    site.backend("CPU")
+    done = site.run(FIRST_OPEN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.split()) <= 9, done.stdout

@@ -70,7 +70,6 @@ def test_R21_extensions_of_the_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         backend.attach(Extension(extension, f"extension {number}", "tests"))
     device = backend.open(0, describe())
     assert isinstance(device, CPUDevice)
-    backend.opened(device)
     assert [pair.name for pair in device.compilers][-1] == "thrice"
     results = {}
     for name in ("llvm", "thrice"):

@@ -1,0 +1,260 @@
+"""Wrong plugins are refused by name, on use, and nothing else suffers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from fake_site import FakeSite
+
+import hal_core as hal
+from hal_core.registry import DeviceRegistry
+
+
+class Wrong(NamedTuple):
+    """A plugin's source, and what is said of it when `use` is tried on its device.
+
+    A source that starts with `# more` is appended to the plugin of `fake_site`.
+    """
+
+    source: str
+    says: str  # in the error
+    use: str = "device"
+    error: str = "PluginError"
+
+
+HOOK = "# more\nPlugin.{hook} = hookimpl(lambda {args}: {answer})\n"
+ENUMERATE = "self, family"
+OPEN = "self, family, index, info"
+
+
+def hook(name: str, args: str, answer: str, says: str, use: str = "device") -> Wrong:
+    return Wrong(HOOK.format(hook=name, args=args, answer=answer), says, use)
+
+
+def enumerates(answer: str, says: str) -> Wrong:
+    return hook("hal_enumerate", ENUMERATE, answer, says)
+
+
+def replaced(change: str, says: str) -> Wrong:
+    """The right info but for one field."""
+    source = f"""# more
+good = Plugin.hal_enumerate
+Plugin.hal_enumerate = hookimpl(
+    lambda self, family: [info._replace({change}) for info in good(self, family)[:1]])
+"""
+    return Wrong(source, says)
+
+
+def opens(answer: str, says: str) -> Wrong:
+    return hook("hal_open_device", OPEN, answer, says)
+
+
+AT_IMPORT = {
+    "raises": Wrong("raise RuntimeError('boom')", "RuntimeError: boom"),
+    "SystemExit": Wrong("raise SystemExit('bye')", "SystemExit: bye"),
+    "BaseException": Wrong("class Odd(BaseException): pass\nraise Odd('odd')", "Odd: odd"),
+    "recursion": Wrong("def f(): f()\nf()", "RecursionError"),
+    "asks for itself": Wrong("import hal_core\nhal_core.Device['EVIL']", "it is already under way"),
+}
+
+OBJECTS = {
+    "42": Wrong("plugin = 42", "no plugin object"),
+    "a string": Wrong("plugin = 'CUDA'", "no plugin object"),
+    "None": Wrong("plugin = None", "no plugin object"),
+    "a class": Wrong("# more\nplugin = Plugin", "the class Plugin, not an instance"),
+    "nothing": Wrong("plugin = object()", "has no hooks"),
+    "hal_api is missing": Wrong(
+        "# more\ndel Plugin.hal_api", "hal_api is missing", error="IncompatiblePlugin"
+    ),
+    "rank is text": Wrong("# more\nPlugin.rank = 'first'", "rank maps device kinds to numbers"),
+    "a hook too many": Wrong("# more\nPlugin.hal_fly = hookimpl(lambda self: 1)", "'hal_fly'"),
+    "a hook's argument too many": Wrong(
+        "# more\nPlugin.hal_doctor = hookimpl(lambda self, moon: 1)", "moon"
+    ),
+}  # fmt: skip
+
+ANSWERS = {
+    "enumerates None": enumerates("None", "hal_enumerate gave None"),
+    "enumerates a number": enumerates("7", "hal_enumerate gave 7"),
+    "enumerates text": enumerates("'EVIL'", "'E' as device 0"),
+    "enumerates objects": enumerates("[object()]", "as device 0"),
+    "enumerates another's device": Wrong(
+        "# more\ngood = Plugin.hal_enumerate\n"
+        "Plugin.hal_enumerate = hookimpl(lambda self, family: good(self, 'CPU'))",
+        "as device 0, not a DeviceInfo of EVIL",
+    ),
+    "enumerating raises": enumerates("1 / 0", "hal_enumerate failed: ZeroDivisionError"),
+    "enumerating exits": enumerates("exit(3)", "SystemExit"),
+    "an unknown kind": replaced("kind='tpu'", "the kind 'tpu'"),
+    "no limits": replaced("limits=None", "None for limits, not a Limits"),
+    "memory as text": replaced("memory_nbytes='64G'", "'64G' for memory_nbytes, not a int"),
+    "a title that is none": replaced("title=None", "None for title"),
+    "unknown capabilities": replaced("capabilities=frozenset({'fly'})", "'fly'"),
+    "opens None": opens("None", "hal_open_device gave None"),
+    "opens text": opens("'EVIL'", "hal_open_device gave 'EVIL'"),
+    "opens a list": opens("[]", "hal_open_device"),
+    "opens another's device": opens(
+        "__import__('hal_core').device.Compiled('CPU', info)", "not the device EVIL"
+    ),
+    "opens a closed device": Wrong(
+        "# more\ngood = Plugin.hal_open_device\ndef open(self, family, index, info):\n"
+        "    device = good(self, family, index, info)\n    device.closed = True\n"
+        "    return device\nPlugin.hal_open_device = hookimpl(open)",
+        "which is closed",
+    ),
+    "opens half a device": opens(
+        "__import__('hal_core').Compiled.__new__(__import__('hal_core').Compiled)",
+        "did not call super().__init__",
+    ),
+    "opening raises": opens("1 / 0", "hal_open_device failed: ZeroDivisionError"),
+    "an allocator that is none": hook(
+        "hal_make_allocator", "self, device", "42", "hal_make_allocator gave 42", "device.allocator"
+    ),
+    "no allocator": Wrong("# more\n", "hal_make_allocator gave None", "device.allocator"),
+    "an allocator without methods": hook(
+        "hal_make_allocator", "self, device",
+        "__import__('hal_core.allocator').allocator.Allocator(device)",
+        "Allocator fills in no _alloc; from entry point EVIL", "hal.empty(4, hal.int8, device)",
+    )._replace(error="Unsupported"),
+    "compilers that are none": hook(
+        "hal_make_compilers", "self, device", "[42]", "42, which is no CompilerPair",
+        "device.compilers",
+    ),
+    "compilers without end": hook(
+        "hal_make_compilers", "self, device", "iter(int, 1)", "no sequence of compiler pairs",
+        "device.compilers",
+    ),
+    "two compilers of one name": hook(
+        "hal_make_compilers", "self, device",
+        "[__import__('hal_core.compiler').compiler.CompilerPair('cc', 'c', None, int)] * 2",
+        "two compilers named 'cc'", "device.compilers",
+    ),
+    "a program that is none": hook(
+        "hal_make_program", "self, device, binary", "device", "which is no Program",
+        "device.load(hal.Binary(b'', 'x', 'x', 'k', hal.Signature('k', ())))",
+    ),
+    "checks that are none": hook(
+        "hal_doctor", "self, family", "42", "no list of checks",
+        "registry.backend('EVIL').doctor()",
+    ),
+    "checks of another shape": hook(
+        "hal_doctor", "self, family", "[('driver', 'yes')]", "which is no Check",
+        "registry.backend('EVIL').doctor()",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSite:
+    made = FakeSite(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(made))
+    for name in ("HAL_DEVICE", "HAL_PLUGINS", "HAL_DISABLE", "HAL_PREFER"):
+        monkeypatch.delenv(name, raising=False)
+    return made
+
+
+ALL = AT_IMPORT | OBJECTS | ANSWERS
+
+
+@pytest.mark.parametrize("wrong", ALL.values(), ids=ALL.keys())
+def test_R8_a_wrong_plugin_is_refused_by_name(
+    site: FakeSite, wrong: Wrong, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = site.backend("EVIL", wrong.source, distribution="hal_evil")
+    site.backend("GOOD")
+    registry = DeviceRegistry([str(site)])
+    monkeypatch.setattr(hal, "Device", registry)
+    for _ in range(2):  # a failure is remembered, or found again
+        with pytest.raises(getattr(hal, wrong.error)) as caught:
+            device = registry["EVIL"]
+            exec(wrong.use, {"hal": hal, "device": device, "registry": registry})
+        text = str(caught.value)
+        for fact in (wrong.says, module, "hal-evil", "1.0", str(site)):
+            assert fact in text
+        assert "EVIL" in text and len(text) < 5000
+    assert registry["GOOD"].name == "GOOD"
+    assert "GOOD" in registry.get_available_devices()
+    assert registry.states().keys() == {"EVIL", "GOOD"}
+    for device in set(registry._devices.values()):
+        device.close()
+
+
+MADE = {name: wrong for name, wrong in (OBJECTS | ANSWERS).items() if wrong.use == "device"}
+
+
+@pytest.mark.parametrize("wrong", MADE.values(), ids=MADE.keys())
+def test_R18_register_plugin_refuses_the_same(
+    site: FakeSite, wrong: Wrong, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = __import__(site.backend("EVIL", wrong.source)).plugin
+    registry = DeviceRegistry([])
+    monkeypatch.setattr(hal, "Device", registry)
+    with pytest.raises(hal.PluginError, match="Device.register_plugin"):
+        registry.register_plugin("EVIL", plugin)
+        registry["EVIL"]
+
+
+EXTENSIONS = {
+    "raises": "raise RuntimeError('boom')",
+    "exits": "raise SystemExit(3)",
+    "is a number": "plugin = 42",
+    "has no version": "# more\ndel Plugin.hal_api",
+    "owns a device": "# more\nPlugin.hal_enumerate = hookimpl(lambda self: [])",
+    "fails at each hook": "# more\ndef bad(self, device): raise SystemExit(5)\n"
+    "for name in ('hal_device_opened', 'hal_device_closed', 'hal_make_compilers'):\n"
+    "    setattr(Plugin, name, hookimpl(bad))",
+    "adds rubbish": "# more\nPlugin.hal_make_compilers = hookimpl(lambda self, device: [1, 2])",
+    "adds what is no list": "# more\nPlugin.hal_make_compilers = hookimpl(lambda self: 42)",
+}
+
+EXTENSION = """
+from hal_core.hookspecs import hookimpl
+class Plugin:
+    hal_api = (1, 0)
+    @hookimpl
+    def hal_device_closed(self, device): pass
+plugin = Plugin()
+"""
+
+
+@pytest.mark.parametrize("source", EXTENSIONS.values(), ids=EXTENSIONS.keys())
+def test_R21_a_wrong_extension_is_left_out_and_named(
+    site: FakeSite, source: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if source.startswith("# more"):
+        source = EXTENSION + source
+    site.backend("watch", source, group="hal.extensions", distribution="hal_watch")
+    site.backend("CPU", "# more\nPlugin.hal_make_compilers = hookimpl(lambda self, device: [])\n")
+    registry = DeviceRegistry([str(site)])
+    device = registry["CPU"]
+    assert device.compilers == []
+    device.close()
+    assert registry["CPU"].name == "CPU"
+    said = [record.getMessage() for record in caplog.records]
+    assert said and all("watch" in text and "hal-watch 1.0" in text for text in said)
+
+
+def test_R21_a_wrapper_that_fails_is_named_beside_the_owner(site: FakeSite) -> None:
+    source = EXTENSION + (
+        "@hookimpl(wrapper=True)\ndef bad(self, family):\n    yield\n    raise OSError('mine')\n"
+        "Plugin.hal_open_device = bad\n"
+    )
+    module = site.backend("watch", source, group="hal.extensions", distribution="hal_watch")
+    site.backend("CPU")
+    with pytest.raises(hal.PluginError, match="OSError: mine") as caught:
+        DeviceRegistry([str(site)])["CPU"]
+    assert f"wrapped by watch (entry point watch = {module}:plugin" in str(caught.value)
+
+
+def test_R21_one_object_under_two_names_is_attached_once(site: FakeSite) -> None:
+    seen = "# more\nseen = []\n"
+    module = site.backend("CPU", seen + "Plugin.hal_device_opened = hookimpl("
+                          "lambda self, device: seen.append(device.name))\n")  # fmt: skip
+    lines = f"[hal.extensions]\none = {module}:plugin\ntwo = {module}:plugin\n"
+    site.distribution("hal_watch", lines)
+    registry = DeviceRegistry([str(site)])
+    assert registry["CPU:1"].name == "CPU:1"
+    assert sys.modules[module].seen == ["CPU:1"]
