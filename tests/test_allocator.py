@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-import sys
 import threading
 import time
 from typing import Any
@@ -172,52 +171,6 @@ def test_A6_a_cycle_collected_inside_the_allocator_does_not_block_it(allocator: 
     with allocator._lock:
         gc.collect()
     assert allocator.statistics().live == 1
-
-
-def test_A6_a_finalizer_may_allocate_and_free_in_the_middle_of_anything(allocator: Any) -> None:
-    """At the nth place inside the allocator the collector runs one, for every n: Python does so
-    where a function of its own begins, and where a call has returned."""
-
-    def finalizer() -> None:
-        first, second = hal.empty(300, hal.int8, "FAKE"), hal.empty(9000, hal.int8, "FAKE")
-        del first
-        second.deallocate()
-        allocator.free_cache() if nth % 3 == 0 else allocator.statistics()
-
-    def work() -> None:
-        out = [hal.empty(size, hal.int8, "FAKE") for size in (300, 9000, 300, 5000)]
-        del out[0]
-        out.pop().deallocate()
-        again = hal.empty(5000, hal.int8, "FAKE")
-        allocator.cache_limit = 8192  # what is beyond is evicted
-        del out, again
-        allocator.limit = 20_000
-        hal.empty(9000, hal.int8, "FAKE").deallocate()
-        allocator.free_cache()
-
-    def hook(frame: Any, event: str, argument: object) -> None:
-        nonlocal steps
-        if event != "c_call" and frame.f_code.co_filename.endswith("hal_core/allocator.py"):
-            steps += 1
-            if steps == nth:
-                sys.setprofile(None)
-                finalizer()
-
-    nth, steps = 0, 0
-    while nth <= steps:
-        nth, steps = nth + 1, 0
-        allocator.cache_limit, allocator.limit = 1 << 20, 0
-        sys.setprofile(hook)
-        try:
-            work()
-        finally:
-            sys.setprofile(None)
-        facts = allocator.statistics()
-        assert (facts.current, facts.live) == (0, 0), nth
-        assert facts.cached == sum(map(len, allocator.memory.values())) == allocator._held, nth
-        allocator.free_cache()
-        assert (allocator.memory, allocator._held, allocator._cached) == ({}, 0, 0), nth
-    assert nth > 200
 
 
 def test_B11_counters_are_exact_under_threads(allocator: Any) -> None:

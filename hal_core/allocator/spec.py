@@ -1,4 +1,4 @@
-"""How memory is to be allocated."""
+"""Options of an allocation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class BufferSpec(NamedTuple):
-    """How memory is to be allocated. A backend honours a field or refuses it, never ignores it."""
+    """Options of an allocation. A backend honours each field or refuses it, never ignores it."""
 
     image: tuple[int, int] | None = None  # (height, width) of a texture
     uncached: bool = False

@@ -174,7 +174,7 @@ class Buffer:
         if owner is not None:
             owner._returned.append((self._buf, self.nbytes, self.options))
             if self.options is not DEFAULT_SPEC or not owner.cache_limit:
-                owner._settle_soon()
+                owner._settle_unless_busy()
         elif never_released:
             self._keep_in_child()
 

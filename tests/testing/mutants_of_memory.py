@@ -11,6 +11,7 @@ import hal_core as hal
 from hal_core import allocator as core
 from hal_core import buffer as buffers
 from hal_core import concurrency
+from hal_core.allocator.accounts import block_nbytes
 from hal_core.testing.fake import chip, driver
 from hal_core.testing.fake.chip import Block, Chip
 from hal_core.testing.fake.device import FakeAllocator, FakeDevice
@@ -201,7 +202,7 @@ def alloc_forgets_a_byte() -> None:
 def cache_returns_another_keys_block() -> None:
     @around(core.Allocator, "alloc")
     def alloc(inner: Any, self: Any, nbytes: int, options: Any = None) -> Any:
-        size = core._rounded(nbytes)
+        size = block_nbytes(nbytes)
         others = [key for key, blocks in self._cache.items() if blocks and key != size]
         if others and options in (None, hal.BufferSpec()):
             blocks = self._cache[others[0]]
@@ -213,7 +214,7 @@ def cache_returns_another_keys_block() -> None:
 def cache_hands_out_a_block_and_keeps_it() -> None:
     @around(core.Allocator, "alloc")
     def alloc(inner: Any, self: Any, nbytes: int, options: Any = None) -> Any:
-        blocks = self._cache.get(core._rounded(nbytes))
+        blocks = self._cache.get(block_nbytes(nbytes))
         kept = blocks[-1] if blocks else None
         made = inner(self, nbytes, options)
         if kept is not None and kept[1] == made:
@@ -246,29 +247,33 @@ def cache_has_no_bound() -> None:
 
 @mutant("A3", "allocator")
 def cache_evicts_what_was_used_last() -> None:
-    @around(core.Allocator, "_oldest")
-    def _oldest(inner: Any, self: Any, key: Any) -> float:
-        return -float(inner(self, key)) if self._cache[key] else float("inf")
+    @around(core.Allocator, "_evict")
+    def _evict(inner: Any, self: Any, nbytes: int) -> None:
+        for blocks in self._cache.values():
+            ages = [(-age, block) for age, block in reversed(blocks)]
+            blocks.clear()
+            blocks.extend(ages)
+        inner(self, nbytes)
 
 
 @mutant("A4 A8", "allocator")
 def limit_is_not_kept() -> None:
-    @around(core.Allocator, "_reserve")
-    def _reserve(inner: Any, self: Any, size: int) -> bool:
+    @around(core.Allocator, "_ask_device")
+    def _ask_device(inner: Any, self: Any, size: int, options: Any) -> Any:
         before, self.limit = self.limit, 0
         try:
-            return bool(inner(self, size))
+            return inner(self, size, options)
         finally:
             self.limit = before
 
 
 @mutant("A8", "allocator")
 def limit_does_not_count_the_cache() -> None:
-    @around(core.Allocator, "_reserve")
-    def _reserve(inner: Any, self: Any, size: int) -> bool:
+    @around(core.Allocator, "_ask_device")
+    def _ask_device(inner: Any, self: Any, size: int, options: Any) -> Any:
         before, self.limit = self.limit, self.limit and self.limit + self._cached
         try:
-            return bool(inner(self, size))
+            return inner(self, size, options)
         finally:
             self.limit = before
 
@@ -379,7 +384,7 @@ def statistics_count_rounded_sizes() -> None:
     @around(core.Allocator, "statistics")
     def statistics(inner: Any, self: Any) -> Any:
         facts = inner(self)
-        return facts._replace(current=sum(map(core._rounded, self._live.values())))
+        return facts._replace(current=sum(map(block_nbytes, self._live.values())))
 
 
 # -- threads, processes, the end

@@ -1,0 +1,136 @@
+"""Accounts of a device's memory: its blocks, and how many bytes of them are in use or cached."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec
+from hal_core.concurrency import fork_safe_lock
+from hal_core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from hal_core.device import Compiled
+
+Opaque = TypeVar("Opaque")
+Key = int | tuple[int, BufferSpec]  # rounded nbytes, and options unless they are the default
+
+
+class AllocatorStatistics(NamedTuple):
+    """Use of a device's memory, as `device.allocator.statistics()` returns it.
+
+    Units: bytes, except `hits`, `misses` (allocations) and `live` (blocks).
+    """
+
+    current: int  # handed out
+    peak: int  # the largest `current` so far
+    cached: int  # freed, for the next allocation of the size
+    limit: int  # 0: none
+    hits: int  # allocations served by a cached block
+    misses: int
+    live: int  # handed out
+
+
+def block_nbytes(nbytes: int) -> int:
+    """Round a request up, so that near sizes share blocks: to 256 bytes, from 64 KiB on to 4 KiB.
+
+    `alloc` and `_settle` have it written out: the call would show in the time of an allocation.
+    """
+    return (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
+
+
+class Accounts(Generic[Opaque]):
+    """The accounts of one allocator, which inherits them.
+
+    A block is live, then returned (a finalizer gave it back, and no call has settled it yet), then
+    cached or dropped (to be freed once the lock is released). For example, where the cache has
+    room for 1024 bytes:
+
+        call                    live         cached       dropped      _current  _cached  _held
+        a = alloc(300)          a: 300                                 300       0        512
+        b = alloc(700)          a: 300, b: 700                         1000      0        1280
+        free(a, 300)            b: 700       512: [a]                  700       512      1280
+        free(b, 700)                         768: [b]     a            0         768      768
+
+    Concurrency: the caller of each method holds `_lock`.
+    """
+
+    device: Compiled
+    limit: int  # bytes held, cached ones included; 0: none
+    cache_limit: int  # bytes of freed blocks that are kept
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._live: dict[Opaque, int] = {}  # opaque -> bytes asked for
+        self._cache: dict[Key, deque[tuple[int, Opaque]]] = {}  # -> (age, opaque)
+        self._ages = itertools.count()
+        self._returned: deque[tuple[Opaque, int, BufferSpec]] = deque()
+        self._dropped: deque[tuple[Opaque, int, BufferSpec]] = deque()
+        self._current = self._peak = self._hits = self._misses = 0
+        self._held = self._cached = 0  # bytes of blocks: live or cached; cached
+
+    def _drain(self) -> None:
+        """Settle all blocks that finalizers gave back."""
+        returned = self._returned
+        while returned:
+            opaque, nbytes, options = returned.popleft()
+            self._settle(opaque, nbytes, options)
+
+    def _settle(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
+        """Take a block out of the live ones, and cache or drop it.
+
+        Raises: InvalidArgument when it is not live, or has another size.
+        """
+        known = self._live.pop(opaque, None)
+        if known != nbytes:
+            name = self.device.name
+            if known is None:
+                problem = "the block is not allocated: freed before, or never from here"
+                raise InvalidArgument("free", problem, got=opaque, device=name)
+            self._live[opaque] = known
+            limit = f"allocated with {known} bytes"
+            problem = "the block has another size"
+            raise InvalidArgument("free", problem, got=nbytes, limit=limit, device=name)
+        self._current -= nbytes
+        size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
+        if options is DEFAULT_SPEC:
+            key: Key = size
+        elif options.nolru or options.zero:
+            return self._drop(opaque, size, options)
+        else:
+            key = size, options
+        if size > self.cache_limit:
+            return self._drop(opaque, size, options)
+        blocks = self._cache.get(key)
+        if blocks is None:
+            blocks = self._cache[key] = deque()
+        blocks.append((next(self._ages), opaque))
+        self._cached += size
+        if self._cached > self.cache_limit:
+            self._evict(self._cached - self.cache_limit)
+        return None
+
+    def _evict(self, nbytes: int) -> None:
+        """Drop cached blocks, the one freed longest ago first, until `nbytes` are given up."""
+        target = max(0, self._cached - nbytes)
+        while self._cached > target:
+            # No two ages are equal, so keys are never compared.
+            _, key = min((blocks[0][0], key) for key, blocks in self._cache.items() if blocks)
+            _, opaque = self._cache[key].popleft()
+            size, options = (key, DEFAULT_SPEC) if isinstance(key, int) else key
+            self._cached -= size
+            self._drop(opaque, size, options)
+
+    def _drop(self, opaque: Opaque, size: int, options: BufferSpec) -> None:
+        self._held -= size
+        self._dropped.append((opaque, size, options))
+
+    def _after_fork(self) -> None:
+        """Count anew in a forked child: another thread of the parent may have been in a change."""
+        self._cached = sum(
+            (key if isinstance(key, int) else key[0]) * len(blocks)
+            for key, blocks in self._cache.items()
+        )
+        self._current = sum(self._live.values())
+        self._held = self._cached + sum(map(block_nbytes, self._live.values()))
