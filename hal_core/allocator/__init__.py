@@ -41,9 +41,12 @@ class Allocator(Accounts[Opaque]):
     fresh_is_zero: bool = False  # `_alloc` gives zeros whenever options.zero asks
     host_ordered: bool = False  # True: host access needs no wait, work is done on return
     dlpack_device: tuple[int, int] | None = None  # DLPack's (type, number); opaques are pointers
-    dlpack_pinned: tuple[int, int] | None = None  # of memory that the host sees, too
-    dlpack_stream: int | None = None  # what a producer is told to order its work before
-    exports: Mapping[str, Callable[[Buffer], Any]] = {}  # other protocols' attributes
+    dlpack_pinned: tuple[int, int] | None = None  # the same of memory that the host sees, too
+    dlpack_stream: int | None = None  # number of the stream that a producer's work precedes
+    exports: Mapping[str, Callable[[Buffer], Any]] = {}  # attributes of other protocols
+    device: Compiled
+    limit: int  # bytes held, cached ones included; 0: none
+    cache_limit: int  # bytes of freed blocks that are kept
     poison: bool  # fresh memory is filled with 0xCB
 
     def __init__(self, device: Compiled) -> None:
@@ -249,8 +252,20 @@ class Allocator(Accounts[Opaque]):
             self.free_cache()
             opaque, cause = self._ask_device(size, options)
         if opaque is None:
+            facts, info = self.statistics(), self.device.info
+            with self._lock:
+                largest = sorted(self._live.values(), reverse=True)[:5]
             try:
-                raise self._out_of_memory(nbytes) from cause
+                raise OutOfMemory(
+                    "allocate",
+                    f"no room: in use {facts.current}, cached {facts.cached}, "
+                    f"limit {facts.limit or 'none'}, total {info.memory_nbytes}, "
+                    f"largest single allocation {info.limits.max_alloc_nbytes or 'unknown'}, "
+                    f"largest live allocations {largest}",
+                    got=nbytes,
+                    device=self.device.name,
+                    fix="Free buffers, or raise HAL_MEMORY_LIMIT where it is set.",
+                ) from cause
             finally:
                 # Its traceback holds this frame, and so every caller's: a cycle that would keep
                 # their buffers.
@@ -287,21 +302,6 @@ class Allocator(Accounts[Opaque]):
             if isinstance(error, OutOfMemory) or (isinstance(error, Exception) and not ours):
                 return None, error  # a vendor's error never escapes raw
             raise
-
-    def _out_of_memory(self, nbytes: int) -> OutOfMemory:
-        facts, info = self.statistics(), self.device.info
-        with self._lock:
-            largest = sorted(self._live.values(), reverse=True)[:5]
-        return OutOfMemory(
-            "allocate",
-            f"no room: in use {facts.current}, cached {facts.cached}, "
-            f"limit {facts.limit or 'none'}, total {info.memory_nbytes}, "
-            f"largest single allocation {info.limits.max_alloc_nbytes or 'unknown'}, "
-            f"largest live allocations {largest}",
-            got=nbytes,
-            device=self.device.name,
-            fix="Free buffers, or raise HAL_MEMORY_LIMIT where it is set.",
-        )
 
     # -- checks
 

@@ -57,8 +57,7 @@ class Accounts(Generic[Opaque]):
     """
 
     device: Compiled
-    limit: int  # bytes held, cached ones included; 0: none
-    cache_limit: int  # bytes of freed blocks that are kept
+    cache_limit: int
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()

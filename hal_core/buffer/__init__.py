@@ -11,7 +11,7 @@ from hal_core.buffer import arrays, dlpack
 from hal_core.buffer.host import LARGE, host_bytes
 from hal_core.concurrency import never_release, never_released
 from hal_core.dtypes import DType, as_dtype, pack
-from hal_core.errors import InvalidArgument, InvalidState
+from hal_core.errors import InvalidArgument, InvalidState, NotShareable
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
 from hal_core.registry import Device
@@ -305,7 +305,13 @@ class Buffer:
                 device=self.device,
                 fix="offset counts bytes, from the start of the base.",
             )
-        root._register(made)
+        views = root._views
+        if views is None:
+            fresh = set[weakref.ref[Buffer]]()
+            if root._views is None:  # else another thread was faster; one step under the GIL
+                root._views = fresh
+            views = root._views
+        views.add(weakref.ref(made, views.discard))  # weak: freeing reaches it, nothing keeps it
         if root._key is not None:
             made._attach("view", root)
         return made
@@ -360,7 +366,12 @@ class Buffer:
         Shape: `size` elements of the dtype's format. Owns: keeps the buffer's memory.
         Raises: NotShareable where the host does not see it, or for bfloat16, which has no format.
         """
-        return arrays.typed_memoryview(self)
+        if self.dtype.name == "bfloat16":
+            raise NotShareable(
+                "memoryview", "a memoryview has no bfloat16", device=self.device,
+                fix="Take the bits: buffer.view(dtype=hal.uint16).",
+            )  # fmt: skip
+        return arrays.in_place(self, "memoryview").data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Answer `numpy.asarray(buffer)`: no copy, where the host sees the memory."""
@@ -459,7 +470,7 @@ class Buffer:
         return self._buf
 
     def _opaque_to_read(self, operation: str) -> Any:
-        """Return the opaque; refuse a buffer that nothing was written to."""
+        """Return the opaque. Raises: InvalidState when freed, or when nothing was ever written."""
         root = self if self.base is None else self.base
         if root._key is None and not root._freed and root.options.external_ptr is None:
             self._device._check_open(operation)
@@ -485,7 +496,17 @@ class Buffer:
         if owned:
             key = device._keys.get(self.dtype) or device._key(self.dtype)
         else:
-            key = self._borrowed_key()
+            start = self._start()
+            if start % self.dtype.itemsize:
+                raise InvalidArgument(
+                    "external_ptr",
+                    "the address is not a multiple of the element size",
+                    got=hex(start),
+                    limit=f"{self.dtype.name} has {self.dtype.itemsize} bytes",
+                    device=self.device,
+                    fix="Copy the memory to a place that is, where it comes from.",
+                )
+            key = device._key(self.dtype, start % device.info.limits.view_alignment == 0)
         if self._key is None:  # from here to the last assignment it is one step under the GIL
             self._buf = opaque
             if owned:
@@ -518,28 +539,6 @@ class Buffer:
         if pointer is None or self._device.allocator.dlpack_device is None:  # or a handle
             return self.offset
         return pointer + self.offset
-
-    def _borrowed_key(self) -> BufferKey:
-        device, start = self._device, self._start()
-        if start % self.dtype.itemsize:
-            raise InvalidArgument(
-                "external_ptr",
-                "the address is not a multiple of the element size",
-                got=hex(start),
-                limit=f"{self.dtype.name} has {self.dtype.itemsize} bytes",
-                device=self.device,
-                fix="Copy the memory to a place that is, where it comes from.",
-            )
-        return device._key(self.dtype, start % device.info.limits.view_alignment == 0)
-
-    def _register(self, view: Buffer) -> None:
-        """Remember a view without keeping it alive, so that freeing reaches it."""
-        if self._views is None:
-            fresh = set[weakref.ref[Buffer]]()
-            if self._views is None:  # else another thread was faster; one step under the GIL
-                self._views = fresh
-        views = self._views
-        views.add(weakref.ref(view, views.discard))
 
     # -- ownership
 

@@ -78,18 +78,6 @@ def in_place(buffer: Buffer, operation: str) -> NDArray[Any]:
     return np.asarray(ArrayMemory(address, buffer.nbytes, "|u1", buffer._share())).view(dtype)
 
 
-def typed_memoryview(buffer: Buffer) -> memoryview:
-    """Return the buffer's own memory as elements of its dtype."""
-    if buffer.dtype.name == "bfloat16":
-        raise NotShareable(
-            "memoryview",
-            "a memoryview has no bfloat16",
-            device=buffer.device,
-            fix="Take the bits: buffer.view(dtype=hal.uint16).",
-        )
-    return in_place(buffer, "memoryview").data
-
-
 def as_array(buffer: Buffer, dtype: Any, copy: bool | None) -> NDArray[Any]:
     """Answer `numpy.asarray(buffer, dtype, copy=copy)`."""
     array = in_place(buffer, "numpy.asarray")

@@ -7,7 +7,6 @@ Specification for DLPack" of the array API standard.
 from __future__ import annotations
 
 import ctypes
-import math
 from typing import Any, NamedTuple
 
 from hal_core.buffer.host import ArrayMemory
@@ -148,12 +147,22 @@ def take(made: Any) -> Taken:
     else:
         got = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
         raise InvalidArgument("from_dlpack", "no dtype of ours", got=got)
-    shape = [tensor.shape[axis] for axis in range(tensor.ndim)]
-    _check_dense(tensor, shape)
+    shape = tensor.shape[: tensor.ndim]
+    size, dense = 1, True
+    for axis in reversed(range(tensor.ndim)):
+        if tensor.strides and shape[axis] != 1:  # an axis of one element may have any stride
+            dense = dense and tensor.strides[axis] == size
+        size *= shape[axis]
+    if size and not dense:
+        raise InvalidArgument(
+            "from_dlpack", "the array is not C-contiguous",
+            got=f"shape {shape}, strides {tensor.strides[: tensor.ndim]}",
+            fix="Copy it there first.",
+        )  # fmt: skip
     _rename(id(made), managed.USED)
     return Taken(
         (tensor.data or 0) + tensor.byte_offset,
-        math.prod(shape),
+        size,
         dtype,
         (tensor.device_type, tensor.device_id),
         _Owner(managed),
@@ -173,18 +182,3 @@ def _managed_of(made: Any) -> _Managed | _Versioned:
                     raise InvalidArgument("from_dlpack", "DLPack is too new", got=got, limit="1.x")
                 return found
     raise InvalidArgument("from_dlpack", "not a fresh DLPack capsule", got=repr(made))
-
-
-def _check_dense(tensor: _Tensor, shape: list[int]) -> None:
-    """Refuse gaps between elements. An axis of one element may have any stride."""
-    if 0 in shape:
-        return
-    step = 1
-    for axis in reversed(range(tensor.ndim)):
-        if tensor.strides and shape[axis] != 1 and tensor.strides[axis] != step:
-            strides = [tensor.strides[k] for k in range(tensor.ndim)]
-            raise InvalidArgument(
-                "from_dlpack", "the array is not C-contiguous",
-                got=f"shape {shape}, strides {strides}", fix="Copy it there first.",
-            )  # fmt: skip
-        step *= shape[axis]
