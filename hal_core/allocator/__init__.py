@@ -330,12 +330,12 @@ class Allocator(Accounts[Opaque]):
                 "external_ptr is not an address",
                 got=pointer,
                 device=self.device.name,
-                fix="Give an integer that is not 0; for no memory of yours leave it out.",
+                fix="Give an integer that is not 0; leave it out to allocate new memory.",
             )
         if pointer is not None and options != BufferSpec(external_ptr=pointer, nolru=options.nolru):
             raise InvalidArgument(
                 "allocate",
-                "external_ptr is memory that others made, and other options are how to make some",
+                "external_ptr is memory that exists, and other options are for new memory",
                 got=options,
                 device=self.device.name,
                 fix="Leave them out; fill(0) makes zeros.",

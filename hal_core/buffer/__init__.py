@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec
 from hal_core.buffer import arrays, dlpack
-from hal_core.buffer.host import LARGE, host_bytes
+from hal_core.buffer.host import host_bytes
 from hal_core.concurrency import never_release, never_released
 from hal_core.dtypes import DType, as_dtype, pack
 from hal_core.errors import InvalidArgument, InvalidState, NotShareable
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from hal_core.allocator import Allocator
     from hal_core.device import BufferKey, Compiled
 
-# Bytes: the longest copy that goes past the allocator, where the host sees the memory. A profile
-# records the allocator's copies, so while one is open no copy goes past it.
-_short = LARGE
+_SHORT_NBYTES = 1 << 20  # a longer copy is the allocator's, which may release the GIL for it
+# The longest copy that goes past the allocator, where the host sees the memory. A profile records
+# the allocator's copies, so while one is open no copy goes past it.
+_direct_nbytes = _SHORT_NBYTES
 
 
 def _profile_switched(profiled: bool) -> None:
-    global _short
-    _short = -1 if profiled else LARGE
+    global _direct_nbytes
+    _direct_nbytes = -1 if profiled else _SHORT_NBYTES
 
 
 on_switch(_profile_switched)
@@ -109,7 +110,7 @@ class Buffer:
             options = DEFAULT_SPEC
         elif not isinstance(options, BufferSpec):
             raise InvalidArgument(
-                "Buffer", "options is a hal.BufferSpec", got=options, fix="BufferSpec(zero=True)"
+                "Buffer", "options is no hal.BufferSpec", got=options, fix="BufferSpec(zero=True)"
             )
         elif options == DEFAULT_SPEC:
             options = DEFAULT_SPEC  # the allocator recognises it by identity
@@ -189,7 +190,7 @@ class Buffer:
         nbytes = self.nbytes
         view = host_bytes(src, nbytes, "copyin", self.device)
         host = self._host
-        if host is not None and nbytes <= _short and not self._device.closed:
+        if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
             host[:] = view
             return self
         opaque = self._opaque_for("copyin")
@@ -217,7 +218,7 @@ class Buffer:
                 fix="Give a bytearray or a writable array.",
             )
         host = self._host
-        if host is not None and nbytes <= _short and not self._device.closed:
+        if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
             view[:] = host
             return dest
         opaque = self._opaque_to_read("copyout")
@@ -320,12 +321,15 @@ class Buffer:
         """Make a view, `buffer[a:b]`, of elements a to b; Python's rules, step 1 only."""
         if not isinstance(index, slice):
             raise InvalidArgument(
-                "buffer[...]", "only slices", got=index, fix="Copy out first: buffer.numpy()[i]."
+                "buffer[...]",
+                "not a slice",
+                got=index,
+                fix="Copy out first: buffer.numpy()[i].",
             )
         start, stop, step = index.indices(self.size)
         if step != 1:
             raise InvalidArgument(
-                "buffer[a:b:c]", "the step is 1", got=step, device=self.device,
+                "buffer[a:b:c]", "the step must be 1", got=step, device=self.device,
                 fix="Copy out first: buffer.numpy()[a:b:c].",
             )  # fmt: skip
         return self.view(max(0, stop - start), offset=start * self.dtype.itemsize)
@@ -504,7 +508,7 @@ class Buffer:
                     got=hex(start),
                     limit=f"{self.dtype.name} has {self.dtype.itemsize} bytes",
                     device=self.device,
-                    fix="Copy the memory to a place that is, where it comes from.",
+                    fix="Copy the data to an aligned address before you wrap it.",
                 )
             key = device._key(self.dtype, start % device.info.limits.view_alignment == 0)
         if self._key is None:  # from here to the last assignment it is one step under the GIL

@@ -146,7 +146,7 @@ def take(made: Any) -> Taken:
             break
     else:
         got = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
-        raise InvalidArgument("from_dlpack", "no dtype of ours", got=got)
+        raise InvalidArgument("from_dlpack", "hal-core lacks the dtype", got=got)
     shape = tensor.shape[: tensor.ndim]
     size, dense = 1, True
     for axis in reversed(range(tensor.ndim)):
@@ -157,7 +157,7 @@ def take(made: Any) -> Taken:
         raise InvalidArgument(
             "from_dlpack", "the array is not C-contiguous",
             got=f"shape {shape}, strides {tensor.strides[: tensor.ndim]}",
-            fix="Copy it there first.",
+            fix="Make it contiguous in its own library first.",
         )  # fmt: skip
     _rename(id(made), managed.USED)
     return Taken(

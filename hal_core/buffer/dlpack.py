@@ -7,7 +7,6 @@ A place is DLPack's (device type, number): `(1, 0)` is host memory, `(2, 1)` the
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.allocator import DEFAULT_SPEC
@@ -60,7 +59,7 @@ def export(
     if target not in (home, native, _HOST):
         raise NotShareable(
             "__dlpack__",
-            "it is exported where it is, or to the host",
+            "memory goes to its own device or to the host",
             got=target,
             limit=" or ".join(map(str, dict.fromkeys((home, native or home, _HOST)))),
             device=buffer.device,
@@ -136,18 +135,26 @@ def _export_in_place(
 def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | None) -> B:
     """Make a buffer over the memory of another library's array, or with a copy of it."""
     opened = Device[device] if device is None or isinstance(device, str) else device
-    place, allocator = _place_of_array(obj), opened.allocator
+    allocator = opened.allocator
+    place: Place
+    try:
+        kind, number = map(int, obj.__dlpack_device__())
+        place = kind, number
+    except (NotImplementedError, BufferError):
+        place = _NAMELESS
+    except (AttributeError, TypeError, ValueError):
+        place = _HOST  # where numpy, below, says what is wrong with the object
     if place == allocator.dlpack_device:
         return _borrow(cls, opened, _open_capsule(obj, allocator.dlpack_stream), copy)
     shareable = _computes_on(opened, place)
     if shareable:
-        taken = None
-        # numpy, below, takes more arrays in order to copy them, or says what is wrong.
-        with suppress(*_REFUSALS):
+        try:
             taken = _open_capsule(obj, None)
-        if taken is not None:
+        except _REFUSALS:
+            pass  # numpy, below, takes more arrays in order to copy them, or says what is wrong
+        else:
             return _borrow(cls, opened, taken, copy)
-    array = _host_array(obj, opened, copy)
+    array = _host_array(obj, place, opened, copy)
     dtype = as_dtype(array.dtype, "from_dlpack")
     obstacle = ""
     if not shareable and not _computes_on(opened, _HOST):
@@ -161,17 +168,6 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     if obstacle:
         raise _not_shareable(obstacle, opened)
     return arrays.borrow(cls, opened, array.ctypes.data, array.size, dtype, array)
-
-
-def _place_of_array(obj: Any) -> Place:
-    """Return the place that an array names; numpy explains what is wrong with one that cannot."""
-    try:
-        kind, number = map(int, obj.__dlpack_device__())
-    except (NotImplementedError, BufferError):
-        return _NAMELESS
-    except (AttributeError, TypeError, ValueError):
-        return _HOST
-    return kind, number
 
 
 def _computes_on(device: Compiled, place: Place) -> bool:
@@ -217,11 +213,11 @@ class _CopiedToHost:
         return self._obj.__dlpack__(**{**options, "dl_device": _HOST})
 
 
-def _host_array(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
+def _host_array(obj: Any, place: Place, device: Compiled, copy: bool | None) -> NDArray[Any]:
     """Return a numpy array over the array's memory, or over a copy of it on the host."""
     import numpy as np
 
-    on_host = _place_of_array(obj)[0] in _HOST_VISIBLE_TYPES
+    on_host = place[0] in _HOST_VISIBLE_TYPES
     if not on_host and copy is False:
         raise _not_shareable("the host does not see the array's memory", device)
     try:
@@ -229,7 +225,7 @@ def _host_array(obj: Any, device: Compiled, copy: bool | None) -> NDArray[Any]:
     except _REFUSALS as error:
         raise InvalidArgument(
             "from_dlpack",
-            f"not an array in host memory that DLPack can pass: {error}",
+            f"not a DLPack array whose data can come to the host: {error}",
             got=type(obj).__name__,
             fix="Bring it to the host first, or use copyin with its bytes.",
         ) from None

@@ -6,8 +6,6 @@ from typing import Any
 
 from hal_core.errors import InvalidArgument
 
-LARGE = 1 << 20  # bytes; a longer copy releases the GIL
-
 
 def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview:
     """Return the host memory of `obj`, which must have `nbytes` bytes, as one row of bytes.

@@ -130,11 +130,11 @@ def test_F1_off_means_that_nothing_is_there(device: hal.Compiled) -> None:
     program = compiled(device)
     x = hal.Buffer.from_numpy(np.ones(64, "f4"), device)
     program(x, vals=(1,), threads=64)
-    short = buffer_module._short
+    short = buffer_module._direct_nbytes
     before = parts(device, program)
     with hal.profile(), hal.profile():
         during = parts(device, program)
-        assert buffer_module._short < 0
+        assert buffer_module._direct_nbytes < 0
         everything(device)
     after = parts(device, program)
     assert after == before
@@ -142,7 +142,7 @@ def test_F1_off_means_that_nothing_is_there(device: hal.Compiled) -> None:
     assert all(after[1][name] is before[1][name] for name in before[1])
     assert all(after[2][name] is before[2][name] for name in before[2])
     assert set(during[1]) > set(before[1]) and set(during[2]) > set(before[2])
-    assert buffer_module._short == short > 0
+    assert buffer_module._direct_nbytes == short > 0
     assert (
         recorder.rings == () and not instrumentation._instrumented and not instrumentation._clocks
     )
