@@ -1,4 +1,4 @@
-"""The reference interpreter: what a kernel means, to compare a device with."""
+"""Tools for tests: the conformance kit, a fake backend, and the reference interpreter."""
 
 from hal_core.interpreter import interpret
 

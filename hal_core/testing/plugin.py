@@ -2,7 +2,8 @@
 
     pytest -p hal_core.testing.plugin --pyargs hal_core.testing.conformance --hal-device OPENCL
 
-The tests need one thing: the fixture `device`, an opened device of the backend under test.
+It gives the tests their fixtures, above all `device`, an opened device of the backend under test.
+An author may override those whose names begin with `hal_`.
 """
 
 from __future__ import annotations
@@ -39,28 +40,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add(
         "--hal-require-device",
         action="store_true",
-        help="fail where there is no such hardware; else every test is skipped",
+        help="fail if there is no such hardware; else every test is skipped",
     )
     add(
         "--hal-known-gaps",
         metavar="FILE",
-        help="a line for each test that must fail: CLASS::TEST and the reason",
+        help="a line for each test that is expected to fail: CLASS::TEST and the reason",
     )
     add(
         "--hal-time-limit",
         type=float,
         default=120.0,
         metavar="SECONDS",
-        help="of one test; beyond, the process ends and says where it hung (%(default)s)",
+        help="longest time of one test; then the process ends and says where it hung (%(default)s)",
     )
     add(
         "--hal-report",
         action="append",
         default=[],
         metavar="FILE",
-        help="write what it came to, .json or .md; may be given several times",
+        help="write the result, .json or .md; may be given several times",
     )
-    parser.addini("hal_device", "the device under test, where --hal-device is not given")
+    parser.addini("hal_device", "the device under test, if --hal-device is not given")
     parser.addini("hal_known_gaps", "as --hal-known-gaps, relative to the ini file")
 
 
@@ -73,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
             check_suffix(path)
     except hal.InvalidArgument as error:
         raise pytest.UsageError(str(error)) from None
-    if reports and not hasattr(config, "workerinput"):  # of xdist: the first process writes
+    if reports and not hasattr(config, "workerinput"):  # a worker of xdist; the main process writes
         config.pluginmanager.register(_Reporter(config, reports), "hal-report")
 
 
@@ -93,7 +94,7 @@ class _Reporter(Collector):
 
 @pytest.fixture(scope="session")
 def hal_device_name(request: pytest.FixtureRequest) -> str:
-    """Canonical name of the device under test, of `--hal-device` or the ini file."""
+    """The canonical name of the device under test, from `--hal-device` or the ini file."""
     return _device_name(request.config)
 
 
@@ -108,7 +109,7 @@ def _device_name(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def hal_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A compile cache of this run's own, shared by its tests."""
+    """An empty compile cache that all tests of this run share."""
     folder = tmp_path_factory.mktemp("hal-cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(settings.CACHE_DIR.name, str(folder))
@@ -117,7 +118,7 @@ def hal_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def device(hal_device_name: str, request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
-    """The device under test, open. Memory that a test leaves behind is an error."""
+    """The device under test, open. A test that leaves memory allocated fails."""
     family = hal_device_name.partition(":")[0]
     try:
         opened = hal.Device[hal_device_name]
@@ -138,23 +139,23 @@ def device(hal_device_name: str, request: pytest.FixtureRequest) -> Iterator[hal
 
 @pytest.fixture
 def second_device(device: hal.Compiled) -> hal.Compiled:
-    """Another device to copy to and from: one more of the family, else the same."""
+    """Another device of the family to copy to and from; if there is none, the same device."""
     infos = hal.Device.devices(device.family)
     names = [info.name for info in infos if info.name != device.name]
     return hal.Device[names[0]] if names else device
 
 
 class External(NamedTuple):
-    """Memory that the backend did not allocate: what an author's `hal_external` gives."""
+    """Memory that the backend did not allocate, as the fixture `hal_external` returns it."""
 
     pointer: int  # for BufferSpec(external_ptr=...), for as long as the test runs
     nbytes: int
-    read: Callable[[], bytes]  # all bytes of it, past the backend
+    read: Callable[[], bytes]  # gives all of its bytes, read without the backend
 
 
 @pytest.fixture
 def hal_external(device: hal.Compiled) -> External:
-    """64 bytes of host memory; override it where `external_ptr` means another kind of pointer."""
+    """64 bytes of host memory; to be overridden if `external_ptr` means another kind of pointer."""
     need_spec(device, "external_ptr")
     if not device.info.host_visible:
         nothing_to_try(
@@ -166,30 +167,32 @@ def hal_external(device: hal.Compiled) -> External:
 
 @pytest.fixture
 def hal_fault(device: hal.Compiled) -> Callable[[hal.Program], None]:
-    """`hal_fault(program)`: the program's next launch is accepted and fails on the device, late.
-    Override it where your driver, or a simulator of it, can be told to."""
+    """`hal_fault(program)` makes the program's next launch fail on the device, after it was queued.
+
+    To be overridden if your driver, or a simulator of it, can fail on request.
+    """
     nothing_to_try("override the fixture hal_fault: a way to make a launch fail on the device")
 
 
 @pytest.fixture
 def hal_source(device: hal.Compiled) -> Texts:
-    """Kernels as text in a language of the device; override it where the kit knows none."""
+    """Kernels as text in a language of the device; to be overridden if the kit knows none."""
     from hal_core.testing.conformance.sources import texts
 
     chosen = forced(device.family, [pair.name for pair in device.compilers])
     pairs = [pair for pair in device.compilers if chosen in (None, pair.name)]
     for found in filter(None, (texts(pair.language) for pair in pairs)):
-        with contextlib.suppress(hal.CompilerUnavailable):  # C6 looks at that
+        with contextlib.suppress(hal.CompilerUnavailable):  # C6 tests that
             select(device, found.language)
             return found
     languages = ", ".join(sorted({pair.language for pair in pairs}))
     return nothing_to_try(f"override the fixture hal_source: kernels as text in {languages}")
 
 
-# -- known gaps, honest skips, an end to every test
+# -- known gaps, undeclared skips, a time limit for every test
 
 PASSED = pytest.StashKey[bool]()
-STDERR = pytest.StashKey[int]()  # where it led before a test's output is turned away
+STDERR = pytest.StashKey[int]()  # a duplicate, as pytest redirects stderr during a test
 
 
 def _is_ours(item: pytest.Item) -> bool:
@@ -219,7 +222,7 @@ def _known_gaps(config: pytest.Config) -> dict[str, str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A known gap must fail: when it passes, its line must go."""
+    """Mark known gaps as expected failures; a gap that passes is reported as a failure."""
     gaps = _known_gaps(config)
     ours = {_gap_id(item): item for item in items if _is_ours(item)}
     for name, reason in gaps.items():
@@ -237,7 +240,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if _is_ours(item) and limit:
         faulthandler.dump_traceback_later(limit, exit=True, file=item.config.stash[STDERR])
     with pytest.MonkeyPatch.context() as patch:
-        if _is_ours(item):  # under CI pytest works out whole differences: of a MiB, for minutes
+        if _is_ours(item):  # under CI pytest shows whole differences, which takes minutes for a MiB
             patch.delenv("CI", raising=False)
             patch.delenv("BUILD_NUMBER", raising=False)
         try:
@@ -250,7 +253,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A skip for a reason that no device has declared is a failure."""
+    """Report a skip as a failure unless the device has declared its reason."""
     report = yield
     if report.when == "call":
         item.stash[PASSED] = report.passed

@@ -1,4 +1,4 @@
-"""Kernels of one dtype each, made by factories: every operation, every cast, math functions."""
+"""Make kernels for one dtype: every operation, every cast, every math function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTEGER_ROWS, FLOAT_ROWS, ROUNDED_ROWS = 18, 18, 2
 
 @hal.func
 def compared(p, q):  # type: ignore[no-untyped-def]
-    """A bit for each comparison that holds."""
+    """Set one bit for each comparison that is true."""
     bits = 1 if p < q else 0
     bits += 2 if p <= q else 0
     bits += 4 if p == q else 0
@@ -63,7 +63,7 @@ def integer_operations(dtype: hal.DType) -> KernelFunction:
 
 @cache
 def float_operations(dtype: hal.DType) -> KernelFunction:
-    """The last rows are rounded exactly only where the driver can."""
+    """Compute every float operation; only some drivers round the last rows exactly."""
 
     @hal.kernel(contract=False)
     def operations(
@@ -115,7 +115,7 @@ def bool_operations(
 
 @cache
 def casts(source: hal.DType) -> KernelFunction:
-    """To everything but 64 bits."""
+    """Cast to every dtype of up to 32 bits."""
 
     @hal.kernel
     def convert(
@@ -191,7 +191,7 @@ def to_double(
 
 @cache
 def carrier(dtype: hal.DType) -> KernelFunction:
-    """Each 32 elements, turned round by way of shared memory."""
+    """Reverse every 32 elements in shared memory."""
 
     @hal.kernel(block=(32, 1, 1))
     def carries(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype]) -> None:
@@ -216,7 +216,7 @@ def widener(dtype: hal.DType) -> KernelFunction:
 
 @cache
 def narrower(dtype: hal.DType) -> KernelFunction:
-    """At the store, and where the kernel says so."""
+    """Round to a 16-bit float, at the store and by an explicit cast."""
 
     @hal.kernel
     def narrows(

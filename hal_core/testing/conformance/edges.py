@@ -1,4 +1,4 @@
-"""Numbers at which arithmetic and casts go wrong, and the comparison of results."""
+"""Numbers at which arithmetic and casts tend to fail, and the comparison of results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN = (0.0, 1.0, 0.1, 0.5, 1.5, 2.5, 3.0, 7.5, 100.25, 1e10, 1e19, 1e20)
 
 
 def integers(dtype: hal.DType) -> Array:
-    """The limits of every width, as far as `dtype` holds them, and small numbers."""
+    """Return small integers and the limits of every width, as far as `dtype` holds them."""
     near = {base + step for power in _POWERS for base in (1 << power,) for step in (-1, 0, 1)}
     wanted = {0, 1, 2, 3, 5, 7, 10, 33, 100} | near | {int(dtype.min), int(dtype.max)}
     both = sorted({sign * value for value in wanted for sign in (1, -1)})
@@ -26,13 +26,13 @@ def integers(dtype: hal.DType) -> Array:
 
 
 def floats(dtype: hal.DType) -> Array:
-    """Zeros, halves, large numbers, infinities and NaN; no subnormals, which devices may flush."""
+    """Return zeros, halves, large numbers, infinities and NaN; no subnormals, which may flush."""
     wanted = [*_PLAIN, *((1e150, 1e200) if dtype is hal.float64 else ()), np.inf]
     return np.array([*wanted, *(-value for value in wanted), np.nan], stored_as(dtype))
 
 
 def around_integers(dtype: hal.DType) -> Array:
-    """Floats on both sides of what integers of any width hold, and of where they round."""
+    """Return floats next to the limits of integers of any width, and next to where they round."""
     with np.errstate(all="ignore"):
         powers = np.array([2.0**power for power in _POWERS], stored_as(dtype))
         one = powers.dtype.type(1)
@@ -49,7 +49,7 @@ def around_integers(dtype: hal.DType) -> Array:
 
 
 def numbers(dtype: hal.DType) -> Array:
-    """As a kernel's memory holds them; of the 16-bit floats all there are."""
+    """Return the numbers to try for a dtype, as an array; all 65536 patterns of a 16-bit float."""
     if dtype.itemsize == 2 and dtype.is_float:
         return np.arange(1 << 16, dtype=np.uint16).view(stored_as(dtype))
     if dtype is hal.bool_:
@@ -62,13 +62,13 @@ def operands(dtype: hal.DType) -> Array:
 
 
 def pairs(values: Array) -> tuple[Array, Array]:
-    """Every value beside every value."""
+    """Return two arrays that pair every value with every value."""
     left, right = np.meshgrid(values, values)
     return left.reshape(-1).copy(), right.reshape(-1).copy()
 
 
 def is_right(got: Array, expected: Array, dtype: hal.DType, ulps: Tolerance = 0) -> Array:
-    """The same bits, both NaN, or within so many units in the last place."""
+    """Compare elements: right are equal bits, two NaNs, and as many units in the last place."""
     bits = np.dtype(f"u{dtype.itemsize}")
     same: Array = got.view(bits) == expected.view(bits)
     if not dtype.is_float:

@@ -1,4 +1,4 @@
-"""What a forked child finds, in words."""
+"""Run a check in a forked child and return its findings as texts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ SECONDS = 60.0
 
 
 def findings_of_child(work: Callable[[], list[str]]) -> list[str]:
-    """Runs `work` in a forked child, ends the child, and gives what it found wrong: its list, an
-    exception, or that it hangs."""
+    """Run `work` in a forked child and return the faults it found.
+
+    A fault is a text that `work` returned, an exception, or a child that hangs.
+    """
     if not hasattr(os, "fork"):
         nothing_to_try("this system has no fork")
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what we try
+        # Python warns of a fork while threads run, which is the case under test.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
         _report(work, writer)
@@ -31,12 +34,12 @@ def findings_of_child(work: Callable[[], list[str]]) -> list[str]:
         return _read(reader)
     finally:
         os.close(reader)
-        os.kill(child, signal.SIGKILL)  # it is a zombie, unless it hangs
+        os.kill(child, signal.SIGKILL)  # it has ended already, unless it hangs
         os.waitpid(child, 0)
 
 
 def _report(work: Callable[[], list[str]], writer: int) -> None:
-    """In the child: no exit handler and no finalizer of the parent's runs."""
+    """Run in the child, and end it without exit handlers and finalizers of the parent."""
     try:
         found = work()
     except BaseException:

@@ -1,4 +1,4 @@
-"""Kernels of math functions, and the bounds that they keep."""
+"""Make kernels of math functions, with the error bounds that they must keep."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ def math_functions(dtype: hal.DType) -> KernelFunction:
     return functions
 
 
-# What OpenCL's full profile allows, which bounds all, and one for the interpreter's own rounding.
+# Source: OpenCL C, relative error in the full profile; every device must keep these bounds. One
+# unit more is for the interpreter's own rounding.
 MATH_ULPS = (4, 4, 4, 4, 3, 5, 5, 6, 6, 6, 7, 17)
 
 
 @cache
 def derived_functions(dtype: hal.DType) -> KernelFunction:
-    """Functions that are written out as arithmetic, for every language alike."""
+    """Return the functions that the front end writes out as arithmetic for every language."""
 
     @hal.kernel
     def functions(
@@ -88,7 +89,7 @@ def bit_functions(dtype: hal.DType) -> KernelFunction:
     return functions
 
 
-# How far a division and a square root of OpenCL's bounds may move them, and contraction.
+# Units by which divisions and square roots within OpenCL's bounds, and contraction, change them.
 DERIVED_ULPS = (*[8] * 13, 0)
 
 

@@ -1,4 +1,4 @@
-"""What the 16-bit floats are, computed with integers: no numpy dtype is believed."""
+"""Define the 16-bit floats with integer arithmetic, so that no numpy dtype has to be trusted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hal_core.testing.conformance.edges import Array
 
 
 class Half(NamedTuple):
-    """A format of sixteen bits: sign, exponent, fraction."""
+    """A float format of sixteen bits: sign, exponent, fraction."""
 
     exponent_bits: int
 
@@ -22,7 +22,7 @@ class Half(NamedTuple):
 
     @property
     def least_exponent(self) -> int:
-        """Of a normal number."""
+        """The least exponent of a normal number."""
         return 2 - (1 << self.exponent_bits - 1)
 
     @property
@@ -30,7 +30,7 @@ class Half(NamedTuple):
         return ((1 << self.exponent_bits) - 1) << self.fraction_bits
 
     def value(self, bits: int) -> float:
-        """What a pattern of sixteen bits stands for."""
+        """Return the value of a pattern of sixteen bits."""
         sign, size = -1.0 if bits >> 15 else 1.0, bits & 0x7FFF
         if size >= self.infinity:
             return math.nan if size > self.infinity else sign * math.inf
@@ -41,14 +41,16 @@ class Half(NamedTuple):
         )
 
     def rounded(self, value: float) -> int | None:
-        """The pattern nearest to a float32, half to even; None: any NaN."""
+        """Return the pattern nearest to a float32, ties to even; None stands for any NaN."""
         if math.isnan(value):
             return None
         sign = 0x8000 if math.copysign(1.0, value) < 0 else 0
         if math.isinf(value) or value == 0:
             return sign | (self.infinity if value else 0)
         exponent = max(math.frexp(value)[1] - 1, self.least_exponent)
-        steps = round(math.ldexp(abs(value), self.fraction_bits - exponent))  # exact, then to even
+        steps = round(
+            math.ldexp(abs(value), self.fraction_bits - exponent)
+        )  # the product is exact; round() ties to even
         size = ((exponent - self.least_exponent) << self.fraction_bits) + steps
         return sign | min(size, self.infinity)
 
@@ -57,12 +59,12 @@ HALVES: dict[hal.DType, Half] = {hal.float16: Half(5), hal.bfloat16: Half(8)}
 
 
 def values(half: Half) -> list[float]:
-    """Of every pattern."""
+    """Return the values of all 65536 patterns."""
     return [half.value(bits) for bits in range(1 << 16)]
 
 
 def hard_to_round(half: Half) -> Array:
-    """Float32 numbers in the middle between neighbours, and next to it; others at random."""
+    """Return float32 numbers halfway between two 16-bit floats, their neighbours, and others."""
     known = np.array(values(half)[: half.infinity : 11], np.float64)
     with np.errstate(over="ignore"):
         middles = np.append((known[:-1] + known[1:]) / 2, known).astype(np.float32)

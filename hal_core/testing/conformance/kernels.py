@@ -1,6 +1,6 @@
-"""Kernels that the chapters launch."""
+"""Kernels that several chapters launch."""
 
-# Of dtypes that are variables.
+# The dtypes in annotations are variables here.
 # mypy: disable-error-code="valid-type"
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hal_core.lang import KernelFunction
 
 @cache
 def copier(dtype: hal.DType) -> KernelFunction:
-    """y[i] = x[i], of any dtype."""
+    """Make a kernel that copies elements of any dtype: y[i] = x[i]."""
 
     @hal.kernel
     def copies(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
@@ -26,7 +26,7 @@ def copier(dtype: hal.DType) -> KernelFunction:
 
 @hal.kernel
 def count_up(y: hal.Ptr[hal.int32], start: hal.int32, n: hal.int32) -> None:
-    """y[i] = start + i."""
+    """Store y[i] = start + i."""
     i = hal.global_idx(0)
     if i < n:
         y[i] = start + i
@@ -48,7 +48,7 @@ def doubled(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32)
 
 @hal.kernel
 def slowly(y: hal.Ptr[hal.int32], turns: hal.int32, n: hal.int32) -> None:
-    """y[i] = turns, after that many steps: no compiler knows that they never lead to 0."""
+    """Store y[i] = turns after that many steps; no compiler can tell that they never lead to 0."""
     i = hal.global_idx(0)
     if i < n:
         x = hal.uint32(i) + 1
@@ -64,7 +64,7 @@ def slowly(y: hal.Ptr[hal.int32], turns: hal.int32, n: hal.int32) -> None:
 
 @hal.kernel
 def visit(seen: hal.Ptr[hal.int32], who: hal.Ptr[hal.int32], total: hal.Ptr[hal.int32]) -> None:
-    """Each thread counts itself at its own place, and says who it is; surplus threads too."""
+    """Let every thread, surplus ones too, count itself at its own element and store its indices."""
     width = hal.block_dim(0) * hal.grid_dim(0)
     height = hal.block_dim(1) * hal.grid_dim(1)
     place = hal.global_idx(0) + width * (hal.global_idx(1) + height * hal.global_idx(2))
@@ -87,14 +87,14 @@ def visit(seen: hal.Ptr[hal.int32], who: hal.Ptr[hal.int32], total: hal.Ptr[hal.
 
 @hal.kernel
 def add_plainly(y: hal.Ptr[hal.int32], first: hal.int32) -> None:
-    """No atomics and no guard: a thread that runs twice, or not, shows in its own element."""
+    """Add without atomics and without a guard: a thread that runs twice or never shows."""
     i = hal.global_idx(0)
     y[i] = y[i] * 2 + first + i
 
 
 @hal.kernel(block=(6, 5, 1))
 def tiled(y: hal.Ptr[hal.int32]) -> None:
-    """A block of its own, and shared memory of 120 bytes."""
+    """Use a fixed block and 120 bytes of shared memory."""
     tile = hal.shared(hal.int32, (5, 6))
     tile[hal.thread_idx(1), hal.thread_idx(0)] = hal.global_idx(0)
     hal.barrier()
@@ -104,7 +104,7 @@ def tiled(y: hal.Ptr[hal.int32]) -> None:
 
 @hal.kernel
 def triple(y: hal.Ptr[hal.int32], add: hal.int32, n: hal.int32) -> None:
-    """y[i] = 3 * y[i] + add: the order of two launches shows."""
+    """Store y[i] = 3 * y[i] + add, which shows the order of two launches."""
     i = hal.global_idx(0)
     if i < n:
         y[i] = 3 * y[i] + add
@@ -115,7 +115,7 @@ def triple(y: hal.Ptr[hal.int32], add: hal.int32, n: hal.int32) -> None:
 
 @cache
 def keeper(dtype: hal.DType) -> KernelFunction:
-    """y[0] = v."""
+    """Make a kernel that stores its value: y[0] = v."""
 
     @hal.kernel
     def keeps(y: hal.Ptr[dtype], v: dtype) -> None:
@@ -126,9 +126,9 @@ def keeper(dtype: hal.DType) -> KernelFunction:
 
 @cache
 def all_keeper(signed: hal.DType, unsigned: hal.DType) -> KernelFunction:
-    """Values of every width between pointers, none where another's alignment would put it.
+    """Make a kernel with values of every width between its pointers, all differently aligned.
 
-    The first pointer is given the first value, and so on; two values are of the given dtypes.
+    The first pointer receives the first value, and so on; two values are of the given dtypes.
     """
 
     @hal.kernel

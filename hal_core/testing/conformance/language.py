@@ -1,9 +1,10 @@
-"""Kernels that together use the language's statements, shared memory and atomics, with data.
+"""Samples that together use every statement of the language, shared memory and atomics.
 
-Sums are of whole numbers, so no order of threads and no contraction changes a result.
+Sums are of whole numbers, so neither the order of threads nor contraction changes a result.
+
 """
 
-# What a kernel's values are, a type checker does not see.
+# A type checker does not know the types of values in a kernel.
 # mypy: disable-error-code="assignment, arg-type"
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hal_core.testing.conformance.edges import Array, Tolerance
 
 
 class Sample(NamedTuple):
-    """A kernel and what it is launched with; `ulps`: by which arrays may differ, by place."""
+    """A kernel and its arguments; `ulps`: the units by which each array may differ."""
 
     kernel: KernelFunction
     arrays: list[Array]
@@ -50,7 +51,7 @@ def _zeros(count: int) -> Array:
 
 @hal.kernel(block=(64, 1, 1))
 def prefix_sums(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
-    """Of each block; what a thread knows lives on across the barriers."""
+    """Compute prefix sums of each block; values of a thread live across barriers."""
     sums = hal.shared(hal.int32, 64)
     i = hal.global_idx(0)
     t = hal.thread_idx(0)
@@ -81,7 +82,7 @@ def products(
     c: hal.Ptr[hal.float32], a: hal.ConstPtr[hal.float32], b: hal.ConstPtr[hal.float32],
     rows: hal.int32, inner: hal.int32, columns: hal.int32,
 ) -> None:  # fmt: skip
-    """A matrix product by tiles that do not fit the matrices."""
+    """Multiply matrices by tiles that do not divide them."""
     left = hal.shared(hal.float32, (4, 9))
     right = hal.shared(hal.float32, (9, 8))
     tx = hal.thread_idx(0)
@@ -121,7 +122,7 @@ def _products(random: np.random.Generator) -> Sample:
 def settle(
     y: hal.Ptr[hal.int64], x: hal.ConstPtr[hal.int16], turns: hal.ConstPtr[hal.uint8]
 ) -> None:
-    """Barriers in a loop whose end is read from memory, in three dimensions."""
+    """Use barriers in a loop whose end is read from memory, in three dimensions."""
     cells = hal.shared(hal.int64, (2, 3, 4))
     a = hal.thread_idx(0)
     b = hal.thread_idx(1)
@@ -154,7 +155,7 @@ def _settle(random: np.random.Generator) -> Sample:
 
 @hal.kernel
 def histogram(bins: hal.Ptr[hal.uint32], x: hal.ConstPtr[hal.uint8], n: hal.int32) -> None:
-    """Each block counts in shared memory; then all add up what they have."""
+    """Count in shared memory, then add up the counts of all blocks by atomics."""
     counts = hal.shared(hal.uint32, 256)
     size = hal.block_dim(0)
     k = hal.thread_idx(0)
@@ -184,7 +185,7 @@ def extremes(
     s: hal.Ptr[hal.int32], u: hal.Ptr[hal.uint32], f: hal.Ptr[hal.float32],
     bits: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32,
 ) -> None:  # fmt: skip
-    """Every atomic operation of 32 bits, all threads on the same elements."""
+    """Apply every atomic operation of 32 bits; all threads use the same elements."""
     i = hal.global_idx(0)
     if i >= n:
         return
@@ -254,7 +255,7 @@ def _wide_extremes(random: np.random.Generator) -> Sample:
 
 @hal.kernel
 def wander(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
-    """Loops within loops, left in every way, by each thread for itself."""
+    """Nest loops and leave them by break, continue and return, differently in each thread."""
     i = hal.global_idx(0)
     if i >= n:
         return
@@ -307,7 +308,7 @@ def _collatz(random: np.random.Generator) -> Sample:
 
 @hal.kernel
 def guarded(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
-    """What Python would not evaluate is not: beyond n there is no memory, below 0 neither."""
+    """Skip operands as Python would: `and`, `or` and `if else` guard indices beyond the memory."""
     i = hal.global_idx(0)
     far = (i - 8) * 100_000_000
     if i < n and (i < 8 or x[i - 8] > 0) and not (far > 0 and i < 8 and x[far] == 0):
@@ -338,7 +339,7 @@ def change(p: hal.Ptr[hal.float32], i: hal.int32, how, times) -> None:  # type: 
 
 @hal.kernel(block=(16, 1, 1))
 def applied(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
-    """A function given to a function, on memory of the device and of the block."""
+    """Pass a function to a function, with device memory and with shared memory."""
     own = hal.shared(hal.float32, 16)
     i = hal.global_idx(0)
     t = hal.thread_idx(0)

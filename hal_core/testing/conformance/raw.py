@@ -1,4 +1,4 @@
-"""Bytes in and out of a buffer, so that no class under test is believed."""
+"""Write and read all bytes of a buffer, with as little of the API under test as possible."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import random
 
 import hal_core as hal
 
-SIZES = (1, 3, 4, 15, 16, 255, 256, 257, 4095, 4096, 65537, 1 << 20)  # bytes, and about pages
+# Bytes. Some are next to a power of two, where blocks, pages and words end.
+SIZES = (1, 3, 4, 15, 16, 255, 256, 257, 4095, 4096, 65537, 1 << 20)
 
 
 def pattern(nbytes: int, seed: int = 1) -> bytes:
-    """Bytes that differ from place to place; never two runs of one seed differ."""
+    """Return bytes without a visible pattern; the same seed gives the same bytes."""
     return random.Random(seed).randbytes(nbytes)
 
 
 def read(buffer: hal.Buffer) -> bytes:
-    """All bytes of a buffer, copied over others, so that one that is not written shows."""
+    """Return all bytes of a buffer, copied over a marker, so that a byte left out shows."""
     first, second = bytearray(b"\x5a" * buffer.nbytes), bytearray(b"\xa5" * buffer.nbytes)
     buffer.copyout(first)
     buffer.copyout(second)
@@ -29,6 +30,6 @@ def buffer_of(
     dtype: hal.DType = hal.uint8,
     spec: hal.BufferSpec | None = None,
 ) -> hal.Buffer:
-    """An allocated buffer with these bytes."""
+    """Return an allocated buffer with these bytes."""
     made = hal.Buffer(device, len(data) // dtype.itemsize, dtype, spec)
     return made.allocate().copyin(data)

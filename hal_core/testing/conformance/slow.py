@@ -1,4 +1,4 @@
-"""Launches that take long enough to be overtaken by what must not overtake them."""
+"""Launches so slow that later work would overtake them if its order were wrong."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import hal_core as hal
 from hal_core.testing.conformance.raw import read
 
-_THERE = 0x9E3779B1
+_THERE = 0x9E3779B1  # odd, so that it has an inverse
 _BACK = pow(_THERE, -1, 1 << 32)
-_SECONDS = 0.004
-_MOST_TURNS = 1 << 30
+_SECONDS = 0.004  # much longer than a copy or a launch takes to be queued
+_MAX_TURNS = 1 << 30  # the end of the search on a device that measures no time
 
 
 @hal.kernel
@@ -24,7 +24,7 @@ def count_up_slowly(
     turns: hal.int32,
     n: hal.int32,
 ) -> None:
-    """y[i] = start + i. No compiler knows that each turn undoes what it does."""
+    """Store y[i] = start + i slowly; no compiler can tell that each turn undoes itself."""
     i = hal.global_idx(0)
     if i < n:
         x = start + hal.uint32(i)
@@ -35,15 +35,15 @@ def count_up_slowly(
 
 
 class SlowCounter:
-    """`slow(buffer, start)` launches: the buffer's element i becomes start + i, in some 5 ms."""
+    """`slow(buffer, start)` sets the buffer's element i to start + i in a launch of some 5 ms."""
 
     def __init__(self, device: hal.Compiled, size: int = 64, seconds: float = _SECONDS) -> None:
         self.program = device.compile(count_up_slowly)
         self.size, self.turns = size, 8
         buffer = self.buffer(device)
-        self._seconds(buffer)  # what a first launch costs is no measure
-        idle = self._shortest(buffer)  # nor what any launch costs
-        while self._shortest(buffer) < idle + seconds and self.turns < _MOST_TURNS:
+        self._seconds(buffer)  # the first launch pays for more than itself
+        idle = self._shortest(buffer)  # the cost of a launch that does nothing
+        while self._shortest(buffer) < idle + seconds and self.turns < _MAX_TURNS:
             self.turns *= 2
 
     def _shortest(self, buffer: hal.Buffer) -> float:
@@ -61,7 +61,7 @@ class SlowCounter:
         self.program(buffer, vals=self._vals(start), threads=self.size)
 
     def timed(self, buffer: hal.Buffer) -> float:
-        """Seconds of device time, as `wait=True` tells them."""
+        """Launch with `wait=True` and return the seconds of device time."""
         return self.program(buffer, vals=self._vals(0), threads=self.size, wait=True)
 
     def _vals(self, start: int) -> tuple[int, ...]:
@@ -71,5 +71,5 @@ class SlowCounter:
         return hal.Buffer(device, self.size, hal.uint32, spec).allocate()
 
     def counted(self, start: int) -> bytes:
-        """What a launch leaves."""
+        """Return the expected contents after a launch."""
         return np.arange(start, start + self.size, dtype=np.uint32).tobytes()

@@ -1,4 +1,4 @@
-"""Kernels as text, in the languages the kit knows, for `hal.Source`."""
+"""Texts of kernels for `hal.Source`, in the languages that the kit knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIGNATURE = "y: float32*, x: const float32*, n: int32"
 
 
 class Texts(NamedTuple):
-    """What an author's `hal_source` gives: kernels over `SIGNATURE`, guarded by `i < n`."""
+    """Texts that the fixture `hal_source` returns: kernels of `SIGNATURE` with a guard `i < n`."""
 
     language: str
     doubled: str  # kernel `doubled`: y[i] = 2 * x[i]
@@ -19,14 +19,14 @@ class Texts(NamedTuple):
     broken_line: int  # where the fault is, counted from 1
     two: str = ""  # kernels `doubled` and `fivefold`, y[i] = 5 * x[i]
     macro: str = ""  # kernel `doubled`: y[i] = FACTOR * x[i]
-    unresolved: str = ""  # kernel `doubled`, which calls a function that nobody has
+    unresolved: str = ""  # kernel `doubled`, which calls a function that does not exist
 
     def source(self, text: str, name: str = "doubled", **options: object) -> hal.Source:
         return hal.Source(name, text, SIGNATURE, language=self.language, **options)  # type: ignore[arg-type]
 
 
 def _c_like(language: str, before: str, head: str, index: str) -> Texts:
-    """`head` has a place for the name; every kernel is five lines, the third computes."""
+    """Write the texts in a C-like language: `head` has a field for the name, line 3 computes."""
 
     def kernel(name: str, factor: str) -> str:
         return (
@@ -48,29 +48,19 @@ def _c_like(language: str, before: str, head: str, index: str) -> Texts:
     )
 
 
-def _uops() -> Texts:
-    from hal_core.render import UOpsRenderer
-
-    text = UOpsRenderer().render(doubled.lower())
-    lines = text.splitlines(keepends=True)
-    lines[2] = "there is no such line\n"
-    return Texts("uops", text, "".join(lines), 3)
-
-
-def _ptx() -> Texts:
-    from hal_core.render import PTXRenderer
-
-    text = PTXRenderer("sm_50").render(doubled.lower())  # the oldest GPU of a driver that reads it
-    before, _, after = text.partition("ld.param")
-    return Texts("ptx", text, f"{before}ld.nowhere{after}", before.count("\n") + 1)
-
-
 def texts(language: str) -> Texts | None:
-    """None: the kit does not know the language."""
+    """Return the texts in a language; None if the kit does not know it."""
+    from hal_core.render import PTXRenderer, UOpsRenderer
+
     if language == "uops":
-        return _uops()
+        text = UOpsRenderer().render(doubled.lower())
+        lines = text.splitlines(keepends=True)
+        lines[2] = "there is no such line\n"
+        return Texts("uops", text, "".join(lines), 3)
     if language == "ptx":
-        return _ptx()
+        text = PTXRenderer("sm_50").render(doubled.lower())  # every driver in use takes its text
+        before, _, after = text.partition("ld.param")
+        return Texts("ptx", text, f"{before}ld.nowhere{after}", before.count("\n") + 1)
     row = _C_LIKE.get(language)
     return None if row is None else _c_like(language, *row)
 

@@ -1,4 +1,4 @@
-"""Allocators: promises A1 to A8."""
+"""Test allocators: promises A1 to A8."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hal_core.testing.plugin import External
 Allocator = hal.Allocator[Any]
 NOLRU, ZERO = hal.BufferSpec(nolru=True), hal.BufferSpec(zero=True)
 MIB = 1 << 20
-SLACK = 4096  # what rounding adds to a block at most
+SLACK = 4096  # bytes that rounding adds to a block at most
 
 
 class TestAllocator:
     @pytest.fixture
     def allocator(self, device: hal.Compiled) -> Iterator[Allocator]:
-        """With an empty cache that holds 4 MiB and no limit; as it was, afterwards."""
+        """The device's allocator with an empty cache of 4 MiB and no limit; both are restored."""
         gc.collect()
         made = device.allocator
         before = made.limit, made.cache_limit
@@ -79,7 +79,7 @@ class TestAllocator:
     def test_A1_blocks_never_share_memory_and_accounts_are_exact(
         self, device: hal.Compiled, allocator: Allocator
     ) -> None:
-        """Allocations and frees in a drawn order, next to a list of what is out."""
+        """Allocate and free in a generated order, and compare with a list of live blocks."""
         draw, start, out = random.Random(8), allocator.statistics(), list[tuple[hal.Buffer, int]]()
         asked = 0
         for turn in range(400):
@@ -126,7 +126,7 @@ class TestAllocator:
         options: hal.BufferSpec | None,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Twice what the device has, an eighth at a time; the contents are never touched."""
+        """Allocate twice the device's memory, an eighth at a time; contents are never touched."""
         info = device.info
         eighth = min(info.memory_nbytes // 8, info.limits.max_alloc_nbytes or info.memory_nbytes)
         if options is ZERO:
@@ -200,7 +200,7 @@ class TestAllocator:
     def test_A4_the_cache_is_given_up_before_a_refusal(
         self, device: hal.Compiled, allocator: Allocator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The device is made to refuse once, by hand: only it knows how to do that by itself."""
+        """Make the backend's method refuse once, as no test can make any device do that."""
         allocator.free(allocator.alloc(100_000), 100_000)
         inner, refusals = allocator._alloc, [hal.OutOfMemory("alloc", "no room")]
 
@@ -216,7 +216,7 @@ class TestAllocator:
     def test_A4_a_full_device_refuses_and_goes_on(
         self, device: hal.Compiled, allocator: Allocator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Up to twice what it has, never touched: it may promise that, or refuse in our words."""
+        """Allocate up to twice the device's memory: it may overcommit, or raise OutOfMemory."""
         info, out = device.info, list[hal.Buffer]()
         eighth = min(info.memory_nbytes // 8, info.limits.max_alloc_nbytes or info.memory_nbytes)
         monkeypatch.setattr(allocator, "poison", False)
@@ -270,7 +270,7 @@ class TestAllocator:
     def test_A5_another_thread_is_served_during_a_free(
         self, allocator: Allocator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A device may take its time to free; what is in the cache is handed out meanwhile."""
+        """A device may be slow to free; cached blocks are handed out during that time."""
         allocator.free(allocator.alloc(4096), 4096)
         served = list[Any]()
 
@@ -309,7 +309,7 @@ class TestAllocator:
         method: str,
         options: hal.BufferSpec | None,
     ) -> None:
-        """Garbage with a buffer in it goes while the allocator is at work: nothing may wait."""
+        """Collect a buffer in a reference cycle inside alloc and free_cache: no dead-lock."""
         before = allocator.statistics()
 
         def collect() -> None:
@@ -334,12 +334,12 @@ class TestAllocator:
     def test_A6_a_cycle_collected_anywhere(
         self, device: hal.Compiled, allocator: Allocator
     ) -> None:
-        """Python collects between any two steps, so also while a lock is held."""
+        """The collector may run between any two steps, so also while a lock is held."""
         before, threshold = allocator.statistics(), gc.get_threshold()
 
         def churn(_: int) -> None:
             for turn in range(300):
-                size = 5000 + 256 * turn  # another place in the cache each time, which is made
+                size = 5000 + 256 * turn  # a new size, so a new entry of the cache, each time
                 block = allocator.alloc(size)
                 ring: list[object] = [hal.Buffer(device, 600, hal.uint8).allocate()]
                 ring.append(ring)
@@ -358,7 +358,7 @@ class TestAllocator:
     def test_A6_what_python_runs_in_between_may_allocate(
         self, device: hal.Compiled, allocator: Allocator
     ) -> None:
-        """Finalizers and signal handlers run where a call begins and where it has returned."""
+        """Finalizers and signal handlers run where a call begins and where it returns."""
         before, code = allocator.statistics(), hal.Allocator.alloc.__code__
 
         def reached(nth: int) -> bool:
@@ -398,7 +398,7 @@ class TestAllocator:
     def test_A7_a_block_is_not_handed_out_while_work_uses_it(
         self, device: hal.Compiled, allocator: Allocator, options: hal.BufferSpec | None
     ) -> None:
-        """Freed behind a slow launch that writes to it; the next owner writes from the host."""
+        """Free a block that a slow launch writes to; the next owner writes from the host."""
         slow = SlowCounter(device)
         for turn in range(12):
             first = slow.buffer(device, options)
@@ -481,8 +481,7 @@ class TestAllocator:
 def _before(
     monkeypatch: pytest.MonkeyPatch, allocator: Allocator, name: str, what: Callable[[], None]
 ) -> None:
-    """From now on `what` is done first, whenever the allocator calls the backend's method; but
-    not inside of itself."""
+    """Call `what` before each call of the backend's method, but not within `what` itself."""
     inner, inside = getattr(allocator, name), threading.local()
 
     def method(*args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Buffers: promises B1 to B14, but for B9 and B12."""
+"""Test buffers: promises B1 to B14, except B9 and B12 (test_interchange)."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ class TestBuffer:
 
     @pytest.mark.parametrize("nbytes", SIZES)
     def test_B14_zero_gives_zeros(self, device: hal.Compiled, nbytes: int) -> None:
-        for _ in range(3):  # what the cache may hand out again is dirty
+        for _ in range(3):  # so that the cache hands out used memory again
             buffer_of(device, b"\xff" * nbytes).deallocate()
             made = hal.Buffer(device, nbytes, hal.uint8, hal.BufferSpec(zero=True)).allocate()
             assert read(made) == bytes(nbytes)

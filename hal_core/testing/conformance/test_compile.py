@@ -1,4 +1,4 @@
-"""Compilation: promises C1 to C8, and what P1 and V3 say of kernels as text."""
+"""Test compilation: promises C1 to C8, and P1 and V3 for kernels as text."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 def works(program: hal.Program) -> None:
-    """`count_up` does."""
+    """Launch a program of `count_up` and check its result."""
     made = buffer_of(program.device, bytes(20), hal.int32)
     program(made, vals=(7, 5), threads=5)
     assert np.frombuffer(read(made), np.int32).tolist() == [7, 8, 9, 10, 11]
 
 
 def multiplied(program: hal.Program, factor: float) -> None:
-    """A kernel of the sources is that by which it multiplies."""
+    """Launch a program of the sources and return the factor by which it multiplies."""
     x = np.arange(70, dtype=np.float32)
     made = buffer_of(program.device, bytes(280), hal.float32)
     source = buffer_of(program.device, x.tobytes(), hal.float32)
@@ -57,7 +57,7 @@ def entries(folder: Path) -> list[Path]:
 class TestCompile:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """An empty compile cache of this test's own."""
+        """An empty compile cache for one test."""
         monkeypatch.setenv("HAL_CACHE_DIR", str(tmp_path / "cache"))
         monkeypatch.delenv("HAL_CCACHE", raising=False)
         monkeypatch.delenv("HAL_CACHE_ONLY", raising=False)
@@ -67,7 +67,7 @@ class TestCompile:
     def runs(
         self, device: hal.Compiled, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> list[str]:
-        """Of which kernels the compiler was run."""
+        """The names of the kernels that the compiler has compiled."""
         seen: list[str] = []
         real = device.compiler._compile
 
@@ -80,7 +80,7 @@ class TestCompile:
 
     @pytest.fixture
     def unforced(self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-        """Nothing in the environment chooses a compiler."""
+        """Remove environment variables that choose a compiler."""
         for name in ("CC", *(pair.name.upper() for pair in device.compilers)):
             monkeypatch.delenv(f"{device.family}_{name}", raising=False)
         return monkeypatch
@@ -235,10 +235,12 @@ class TestCompile:
     def test_C5_what_is_no_source(
         self, device: hal.Compiled, text: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """Given to the compiler by itself: also of devices whose language the kit does not know."""
+        """Give garbage to the compiler alone, as the kit does not know every device's language."""
         signature, compiler = hal.Signature.parse("doubled", SIGNATURE), device.compiler
         for _ in range(2):
-            with pytest.raises(hal.CompileError, match="doubled"):  # nothing may compile to nothing
+            with pytest.raises(
+                hal.CompileError, match="doubled"
+            ):  # an empty text may compile to an empty binary
                 image = compiler.compile(text, CompileOptions("doubled", signature))
                 made = (image, compiler.format, compiler.target, "doubled", signature)
                 device.load(hal.Binary(*made))
@@ -310,7 +312,7 @@ class TestCompile:
     def test_C6_a_missing_compiler_is_named(
         self, device: hal.Compiled, unforced: pytest.MonkeyPatch
     ) -> None:
-        """A compiler put before the device's own, which is not there."""
+        """Put a compiler that is not installed before the device's own."""
         asked = []
 
         def missing() -> Compiler:
@@ -329,7 +331,7 @@ class TestCompile:
     def test_C7_every_compiler_can_be_chosen(
         self, device: hal.Compiled, unforced: pytest.MonkeyPatch
     ) -> None:
-        """Those which are not there say what to install."""
+        """Choose each compiler; one that is missing says what to install."""
         used = []
         for pair in device.compilers:
             if pair.renderer is None:

@@ -1,4 +1,4 @@
-"""Dtypes: promises D1 and C9. Each works everywhere, or is refused by its name."""
+"""Test dtypes: promises D1 and C9. Each dtype works everywhere, or is refused by its name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Refused = Callable[[KernelFunction, list[str]], None]
 class TestDtype:
     @pytest.fixture
     def refused(self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> Refused:
-        """A kernel is refused by the name of one of some dtypes, and no compiler runs."""
+        """Check that a kernel is refused by the name of one of these dtypes, before compilation."""
 
         def compiles(source: str, options: CompileOptions) -> bytes:
             raise AssertionError("it came to the compiler")
@@ -55,7 +55,7 @@ class TestDtype:
 
     @pytest.mark.parametrize("dtype", EVERY, ids=str)
     def test_D1_copies(self, device: hal.Compiled, dtype: hal.DType) -> None:
-        """Memory holds every dtype, whatever kernels can do with it."""
+        """Memory holds every dtype, also one that kernels cannot compute with."""
         data = pattern(40 * dtype.itemsize)
         made = buffer_of(device, data, dtype)
         assert (made.dtype, made.size) == (dtype, 40) and read(made) == data
@@ -69,7 +69,7 @@ class TestDtype:
     def test_C9_what_is_supported_runs(
         self, device: hal.Compiled, dtype: hal.DType, refused: Refused
     ) -> None:
-        """Through device and shared memory, every number of `edges`."""
+        """Copy every number of `edges` through device memory and shared memory."""
         declared = CAPABILITY.get(dtype)
         supported = device.supports(dtype)
         assert type(supported) is bool
@@ -88,12 +88,12 @@ class TestDtype:
 
     @pytest.mark.parametrize("dtype", COMPUTED, ids=str)
     def test_D1_arithmetic(self, device: hal.Compiled, dtype: hal.DType, refused: Refused) -> None:
-        """Every operation on every pair: zeros, limits, divisions by zero, NaN, infinities."""
+        """Apply every operation to every pair: zeros, limits, divisors of zero, NaN, infinities."""
         self._check_or_refused(device, sample_of_operations(dtype), refused)
 
     @pytest.mark.parametrize("dtype", EVERY, ids=str)
     def test_D1_casts(self, device: hal.Compiled, dtype: hal.DType, refused: Refused) -> None:
-        """To all dtypes of up to 32 bits: wrapping, saturating, rounding, NaN."""
+        """Cast to all dtypes of up to 32 bits: wrapping, saturating, rounding, NaN."""
         self._check_or_refused(device, sample_of_casts(dtype), refused)
 
     @pytest.mark.parametrize("dtype", EVERY, ids=str)
@@ -113,7 +113,7 @@ class TestDtype:
 
     @pytest.mark.parametrize("dtype", HALVES, ids=str)
     def test_D1_reading_a_16_bit_float(self, device: hal.Compiled, dtype: hal.DType) -> None:
-        """All 65536, subnormals, infinities and NaN among them, are the float32 they stand for."""
+        """Read all 65536 patterns, with subnormals, infinities and NaN, as float32."""
         bits = np.arange(1 << 16, dtype=np.uint16)
         expected = np.array(values(HALVES[dtype]), np.float64).astype(np.float32)
         source = buffer_of(device, bits.tobytes(), dtype)
@@ -125,7 +125,7 @@ class TestDtype:
 
     @pytest.mark.parametrize("dtype", HALVES, ids=str)
     def test_D1_writing_a_16_bit_float(self, device: hal.Compiled, dtype: hal.DType) -> None:
-        """Half to even, subnormals too; too large is infinite; a NaN stays one."""
+        """Round ties to even, subnormals too; too large becomes infinite; NaN stays NaN."""
         x, half = hard_to_round(HALVES[dtype]), HALVES[dtype]
         stored, rounded = hal.Buffer(device, len(x), dtype), hal.Buffer(device, len(x), hal.float32)
         source = buffer_of(device, x.tobytes(), hal.float32)

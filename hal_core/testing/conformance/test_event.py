@@ -1,4 +1,4 @@
-"""Events of a profile: promise F1."""
+"""Test the events of a profile: promise F1."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def events_of(device: hal.Compiled, profile: hal.Profile, *kinds: str) -> list[h
 class TestEvent:
     def test_F1_every_kind_of_event(self, device: hal.Compiled) -> None:
         program = device.compile(count_up)
-        gc.collect()  # what other tests have left is not freed in the profile
+        gc.collect()  # garbage of other tests is freed before the profile, not in it
         before = perf_counter_ns()
         with hal.profile() as profile:
             made = buffer_of(device, pattern(400), hal.int32)
@@ -62,7 +62,7 @@ class TestEvent:
 
     def test_F1_compilations(self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("HAL_CCACHE", raising=False)
-        number = random.randrange(1 << 30)  # what no cache has
+        number = random.randrange(1 << 30)  # so that no cache has the kernel
 
         @hal.kernel
         def unheard_of(y: hal.Ptr[hal.int32]) -> None:
@@ -78,7 +78,7 @@ class TestEvent:
             assert event.end_ns > event.start_ns
 
     def test_F1_work_of_a_device_does_not_overlap(self, device: hal.Compiled) -> None:
-        """In the order of the calls, each begins when the one before has ended."""
+        """Work runs in the order of the calls; each event begins after the one before has ended."""
         slow = SlowCounter(device)
         made, other = slow.buffer(device), slow.buffer(device)
         with hal.profile() as profile:
@@ -121,7 +121,7 @@ class TestEvent:
             return min(event.seconds for event in events_of(device, profile, "launch"))
 
         few = 0.0
-        for times in (16, 16, 64, 256):  # a busy machine's rests can be longer than the work
+        for times in (16, 16, 64, 256):  # pauses of a busy machine can be longer than the work
             few = seconds(1)
             if seconds(times) > 4 * few > 0:
                 return

@@ -1,4 +1,4 @@
-"""Memory for other libraries and of theirs: promises B9 and B12."""
+"""Test memory shared with other libraries: promises B9 and B12."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PINNED = hal.BufferSpec(host=True)
 
 
 class Asked:
-    """A consumer's way to a buffer, with the options that it gives."""
+    """A DLPack consumer's view of a buffer, with the options that the consumer gives."""
 
     def __init__(self, buffer: hal.Buffer, **options: Any) -> None:
         self.buffer, self.options = buffer, options
@@ -61,7 +61,7 @@ class TestInterchange:
     def test_B9_the_host_and_kernels_see_each_other(self, device: hal.Compiled) -> None:
         need_host_visible(device)
         made = hal.Buffer(device, 64, hal.int32).allocate().fill(0)
-        seen = np.from_dlpack(made)  # read-only, before numpy 2.1
+        seen = np.from_dlpack(made)  # numpy before 2.1 makes it read-only
         np.asarray(made)[:] = range(64)
         device.compile(add_one)(made, vals=(64,), threads=64)
         device.synchronize()
@@ -157,7 +157,7 @@ class TestInterchange:
         need_spec(device, "host")
         need_host_visible(device, PINNED)
         made = hal.Buffer(device, 64, hal.int32, PINNED).allocate().fill(-1)
-        np.asarray(made)[:] = range(64)  # an export waits
+        np.asarray(made)[:] = range(64)  # an export waits for queued work
         device.compile(add_one)(made, vals=(64,), threads=64)
         seen = way(made[16:])
         assert seen.tolist() == list(range(17, 65))

@@ -1,4 +1,4 @@
-"""The kernel language, P7: what a kernel gives is what the reference interpreter gives."""
+"""Test the kernel language, P7: devices compute what the reference interpreter computes."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ EXACT: dict[Callable[..., Sample], Callable[..., list[Any]]] = {
 class TestLanguage:
     @pytest.mark.parametrize("name", SAMPLES)
     def test_P7_as_the_interpreter(self, device: hal.Compiled, name: str) -> None:
-        """Shared memory, barriers, atomics, loops, branches and functions."""
+        """Compare samples: shared memory, barriers, atomics, loops, branches and functions."""
         check(device, sample(name))
 
     @pytest.mark.parametrize("dtype", [hal.float32, hal.float64], ids=str)
     def test_P7_math_functions(self, device: hal.Compiled, dtype: hal.DType) -> None:
-        """Within OpenCL's bounds, whatever the argument: zeros, infinities, NaN, large angles."""
+        """Keep OpenCL's bounds for every argument: zeros, infinities, NaN, large angles."""
         check(device, sample_of_math(dtype))
 
     @pytest.mark.parametrize("dtype", [hal.float32, hal.float64], ids=str)
     def test_P7_functions_made_of_others(self, device: hal.Compiled, dtype: hal.DType) -> None:
-        """Written out as arithmetic: the same on every device, but for its own roundings."""
+        """Compare functions that are written out as arithmetic; devices differ in rounding only."""
         check(device, sample_of_derived(dtype))
 
     @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
@@ -56,7 +56,7 @@ class TestLanguage:
 
     @pytest.mark.parametrize("made", [sample_of_math, sample_of_derived])
     def test_P7_the_interpreter_is_right_itself(self, made: Callable[..., Sample]) -> None:
-        """Beside numpy in twice the width, so that two do not share one mistake."""
+        """Compare the interpreter with numpy in twice the width: both cannot share a mistake."""
         from hal_core.interpreter import interpret
 
         sample = made(hal.float32)

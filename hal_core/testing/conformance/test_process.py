@@ -1,4 +1,4 @@
-"""Threads and processes: promises X1 and X2, P8 among threads, and P9."""
+"""Test threads and processes: promises X1 and X2, P8 among threads, and P9."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hal_core.testing.conformance.slow import SlowCounter
 from hal_core.testing.conformance.threads import in_threads
 
 THREADS = 8
-AT_ONCE = 5.0  # seconds in which a child is refused
+AT_ONCE = 5.0  # seconds within which a child must be refused
 
 
 @hal.kernel
 def times_and_add(
     y: hal.Ptr[hal.uint32], factor: hal.uint32, term: hal.uint32, n: hal.int32
 ) -> None:
-    """Does not commute: two launches in another order leave another result."""
+    """Multiply and add, which shows the order of two launches."""
     i = hal.global_idx(0)
     if i < n:
         y[i] = y[i] * factor + term
@@ -127,7 +127,7 @@ class TestProcess:
     def test_P8_launches_and_copies_of_many_threads_keep_their_order(
         self, device: hal.Compiled
     ) -> None:
-        """A lock around each call gives the order; what the host does in that order is expected."""
+        """Record the order of the calls by a lock, and compare with the same steps on the host."""
         program, slow, size = device.compile(times_and_add), SlowCounter(device), 64
         shared, spare = (hal.Buffer(device, size, hal.uint32).allocate().fill(1) for _ in "ab")
         expected, other = np.ones(size, np.uint32), np.ones(size, np.uint32)
@@ -164,7 +164,7 @@ class TestProcess:
         assert read(spare) == other.tobytes(), steps
 
     def test_P10_a_device_opens_and_closes_many_times(self, device: hal.Compiled) -> None:
-        """More often than drivers give out contexts."""
+        """Open and close more often than drivers have contexts."""
         device.close()
         for turn in range(20):
             with hal.Device[device.name] as opened:
@@ -177,7 +177,7 @@ class TestProcess:
     def test_P9_a_failure_on_the_device_surfaces_at_the_next_wait(
         self, device: hal.Compiled, hal_fault: Callable[[hal.Program], None], wait: str
     ) -> None:
-        device.close()  # what failed may be of no use any more, so this is a device of its own
+        device.close()  # the failure may ruin the open device, so this test opens its own
         opened = hal.Device[device.name]
         program = opened.compile(count_up)
         made = buffer_of(opened, bytes(400), hal.int32)
@@ -229,7 +229,7 @@ def _counted(start: int) -> bytes:
 
 
 def _found_working(device: hal.Compiled, made: hal.Buffer, program: hal.Program) -> list[str]:
-    """What the parent made is the child's own now, and the device opens anew."""
+    """Find what does not work in a child that may use the device: it has its own copy of all."""
     assert read(made) == _counted(5), "the parent's data is not there"
     program(made, vals=(7, 100), threads=100)
     assert read(made) == _counted(7), "the parent's program does not work"
@@ -249,7 +249,7 @@ def _found_working(device: hal.Compiled, made: hal.Buffer, program: hal.Program)
 
 
 def _found_not_refused(device: hal.Compiled, made: hal.Buffer, program: hal.Program) -> list[str]:
-    """What is not refused with ForkError, or not at once."""
+    """Find calls that are not refused with ForkError, or not at once."""
     name = device.name
     unused = hal.Buffer
     uses: dict[str, Callable[[], object]] = {

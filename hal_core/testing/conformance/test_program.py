@@ -1,4 +1,4 @@
-"""Programs: promises P1 to P6, P8, P10 and P11. P7 is the chapter of the language."""
+"""Test programs: promises P1 to P6, P8, P10 and P11. P7 is in test_language."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ FOREIGN = {
     "PTX": b".version 7.0\n.target sm_50\n.address_size 64\n",
     "a-zip-file": b"PK\x03\x04" + bytes(500),
 }
-WIDEST = ((hal.int64, hal.uint64), (hal.int32, hal.uint32))  # the first that a device has
+WIDEST = (
+    (hal.int64, hal.uint64),
+    (hal.int32, hal.uint32),
+)  # the test takes the first pair that the device supports
 VALUE_DTYPES = (
     hal.bool_, hal.int8, hal.int16, hal.int32, hal.int64, hal.uint8, hal.uint16, hal.uint32,
     hal.uint64, hal.float32, hal.float64,
@@ -47,7 +50,7 @@ VALUE_DTYPES = (
 
 
 def spelt(value: Any) -> str:
-    """A test's id: without blanks, for the lines of known gaps."""
+    """Return a test's id without blanks, as lines of known gaps need it."""
     pairs = [f"{key}={one!r}" for key, one in value.items()] if type(value) is dict else [value]
     return ",".join(map(str, pairs)).replace(" ", "") or "nothing"
 
@@ -62,7 +65,7 @@ def zeros(device: hal.Compiled, size: int, dtype: hal.DType = hal.int32) -> hal.
 
 
 def works(program: hal.Program) -> None:
-    """`count_up` still does."""
+    """Check that a program of `count_up` still works."""
     made = zeros(program.device, 5)
     program(made, vals=(7, 5), threads=5)
     assert numbers(made) == [7, 8, 9, 10, 11]
@@ -124,7 +127,7 @@ class TestProgram:
             "b": zeros(device, 32, hal.uint8), "1": 1.5, "N": None, "A": np.zeros(8, np.float32),
         }  # fmt: skip
         program = device.load(device.compile(copier(hal.float32)).binary)
-        if is_warm:  # the way of a launch whose like was checked before
+        if is_warm:  # take the fast path, which an earlier launch has prepared
             program(made["x"], made["x"], vals=(8,), threads=8)
         with pytest.raises(hal.InvalidArgument, match=f"copies.*{said}"):
             program(*(made[key] for key in bufs), vals=(8,), threads=8)
@@ -233,7 +236,7 @@ class TestProgram:
 
     def test_P4_more_work_takes_longer(self, device: hal.Compiled) -> None:
         if "timing" not in device.info.capabilities:
-            return  # refused, as the test above has seen
+            return  # the test above checks the refusal
         slow = SlowCounter(device)
         made, turns = slow.buffer(device), slow.turns
 
@@ -241,7 +244,7 @@ class TestProgram:
             slow.turns = turns * times
             return min(slow.timed(made) for _ in range(4))
 
-        for _ in range(4):  # on a busy machine a moment's rest can be longer than the work
+        for _ in range(4):  # a pause of a busy machine can be longer than the work
             if shortest(16) > 4 * shortest(1):
                 return
         pytest.fail("sixteen times the work does not take four times as long")
@@ -379,7 +382,7 @@ class TestProgram:
 
     @pytest.mark.parametrize("grid", [1, 3, 1021, 60_000])
     def test_P6_without_atomics(self, device: hal.Compiled, grid: int) -> None:
-        """Small launches and those that a device may split; nothing is written behind them."""
+        """Count without atomics in small launches and in ones that a device may split."""
         block, turns = 33, 5
         count = grid * block
         made = buffer_of(device, bytes(4 * count) + pattern(64), hal.int32)
@@ -424,7 +427,7 @@ class TestProgram:
             assert numbers(made) == [turns // 2] * 64
 
     def test_synchronize_waits(self, device: hal.Compiled) -> None:
-        """After it there is nothing left to wait for: reading takes less than what came before."""
+        """Reading after `synchronize` takes less time than `synchronize` took."""
         slow, quick = SlowCounter(device, seconds=0.03), 0
         made = slow.buffer(device)
         for turn in range(6):

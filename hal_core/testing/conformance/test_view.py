@@ -1,4 +1,4 @@
-"""Views: promises V1 to V5."""
+"""Test views: promises V1 to V5."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TestView:
 
     @pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
     def test_V3_kernels_take_any_offset(self, device: hal.Compiled, dtype: hal.DType) -> None:
-        """Of every pair of offsets near the start, and a few far behind."""
+        """Launch on views at all pairs of small offsets, and at a few large ones."""
         program, step = compiled(device, copier(dtype)), dtype.itemsize
         if program is None:
             return

@@ -1,4 +1,4 @@
-"""Work in several threads at once, and an end to those that wait for ever."""
+"""Run work in several threads at once, with a time limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = 60.0
 
 
 def in_threads(work: Callable[[int], None], count: int) -> None:
-    """`work(number)` in `count` threads that begin together; fails where one fails or hangs."""
+    """Call `work(number)` in `count` threads at once; fail if one of them fails or hangs."""
     begin, wrong = threading.Barrier(count), list[str]()
 
     def run(number: int) -> None:

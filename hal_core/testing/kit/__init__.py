@@ -1,1 +1,1 @@
-"""The conformance kit: abilities a test may skip on, `hal check`, reports."""
+"""Parts of the conformance kit: reasons to skip a test, `hal check`, and reports."""

@@ -1,4 +1,4 @@
-"""What a test needs of a device, and the only reasons for which it may be skipped."""
+"""Skip tests that need an ability which the device declares it lacks; no other skip counts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _REASONS = ("no hardware: ", "it declares no ", "its allocator honours no ", "no
 
 
 def is_declared(reason: str) -> bool:
-    """Whether a skip's reason is one that a device or its author has declared."""
+    """Return True if a device or its author has declared the reason of a skip."""
     return reason.removeprefix("Skipped: ").startswith(_REASONS)
 
 
 def need(device: hal.Compiled, capability: str) -> None:
-    """Skips where the device declares that it lacks the capability."""
+    """Skip the test if the device declares no such capability."""
     if capability not in CAPABILITIES:
         raise ValueError(f"no such capability: {capability}")
     if capability not in device.info.capabilities:
@@ -26,24 +26,24 @@ def need(device: hal.Compiled, capability: str) -> None:
 
 
 def need_host_visible(device: hal.Compiled, options: hal.BufferSpec | None = None) -> None:
-    """Skips where the device declares that the host does not see memory of these options."""
+    """Skip the test if the device declares that the host cannot see memory of these options."""
     if not device.allocator._host_sees(options or hal.BufferSpec()):
         which = "such memory" if options else "memory"
         pytest.skip(f"it declares no {which} that the host sees (host_visible, _host_sees)")
 
 
 def need_spec(device: hal.Compiled, field: str) -> None:
-    """Skips where the allocator declares that it refuses a field of `BufferSpec`."""
+    """Skip the test if the allocator declares that it refuses a field of `BufferSpec`."""
     if field not in device.allocator.honours:
         pytest.skip(f"its allocator honours no {field}")
 
 
 def need_cache(allocator: hal.Allocator[Any]) -> None:
-    """Skips where the allocator keeps no freed blocks, and says so: `cache_limit` stays 0."""
+    """Skip the test if the allocator declares that it caches no freed blocks (`cache_limit` 0)."""
     if not allocator.cache_limit:
         pytest.skip("its allocator honours no cache_limit")
 
 
 def nothing_to_try(why: str) -> NoReturn:
-    """The author has given the kit nothing for this: a fixture was not overridden."""
+    """Skip the test because the author has not overridden a fixture, or there is no such case."""
     pytest.skip(f"nothing to try: {why}")

@@ -1,13 +1,12 @@
-"""`hal check`: the conformance kit, run in this process and shown in a few lines."""
+"""Run the conformance kit in this process and print the result in a few lines: `hal check`."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
-import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
     from hal_core.testing.kit.report import Report
     from hal_core.testing.kit.show import Shown
 
-# Of the caller's pytest: it decides nothing here.
-_NOT_OURS = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+# Variables that configure the caller's own pytest runs, not this one.
+_PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
 
 class Wanted(NamedTuple):
-    """What to check, and how."""
+    """A device, the tests to run on it, and the reports to write."""
 
     device: str
-    pair: str | None = None  # a compiler pair of it; None: the one that serves
+    pair: str | None = None  # a compiler pair of the device; None: the one it selects
     chapters: Sequence[str] = ()  # none: all
     known_gaps: str | None = None  # a file
     reports: Sequence[str] = ()  # files to write
@@ -34,27 +33,40 @@ class Wanted(NamedTuple):
 
 
 def check(wanted: Wanted) -> int:
-    """Exit code: 0, also where there is no hardware and none is required; 1 when the device does
-    not conform.
+    """Check a device and return the exit code: 1 when it does not conform, else 0.
+
+    A device that is absent gives 0 too, unless `require_device` is set.
 
     Raises: InvalidArgument, UnknownDevice, Unsupported without pytest, CompilerUnavailable for a
-    pair that is not installed, what keeps the backend from opening, and InvalidState where pytest
-    came to no end.
+    pair that is not installed, any error of opening the device, and InvalidState when pytest did
+    not finish.
     """
     if importlib.util.find_spec("pytest") is None:
         fix = 'Install it: python -m pip install "hal-core[testing]"'
         raise Unsupported("check", "the kit runs on pytest, which is not installed", fix=fix)
-    from hal_core.testing.kit.report import chapters, check_suffix
+    import pytest
+
+    from hal_core.testing.kit.report import KIT, chapters, check_suffix
     from hal_core.testing.kit.show import Shown
 
     for path in wanted.reports:
         check_suffix(Path(path))
-    modules = _modules(chapters(), wanted.chapters)
+    known = chapters()
+    for chapter in wanted.chapters:
+        if chapter.lower() not in known:
+            fix = f"There are {', '.join(known)}."
+            raise InvalidArgument("check", "no such chapter", got=chapter, fix=fix)
+    modules = [f"{KIT}.test_{chapter.lower()}" for chapter in wanted.chapters or known]
     shown = Shown()
     try:
         name = Device.info(wanted.device).name
-        with _forced(name, wanted.pair):
-            Device[name].compiler  # noqa: B018  # said now rather than by every test
+        with pytest.MonkeyPatch.context() as environment:
+            for variable in _PYTEST_VARIABLES:
+                environment.delenv(variable, raising=False)
+            environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+            if wanted.pair is not None:
+                environment.setenv(f"{name.partition(':')[0]}_CC", wanted.pair)
+            Device[name].compiler  # noqa: B018  # fails here once rather than in every test
             report = _run(shown, name, modules, wanted.known_gaps)
     except DeviceUnavailable as error:
         if wanted.require_device:
@@ -67,38 +79,6 @@ def check(wanted: Wanted) -> int:
     return 0 if report.has_passed else 1
 
 
-def _modules(known: list[str], wanted: Sequence[str]) -> list[str]:
-    for name in wanted:
-        if name.lower() not in known:
-            raise InvalidArgument(
-                "check", "no such chapter", got=name, fix=f"There are {', '.join(known)}."
-            )
-    return [f"hal_core.testing.conformance.test_{name.lower()}" for name in wanted or known]
-
-
-@contextmanager
-def _forced(name: str, pair: str | None) -> Iterator[None]:
-    """The environment of the run."""
-    changed: dict[str, str | None] = dict.fromkeys(_NOT_OURS)
-    changed["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    if pair is not None:
-        changed[f"{name.partition(':')[0]}_CC"] = pair
-    before = {key: os.environ.get(key) for key in changed}
-    _put(changed)
-    try:
-        yield
-    finally:
-        _put(before)
-
-
-def _put(variables: dict[str, str | None]) -> None:
-    for key, value in variables.items():
-        if value is None:
-            os.environ.pop(key, None)
-        else:
-            os.environ[key] = value
-
-
 def _run(shown: Shown, name: str, modules: list[str], known_gaps: str | None) -> Report:
     import pytest
 
@@ -107,13 +87,14 @@ def _run(shown: Shown, name: str, modules: list[str], known_gaps: str | None) ->
         ini.write_text("[pytest]\n", encoding="utf-8")
         arguments = ["-c", str(ini), "--rootdir", folder, "--basetemp", str(Path(folder, "tests"))]
         arguments += ["-p", "no:cacheprovider", "-p", "no:terminal", "--noconftest"]
-        # Under python -O the asserts of the kit hold too: pytest makes plain ifs of them.
+        # Under python -O the asserts of the kit hold too, as pytest rewrites them to plain ifs;
+        # its warning is about asserts elsewhere.
         ignored = "ignore:assertions not in test modules:pytest.PytestConfigWarning"
         arguments += ["-W", "error", "-W", ignored]
         arguments += ["-p", "hal_core.testing.plugin", "--hal-device", name, "--pyargs", *modules]
         if known_gaps is not None:
             arguments += ["--hal-known-gaps", str(Path(known_gaps).absolute())]
-        said = io.StringIO()  # of pytest itself, about its arguments
+        said = io.StringIO()  # errors of pytest about its arguments
         with shown.running(name), redirect_stderr(said):
             code = pytest.main(arguments, plugins=[shown])
     if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):

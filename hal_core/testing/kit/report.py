@@ -1,4 +1,4 @@
-"""What a run of the conformance kit came to, for people (Markdown) and programs (JSON)."""
+"""The result of a run of the conformance kit, as Markdown for people and JSON for programs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hal_core.errors import HalError, InvalidArgument
 KIT = "hal_core.testing.conformance"
 SKIPPED = "skipped"
 OUTCOMES = ("passed", "failed", SKIPPED, "known gap")
-TEST = "hal_test"  # the property under which a pytest report has the test's name
+TEST = "hal_test"  # the property of a pytest report that holds the test's name
 SUFFIXES = (".json", ".md")
 
 
 def chapters() -> list[str]:
-    """Of the kit, as `hal check --chapter` takes them."""
+    """Return the names of the kit's chapters, as `hal check --chapter` takes them."""
     package, _, folder = KIT.rpartition(".")  # pytest has to be the first to import it
     names = (entry.name for entry in files(package).joinpath(folder).iterdir())
     return sorted(
@@ -41,7 +41,7 @@ class Result(NamedTuple):
     test: str  # TestBuffer::test_B1_...
     outcome: str  # one of OUTCOMES
     seconds: float
-    why: str = ""  # it failed, was skipped, or is a known gap
+    why: str = ""  # the reason of a failure, a skip or a known gap
 
     @property
     def chapter(self) -> str:
@@ -49,7 +49,7 @@ class Result(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A run. `facts` say on what: versions, platform, the device and its compiler."""
+    """The results of one run, and facts: versions, platform, the device and its compiler."""
 
     device: str
     facts: dict[str, Any]
@@ -61,12 +61,12 @@ class Report(NamedTuple):
 
     @property
     def has_passed(self) -> bool:
-        """What was run."""
+        """True if some tests have passed and none has failed."""
         return bool(self.of("passed")) and not self.of("failed")
 
     @property
     def not_run(self) -> list[str]:
-        """Chapters of the kit."""
+        """Chapters of the kit that were left out."""
         return sorted(set(chapters()) - {result.chapter.lower() for result in self.results})
 
     @property
@@ -89,7 +89,7 @@ class Report(NamedTuple):
         )
 
     def chapters(self) -> dict[str, dict[str, float]]:
-        """Of each chapter the number of every outcome, and the seconds."""
+        """Return for each chapter the number of tests with each outcome, and the seconds."""
         table: dict[str, dict[str, float]] = {}
         for result in sorted(self.results, key=lambda one: one.chapter):
             row = table.setdefault(result.chapter, {**dict.fromkeys(OUTCOMES, 0), "seconds": 0.0})
@@ -98,7 +98,7 @@ class Report(NamedTuple):
         return table
 
     def reasons(self, outcome: str) -> dict[str, list[str]]:
-        """The tests of each reason."""
+        """Return the reasons of an outcome, and for each of them the names of its tests."""
         found: dict[str, list[str]] = {}
         for result in self.of(outcome):
             found.setdefault(result.why, []).append(result.test)
@@ -142,7 +142,7 @@ class Report(NamedTuple):
         return "\n".join(lines).rstrip() + "\n"
 
     def write(self, path: Path) -> None:
-        """Raises: InvalidArgument for another suffix, or where nothing can be written."""
+        """Write the report. Raises: InvalidArgument for an unknown suffix, or if writing fails."""
         check_suffix(path)
         text = self.to_json() if path.suffix == ".json" else self.to_markdown()
         try:
@@ -177,7 +177,7 @@ def _table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 def facts_of(device: str) -> dict[str, Any]:
-    """Versions, platform, and what the device says of itself."""
+    """Return versions, platform, and the facts of the device."""
     known: dict[str, Any] = {
         "kit": ".".join(map(str, hal.API_VERSION)),
         "hal-core": hal.__version__,
@@ -197,24 +197,20 @@ def facts_of(device: str) -> dict[str, Any]:
     facts["limits"] = info.limits._asdict()
     facts["capabilities"] = sorted(info.capabilities)
     vendor = {key: str(value)[:80] for key, value in info.vendor.items()}
-    return {**known, "compiler": _pair(device), "hardware": facts, "vendor": vendor}
-
-
-def _pair(device: str) -> str:
     try:
-        opened = hal.Device[device]
-        return select(opened, None).name
+        pair = select(hal.Device[device], None).name
     except HalError as error:
-        return f"none: {error}"
+        pair = f"none: {error}"
+    return {**known, "compiler": pair, "hardware": facts, "vendor": vendor}
 
 
 class Collector:
-    """A pytest plugin that keeps the results of the kit's tests."""
+    """A pytest plugin that collects the results of the kit's tests."""
 
     def __init__(self) -> None:
         self.results: list[Result] = []
-        self.problems: list[str] = []  # that kept tests from running
-        self._begun: dict[str, Result] = {}  # by node: what its phases so far have come to
+        self.problems: list[str] = []  # errors that prevented tests from running
+        self._begun: dict[str, Result] = {}  # node -> the result of its phases until now
         self._start = time.perf_counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -232,7 +228,7 @@ class Collector:
             self.done(now)
 
     def done(self, result: Result) -> None:
-        """After each test."""
+        """Called after each test, for a subclass that shows progress."""
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -247,20 +243,18 @@ class Collector:
 
 
 def _outcome(report: pytest.TestReport) -> tuple[str, str]:
-    """Of one phase of a test, and why. A gap that is none any more has failed."""
+    """Return the outcome of one phase of a test, and its reason.
+
+    A known gap that passes has failed: pytest reports a strict xfail so.
+    """
     if report.failed:
-        return "failed", _message(report)
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if crash is None:
+            return "failed", str(report.longrepr)
+        return "failed", f"{crash.message}\n({Path(crash.path).name}:{crash.lineno})"
     if not report.skipped:
         return "passed", ""
     if hasattr(report, "wasxfail"):
         return "known gap", report.wasxfail.removeprefix("reason: ")
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return "skipped", reason.removeprefix("Skipped: ")
-
-
-def _message(report: pytest.TestReport) -> str:
-    """Of an error its text; the traceback's place behind it."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is None:
-        return str(report.longrepr)
-    return f"{crash.message}\n({Path(crash.path).name}:{crash.lineno})"

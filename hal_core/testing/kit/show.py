@@ -1,4 +1,4 @@
-"""How `hal check` looks: a line that moves while it runs, then a table and what went wrong."""
+"""Show a run of `hal check`: a progress line, then a table and the failures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import pytest
@@ -18,12 +18,16 @@ from hal_core.testing.kit.report import OUTCOMES, Collector, Report, Result
 
 
 class Shown(Collector):
-    """A pytest plugin that takes the place of pytest's own output."""
+    """A pytest plugin that prints instead of pytest's own terminal plugin."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Tests run with file descriptor 1 turned away; this is where it led before.
-        self._console = Console(file=_kept(sys.stdout), highlight=False, soft_wrap=True)
+        # pytest redirects file descriptor 1 while tests run; a duplicate still leads to stdout.
+        stream: TextIO = sys.stdout
+        with suppress(OSError, ValueError, io.UnsupportedOperation):  # a stream without a file
+            number = os.dup(stream.fileno())
+            stream = open(number, "w", encoding=stream.encoding, errors="replace", buffering=1)  # noqa: SIM115  # lives as long as the console
+        self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._progress: Progress | None = None
         self._task = TaskID(0)
 
@@ -35,7 +39,7 @@ class Shown(Collector):
     @contextmanager
     def running(self, device: str) -> Iterator[None]:
         columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
-        # No thread of its own: tests fork, and a child would inherit its locks.
+        # Refreshed by hand, not by a thread: tests fork, and a child would inherit its locks.
         self._progress = Progress(
             *columns,
             console=self._console,
@@ -74,16 +78,6 @@ class Shown(Collector):
             f"kit {facts['kit']}, hal-core {facts['hal-core']}, {facts['backend']}, "
             f"Python {facts['python']}"
         )
-        self._table(report)
-        for result in report.of("failed"):
-            self.line(f"\nfailed: {result.test}", "red")
-            self.line("\n".join(f"    {line}" for line in result.why.splitlines()))
-        for outcome in ("known gap", "skipped"):
-            for reason, tests in report.reasons(outcome).items():
-                self.line(f"{outcome}: {len(tests)}, {reason}", "yellow")
-        self.line(report.verdict, "green" if report.has_passed else "red")
-
-    def _table(self, report: Report) -> None:
         table = Table(box=None)
         table.add_column("chapter")
         for title in (*OUTCOMES, "seconds"):
@@ -93,11 +87,10 @@ class Shown(Collector):
             style = "red" if row["failed"] else None
             table.add_row(name, *counts, f"{row['seconds']:.1f}", style=style)
         self._console.print(table)
-
-
-def _kept(stream: TextIO) -> TextIO:
-    try:
-        number = os.dup(stream.fileno())
-    except (OSError, ValueError, io.UnsupportedOperation):  # no file: a test's own stream
-        return stream
-    return open(number, "w", encoding=stream.encoding, errors="replace", buffering=1)
+        for result in report.of("failed"):
+            self.line(f"\nfailed: {result.test}", "red")
+            self.line("\n".join(f"    {line}" for line in result.why.splitlines()))
+        for outcome in ("known gap", "skipped"):
+            for reason, tests in report.reasons(outcome).items():
+                self.line(f"{outcome}: {len(tests)}, {reason}", "yellow")
+        self.line(report.verdict, "green" if report.has_passed else "red")
