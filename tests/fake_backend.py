@@ -1,16 +1,18 @@
-"""A whole backend in memory, for the core's own tests: strict, and able to fail on request.
+"""The fake backend for the core's own tests: it counts calls and fails on request.
 
-Kernels are `hal.Source` text in Python: a function of the thread's global index and the
-arguments, called once a thread. Handles are integers that mean nothing to the host.
+Device and memory are those of `hal_core.testing.fake`, except that its chip does all work at once
+instead of queueing it. Kernels are `hal.Source` text in Python: a function of the thread's global
+index and the arguments, called once for each thread.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from hal_core.allocator import BufferSpec, LRUAllocator
+from hal_core.allocator import BufferSpec
 from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, OutOfMemory
@@ -18,6 +20,8 @@ from hal_core.hookspecs import hookimpl
 from hal_core.ir import Kernel
 from hal_core.program import Program
 from hal_core.render import Renderer
+from hal_core.testing.fake import chip
+from hal_core.testing.fake import device as shipped
 
 MEMORY = 64 << 20
 LIMITS = Limits(
@@ -30,67 +34,60 @@ LIMITS = Limits(
 )
 
 
-class FakeDevice(Compiled):
+class Chip(chip.Chip):
+    """A chip that does its work when it is asked to, so kernels in Python find it done."""
+
+    def _enqueue(self, call: str, name: str, work: Callable[[], int]) -> None:
+        super()._enqueue(call, name, work)
+        self._drain(tell=False)
+
+
+class FakeDevice(shipped.FakeDevice):
+    """A device whose `log` lists waits and the end."""
+
     def __init__(self, name: str, info: DeviceInfo) -> None:
-        super().__init__(name, info)
+        # Not a chip of the driver, which has only so many: not all tests close their devices.
+        Compiled.__init__(self, name, info)
+        self.chip = Chip(info.memory_nbytes)
         self.log: list[str] = []
 
     def _synchronize(self, timeout: float | None) -> bool:
         self.log.append("synchronize")
-        return True
+        return super()._synchronize(timeout)
 
     def _close(self) -> None:
         self.log.append("close")
 
 
-class FakeAllocator(LRUAllocator[tuple[int, int]]):
-    """Opaque: (handle, offset). `fail_next` is how many of the next `_alloc` calls fail."""
+class FakeAllocator(shipped.FakeAllocator):
+    """An allocator that counts; the next `fail_next` calls of `_alloc` raise `error`."""
 
     honours = frozenset({"nolru", "zero", "external_ptr"})
 
     def __init__(self, device: Compiled) -> None:
         super().__init__(device)
-        self.memory: dict[int, bytearray] = {}
-        self.handles = itertools.count(1000)
+        self.memory: dict[int, bytearray] = self.device.chip._memory
         self.fail_next = 0
-        self.error: Exception = OutOfMemory("fake alloc", "told to fail")
+        self.error: BaseException = OutOfMemory("fake alloc", "fails on request")
         self.allocs = self.frees = 0
-        self.on_free: Any = None
+        self.on_free: Callable[[], object] = lambda: None
 
-    def _alloc(self, nbytes: int, options: BufferSpec) -> tuple[int, int]:
+    def _alloc(self, nbytes: int, options: BufferSpec) -> chip.Block:
         if self.fail_next:
             self.fail_next -= 1
             raise self.error
         self.allocs += 1
-        handle = next(self.handles)
-        self.memory[handle] = bytearray(b"\xaa" * nbytes)
-        return handle, 0
+        return super()._alloc(nbytes, options)
 
-    def _free(self, opaque: tuple[int, int], nbytes: int, options: BufferSpec) -> None:
+    def _free(self, opaque: chip.Block, nbytes: int, options: BufferSpec) -> None:
         self.frees += 1
-        if len(self.memory.pop(opaque[0])) != nbytes:
+        if len(self.memory[opaque.handle]) != nbytes:
             raise RuntimeError("freed with another size")
-        if self.on_free is not None:
-            self.on_free()
+        super()._free(opaque, nbytes, options)
+        self.on_free()
 
-    def _wrap(self, pointer: int, nbytes: int) -> tuple[int, int]:
-        return pointer, 0
-
-    def _offset(self, opaque: tuple[int, int], nbytes: int, offset: int) -> tuple[int, int]:
-        return opaque[0], opaque[1] + offset
-
-    def bytes_at(self, opaque: tuple[int, int], nbytes: int) -> memoryview:
-        handle, offset = opaque
-        view = memoryview(self.memory[handle])[offset : offset + nbytes]
-        if len(view) != nbytes:
-            raise RuntimeError("out of bounds on the fake device")
-        return view
-
-    def _copyin(self, dest: tuple[int, int], src: memoryview) -> None:
-        self.bytes_at(dest, src.nbytes)[:] = src
-
-    def _copyout(self, dest: memoryview, src: tuple[int, int]) -> None:
-        dest[:] = self.bytes_at(src, dest.nbytes)
+    def _wrap(self, pointer: int, nbytes: int) -> chip.Block:
+        return chip.Block(pointer, 0)
 
 
 class FakeCompiler(Compiler):
@@ -136,11 +133,11 @@ class FakeProgram(Program):
     def _run(self, geometry: Any, *args: Any) -> None:
         self.launches.append((geometry, args))
         (gx, gy, gz), (bx, by, bz), _ = geometry
-        allocator: Any = self.device.allocator
+        device: Any = self.device
         ready = []
         for param, arg in zip(self.signature.params, args, strict=True):
             if param.is_pointer and arg is not None:
-                whole = memoryview(allocator.memory[arg[0]])[arg[1] :]
+                whole = device.chip._at(arg)
                 step = param.dtype.itemsize
                 arg = whole[: len(whole) // step * step].cast(param.dtype.format)
             ready.append(arg)
@@ -167,19 +164,11 @@ class FakePlugin:
 
     @hookimpl
     def hal_enumerate(self, family: str) -> list[DeviceInfo]:
+        facts = {"memory_nbytes": MEMORY, "limits": LIMITS, "capabilities": self.capabilities}
+        infos = shipped.describe(family, len(self.kinds), arch="fake", **facts)
         return [
-            DeviceInfo(
-                name=family if index == 0 else f"{family}:{index}",
-                kind=kind,
-                title=f"Fake {kind}",
-                memory_nbytes=MEMORY,
-                arch="fake",
-                compute_units=1,
-                host_visible=False,
-                limits=LIMITS,
-                capabilities=self.capabilities,
-            )
-            for index, kind in enumerate(self.kinds)
+            info._replace(kind=kind, title=f"Fake {kind}")
+            for info, kind in zip(infos, self.kinds, strict=True)
         ]
 
     @hookimpl

@@ -22,9 +22,10 @@ warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is wh
 import hal_core as hal
 from hal_core.registry import Device
 from fake_backend import FakeAllocator, FakeDevice, FakePlugin, FakeProgram
+from hal_core.testing.fake.chip import Block
 
 calls = []
-class Handle(tuple):
+class Handle(Block):
     def __del__(self):
         calls.append("finalizer of a handle")
 def counted(cls, name):
@@ -32,7 +33,7 @@ def counted(cls, name):
     def method(self, *args):
         calls.append(name)
         found = inner(self, *args)
-        return Handle(found) if name in ("_alloc", "_offset", "_wrap") else found
+        return Handle(*found) if name in ("_alloc", "_offset", "_wrap") else found
     setattr(cls, name, method)
 for name in ("_alloc", "_free", "_offset", "_wrap", "_copyin", "_copyout"):
     counted(FakeAllocator, name)

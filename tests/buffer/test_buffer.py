@@ -22,7 +22,7 @@ ALL = [dtype for name, dtype in DTYPES.items() if name != "bfloat16"]
 def raw(buffer: hal.Buffer) -> bytes:
     """What the device holds, read without the code under test."""
     allocator: Any = hal.Device[buffer.device].allocator
-    return bytes(allocator.bytes_at(buffer._buf, buffer.nbytes))
+    return bytes(allocator.device.chip._at(buffer._buf, buffer.nbytes))
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)

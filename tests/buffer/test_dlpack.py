@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from dlpack_consumer import Consumed
-from fake_backend import FakeAllocator, FakePlugin
+from fake_backend import FakePlugin
 
 import hal_core as hal
+from hal_core.allocator import LRUAllocator
 from hal_core.buffer import capsule
 from hal_core.dtypes import float32
 from hal_core.hookspecs import Foreign, hookimpl
@@ -49,7 +50,7 @@ if find_spec("hal_cpu") is not None:
     PLACES["CPU"] = Place("CPU", HOST, (HOST,))
 
 
-class _Allocator(FakeAllocator):
+class _Allocator(LRUAllocator[int]):
     """Its memory is the host's, which DLPack is told is a GPU's: pointers are real."""
 
     honours = frozenset({"nolru", "zero", "external_ptr", "host"})
@@ -57,9 +58,13 @@ class _Allocator(FakeAllocator):
     dlpack_stream = 77
     exports: Any = {"__chip_array__": lambda buffer: ("chip", buffer._buf, buffer.size)}  # noqa: RUF012
 
+    def __init__(self, device: hal.Compiled) -> None:
+        super().__init__(device)
+        self.memory: dict[int, Any] = {}
+
     def _alloc(self, nbytes: int, options: hal.BufferSpec) -> Any:
         made = (ctypes.c_ubyte * nbytes)()
-        self.memory[ctypes.addressof(made)] = made  # type: ignore[assignment]
+        self.memory[ctypes.addressof(made)] = made
         return ctypes.addressof(made)
 
     def _free(self, opaque: Any, nbytes: int, options: hal.BufferSpec) -> None:
