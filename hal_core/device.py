@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
@@ -95,8 +94,8 @@ class Compiled:
         self._failed: dict[str, str] = {}  # compiler pair -> why it cannot serve
         self._selected: dict[str, Selected] = {}  # compiler pair -> its compiler
         self._loaded: Living[Program] = Living()
-        # id of a kernel -> the kernel and its program. Hashing a weak reference, as a
-        # WeakKeyDictionary does, takes longer than all the rest of a warm `compile`.
+        # id of a kernel -> the kernel and its program. To hash a weak reference, as a
+        # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
         concurrency.devices.add(self)
         if config.PROFILE.read():
@@ -126,7 +125,7 @@ class Compiled:
     @_MadeOnce
     def allocator(self) -> Allocator[Any]:
         """The device's memory. Made at the first use."""
-        made: object = self._backend.make_allocator(self)
+        made: object = self._backend.make_allocator(self)  # a plugin may return anything
         if not isinstance(made, Allocator):
             wrong = f"hal_make_allocator gave {short_repr(made)}, which is no Allocator"
             raise self._backend.refuse(wrong)
@@ -249,7 +248,7 @@ class Compiled:
                     self._synchronize(None)
                 finally:
                     self.closed = True
-                    self._programs = {}
+                    self._programs.clear()
 
     def _after_fork(self) -> None:
         """Refuse every use in a forked child, when the driver does not survive the fork."""
@@ -269,7 +268,7 @@ class Compiled:
         if allocator is not None:
             allocator._abandon()
         self.closed = self.forked = True
-        self._programs = {}
+        self._programs.clear()
         for part in ("allocator", "compilers"):  # made anew, which is refused
             self.__dict__.pop(part, None)
 
@@ -287,12 +286,7 @@ class Compiled:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""A loaded kernel: checked once, bound once, launched cheaply.
+"""Programs: loaded kernels, whose launch is checked once and cheap from then on.
 
-Launching is the hot path. `Program.__call__` is generated for each shape of signature: it tests
-that every argument is what the last checked launch knows - one identity test a buffer, one class
-and range test a value, one dictionary look-up for the geometry - and hands over to the backend.
-Anything else goes to `_checked`, which explains, converts, or prepares and then launches.
+Launching is the hot path. `Program.__call__` is generated for each shape of signature: it makes
+one identity test for each buffer, one class and range test for each value and one dictionary
+look-up for the geometry, and hands over to the backend. Any other launch goes to `_checked`, which
+explains what is wrong, or converts and prepares and then launches.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _MAX_GEOMETRIES = 1024
 
 
 class ProgramInfo(NamedTuple):
-    """Facts of a loaded kernel; None where the backend cannot know."""
+    """Facts of a loaded kernel; None for a fact that the backend cannot know."""
 
-    registers: int | None = None  # a thread
-    shared_nbytes: int | None = None  # a block, static
-    local_nbytes: int | None = None  # a thread: arrays of its own, the stack, spills
-    spill_nbytes: int | None = None  # a thread: registers that found no room
+    registers: int | None = None  # of each thread
+    shared_nbytes: int | None = None  # of each block, without a launch's dynamic shared memory
+    local_nbytes: int | None = None  # of each thread: its arrays, its stack, its spills
+    spill_nbytes: int | None = None  # of each thread: registers that went to memory
     max_block_threads: int | None = None
-    block_multiple: int | None = None  # blocks of a multiple of it leave no lane idle
+    block_multiple: int | None = None  # blocks of a multiple of this many threads idle no lane
 
 
 class Program:
     """A kernel loaded on one device. Made by `device.compile` or `device.load`.
 
-    Owns: its machine code; keeps its device open. Closing the device unloads it, and a launch
-    then raises InvalidState.
+    Owns: its machine code; keeps its device alive. Closing the device unloads the program, and a
+    launch then raises InvalidState.
     Concurrency: launches may come from any thread; they run in the order of the calls.
     """
 
@@ -48,9 +48,9 @@ class Program:
     binary: Binary
     name: str
     signature: Signature
-    source: str = ""  # what the compiler was given
-    pair: str = ""  # the compiler pair that made it
-    info: ProgramInfo  # as far as the binary says; a backend puts in what its driver knows
+    source: str = ""  # the text that was compiled
+    pair: str = ""  # the name of the compiler pair that served
+    info: ProgramInfo  # from the binary; a backend replaces it by the facts of its driver
 
     def __new__(cls, device: Compiled, binary: Binary) -> Program:
         return object.__new__(specialised(cls, binary.signature, binary.rendered))
@@ -72,24 +72,24 @@ class Program:
     # -- what a backend fills in
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
-        """The backend's ready-made form of a launch geometry; made once, used for many."""
+        """Prepare a launch geometry in the backend's form, once for many launches."""
         return grid, block, shared
 
     def _bind(self) -> Callable[..., None]:
-        """`launch(geometry, *args)`: args are opaques and Python numbers in signature order.
+        """Return `launch(geometry, *args)`; args are opaques and numbers in signature order.
 
-        Order: enqueues and returns. Called from any thread, and by finalizers in the middle of
-        itself, so argument storage is each launch's own. Numbers are already of the parameter's
-        kind and in its range.
+        `launch` queues the work and returns. Any thread may call it, and a finalizer in the middle
+        of another call, so each launch has argument storage of its own (`spare_storage`). Numbers
+        are already of the parameter's kind and in its range.
         """
         raise self.device._missing(self, "_bind")
 
     def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
-        """Launch, wait, and give the seconds the device spent."""
+        """Launch, wait, and return the seconds that the device spent."""
         raise self.device._missing(self, "_launch_timed")
 
     def _unload(self) -> None:
-        """Free the code."""
+        """Free the machine code."""
 
     # -- launch
 
@@ -138,11 +138,10 @@ class Program:
     ) -> float | None:
         """Launch: `bufs` for the signature's pointers, `vals` for its values, both in order.
 
-        Give `grid` (blocks) and `block` (threads a block), or `threads` and optionally `block`:
+        Give `grid` (blocks) and `block` (threads of a block), or `threads` and optionally `block`:
         `threads` rounds up to whole blocks, and the surplus threads run - kernels guard.
-        0 along any axis launches nothing. `shared` adds dynamic shared memory
-        to what the kernel declares. Extents are integers: 8.0 is refused, unless the program was
-        launched with 8 before, which is the same key of what it remembers.
+        0 along any axis launches nothing. `shared` adds dynamic shared memory to the kernel's own.
+        Extents are integers: 8.0 is refused, unless an earlier launch had 8 in the same place.
         A buffer that was never allocated is allocated.
 
         Units: `shared` in bytes; the result in seconds of device time, with `wait=True` only.
@@ -162,45 +161,52 @@ class Program:
         shared: int,
         wait: bool,
     ) -> float | None:
-        """The slow path: checks everything, says what is wrong, prepares the next fast launch."""
+        """Check everything, say what is wrong, prepare the next fast launch, and launch."""
         if self._unloaded:
             self._refuse_unloaded()
-        extents = self._rules().resolve(grid, block, threads, shared)
+        limits = self.device.info.limits
+        blocks, shape = Rules(
+            f"launch {self.name}",
+            self.device.name,
+            limits,
+            self.info.max_block_threads or limits.max_block_threads,
+            self.binary.block,
+            self.info.shared_nbytes or self.binary.shared_nbytes,
+        ).resolve(grid, block, threads, shared)
         args = self._arguments(bufs, vals)
-        if 0 in extents[0] or 0 in extents[1]:
+        if 0 in blocks or 0 in shape:
             return 0.0 if wait else None
         try:
-            return self._prepared(args, extents, (grid, block, threads, shared), wait)
+            launch, geometry = self._prepare(blocks, shape, (grid, block, threads, shared))
+            if wait:
+                return self._launch_timed(geometry, args)
+            launch(geometry, *args)
+            return None
         except (AttributeError, TypeError):
-            if self._unloaded:  # meanwhile, by another thread
+            if self._unloaded:  # by another thread, since the first line
                 self._refuse_unloaded()
             raise
 
-    def _prepared(
-        self,
-        args: tuple[Any, ...],
-        extents: tuple[Dim3, Dim3],
-        key: tuple[Any, Any, Any, Any],
-        wait: bool,
-    ) -> float | None:
-        """Launch, and remember the geometry for the fast way."""
-        plain = all(map(is_plain, key))  # anything else works too, but is not remembered
-        geometry = self._geometries.get(key) if plain else None
-        if geometry is None:
-            geometry = self._geometry(*extents, key[3])
+    def _prepare(
+        self, grid: Dim3, block: Dim3, key: tuple[Any, Any, Any, Any]
+    ) -> tuple[Callable[..., None], Any]:
+        """Return the bound launch and the geometry, both remembered for the fast path."""
         if self._launch is None:
             bound = self._bind()
-            if self._launch is None:  # else meanwhile a profile was opened, or the program unloaded
+            # By now another thread may have opened a profile or unloaded the program, and put a
+            # launch of its own here.
+            if self._launch is None:
                 self._launch = bound
-        launch = self._launch
-        if plain:
-            if len(self._geometries) >= _MAX_GEOMETRIES:
-                self._geometries.clear()
-            self._geometries[key] = geometry
-        if wait:
-            return self._launch_timed(geometry, args)
-        launch(geometry, *args)
-        return None
+        plain = all(map(is_plain, key))
+        geometry = self._geometries.get(key) if plain else None
+        if geometry is None:
+            geometry = self._geometry(grid, block, key[3])
+            if plain:
+                if len(self._geometries) >= _MAX_GEOMETRIES:
+                    self._geometries.clear()
+                # After the launch is bound: the fast path trusts that both are there.
+                self._geometries[key] = geometry
+        return self._launch, geometry
 
     # -- checks
 
@@ -212,13 +218,14 @@ class Program:
             self._refuse("vals is a tuple of numbers", vals, f"{len(values)} of them")
         if len(vals) != len(values):
             self._refuse("wrong number of vals", len(vals), len(values))
+        operation = f"launch {self.name}"
         args: list[Any] = [None] * len(self.signature.params)
         for param, value in zip(values, vals, strict=True):
-            args[param.position] = self._value(param, value)
+            args[param.position] = convert_value(value, param, operation, self.device.name)
         for param, buffer in zip(pointers, bufs, strict=True):
             self._check_buffer(param, buffer)
         for param, buffer in zip(pointers, bufs, strict=True):
-            args[param.position] = buffer._opaque_for(f"launch {self.name}")
+            args[param.position] = buffer._opaque_for(operation)
         return tuple(args)
 
     def _refuse(self, problem: str, got: object, expected: object, fix: str = "") -> NoReturn:
@@ -253,44 +260,27 @@ class Program:
                 fix="Make a new buffer on the device that is open now.",
             )
         if buffer._device is not self.device:
-            raise InvalidArgument(
-                f"launch {self.name}",
-                f"{what} is on another device",
-                got=buffer.device,
-                limit=f"expected {self.device.name}",
-                device=self.device.name,
-                fix="Copy it first: there.copy_from(here).",
-            )
-        alignment = self.device.info.limits.view_alignment
-        start = buffer._start()
+            fix = "Copy it first: there.copy_from(here)."
+            self._refuse(f"{what} is on another device", buffer.device, self.device.name, fix)
+        alignment, start = self.device.info.limits.view_alignment, buffer._start()
         if not self.binary.rendered and start % alignment:
-            self._refuse(
-                f"{what} starts at an offset the device cannot give to a Source kernel",
-                start,
-                f"a multiple of {alignment} bytes",
-                "Copy the part into a buffer of its own; rendered kernels take any offset.",
-            )
-
-    def _value(self, param: Param, value: Any) -> int | float | bool:
-        return convert_value(value, param, f"launch {self.name}", self.device.name)
-
-    def _rules(self) -> Rules:
-        limits = self.device.info.limits
-        most = self.info.max_block_threads or limits.max_block_threads
-        where = f"launch {self.name}", self.device.name
-        static = self.info.shared_nbytes or self.binary.shared_nbytes
-        return Rules(*where, limits, most, self.binary.block, static)
+            problem = f"{what} starts at an offset the device cannot give to a Source kernel"
+            fix = "Copy the part into a buffer of its own; rendered kernels take any offset."
+            self._refuse(problem, start, f"a multiple of {alignment} bytes", fix)
 
     # -- end
 
     def unload(self) -> None:
-        """Free the code; launching afterwards raises InvalidState. Not while a launch runs."""
+        """Free the machine code; launching afterwards raises InvalidState.
+
+        Order: after the end of every launch.
+        """
         if not self._unloaded:
             self._stop()
             self._unload()
 
     def _stop(self) -> None:
-        """From now on a launch is refused, on the fast way too."""
+        """Refuse every launch from now on; with no geometry known the fast path takes none."""
         self._unloaded = True
         self._geometries = {}
         self._launch = self._refuse_unloaded

@@ -1,4 +1,23 @@
-"""The generated call of a program: what a launch tests when nothing is unusual."""
+"""Generate the call of a program: the tests of a launch in which nothing is unusual.
+
+A rendered kernel with the signature `y: float32*, n: int32` gets this function:
+
+    def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False):
+        try:
+            [b0] = bufs
+            [v1] = vals
+            [k0] = self._keys
+            geometry = self._geometries[grid, block, threads, shared]
+            known = not wait and vals.__class__ is tuple
+                and (b0._key is k0 or b0._key is self._misaligned[0])
+                and v1.__class__ is int and -2147483648 <= v1 <= 2147483647
+        except (AttributeError, KeyError, TypeError, ValueError):
+            known = False
+        if known:
+            self._launch(geometry, b0._buf, v1)
+            return None
+        return self._checked(bufs, vals, grid, block, threads, shared, wait)
+"""
 
 from __future__ import annotations
 
@@ -10,13 +29,14 @@ from hal_core.program.generated import define
 
 P = TypeVar("P", bound=type[Any])
 
-Shape = tuple[tuple[str, DType], ...]
-_SHAPES: dict[tuple[type, Shape, bool], type] = {}
+_SHAPES: dict[tuple[type, tuple[tuple[bool, DType], ...], bool], type] = {}
 
 _CALL = """
 def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False):
     try:
-        {unpack}
+        [{buffers}] = bufs
+        [{values}] = vals
+        [{keys}] = self._keys
         geometry = self._geometries[grid, block, threads, shared]
         known = {tests}
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -29,49 +49,37 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
 
 
 def specialised(cls: P, signature: Signature, rendered: bool) -> P:
-    """The subclass of a backend's program whose `__call__` is written for this signature.
+    """Return the subclass of a backend's program whose `__call__` is made for this signature.
 
-    What it reads of a program: `_keys` and `_misaligned` of its pointers, `_geometries` of earlier
-    launches, `_launch`; and `_checked`, for everything else.
+    Programs whose signatures have the same dtypes in the same places share one.
     """
-    shape = tuple(("pointer" if p.is_pointer else "value", p.dtype) for p in signature.params)
+    shape = tuple((param.is_pointer, param.dtype) for param in signature.params)
     found = _SHAPES.get((cls, shape, rendered))
-    if found is None:
-        call = define(_call_text(shape, rendered), "__call__", f"launch of {cls.__name__}", {})
-        call.__doc__ = cls.__call__.__doc__
-        made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
-        found = _SHAPES.setdefault((cls, shape, rendered), made)
-    return found  # type: ignore[return-value]
-
-
-def _call_text(shape: Shape, rendered: bool) -> str:
-    buffers = [f"b{i}" for i, (kind, _) in enumerate(shape) if kind == "pointer"]
-    values = [(f"v{i}", dtype) for i, (kind, dtype) in enumerate(shape) if kind == "value"]
-    keys = [name.replace("b", "k") for name in buffers]
-    unpack = [
-        f"{_targets(buffers)} = bufs",
-        f"{_targets([name for name, _ in values])} = vals",
-        f"{_targets(keys)} = self._keys",
-    ]
-    tests = ["not wait"]
-    if values:
-        tests.append("vals.__class__ is tuple")
-    for place, (b, k) in enumerate(zip(buffers, keys, strict=True)):
-        either = f" or {b}._key is self._misaligned[{place}]" if rendered else ""
-        tests.append(f"({b}._key is {k}{either})")
-    tests += [_value_test(name, dtype) for name, dtype in values]
-    args = [f"b{i}._buf" if kind == "pointer" else f"v{i}" for i, (kind, _) in enumerate(shape)]
-    return _CALL.format(
-        unpack="\n        ".join(unpack), tests=" and ".join(tests), args=", ".join(args)
+    if found is not None:
+        return found  # type: ignore[return-value]
+    buffers = [f"b{param.position}" for param in signature.pointers]
+    values = [f"v{param.position}" for param in signature.values]
+    keys = [f"k{param.position}" for param in signature.pointers]
+    tests = ["not wait", "vals.__class__ is tuple"] if values else ["not wait"]
+    for place, (buffer, key) in enumerate(zip(buffers, keys, strict=True)):
+        # Rendered kernels take a view at any offset, `Source` kernels an aligned one only.
+        either = f" or {buffer}._key is self._misaligned[{place}]" if rendered else ""
+        tests.append(f"({buffer}._key is {key}{either})")
+    for value, param in zip(values, signature.values, strict=True):
+        dtype = param.dtype
+        kind = {"b": "bool", "f": "float"}.get(dtype.kind, "int")
+        tests.append(f"{value}.__class__ is {kind}")
+        if kind != "bool":
+            tests.append(f"{dtype.min!r} <= {value} <= {dtype.max!r}")
+    args = [f"b{p.position}._buf" if p.is_pointer else f"v{p.position}" for p in signature.params]
+    text = _CALL.format(
+        buffers=", ".join(buffers),
+        values=", ".join(values),
+        keys=", ".join(keys),
+        tests=" and ".join(tests),
+        args=", ".join(args),
     )
-
-
-def _targets(names: list[str]) -> str:
-    return f"[{', '.join(names)}]"
-
-
-def _value_test(name: str, dtype: DType) -> str:
-    if dtype.kind == "b":
-        return f"{name}.__class__ is bool"
-    kind = "float" if dtype.kind == "f" else "int"
-    return f"{name}.__class__ is {kind} and {dtype.min!r} <= {name} <= {dtype.max!r}"
+    call = define(text, "__call__", f"launch of {cls.__name__}", {})
+    call.__doc__ = cls.__call__.__doc__
+    made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
+    return _SHAPES.setdefault((cls, shape, rendered), made)  # type: ignore[return-value]

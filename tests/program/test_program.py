@@ -208,11 +208,17 @@ def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> No
 @pytest.mark.parametrize(
     ("call", "pattern"),
     [
-        ({}, r"give grid and block, or threads on \w+\."),
-        ({"grid": 1}, "give grid and block, or threads"),
-        ({"block": 1}, "give grid and block, or threads"),
-        ({"grid": 1, "block": 1, "threads": 1}, "not both"),
-        ({"grid": 1, "threads": 1}, "not both"),
+        (
+            {},
+            r"k: neither grid and block nor threads are given on FAKE\. Give grid= \(blocks\) and",
+        ),
+        ({"grid": 1}, "neither grid and block nor threads are given"),
+        ({"block": 1}, "neither grid and block nor threads are given"),
+        (
+            {"grid": 1, "block": 1, "threads": 1},
+            r"both grid and threads are given \(got \(1, 1\)\)",
+        ),
+        ({"grid": 1, "threads": 1}, "both grid and threads are given"),
         ({"grid": -1, "block": 1}, "none negative"),
         ({"grid": (1, 1, 1, 1), "block": 1}, "one to three"),
         ({"grid": (), "block": 1}, "one to three"),
