@@ -40,6 +40,8 @@ class _MadeOnce(Generic[T]):
     """An attribute of a device that is made at its first use, once for all threads.
 
     Later reads find it in the instance, as any other attribute, and do not come here.
+    (`functools.cached_property` makes it twice for two threads; in Python 3.11 it takes one lock
+    for all devices, which dead-locks two that are made by threads that wait for each other.)
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:

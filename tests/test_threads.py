@@ -1,4 +1,4 @@
-"""Threads that use one object at once: what comes out is right, or somebody is told."""
+"""X1: threads that use one object at once get right results, or an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import hal_core as hal
 
 @pytest.fixture(autouse=True)
 def restless() -> Iterator[None]:
-    """Threads change places as often as the interpreter lets them."""
+    """Switch threads as often as the interpreter allows."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -28,7 +28,7 @@ TURNS = 60
 
 
 def hammer(work: Callable[[int, int], None]) -> list[BaseException]:
-    """`work(thread, turn)` many times in threads that start at once; what was raised."""
+    """Call `work(thread, turn)` many times in each thread; return everything that was raised."""
     barrier = threading.Barrier(THREADS)
     raised: list[BaseException] = []
 
@@ -55,7 +55,7 @@ KERNEL = hal.Source(
 
 
 def test_X1_one_buffer_copied_in_and_out(fake: hal.Compiled) -> None:
-    """Each copy is whole as far as the backend's is: the fake's is one step under the GIL."""
+    """Copies of the fake backend are one step under the GIL, so none is seen half done."""
     buffer = hal.empty(1024, hal.int8, fake)
     buffer.copyin(bytes(1024))
 
@@ -69,7 +69,7 @@ def test_X1_one_buffer_copied_in_and_out(fake: hal.Compiled) -> None:
 
 
 def at_once(count: int, work: Callable[[], object]) -> list[object]:
-    """What `work` gives or raises, in threads that start at once."""
+    """Return what `work` returns or raises in each of `count` threads that start at once."""
     barrier = threading.Barrier(count)
     outcomes: list[object] = []
 
@@ -90,7 +90,7 @@ def at_once(count: int, work: Callable[[], object]) -> list[object]:
 
 
 class SlowAllocator(FakeAllocator):
-    """Gives other threads their chance in the middle of an allocation."""
+    """Lets other threads run in the middle of an allocation."""
 
     def _alloc(self, nbytes: int, options: hal.BufferSpec) -> tuple[int, int]:
         time.sleep(0.002)
@@ -114,7 +114,9 @@ def test_X1_a_buffer_used_first_by_many_is_allocated_once(slow: hal.Compiled) ->
     assert slow.allocator.statistics().live == 0 and not slow.allocator.memory
 
 
-def test_X1_of_those_who_allocate_one_buffer_all_but_one_are_told(slow: hal.Compiled) -> None:
+def test_X1_one_of_many_threads_allocates_a_buffer_and_the_others_get_an_error(
+    slow: hal.Compiled,
+) -> None:
     for _ in range(10):
         buffer = hal.Buffer(slow, 100, hal.int8)
         outcomes = at_once(8, buffer.allocate)
@@ -126,7 +128,7 @@ def test_X1_of_those_who_allocate_one_buffer_all_but_one_are_told(slow: hal.Comp
 
 
 def test_X1_one_buffer_freed_by_many(fake: hal.Compiled) -> None:
-    """A use that comes too late is told; nothing is freed twice."""
+    """A use after the free raises InvalidState; nothing is freed twice."""
 
     def work(number: int, turn: int) -> None:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
 from types import FrameType
@@ -111,22 +110,6 @@ def test_L1_broken_ir_is_named_before_the_device_is_asked(plugin: FakePlugin) ->
     plugin.renderer = FakeRenderer
     with pytest.raises(hal.InvalidKernel):
         hal.Device["FAKE"].compile(Kernel("k", Signature.parse("k", ""), ("node",)))  # type: ignore[arg-type]
-
-
-def test_C1_many_threads_that_compile_one_kernel_get_one_program(fake: hal.Compiled) -> None:
-    kernel, found = source(), list[hal.Program]()
-    start = threading.Barrier(8)
-
-    def work() -> None:
-        start.wait()
-        found.append(fake.compile(kernel))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8 and len(set(map(id, found))) == 1
 
 
 def test_a_kernel_at_the_place_of_one_that_is_gone_is_another(fake: hal.Compiled) -> None:

@@ -20,7 +20,7 @@ SIZE = 64
 
 @hal.kernel
 def slow(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
-    """Writes a number that no host writes, again and again, for as long as `n` says."""
+    """Write a number that no host writes, `n` times."""
     i = hal.global_idx(0)
     s = hal.float32(-1.0)
     for _ in range(n):
@@ -42,7 +42,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
 
 
 def in_threads(work: Callable[[int], None], number: int) -> None:
-    """Runs `work(0)` to `work(number - 1)` at once; the first failure is this thread's."""
+    """Run `work(0)` to `work(number - 1)` at once; raise the first failure."""
     failed: list[BaseException] = []
 
     def guarded(index: int) -> None:
@@ -87,7 +87,7 @@ def test_A7_a_block_freed_behind_a_launch(
 
 
 def begun(device: Any, work: Callable[..., object], *args: Any) -> threading.Thread:
-    """A thread that has begun with `work`, so that what it uses is known; or has ended."""
+    """Return a thread whose work is known to the device as running, or has ended."""
     thread = threading.Thread(target=work, args=args)
     thread.start()
     while thread.is_alive() and not device.running.work:
@@ -129,7 +129,7 @@ def test_A7_a_block_freed_while_another_thread_launches(
 
 
 def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
-    """With hands: the order of ends that threads seldom give."""
+    """Launches end one after the other, an order that real threads seldom give."""
     running_module = pytest.importorskip(
         "hal_cpu.in_flight", reason="hal-cpu is not installed here"
     )
