@@ -1,4 +1,4 @@
-"""From a function's text to a program: the front end alone, a first compile, the interpreter."""
+"""From a function's text to a program: front end, first and later compiles, interpreter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import hal_core as hal
-from bench.measure import OURS, Effort, call, compare
+from bench.measure import OURS, Effort, Task, call, compare
 from bench.report import Missing, Row
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
@@ -97,6 +97,7 @@ def make_fifty_lines() -> hal.KernelFunction:
 def rows(effort: Effort) -> Iterator[Row | Missing]:
     yield front_end(effort.rarely())
     yield first_compile(effort.rarely())
+    yield later_compile(effort)
     yield interpreter()
 
 
@@ -122,6 +123,19 @@ def first_compile(effort: Effort) -> Row:
         *(times.typical(OURS), "llvmlite, its IR", times.typical("llvmlite")),
         times.ratio(OURS, "llvmlite"),
         target=1.5,
+    )
+
+
+def later_compile(effort: Effort) -> Row:
+    """A kernel that the device has compiled before."""
+    kernel, device = make_saxpy(), hal.Device["CPU"]
+    names = {"device": device, "kernel": kernel, "plain": {id(kernel): device.compile(kernel)}}
+    tasks = {OURS: Task("device.compile(kernel)", names), "dict": Task("plain[id(kernel)]", names)}
+    times = compare(tasks, effort)
+    return Row(
+        "compile of a kernel compiled before",
+        *(times.typical(OURS), "dict lookup", times.typical("dict"), times.ratio(OURS, "dict")),
+        target=5.0,
     )
 
 
