@@ -1,9 +1,9 @@
-"""A GPU's memory."""
+"""Memory of an NVIDIA GPU, and pinned memory of the host."""
 
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +18,24 @@ if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
     from hal_core.device import Compiled
 
-_FILL_NBYTES = 64 << 10  # of a pattern that is sent from the host
+_FILL_NBYTES = 64 << 10  # of a pattern, sent from the host; copies on the GPU double it
 _KDL_CUDA, _KDL_CUDA_HOST, _LEGACY_STREAM = 2, 3, 1  # DLPack's numbers
 
 
 class CUDAAllocator(LRUAllocator[int]):
-    """Opaque: a device address. Freeing is behind queued work.
+    """Opaque: a device address.
 
     `host` is pinned host memory, which kernels reach over the bus. `external_ptr` is a device
-    address of this GPU that somebody else allocated.
+    address of this GPU that another library allocated.
+
+    Order: everything is queued on the device's stream, freeing too. Copies from pageable memory
+    return when the driver has read it, copies to the host when the data is there.
+    Owns: the context, after the device was closed, while exported memory is still in use.
     """
 
     honours = frozenset({"nolru", "zero", "host", "external_ptr"})
     null = 0
-    dlpack_pinned = _KDL_CUDA_HOST, 0  # of any device: DLPack gives pinned memory the number 0
+    dlpack_pinned = _KDL_CUDA_HOST, 0  # DLPack counts all pinned memory as device 0's
     exports = MappingProxyType({"__cuda_array_interface__": array_interface})
     device: CUDADevice
 
@@ -39,9 +43,9 @@ class CUDAAllocator(LRUAllocator[int]):
         super().__init__(device)
         self._pooled = bool(device.info.vendor["memory_pools_supported"])
         self._staging = Staging(device)
-        self._late = False  # the device has ended
-        self._keeps_context = False  # for memory that is still out then
-        self._pinned: set[int] = set()  # blocks of it
+        self._pinned: set[int] = set()  # addresses of pinned blocks
+        self._ended = False  # the device is closed
+        self._keeps_context = False  # it is, and its context stays for memory still in use
         self.dlpack_device = _KDL_CUDA, device.index
         self.dlpack_stream = _LEGACY_STREAM
 
@@ -50,10 +54,10 @@ class CUDAAllocator(LRUAllocator[int]):
         try:
             with device.own("allocate"):
                 if options.host:
-                    address = int(device.api.allocate_host(nbytes))
+                    address = device.api.allocate_host(nbytes)
                     self._pinned.add(address)
                     return address
-                return int(device.api.allocate(nbytes, device.stream, self._pooled))
+                return device.api.allocate(nbytes, device.stream, self._pooled)
         except OutOfMemory as error:
             problem = error.problem
             with suppress(HalError), device.own("allocate"):
@@ -62,57 +66,25 @@ class CUDAAllocator(LRUAllocator[int]):
             raise OutOfMemory("allocate", problem, got=nbytes, device=device.name) from None
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
-        device = self.device
+        device, ended, lost = self.device, self._ended, False
         if options.host:
             self._pinned.discard(opaque)  # before another thread may be given its address
-        if self._late:
-            return self._free_late(opaque, options)
+        if ended and not self._keeps_context:
+            return  # the context was lost, and its memory with it
         try:
-            with device.visit("free"):
+            with device.visit("free"), ExitStack() as steps:
                 if options.host:
-                    try:
+                    steps.callback(device.api.free_host, opaque)
+                    if not ended:
                         device.api.wait(device.stream)
-                    finally:
-                        device.api.free_host(opaque)
+                elif ended:  # there is no stream any more
+                    device.api.free(opaque, None, False)
                 else:
                     device.api.free(opaque, device.stream, self._pooled)
         except DeviceFault:
-            pass  # the context is lost, as the next wait tells, and its memory with it
-        return None
-
-    def keep_context(self, lost: bool) -> bool:
-        """The device ends. Whether memory is still out, which would go with the context.
-
-        `lost`: of a context that is lost only what the host sees: an array may be over it.
-        """
-        with self._lock:
-            self._drain()
-            self._late = True
-            self._keeps_context = bool(self._pinned if lost else self._live or self._dropped)
-        if self._keeps_context:
-            keeping.add(self)
-        return self._keeps_context
-
-    def let_go(self) -> None:
-        """Of the context and of the memory in it, unless some is the host's."""
-        if self._keeps_context and not self._pinned:
-            self._keeps_context = False
-            self.device.release_context()
-
-    def _free_late(self, opaque: int, options: BufferSpec) -> None:
-        """Somebody kept the memory after the device was closed."""
-        if not self._keeps_context:
-            return None  # it went with a context that was lost
-        device = self.device
-        try:
-            with device.visit("free"):
-                api = device.api
-                api.free_host(opaque) if options.host else api.free(opaque, None, False)
-        except DeviceFault:
-            return self.let_go()
-        if not (self._live or self._dropped):
-            self.let_go()
-        return None
+            lost = True  # with its memory; the next wait raises
+        if ended and (lost or not (self._live or self._dropped)):
+            self.release_context()
 
     def _wrap(self, pointer: int, nbytes: int) -> int:
         device = self.device
@@ -139,61 +111,50 @@ class CUDAAllocator(LRUAllocator[int]):
     def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
         return opaque + offset
 
-    def _host_sees(self, options: BufferSpec) -> bool:
-        return options.host and options.external_ptr is None
-
-    def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
-        return memoryview((ctypes.c_ubyte * nbytes).from_address(opaque)).cast("B")
-
     def _copyin(self, dest: int, src: memoryview) -> None:
         device = self.device
         if src.nbytes > LARGE_IN_NBYTES:
             with device.own("copyin"):
-                if self._staging.copy_in(dest, src):
-                    return
-        # Bytes of our own, as `src` may be pinned: the driver has copied them on return.
+                return self._staging.copy_in(dest, src)
+        # The driver has read pageable memory on return, pinned memory not yet. `src` may be
+        # pinned, a copy of it is not.
         copy_in = device.api.copy_in
-        device.call("copyin", copy_in, dest, bytes(src), src.nbytes, device.stream)
+        return device.call("copyin", copy_in, dest, bytes(src), src.nbytes, device.stream)
 
     def _copyout(self, dest: memoryview, src: int) -> None:
         device = self.device
         if dest.nbytes >= LARGE_OUT_NBYTES:
             with device.own("copyout"):
-                if self._staging.copy_out(dest, src):
-                    return
+                return self._staging.copy_out(dest, src)
         device.call("copyout", device.api.copy_out, dest, src, dest.nbytes, device.stream)
-        device.call("copyout", device.api.wait, device.stream)
+        return device.call("copyout", device.api.wait, device.stream)
 
     def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
-        device = self.device
+        device, api = self.device, self.device.api
         if src_device is device:
             if abs(dest - src) < nbytes:
-                return False  # ranges that overlap have no order in a copy of the driver
-            device.call("copy_from", device.api.copy, dest, src, nbytes, device.stream)
+                return False  # the driver copies overlapping ranges in no defined order
+            device.call("copy_from", api.copy, dest, src, nbytes, device.stream)
             return True
         if not isinstance(src_device, CUDADevice):
             return False
-        try:
-            self._transfer_peer(dest, src, nbytes, src_device)
+        try:  # after the work of both devices, ahead of their later work
+            with src_device.own("copy_from"), src_device.events(1) as (written,):
+                api.record(written, src_device.stream)
+                with device.own("copy_from"), device.events(1) as (copied,):
+                    api.peer(src_device.context, device.index, src_device.index)
+                    api.wait_for(device.stream, written)
+                    contexts = device.context, src_device.context
+                    api.copy_peer(dest, contexts[0], src, contexts[1], nbytes, device.stream)
+                    api.record(copied, device.stream)
+                    driver.use(src_device.context)
+                    api.wait_for(src_device.stream, copied)
         except InvalidArgument:  # such as pinned memory of a third context
             return False
         except HalError:
-            src_device._check_open("copy_from")  # another thread has closed it meanwhile
+            src_device._check_open("copy_from")  # another thread may have closed it
             raise
         return True
-
-    def _transfer_peer(self, dest: int, src: int, nbytes: int, other: CUDADevice) -> None:
-        """Behind the work of both devices, ahead of their later work."""
-        device, api = self.device, self.device.api
-        with other.own("copy_from"), other.events(1) as (written,):
-            api.record(written, other.stream)
-            with device.own("copy_from"), device.events(1) as (copied,):
-                api.peer(other.context, device.index, other.index)
-                api.wait_for(device.stream, written)
-                api.copy_peer(dest, device.context, src, other.context, nbytes, device.stream)
-                api.record(copied, device.stream)
-                driver.use(other.context)
-                api.wait_for(other.stream, copied)
 
     def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
         device = self.device
@@ -204,7 +165,7 @@ class CUDAAllocator(LRUAllocator[int]):
             fill, count = device.api.fill, nbytes // len(pattern)
             device.call("fill", fill, dest, pattern, count, device.stream)
             return
-        # Wider than the driver fills: a part, then copies that double it.
+        # Wider than the driver fills: send a part, then double it with copies on the GPU.
         done = min(nbytes, _FILL_NBYTES)
         self._copyin(dest, memoryview(pattern * (done // len(pattern))))
         while done < nbytes:
@@ -212,6 +173,33 @@ class CUDAAllocator(LRUAllocator[int]):
             device.call("fill", device.api.copy, dest + done, dest, more, device.stream)
             done += more
 
+    def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
+        return memoryview((ctypes.c_ubyte * nbytes).from_address(opaque)).cast("B")
+
+    def _host_sees(self, options: BufferSpec) -> bool:
+        return options.host and options.external_ptr is None
+
     def close(self) -> None:
         self._staging.close()
         super().close()
+
+    # -- the end of the device
+
+    def keep_context(self, lost: bool) -> bool:
+        """Return whether memory is still in use, which needs the context; the device ends now.
+
+        Of a `lost` context only pinned memory counts: an array of the host may lie over it.
+        """
+        with self._lock:
+            self._drain()
+            self._ended = True
+            self._keeps_context = bool(self._pinned if lost else self._live or self._dropped)
+        if self._keeps_context:
+            keeping.add(self)
+        return self._keeps_context
+
+    def release_context(self) -> None:
+        """Give up the context of an ended device with the memory in it, unless some is pinned."""
+        if self._keeps_context and not self._pinned:
+            self._keeps_context = False
+            self.device.release_context()

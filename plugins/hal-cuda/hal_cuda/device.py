@@ -107,7 +107,7 @@ class CUDADevice(Compiled):
                 # Memory that is still in use keeps a lost context: the device would open with it.
                 for one in keeping if lost else ():
                     if one.device.index == self.index:
-                        one.let_go()
+                        one.release_context()
                 if allocator is None or not allocator.keep_context(lost):
                     self.release_context()
         if allocator is not None:
