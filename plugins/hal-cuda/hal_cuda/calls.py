@@ -98,7 +98,10 @@ class Calls:
         return self.call("cuCtxGetCurrent")
 
     def peer(self, context: Any, device: int, other: int) -> bool:
-        """Let the current context, of `device`, reach the memory of `other` and its `context`."""
+        """Let the current context, of `device`, reach the memory of `other`, made in `context`.
+
+        Return False where the hardware has no path.
+        """
         if not self.call("cuDeviceCanAccessPeer", device, other):
             return False
         try:
@@ -175,9 +178,9 @@ class Calls:
 
     # -- streams and events
 
-    def make_stream(self, apart: bool = False) -> Any:
-        """Make a stream; `apart` leaves it in no order with the legacy default stream."""
-        return self.call("cuStreamCreate", _NON_BLOCKING if apart else 0)
+    def make_stream(self, independent: bool = False) -> Any:
+        """Make a stream, ordered with the legacy default stream unless `independent`."""
+        return self.call("cuStreamCreate", _NON_BLOCKING if independent else 0)
 
     def destroy_stream(self, stream: Any) -> None:
         self.call("cuStreamDestroy", stream)

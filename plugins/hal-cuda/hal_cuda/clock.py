@@ -74,7 +74,7 @@ class CUDAClock(SampledClock):
         device = self.device
         if self._stream is None:
             with device.own("profile"):
-                self._stream = device.api.make_stream(apart=True)
+                self._stream = device.api.make_stream(independent=True)
         event = self._record(self._stream)
         device.call("profile", device.api.wait_event, event.handle)
         return event

@@ -1,7 +1,8 @@
-"""The NVIDIA driver, whichever package binds it, and its statuses as our exceptions.
+"""The NVIDIA driver: how it is started, and its statuses as our exceptions.
 
-Two bindings do the same: cuda-bindings (`hal_cuda.bindings`) and, with HAL_CUDA_DRIVER=pycuda,
-PyCUDA (`hal_cuda.pycuda`). Handles are what the binding gives, device addresses are integers.
+`api()` returns the driver's functions (`hal_cuda.calls`), which reach the driver through
+cuda-bindings (`hal_cuda.bindings`) or, with HAL_CUDA_DRIVER=pycuda, through the library that PyCUDA
+has loaded (`hal_cuda.pycuda`).
 """
 
 from __future__ import annotations
@@ -28,53 +29,52 @@ if TYPE_CHECKING:
     from hal_core.device import Compiled
     from hal_cuda.calls import Calls
 
-_BINDINGS = ("cuda-bindings", "pycuda")
 
-
-def _binding(text: str) -> str:
-    if text not in _BINDINGS:
-        raise ValueError(f"expected {' or '.join(_BINDINGS)}")
+def _transport(text: str) -> str:
+    """Parse HAL_CUDA_DRIVER."""
+    if text not in ("cuda-bindings", "pycuda"):
+        raise ValueError("expected cuda-bindings or pycuda")
     return text
 
 
 DRIVER = config.declare(
     "HAL_CUDA_DRIVER",
-    _BINDINGS[0],
-    "who talks to the CUDA driver: cuda-bindings or pycuda",
-    _binding,
+    "cuda-bindings",
+    "the package that reaches the CUDA driver: cuda-bindings or pycuda",
+    _transport,
 )
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
-_OLDEST = 12, 0  # reads the PTX that we write
-_NEW = "Upgrade the NVIDIA driver."
+_OLDEST = 12, 0  # the first that reads PTX 8.0, which the core's renderer writes
+_UPGRADE = "Upgrade the NVIDIA driver."
 _NO_DRIVER = (
     f"no NVIDIA driver is installed: {LIBRARY} is not found",
     "Install the NVIDIA driver; no toolkit is needed.",
 )
-_STARTS_NOT = (
+_START_FAILED = (
     "the NVIDIA driver does not start",
     "See whether nvidia-smi runs; reboot if the driver was upgraded.",
 )
-_STARTS: dict[int, tuple[str, str]] = {
+_START_FAILURES = {  # of cuInit and cuDriverGetVersion: the problem, what to do
     34: ("a stub stands in the NVIDIA driver's place", "Take its folder out of LD_LIBRARY_PATH."),
-    35: ("the NVIDIA driver is too old", _NEW),
-    36: ("the NVIDIA driver is too old", _NEW),
+    35: ("the NVIDIA driver is too old", _UPGRADE),
+    36: ("the NVIDIA driver is too old", _UPGRADE),
     100: (
         "the NVIDIA driver finds no GPU",
         "nvidia-smi lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
     ),
     803: ("the NVIDIA driver's parts differ in version", "Reboot, or reload the driver."),
-    804: ("the NVIDIA driver is too old for this GPU", _NEW),
+    804: ("the NVIDIA driver is too old for this GPU", _UPGRADE),
 }
 
 INVALID_VALUE, NOT_FOUND, NOT_READY, PEER_ALREADY = 1, 500, 600, 704
-WRONG_CONTEXT = frozenset({201, 400, 709})  # what another context says of handles of ours
-_GONE = WRONG_CONTEXT | {1, 4}  # and a driver, of those that were let go
+WRONG_CONTEXT = frozenset({201, 400, 709})  # the answers to our handles in another context
+_DESTROYED = WRONG_CONTEXT | {1, 4}  # and to handles that were destroyed
 STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
 
 
 class Facts(NamedTuple):
-    """What the driver says of one device; attributes by the driver's names, lower case."""
+    """Facts of one device; the attributes have the driver's names in lower case."""
 
     name: str
     memory_nbytes: int
@@ -87,6 +87,8 @@ class Facts(NamedTuple):
 
 
 class KernelFacts(NamedTuple):
+    """Facts of a loaded kernel, as the driver gives them."""
+
     registers: int
     shared_nbytes: int
     local_nbytes: int
@@ -94,40 +96,27 @@ class KernelFacts(NamedTuple):
 
 
 class Refused(Exception):
-    """A call of the driver that gave another status than success."""
+    """The driver answered a call with another status than success."""
 
     def __init__(self, call: str, code: int, name: str, sentence: str) -> None:
         super().__init__(f"{call} gave {code}, {name}: {sentence}")
         self.call, self.code, self.name, self.sentence = call, code, name, sentence
 
 
-_KINDS: dict[int, type[HalError]] = {
-    1: InvalidArgument,  # INVALID_VALUE
+_KINDS: dict[int, type[HalError]] = {  # Source: CUresult in cuda.h
+    **dict.fromkeys((1, 101, 400, 701), InvalidArgument),  # a value, index, handle, launch
     2: OutOfMemory,
-    3: DeviceUnavailable,  # NOT_INITIALIZED
-    4: InvalidState,  # DEINITIALIZED
-    100: DeviceUnavailable,  # NO_DEVICE
-    101: InvalidArgument,  # INVALID_DEVICE
-    200: CompileError,  # INVALID_IMAGE
-    201: InvalidState,  # INVALID_CONTEXT
-    209: CompileError,  # NO_BINARY_FOR_GPU
-    218: CompileError,  # INVALID_PTX
-    222: CompileError,  # UNSUPPORTED_PTX_VERSION
-    223: CompileError,  # JIT_COMPILATION_DISABLED
-    300: CompileError,  # INVALID_SOURCE
-    400: InvalidArgument,  # INVALID_HANDLE
-    500: CompileError,  # NOT_FOUND
-    701: InvalidArgument,  # LAUNCH_OUT_OF_RESOURCES
-    802: DeviceUnavailable,  # SYSTEM_NOT_READY
-    803: DeviceUnavailable,  # SYSTEM_DRIVER_MISMATCH
+    **dict.fromkeys((3, 100, 802, 803), DeviceUnavailable),  # not started, no GPU
+    **dict.fromkeys((4, 201), InvalidState),  # shut down, no context
+    **dict.fromkeys((200, 209, 218, 222, 223, 300, 500), CompileError),  # an image, an entry
     **dict.fromkeys(STICKY, DeviceFault),
 }
 _FIXES = {
     701: "Give the block fewer threads: program.info says how many it can have.",
     **dict.fromkeys(
         STICKY,
-        "The context is lost: close the device and open it again, without pinned memory of before, "
-        "which keeps it. HAL_CHECK=1 on the CPU finds the access.",
+        "The context is lost: free pinned memory, close the device and open it again. "
+        "HAL_CHECK=1 on the CPU finds the access.",
     ),
 }
 
@@ -135,7 +124,11 @@ _FIXES = {
 def explain(
     error: Refused, operation: str, device: str, last: str = "", closed: bool = False
 ) -> HalError:
-    """The driver's refusal as an exception of ours, with the call, the code and its name."""
+    """Return the exception of ours for a refusal: with the call, the code and its name.
+
+    `last` is the program launched last, which a fault names. `closed`: the device is closed, and
+    has destroyed the handles that the driver refuses.
+    """
     kind = _KINDS.get(error.code, HalError)
     problem = f"{error.call} failed with {error.name}: {error.sentence}"
     if last and error.code in STICKY:
@@ -144,56 +137,61 @@ def explain(
     if kind is CompileError:  # the sentence is the log of the driver's own compiler
         problem = f"the driver refuses the binary: {error.name}"
         return CompileError(operation, problem, log=error.sentence, device=device, fix=fix)
-    if closed and error.code in _GONE:  # another thread closes it
+    if closed and error.code in _DESTROYED:  # another thread closes it
         kind, problem = InvalidState, f"the device is closed; {problem}"
         fix = f'Open it again with hal.Device["{device}"].'
     return kind(operation, problem.rstrip("."), got=error.code, device=device, fix=fix)
 
 
 class check:
-    """`with check("copyin", name):` - refusals inside become exceptions of ours."""
+    """`with check("copyin", name):` turns refusals inside into exceptions of ours.
 
-    __slots__ = ("device", "last", "of", "operation")
+    `opened`: the device itself, which another thread may close during the call.
+    """
+
+    __slots__ = ("device", "last", "opened", "operation")
 
     def __init__(
-        self, operation: str, device: str, last: str = "", of: Compiled | None = None
+        self, operation: str, device: str, last: str = "", opened: Compiled | None = None
     ) -> None:
-        self.operation, self.device, self.last, self.of = operation, device, last, of
+        self.operation, self.device, self.last, self.opened = operation, device, last, opened
 
     def __enter__(self) -> None:
         return
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Refused):
-            closed = self.of is not None and self.of.closed
+            closed = self.opened is not None and self.opened.closed
             raise explain(error, self.operation, self.device, self.last, closed) from None
 
 
 @functools.cache
 def api() -> Calls:
-    """The binding chosen, with the driver initialised.
+    """Start the driver, once in a process, and return its functions.
 
-    Raises: DeviceUnavailable saying what is missing, the driver or the hardware; PluginError where
-    it is a package. Their `__context__` is what the binding said.
+    Raises: DeviceUnavailable that names what is missing, the driver or the hardware; PluginError
+    where a package is missing. Their `__context__` is the error that the package raised.
     """
     calls = _connect(DRIVER.read())
     try:
         calls.initialise()
         found = calls.version()
     except Refused as error:
-        told = f"{error.call} gave {error.code}, {error.name}"
-        problem, fix = _STARTS.get(error.code, _STARTS_NOT)
-        raise _unavailable(f"{problem} ({told})", fix) from None
+        problem, fix = _START_FAILURES.get(error.code, _START_FAILED)
+        problem += f" ({error.call} gave {error.code}, {error.name})"
+        raise _unavailable(problem, fix) from None
     except OSError:
         raise _unavailable(*_NO_DRIVER) from None
     if found < _OLDEST:
         got, oldest = (".".join(map(str, version)) for version in (found, _OLDEST))
-        raise _unavailable(f"the NVIDIA driver is too old (got CUDA {got}; from {oldest} on)", _NEW)
+        raise _unavailable(
+            f"the NVIDIA driver is too old (got CUDA {got}; from {oldest} on)", _UPGRADE
+        )
     return calls
 
 
 def _connect(chosen: str) -> Calls:
-    package = "hal-cuda[pycuda]" if chosen == "pycuda" else chosen
+    """Import the transport of that name. Raises: PluginError, DeviceUnavailable."""
     try:
         if chosen == "pycuda":
             from hal_cuda.pycuda import PyCUDA
@@ -205,14 +203,15 @@ def _connect(chosen: str) -> Calls:
     except ImportError as error:
         if sys.platform == "darwin":
             raise _unavailable("NVIDIA has no driver for macOS", "Use METAL or CPU.") from None
-        if "libcuda" in str(error):  # which PyCUDA loads at once
+        if "libcuda" in str(error):  # which PyCUDA is linked against
             raise _unavailable(*_NO_DRIVER) from None
-        fix = f"Run: python -m pip install '{package}'"
         problem = f"{chosen} is installed, but cannot be imported"
         if isinstance(error, ModuleNotFoundError):
             missing = (error.name or "").partition(".")[0]
-            of = chosen if missing in ("cuda", "pycuda") else f"{missing}, which {chosen} needs,"
-            problem = f"{of} is not installed"
+            needed = f"{missing}, which {chosen} needs,"
+            problem = f"{chosen if missing in ('cuda', 'pycuda') else needed} is not installed"
+        package = "hal-cuda[pycuda]" if chosen == "pycuda" else chosen
+        fix = f"Run: python -m pip install '{package}'"
         raise PluginError("enumerate CUDA", problem, fix=fix) from None
 
 
@@ -221,7 +220,7 @@ def _unavailable(problem: str, fix: str) -> DeviceUnavailable:
 
 
 class Current(threading.local):
-    """The context that this module made current on the calling thread."""
+    """The context that `use` made current on the calling thread."""
 
     context: Any = None
 
@@ -230,7 +229,10 @@ current = Current()
 
 
 def use(context: Any) -> None:
-    """Make `context` current on the calling thread, unless it is."""
+    """Make `context` current on the calling thread, unless `use` has done so before.
+
+    Another library may have changed it since: `CUDADevice.own` asks for certainty.
+    """
     if current.context is not context:
         api().set_current(context)
         current.context = context

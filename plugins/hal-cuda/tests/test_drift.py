@@ -49,7 +49,7 @@ class Pretended:
 
     # of the binding
 
-    def make_stream(self, apart: bool) -> str:
+    def make_stream(self, independent: bool) -> str:
         self.live += 1
         return "aside"
 

@@ -210,7 +210,7 @@ def test_a_copy_is_done_when_the_producer_gets_its_memory_back(
     device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator
 ) -> None:
     """It may have a stream that nothing of ours waits for."""
-    theirs = device.api.make_stream(apart=True)
+    theirs = device.api.make_stream(independent=True)
     simulator.delay("cuMemcpyDtoDAsync", 0.2)
     copied = hal.Buffer.from_dlpack(matrix, device, copy=True)
     with device.own("fill"):
