@@ -1,4 +1,4 @@
-"""What `hal doctor` says of CUDA beyond the devices: the driver and the compiler."""
+"""The lines of `hal doctor` about CUDA: the driver and the compiler."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from hal_cuda import driver, nvrtc
 
 
 def checks(family: str) -> list[Check]:
-    return [_driver(), _nvrtc()]
-
-
-def _driver() -> Check:
+    """Start the driver and load NVRTC; no device is opened."""
+    found = []
     try:
-        with driver.check("doctor", "CUDA"):
+        with driver.check("doctor", family):
             version = ".".join(map(str, driver.api().version()))
     except HalError as error:
-        said = " ".join(str(error.__context__ or "").split())  # what `hal doctor -v` shows
-        return Check("driver", False, said or error.problem, error.fix or "")
-    return Check("driver", True, f"CUDA {version}, through {driver.DRIVER.read()}")
-
-
-def _nvrtc() -> Check:
+        # The package's own words, which `hal doctor -v` shows.
+        raw = " ".join(str(error.__context__ or "").split())
+        found.append(Check("driver", False, raw or error.problem, error.fix or ""))
+    else:
+        found.append(Check("driver", True, f"CUDA {version}, through {driver.DRIVER.read()}"))
     try:
-        found = nvrtc.find()
+        library = nvrtc.find()
     except HalError as error:
-        hint = f"{error.fix}. Kernels of hal.kernel compile without it, through PTX."
-        return Check("NVRTC", False, error.problem, hint)
-    version = ".".join(map(str, found.version))
-    return Check("NVRTC", True, f"{version} at {found.path}")
+        fix = f"{error.fix}. Kernels of hal.kernel compile without it, through PTX."
+        found.append(Check("NVRTC", False, error.problem, fix))
+    else:
+        version = ".".join(map(str, library.version))
+        found.append(Check("NVRTC", True, f"{version} at {library.path}"))
+    return found

@@ -1,4 +1,4 @@
-"""What other libraries for NVIDIA GPUs take and give: `__cuda_array_interface__`, PyCUDA's memory.
+"""Arrays shared with other libraries: `__cuda_array_interface__` both ways, and PyCUDA's memory.
 
 Source: CUDA Array Interface, version 3 (Numba's documentation).
 """
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from hal_core.buffer import Buffer
     from hal_cuda.device import CUDADevice
 
-_LEGACY_STREAM = 1  # the interface's number of it
+_LEGACY_STREAM = 1  # the interface's number of the legacy default stream
 
 
 def array_interface(buffer: Buffer) -> dict[str, Any]:
-    """`buffer.__cuda_array_interface__`. Consumers keep the buffer, and order their work behind
-    the legacy default stream, which waits for ours."""
+    """Return `buffer.__cuda_array_interface__`.
+
+    Order: consumers work after the legacy default stream, which waits for the device's own.
+    Owns: consumers keep the buffer.
+    """
     if buffer.dtype.name == "bfloat16":
         raise Unsupported(
             "__cuda_array_interface__", "the interface has no bfloat16", device=buffer.device,
@@ -39,11 +42,14 @@ def array_interface(buffer: Buffer) -> dict[str, Any]:
 
 
 def foreign(device: CUDADevice, obj: Any) -> Foreign | None:
-    """Memory of anything with `__cuda_array_interface__` (CuPy, PyTorch, Numba, PyCUDA's GPUArray),
-    and of PyCUDA's DeviceAllocation, as bytes."""
+    """Return the memory of an array, or None where `obj` is no array of a GPU.
+
+    Arrays have `__cuda_array_interface__` (CuPy, PyTorch, Numba, PyCUDA's GPUArray). PyCUDA's
+    DeviceAllocation becomes an array of bytes. Raises: InvalidArgument.
+    """
     facts = getattr(obj, "__cuda_array_interface__", None)
     if isinstance(facts, dict):
-        return _of_interface(device, obj, facts)
+        return _from_interface(device, obj, facts)
     if facts is not None:
         raise _refused(device, "__cuda_array_interface__ is no dictionary", facts)
     if type(obj).__module__.startswith("pycuda") and hasattr(obj, "__int__"):
@@ -53,7 +59,8 @@ def foreign(device: CUDADevice, obj: Any) -> Foreign | None:
     return None
 
 
-def _of_interface(device: CUDADevice, obj: Any, facts: dict[str, Any]) -> Foreign:
+def _from_interface(device: CUDADevice, obj: Any, facts: dict[str, Any]) -> Foreign:
+    """Check the interface of `obj`, wait for its stream, and return its memory."""
     import numpy as np
 
     try:
@@ -70,7 +77,7 @@ def _of_interface(device: CUDADevice, obj: Any, facts: dict[str, Any]) -> Foreig
     size = math.prod(shape)
     problem = ""
     if min(shape, default=0) < 0 or (strides and len(strides) != len(shape)):
-        problem = "the shape is negative, or the strides are no match"
+        problem = "the shape is negative, or the strides do not match it"
     elif size and not address:
         problem = "the array has no memory"
     elif not kind.isnative:
@@ -82,15 +89,16 @@ def _of_interface(device: CUDADevice, obj: Any, facts: dict[str, Any]) -> Foreig
     elif facts.get("mask") is not None:
         problem = "the array is masked"
     elif stream is not None and not 0 < stream < 1 << 64:
-        problem = "the stream is none: the interface has 1, 2 and handles"
+        problem = "no such stream: the interface has 1, 2 and handles"
     if problem:
         raise _refused(device, problem, facts)
-    if stream not in (None, _LEGACY_STREAM):  # ours waits for the legacy one, and for no other
+    if stream not in (None, _LEGACY_STREAM):  # the device's stream waits for the legacy one only
         device.call("wrap", device.api.wait, stream)
     return Foreign(address, size, dtype, obj)
 
 
 def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bool:
+    """Return whether an array of these strides in bytes is C-contiguous, of `step` bytes each."""
     if not strides or not math.prod(shape):
         return True
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
@@ -101,5 +109,5 @@ def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bo
 
 
 def _refused(device: CUDADevice, problem: str, got: object) -> InvalidArgument:
-    fix = "Make a copy of it there first."
+    fix = "Copy it with its own library first."
     return InvalidArgument("wrap", problem, got=got, device=device.name, fix=fix)

@@ -1,6 +1,6 @@
 """NVRTC, NVIDIA's compiler as a library: from CUDA C++ to machine code or PTX, without a GPU.
 
-Its C interface has not changed since version 9, so one binding takes every version that is found.
+Its C interface has not changed since version 9, so this module serves every version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _COMPILATION = 6  # NVRTC_ERROR_COMPILATION
 
 
 class NVRTCError(Exception):
-    """The text was refused; `log` is all that was said."""
+    """NVRTC refused a text or a call; `log` is all that it said of the text."""
 
     def __init__(self, status: str, log: str) -> None:
         super().__init__(status)
@@ -25,7 +25,10 @@ class NVRTCError(Exception):
 
 
 class NVRTC:
-    """The library that was found first: in wheels, then in a toolkit of the system."""
+    """The loaded library.
+
+    `architectures` are those it compiles for, ascending: 80 for compute capability 8.0.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -34,20 +37,17 @@ class NVRTC:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._call("Version", ctypes.byref(major), ctypes.byref(minor))
         self.version = major.value, minor.value
-        self.architectures = self._architectures()  # 80 for compute capability 8.0, ascending
-
-    def _architectures(self) -> tuple[int, ...]:
         count = ctypes.c_int()
         self._call("GetNumSupportedArchs", ctypes.byref(count))
-        found = (ctypes.c_int * count.value)()
-        self._call("GetSupportedArchs", found)
-        return tuple(sorted(found))
+        numbers = (ctypes.c_int * count.value)()
+        self._call("GetSupportedArchs", numbers)
+        self.architectures = tuple(sorted(numbers))
 
     def compile(self, text: str, name: str, options: tuple[str, ...], image: str) -> bytes:
-        """`image`: "CUBIN" or "PTX". Raises: NVRTCError."""
+        """Compile a text to an image, "CUBIN" or "PTX". Raises: NVRTCError."""
         program = ctypes.c_void_p()
-        place = ctypes.byref(program)
-        self._call("CreateProgram", place, text.encode(), name.encode(), 0, None, None)
+        handle = ctypes.byref(program)
+        self._call("CreateProgram", handle, text.encode(), name.encode(), 0, None, None)
         try:
             given = (ctypes.c_char_p * len(options))(*map(os.fsencode, options))
             status = self._library.nvrtcCompileProgram(program, len(options), given)
@@ -56,7 +56,7 @@ class NVRTC:
                 raise NVRTCError(self._name(status), log.strip())
             return self._read(image, program)
         finally:
-            self._call("DestroyProgram", place)
+            self._call("DestroyProgram", handle)
 
     def _read(self, what: str, program: ctypes.c_void_p) -> bytes:
         nbytes = ctypes.c_size_t()
@@ -76,7 +76,10 @@ class NVRTC:
 
 @functools.cache
 def find() -> NVRTC:
-    """Raises: CompilerUnavailable saying what to install."""
+    """Load NVRTC from a wheel, else from a toolkit of the system.
+
+    Raises: CompilerUnavailable that names the package to install.
+    """
     try:
         from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
     except ImportError as error:
@@ -84,9 +87,8 @@ def find() -> NVRTC:
             "nvrtc", "cuda-pathfinder is not installed", fix=_INSTALL
         ) from error
     try:
-        found = load_nvidia_dynamic_lib("nvrtc").abs_path
-        return NVRTC(str(found))
-    except DynamicLibNotFoundError as error:  # which names every folder that was looked at
+        return NVRTC(str(load_nvidia_dynamic_lib("nvrtc").abs_path))
+    except DynamicLibNotFoundError as error:  # `__cause__` names every folder searched
         raise CompilerUnavailable("nvrtc", "NVRTC is not installed", fix=_INSTALL) from error
     except (RuntimeError, OSError, NVRTCError) as error:
         problem = f"NVRTC cannot be loaded: {str(error).splitlines()[0]}"
@@ -95,7 +97,7 @@ def find() -> NVRTC:
 
 @functools.cache
 def header_folders() -> tuple[str, ...]:
-    """Where cuda_fp16.h and its neighbours are; empty where no package has them."""
+    """Return the folder of cuda_fp16.h and its neighbours; nothing where no package has them."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     try:

@@ -45,7 +45,7 @@ def row(device: hal.Compiled) -> hal.Buffer:
         ({"shape": 40}, "garbles"),
         ({"shape": (4.5,)}, "garbles"),
         ({"shape": (-40,)}, "negative"),
-        ({"strides": (4, 4)}, "no match"),
+        ({"strides": (4, 4)}, "do not match"),
         ({"strides": 4}, "garbles"),
         ({"strides": "abc"}, "garbles"),
         ({"stream": 0}, "stream"),
