@@ -91,7 +91,7 @@ class Staging:
                     api.wait_event(event)
                     api.copy_out(address, src + starts[turn], nbytes, stream)
                     api.record(event, stream)
-                if turn:  # meanwhile the half of the turn before
+                if turn:  # empty the half of the turn before
                     address, event = halves[(turn - 1) % 2]
                     part = dest[starts[turn - 1] : starts[turn - 1] + _HALF_NBYTES]
                     api.wait_event(event)

@@ -1,4 +1,4 @@
-"""The software driver of tests/simulators/cuda under the real bindings, and kernels to run on it.
+"""Load the software driver of tests/simulators/cuda under the real transports; open a device.
 
 HAL_TEST_CUDA=system runs the same tests on the machine's own driver and GPUs.
 """
@@ -29,7 +29,7 @@ SYSTEM = os.environ.get("HAL_TEST_CUDA") == "system"
 
 
 def _software_driver() -> Any:
-    """Loaded under the name that the bindings look for: they find what is loaded already.
+    """Load it under the real driver's name, which the transports then find loaded already.
 
     It is as new as NVRTC, whose PTX an older driver would refuse.
     """
@@ -54,7 +54,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def device(own_cache: None) -> Iterator[hal.Compiled]:
-    """An open CUDA device."""
+    """Return an open CUDA device."""
     if "CUDA" not in hal.Device:  # run from a checkout
         hal.Device.register_plugin("CUDA", plugin)
     if WHY and "CUDA" not in config.REQUIRE.read():
@@ -65,6 +65,6 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
     if DRIVER is None:
-        pytest.skip("the machine's own driver cannot be told to fail")
+        pytest.skip("the machine's own driver cannot be made to fail")
     yield Simulator(DRIVER)
     DRIVER.sim_clear()

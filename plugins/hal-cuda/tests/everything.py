@@ -1,4 +1,4 @@
-"""A program that makes every call of the driver that the backend makes."""
+"""A program that makes each driver call of the backend at least once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
 
 
 class Theirs:
-    """What another library offers: an array on a stream of its own."""
+    """An array of another library, on a stream of its own."""
 
     def __init__(self, buffer: hal.Buffer, stream: int) -> None:
         self.__cuda_array_interface__ = {**buffer.__cuda_array_interface__, "stream": stream}
 
 
 class Allocation:
-    """Memory as PyCUDA offers it: an address, from which the driver knows the rest."""
+    """Memory as PyCUDA offers it: an address, whose size the driver knows."""
 
     def __init__(self, address: int) -> None:
         self.address = address
@@ -43,7 +43,7 @@ def same(got: object, expected: object) -> None:
 
 
 def everything(simulator: Simulator) -> None:
-    """From the start of the driver to the last device's closing."""
+    """Run from the start of the driver to the closing of the last device."""
     driver.api.cache_clear()
     hal.Device.refresh()
     with hal.Device["CUDA"] as device:

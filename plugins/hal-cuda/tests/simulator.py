@@ -1,4 +1,4 @@
-"""The software driver's own interface."""
+"""The software driver's functions for tests: failures, delays, counts."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ _ASKED = ("cuGetProcAddress", "cuGetErrorString", "run")  # no calls of a progra
 
 
 class Simulator:
-    """What the software driver lets tests do to it."""
+    """Control of the software driver."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
     def fail(self, call: str, code: int, nth: int = 1) -> None:
-        """The nth next call of that name gives `code`; "run" is a kernel on the device."""
+        """Let the nth next call of that name return `code`; "run" is a kernel on the device."""
         self.driver.sim_fail(call.encode(), ctypes.c_uint64(nth), code)
 
     def delay(self, call: str, seconds: float) -> None:
-        """Calls of that name take so much longer; of a launch, the kernel on the device."""
+        """Make each call of that name slower; of a launch, the kernel on the device."""
         self.driver.sim_delay(call.encode(), ctypes.c_uint64(int(seconds * 1e6)))
 
     def clear(self) -> None:
-        """No failure waits any more, and nothing is slow."""
+        """Forget all failures and delays."""
         self.driver.sim_clear()
 
     def set_context(self, handle: int) -> None:
-        """What another library does on this thread, behind everybody's back."""
+        """Change this thread's context, as another library may do without our knowledge."""
         self._must("cuCtxSetCurrent", ctypes.c_void_p(handle))
 
-    def keep_contexts(self, count: int) -> None:
-        """The primary contexts of so many devices exist until they are let go."""
+    def retain_contexts(self, count: int) -> None:
+        """Retain the primary contexts of that many devices."""
         for index in range(count):
             context = ctypes.c_void_p()
             self._must("cuDevicePrimaryCtxRetain", ctypes.byref(context), index)
 
-    def let_contexts_go(self, count: int, first: int = 0) -> None:
+    def release_contexts(self, count: int, first: int = 0) -> None:
         for index in range(first, first + count):
             self._must("cuDevicePrimaryCtxRelease_v2", index)
 
@@ -56,7 +56,7 @@ class Simulator:
         return {name: count for name, count in counts.items() if count}
 
     def live(self) -> dict[str, int]:
-        """What exists in the driver now; "abandoned" is what its context took with it."""
+        """Count the driver's objects; "abandoned" ones were destroyed with their context."""
         self.driver.sim_live.restype = ctypes.c_char_p
         found: dict[str, int] = json.loads(self.driver.sim_live())
         return found

@@ -21,7 +21,7 @@ from hal_cuda import clock as module
 
 SLACK_NS = 2_000_000  # a loaded machine may look at its clock so much later
 QUEUED = {"fill", "copy", "copyin", "copyout", "launch"}
-SLOW = 0.05  # seconds that a kernel is told to take
+SLOW = 0.05  # seconds that a slowed kernel takes
 
 
 @hal.kernel
@@ -43,7 +43,7 @@ def y(device: hal.Compiled) -> hal.Buffer:
 
 @pytest.fixture
 def launch(device: hal.Compiled, y: hal.Buffer) -> Callable[..., Any]:
-    """Of a program that has been launched before."""
+    """Count the driver calls of a launch after the first."""
     program = device.compile(add_one)
     program(y, vals=(0,), threads=1)
     device.synchronize()
@@ -110,7 +110,7 @@ def test_F1_a_launch_is_not_waited_for(launch: Callable[..., Any], simulator: Si
 def test_F1_work_lies_within_its_call_and_the_wait(
     device: hal.Compiled, y: hal.Buffer, launch: Callable[..., Any]
 ) -> None:
-    """Over more than one anchor, in order, each behind the one before."""
+    """The events span several samples of the clock; each begins after the one before ended."""
     works = [launch, lambda: y.fill(1), lambda: y.copyin(bytes(4000)), lambda: y.numpy(),
              lambda: y.view(100).copy_from(y.view(100, offset=2000)),
              lambda: launch(wait=True)]  # fmt: skip
@@ -337,7 +337,7 @@ def test_F1_on_and_off_beside_threads_that_work_leaves_nothing(
         thread.join(60)
     assert not wrong
     with hal.profile():
-        launch()  # a launch may have begun in the last profile and ended behind it
+        launch()  # a launch may have begun in the last profile and ended after it
     assert live(simulator)["events"] == clean["events"]
     assert live(simulator)["streams"] == clean["streams"]
 

@@ -1,4 +1,4 @@
-"""What every backend must keep; `nox -s conformance` asks it of both compilers and bindings."""
+"""The conformance kit; `nox -s conformance` runs it with both compilers and both transports."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def hal_device_name(own_cache: None) -> str:
 
 @pytest.fixture
 def hal_fault(simulator: Simulator) -> Callable[[hal.Program], None]:
-    """The driver accepts the launch, and the kernel faults."""
+    """Let the driver accept a launch whose kernel faults."""
     return lambda program: simulator.fail("run", ILLEGAL_ADDRESS)
 
 
 @pytest.fixture
 def hal_external(device: hal.Compiled) -> Iterator[External]:
-    """Device memory that the driver gave somebody else."""
+    """Return device memory allocated past our allocator."""
     api = device.api
     with device.check("external"):
         address = api.allocate(64, device.stream, False)

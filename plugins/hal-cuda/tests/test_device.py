@@ -1,4 +1,4 @@
-"""Devices: which there are, contexts that others change, many threads, closing."""
+"""Devices: enumeration, contexts that other libraries change, many threads, closing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_R7_an_index_out_of_range_says_what_there_is(device: hal.Compiled) -> No
 
 
 def _everything(device: hal.Compiled) -> list[Callable[[], object]]:
-    """What may be the first call after another library changed the context."""
+    """Return each operation that may come first after another library changed the context."""
     program = device.compile(add_one)
     y = hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
     wide = hal.Buffer(device, 20_000, hal.float64).allocate()
@@ -76,8 +76,8 @@ def _everything(device: hal.Compiled) -> list[Callable[[], object]]:
 def test_a_context_that_others_change_is_made_current_again(
     device: hal.Compiled, simulator: Simulator, other: str
 ) -> None:
-    gone = None if other == "none" else hal.Device["CUDA:1"].context
-    handle = 0 if gone is None else int(getattr(gone, "handle", gone))
+    handle_owner = None if other == "none" else hal.Device["CUDA:1"].context
+    handle = 0 if handle_owner is None else int(handle_owner)
     for work in _everything(device):
         hal.Buffer(device, 4, hal.int32).allocate().fill(0)  # ours is current, and known to be
         simulator.set_context(handle)
@@ -194,7 +194,7 @@ def _refused_when_lost(program: hal.Program, y: hal.Buffer) -> list[Callable[[],
 
 
 @pytest.mark.parametrize("code", [700, 716, 719, 702])
-def test_P9_what_the_kernel_did_is_told_at_the_next_wait(
+def test_P9_a_fault_of_a_kernel_is_raised_at_the_next_wait(
     device: hal.Compiled, simulator: Simulator, code: int
 ) -> None:
     device.close()
@@ -285,7 +285,7 @@ def test_copying_while_another_closes_gives_errors_of_ours(device: hal.Compiled)
 def test_freeing_while_another_closes_finds_the_stream_or_needs_none(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
-    """What `__del__` raises fails the test."""
+    """Pytest fails the test if a `__del__` raises."""
     device.close()
     gc.collect()
     clean = simulator.live()

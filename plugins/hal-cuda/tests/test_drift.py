@@ -1,4 +1,4 @@
-"""F1: a GPU's clock that drifts, and a driver that tells time in coarse steps, are followed."""
+"""F1: event times are right with a GPU clock that drifts and a driver with coarse time steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hal_cuda.clock import CUDAClock
 
 
 class Pretended:
-    """A device whose events are moments of a clock that drifts, told as the driver tells them."""
+    """A device whose events are moments of a drifting clock, as coarse as the driver's."""
 
     closed = forked = False
     stream = "work"
@@ -86,7 +86,7 @@ class Pretended:
 def test_F1_a_clock_that_drifts_is_followed(
     monkeypatch: pytest.MonkeyPatch, drift: float, pause_ns: int
 ) -> None:
-    """Work of 1 us to 0.3 s, beside and behind each other; more of it than stays unread."""
+    """Work of 1 us to 0.3 s, overlapping and in turn; more than the clock leaves unread."""
     rng = random.Random(pause_ns)
     device: Any = Pretended(rng, drift)
     monkeypatch.setattr(sampled_clock, "perf_counter_ns", device.host_ns)
@@ -96,15 +96,15 @@ def test_F1_a_clock_that_drifts_is_followed(
         seen.append(made.measure(device.work))
         device.now_ns += rng.randrange(2 * pause_ns)
         assert device.live <= 3 * 64 + 16  # two each, and anchors
-    told = [times() for _, times in seen]
+    read = [times() for _, times in seen]
     made.stop()
-    assert device.live == 0 and told == [times() for _, times in seen]
-    for (begin, end), (start_ns, end_ns) in zip((truth for truth, _ in seen), told, strict=True):
+    assert device.live == 0 and read == [times() for _, times in seen]
+    for (begin, end), (start_ns, end_ns) in zip((truth for truth, _ in seen), read, strict=True):
         assert abs(start_ns - begin) < 3_000
         assert abs((end_ns - start_ns) - (end - begin)) < 3_000
 
 
-def test_F1_the_end_of_a_long_queue_is_told_as_well_as_its_begin(
+def test_F1_the_end_of_a_long_queue_is_timed_as_well_as_its_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device: Any = Pretended(random.Random(1), 100e-6)

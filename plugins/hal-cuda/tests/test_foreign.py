@@ -1,4 +1,4 @@
-"""Memory of others that is not as it should be: interfaces that garble, odd addresses, contexts."""
+"""Memory of other libraries with a defect: broken interfaces, odd addresses, other contexts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def row(device: hal.Compiled) -> hal.Buffer:
         ({"stream": 2.5}, "garbles"),
     ],
 )
-def test_what_an_interface_garbles_is_told_of_it_and_not_of_us(
+def test_a_broken_interface_is_refused_by_name(
     device: hal.Compiled, row: hal.Buffer, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(hal.InvalidArgument, match=rf"^wrap: .*{said}"):
@@ -76,7 +76,7 @@ def test_numbers_of_numpy_are_numbers(device: hal.Compiled, row: hal.Buffer) -> 
 def test_an_address_between_elements_is_refused(
     device: hal.Compiled, row: hal.Buffer, way: str
 ) -> None:
-    """A kernel would lose the context."""
+    """A kernel that used it would fault, and the context be lost."""
     address = row.__cuda_array_interface__["data"][0] + 2
     with pytest.raises(hal.InvalidArgument, match=r"not a multiple of the element size.*float32"):
         if way == "wrap":
@@ -89,7 +89,7 @@ def test_an_address_between_elements_is_refused(
 
 
 class _Odd:
-    """Of nine numbers, two bytes off."""
+    """An array of nine float32 whose address is two bytes off."""
 
     def __init__(self, address: int) -> None:
         self.address = address
@@ -106,7 +106,7 @@ class _Odd:
 def test_any_kernel_of_ours_takes_a_part_of_an_array_and_a_source_what_is_aligned(
     device: hal.Compiled, row: hal.Buffer
 ) -> None:
-    """Views count from the address, not from where the array begins."""
+    """Alignment is that of the address; the array's own start does not matter."""
     pytest.importorskip("cuda.pathfinder")
     source = device.compile(hal.Source("first", VECTORS, "y: float32*", language="cuda"))
     ours = device.compile(add_one)
@@ -128,7 +128,7 @@ def test_any_kernel_of_ours_takes_a_part_of_an_array_and_a_source_what_is_aligne
 
 @pytest.fixture
 def elsewhere(device: hal.Compiled, simulator: Simulator) -> Iterator[int]:
-    """Memory in a context of its own, as PyCUDA's autoinit makes one, on the same device."""
+    """Return memory of a second context on the same device, as pycuda.autoinit makes one."""
     context, address = ctypes.c_void_p(), ctypes.c_uint64()
     assert simulator.driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
     assert simulator.driver.cuMemAlloc_v2(ctypes.byref(address), 4096) == 0
@@ -140,7 +140,7 @@ def elsewhere(device: hal.Compiled, simulator: Simulator) -> Iterator[int]:
 def test_memory_of_another_context_is_refused(
     device: hal.Compiled, row: hal.Buffer, elsewhere: int
 ) -> None:
-    """The driver knows it and names our device, but a kernel that goes there loses the context."""
+    """The driver says it is our device's, but a kernel of ours that used it would fault."""
     with pytest.raises(hal.InvalidArgument, match=r"another context of this device.*autoprimary"):
         hal.Buffer.wrap(Theirs(row, data=(elsewhere, False)), device)
     row.fill(1)
@@ -165,7 +165,7 @@ def test_memory_that_others_allocate_in_our_context_is_taken(
 
 
 def test_pinned_memory_of_one_device_is_copied_by_another(device: hal.Compiled) -> None:
-    """The buffer is the other device's, the memory was pinned by this one."""
+    """The buffer belongs to the other device, its memory was pinned through this one."""
     other = hal.Device["CUDA:1"]
     pinned = hal.Buffer(device, 4096, hal.uint8, hal.BufferSpec(host=True)).allocate().fill(7)
     device.synchronize()

@@ -1,5 +1,5 @@
-"""Every call of the driver fails once, at each of its turns: an exception of ours that says which,
-nothing left behind, and everything works again."""
+"""Each driver call of a long program fails once: an exception of ours names it, nothing leaks, and
+the program then runs again."""
 
 from __future__ import annotations
 
@@ -20,81 +20,81 @@ from hal_cuda import calls, driver
 UNKNOWN, OUT_OF_MEMORY = 999, 2
 
 
-class Told(NamedTuple):
-    """What is told of a call that fails."""
+class Failure(NamedTuple):
+    """The exceptions and losses that a failed call may cause."""
 
-    operations: str  # in one of these, by their first word
+    operations: str  # the first words of those that may raise
     kinds: tuple[type[hal.HalError], ...] = (hal.HalError,)
-    lost: str = ""  # what this call alone could have given back, as the driver counts it
-    passes: int = 0  # at how many turns there is another way, and nothing to tell
+    lost: str = ""  # kind of the object that only this call could have freed
+    passes: int = 0  # number of calls whose failure has a fallback and raises nothing
 
 
 _COPYING = "copyin copyout copy_from"
 _NONE_SERVES = hal.CompilerUnavailable  # compile: no compiler can serve
 _NO_MEMORY = (hal.OutOfMemory,)
 
-TOLD = {
-    "cuInit": Told("enumerate", (hal.DeviceUnavailable,)),
-    "cuDriverGetVersion": Told("enumerate compile", (hal.DeviceUnavailable, _NONE_SERVES)),
-    "cuDeviceGet": Told("enumerate"),
-    "cuDeviceGetAttribute": Told("enumerate"),
-    "cuDeviceGetCount": Told("enumerate"),
-    "cuDeviceGetName": Told("enumerate"),
-    "cuDeviceTotalMem": Told("enumerate"),
-    "cuDevicePrimaryCtxRetain": Told("open"),
-    "cuDevicePrimaryCtxRelease": Told("close"),
+EXPECTED = {
+    "cuInit": Failure("enumerate", (hal.DeviceUnavailable,)),
+    "cuDriverGetVersion": Failure("enumerate compile", (hal.DeviceUnavailable, _NONE_SERVES)),
+    "cuDeviceGet": Failure("enumerate"),
+    "cuDeviceGetAttribute": Failure("enumerate"),
+    "cuDeviceGetCount": Failure("enumerate"),
+    "cuDeviceGetName": Failure("enumerate"),
+    "cuDeviceTotalMem": Failure("enumerate"),
+    "cuDevicePrimaryCtxRetain": Failure("open"),
+    "cuDevicePrimaryCtxRelease": Failure("close"),
     # Of the turns that pass one is the test's own, two are for the text of an OutOfMemory.
-    "cuCtxSetCurrent": Told(
+    "cuCtxSetCurrent": Failure(
         f"open allocate compile load wait launch unload external_ptr wrap free close {_COPYING}",
         (hal.HalError, _NONE_SERVES),
         passes=3,
     ),
-    "cuCtxGetCurrent": Told("wait", passes=5),  # memory is freed all the same
-    "cuDeviceCanAccessPeer": Told("copy_from"),
-    "cuCtxEnablePeerAccess": Told("", passes=1),  # the driver copies through the host
-    "cuMemGetInfo": Told("", passes=2),  # only for the text of an OutOfMemory
-    "cuMemAlloc": Told("allocate"),
-    "cuMemAllocAsync": Told("allocate"),
-    "cuMemFree": Told("free", lost="blocks"),
-    "cuMemFreeAsync": Told("free", lost="blocks"),
-    "cuMemHostAlloc": Told("allocate copyin"),
-    "cuMemFreeHost": Told("free close", lost="host_blocks"),
-    "cuMemcpyHtoDAsync": Told("copyin"),
-    "cuMemcpyDtoHAsync": Told("copyout"),
-    "cuMemcpyDtoDAsync": Told("copy_from"),
-    "cuMemcpyPeerAsync": Told("copy_from"),
-    "cuMemsetD8Async": Told("fill"),
-    "cuMemsetD16Async": Told("fill"),
-    "cuMemsetD32Async": Told("fill"),
-    "cuPointerGetAttribute": Told("external_ptr"),
-    "cuMemGetAddressRange": Told("wrap"),
-    "cuStreamCreate": Told("open"),
-    "cuStreamDestroy": Told("close", lost="streams"),
-    "cuStreamSynchronize": Told("copyout wait free wrap close"),
-    "cuStreamQuery": Told("wait"),
-    "cuStreamWaitEvent": Told("copy_from"),
-    "cuEventCreate": Told("wait copyin copy_from"),
-    "cuEventDestroy": Told("wait copy_from close", lost="events"),
-    "cuEventRecord": Told(f"wait {_COPYING}"),
-    "cuEventSynchronize": Told("wait copyin copyout"),
-    "cuEventElapsedTime": Told("wait"),
-    "cuModuleLoadDataEx": Told("compile load"),
-    "cuModuleUnload": Told("compile unload", lost="modules"),
-    "cuModuleGetFunction": Told("load"),
-    "cuFuncGetAttribute": Told("load"),
-    "cuFuncSetAttribute": Told("launch"),
-    "cuLaunchKernel": Told("launch"),
+    "cuCtxGetCurrent": Failure("wait", passes=5),  # memory is freed all the same
+    "cuDeviceCanAccessPeer": Failure("copy_from"),
+    "cuCtxEnablePeerAccess": Failure("", passes=1),  # the driver copies through the host
+    "cuMemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
+    "cuMemAlloc": Failure("allocate"),
+    "cuMemAllocAsync": Failure("allocate"),
+    "cuMemFree": Failure("free", lost="blocks"),
+    "cuMemFreeAsync": Failure("free", lost="blocks"),
+    "cuMemHostAlloc": Failure("allocate copyin"),
+    "cuMemFreeHost": Failure("free close", lost="host_blocks"),
+    "cuMemcpyHtoDAsync": Failure("copyin"),
+    "cuMemcpyDtoHAsync": Failure("copyout"),
+    "cuMemcpyDtoDAsync": Failure("copy_from"),
+    "cuMemcpyPeerAsync": Failure("copy_from"),
+    "cuMemsetD8Async": Failure("fill"),
+    "cuMemsetD16Async": Failure("fill"),
+    "cuMemsetD32Async": Failure("fill"),
+    "cuPointerGetAttribute": Failure("external_ptr"),
+    "cuMemGetAddressRange": Failure("wrap"),
+    "cuStreamCreate": Failure("open"),
+    "cuStreamDestroy": Failure("close", lost="streams"),
+    "cuStreamSynchronize": Failure("copyout wait free wrap close"),
+    "cuStreamQuery": Failure("wait"),
+    "cuStreamWaitEvent": Failure("copy_from"),
+    "cuEventCreate": Failure("wait copyin copy_from"),
+    "cuEventDestroy": Failure("wait copy_from close", lost="events"),
+    "cuEventRecord": Failure(f"wait {_COPYING}"),
+    "cuEventSynchronize": Failure("wait copyin copyout"),
+    "cuEventElapsedTime": Failure("wait"),
+    "cuModuleLoadDataEx": Failure("compile load"),
+    "cuModuleUnload": Failure("compile unload", lost="modules"),
+    "cuModuleGetFunction": Failure("load"),
+    "cuFuncGetAttribute": Failure("load"),
+    "cuFuncSetAttribute": Failure("launch"),
+    "cuLaunchKernel": Failure("launch"),
 }
 
 NO_MEMORY = {
-    "cuDevicePrimaryCtxRetain": Told("open", _NO_MEMORY),
-    "cuStreamCreate": Told("open", _NO_MEMORY),
-    "cuEventCreate": Told("wait copyin copy_from", _NO_MEMORY),
-    "cuModuleLoadDataEx": Told("compile load", _NO_MEMORY),
-    "cuLaunchKernel": Told("launch", _NO_MEMORY),
-    "cuMemHostAlloc": Told("copyin", _NO_MEMORY, passes=1),
-    "cuMemAlloc": Told("", passes=1),  # the cache is emptied, and there is some
-    "cuMemAllocAsync": Told("", passes=5),
+    "cuDevicePrimaryCtxRetain": Failure("open", _NO_MEMORY),
+    "cuStreamCreate": Failure("open", _NO_MEMORY),
+    "cuEventCreate": Failure("wait copyin copy_from", _NO_MEMORY),
+    "cuModuleLoadDataEx": Failure("compile load", _NO_MEMORY),
+    "cuLaunchKernel": Failure("launch", _NO_MEMORY),
+    "cuMemHostAlloc": Failure("copyin", _NO_MEMORY, passes=1),
+    "cuMemAlloc": Failure("", passes=1),  # the cache is emptied, and there is some
+    "cuMemAllocAsync": Failure("", passes=5),
 }
 
 
@@ -102,23 +102,23 @@ NO_MEMORY = {
 def watched(
     device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Simulator]:
-    """No device is open; its context outlives it, so that it hides nothing that was left there."""
+    """Close all devices, but retain their contexts: destroying one would hide a leak."""
     device.close()
     if "CUDA:1" in hal.Device._opened:
         hal.Device["CUDA:1"].close()
     monkeypatch.setenv("CUDA_CC", "ptx")  # which asks the driver while it compiles, too
     monkeypatch.setenv("HAL_CCACHE", "0")
-    simulator.keep_contexts(2)
+    simulator.retain_contexts(2)
     everything(simulator)
     yield simulator
     simulator.clear()
-    simulator.let_contexts_go(2)
+    simulator.release_contexts(2)
     driver.api.cache_clear()
     hal.Device.refresh()
 
 
 def _one_run(simulator: Simulator, name: str, nth: int) -> hal.HalError | None:
-    """What `everything` raises, without its frames, which would keep what they hold."""
+    """Return the error of `everything` without its frames, which keep buffers alive."""
     try:
         everything(simulator)
     except hal.HalError as error:
@@ -142,7 +142,7 @@ def _left(simulator: Simulator) -> dict[str, int]:
     return {name: count for name, count in live.items() if name not in ("abandoned", "nbytes")}
 
 
-def _check_each_turn(simulator: Simulator, name: str, code: int, told: Told) -> None:
+def _check_each_turn(simulator: Simulator, name: str, code: int, expected: Failure) -> None:
     before = simulator.all_calls()
     everything(simulator)
     turns = simulator.calls_since(before).get(name, 0)
@@ -159,24 +159,24 @@ def _check_each_turn(simulator: Simulator, name: str, code: int, told: Told) -> 
         if error is None:
             passed += reached
         else:
-            _check_told(error, name, code, told)
+            _check_error(error, name, code, expected)
         if error is not None and name == "cuDevicePrimaryCtxRelease":
-            simulator.let_contexts_go(1, first=int(error.device == "CUDA:1"))
+            simulator.release_contexts(1, first=int(error.device == "CUDA:1"))
         everything(simulator)
         left = _left(simulator)
         lost = {what: left[what] - clean[what] for what in left if left[what] != clean[what]}
         clean = left
-        if error is None or not told.lost:
+        if error is None or not expected.lost:
             cannot = name == "cuCtxSetCurrent" and error and error.operation in ("free", "close")
             assert cannot or not lost, (name, nth, error)
         else:
-            assert lost == {told.lost: 1}, (name, nth, error)
-    assert passed == told.passes, (name, passed)
+            assert lost == {expected.lost: 1}, (name, nth, error)
+    assert passed == expected.passes, (name, passed)
 
 
-def _check_told(error: hal.HalError, name: str, code: int, told: Told) -> None:
-    assert type(error) in told.kinds, error
-    assert error.operation.split()[0] in told.operations.split(), (name, error)
+def _check_error(error: hal.HalError, name: str, code: int, expected: Failure) -> None:
+    assert type(error) in expected.kinds, error
+    assert error.operation.split()[0] in expected.operations.split(), (name, error)
     if isinstance(error, hal.DeviceUnavailable):
         assert f"({name} gave {code}, CUDA_ERROR_UNKNOWN)" in str(error), error
         return
@@ -185,22 +185,22 @@ def _check_told(error: hal.HalError, name: str, code: int, told: Told) -> None:
     assert error.device in ("CUDA", "CUDA:1"), error
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_a_call_that_fails_is_told_and_leaves_nothing(watched: Simulator, name: str) -> None:
-    _check_each_turn(watched, name, UNKNOWN, TOLD[name])
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_call_that_fails_raises_and_leaks_nothing(watched: Simulator, name: str) -> None:
+    _check_each_turn(watched, name, UNKNOWN, EXPECTED[name])
 
 
 @pytest.mark.parametrize("name", NO_MEMORY)
-def test_A4_a_call_that_finds_no_memory_is_told(watched: Simulator, name: str) -> None:
+def test_A4_a_call_that_finds_no_memory_raises_OutOfMemory(watched: Simulator, name: str) -> None:
     _check_each_turn(watched, name, OUT_OF_MEMORY, NO_MEMORY[name])
 
 
-def test_no_call_of_the_driver_is_forgotten(watched: Simulator) -> None:
+def test_no_driver_call_is_missing_here(watched: Simulator) -> None:
     """`everything` calls each driver function that the sources name; each fails once above."""
     before = watched.all_calls()
     everything(watched)
     called = set(watched.calls_since(before))
-    assert called == set(TOLD)
+    assert called == set(EXPECTED)
     transport = type(driver.api())
     text = inspect.getsource(calls) + inspect.getsource(sys.modules[transport.__module__])
     named = set(re.findall(r"(?:\bcu\.|\")(cu[A-Z]\w+?)(?:_v\d)?\b", text))

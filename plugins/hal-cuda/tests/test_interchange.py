@@ -1,4 +1,4 @@
-"""Memory of others and for others: the CUDA array interface, DLPack, PyCUDA's own objects."""
+"""Memory shared with other libraries: the CUDA array interface, DLPack, PyCUDA's own objects."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_the_array_of_another_device_comes_by_the_host(device: hal.Compiled) -> 
 def test_a_copy_is_done_when_the_producer_gets_its_memory_back(
     device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator
 ) -> None:
-    """It may have a stream that nothing of ours waits for."""
+    """Its stream may be independent of ours."""
     theirs = device.api.make_stream(independent=True)
     simulator.delay("cuMemcpyDtoDAsync", 0.2)
     copied = hal.Buffer.from_dlpack(matrix, device, copy=True)

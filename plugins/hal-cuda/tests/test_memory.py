@@ -1,4 +1,4 @@
-"""Memory: what copies wait for, pinned and foreign memory, two devices, what is left behind."""
+"""Memory: the order of copies, pinned and foreign memory, two devices, leaks."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_T1_copies_between_devices_wait_for_the_work_of_both(
 
 
 def test_a_failed_step_leaves_no_event(device: hal.Compiled, simulator: Simulator) -> None:
-    """While the device stays open: closing would clear up behind it."""
+    """The device stays open: closing it would destroy what was left."""
     program = device.compile(add_one)
     here = hal.Buffer(device, 100, hal.int32).allocate().fill(0)
     there = hal.Buffer(hal.Device["CUDA:1"], 100, hal.int32).allocate()
@@ -235,9 +235,9 @@ def test_a_wide_fill_needs_no_host_memory_of_its_size(
 def test_a_finalizer_leaves_the_context_that_it_found(
     device: hal.Compiled, simulator: Simulator, index: int | None, closed: bool, pinned: bool
 ) -> None:
-    """It may come in the middle of another library's work on another device."""
+    """A finalizer may run in the middle of another library's work on another device."""
     device.close()
-    simulator.keep_contexts(2)
+    simulator.retain_contexts(2)
     theirs, now = ctypes.c_void_p(), ctypes.c_void_p()
     if index is not None:
         simulator.driver.cuDevicePrimaryCtxRetain(ctypes.byref(theirs), index)
@@ -247,7 +247,7 @@ def test_a_finalizer_leaves_the_context_that_it_found(
     if closed:
         opened.close()
     while simulator.driver.cuCtxPopCurrent_v2(ctypes.byref(now)) == 0:
-        pass  # other tests may have left contexts that are gone
+        pass  # other tests may have left destroyed contexts on the stack
     simulator.set_context(theirs.value or 0)
     before = simulator.all_calls()
     del export
@@ -257,8 +257,8 @@ def test_a_finalizer_leaves_the_context_that_it_found(
     simulator.driver.cuCtxGetCurrent(ctypes.byref(now))
     assert now.value == theirs.value
     if index is not None:
-        simulator.let_contexts_go(1, first=index)
-    simulator.let_contexts_go(2)
+        simulator.release_contexts(1, first=index)
+    simulator.release_contexts(2)
 
 
 def test_memory_that_an_export_kept_outlives_the_device(

@@ -1,4 +1,4 @@
-"""Where something is missing: one answer that says what, and what to install."""
+"""R10: where a package, driver or GPU is missing, one error names it and what to install."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ NEEDED = {"cuda-bindings": "cuda.bindings.driver", "pycuda": "pycuda"}
 
 @pytest.fixture(params=NEEDED)
 def binding(request: pytest.FixtureRequest) -> str:
-    """One that is installed, on a machine with no NVIDIA driver."""
+    """Return an installed package that reaches the driver, on a machine without a driver."""
     name: str = request.param
     if importlib.util.find_spec(NEEDED[name].partition(".")[0]) is None:
         pytest.skip(f"{name} is not installed")

@@ -1,4 +1,4 @@
-"""Pinned memory, which the host and kernels share: arrays over it, and who keeps it."""
+"""Pinned memory, which the host and kernels share: arrays over it, and its lifetime."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pinned(device: hal.Compiled) -> hal.Buffer:
 
 
 class Theirs:
-    """An array of another library, as PyTorch's in pinned memory: the capsule says host memory."""
+    """An array of another library in pinned memory; its capsule says host memory, as PyTorch's."""
 
     def __init__(self, array: Any, place: tuple[int, int] = (3, 0)) -> None:
         self.array, self.place, self.streams = array, place, list[Any]()

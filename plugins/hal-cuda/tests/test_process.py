@@ -1,4 +1,4 @@
-"""What needs a process of its own: no driver, no device, fork, the end with work in flight."""
+"""Tests in a process of their own: no driver, no device, fork, exit with work in flight."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ sim.delay("cuLaunchKernel", 0.2)
 """
 
 
-# Python ends such threads where they come back from the driver, inside whoever called it.
+# At exit Python ends daemon threads where they return from the driver, inside its caller.
 DAEMONS = """
 sim.delay("cuLaunchKernel", 0.002)
 NO_CACHE = hal.BufferSpec(nolru=True)

@@ -1,4 +1,4 @@
-"""Launches: how many calls of the driver they take, what they refuse, what a fault leaves."""
+"""Launches: the number of driver calls, refused arguments, faults."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_each_thread_makes_the_context_current_once(
 def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(
     device: hal.Compiled,
 ) -> None:
-    """As a finalizer or the handler of a signal makes it, wherever Python lets one in."""
+    """Finalizers and signal handlers launch in the middle of another launch."""
     program, (y, x), (other, _) = device.compile(saxpy), _pair(device), _pair(device)
     program(y, x, vals=(0.0, 1000), threads=1000)
     came = []
@@ -154,7 +154,7 @@ def test_P9_a_kernel_that_traps_costs_the_context_and_no_more(
     assert y.numpy()[999] == 1999
 
 
-def test_P2_limits_of_the_kernel_are_told_before_the_driver_refuses(
+def test_P2_a_launch_past_the_kernels_limits_never_reaches_the_driver(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
     program, (y, x) = device.compile(saxpy), _pair(device)
@@ -204,7 +204,7 @@ def test_P5_static_and_dynamic_shared_memory_count_together(device: hal.Compiled
 
 
 def _holding(device: hal.Compiled, static: int) -> hal.Source:
-    """`static` integers of shared memory, and the dynamic kind."""
+    """Return a kernel with `static` integers of shared memory besides the dynamic kind."""
     pytest.importorskip("cuda.pathfinder")
     text = f"""
     extern "C" __global__ void hold(int *y) {{

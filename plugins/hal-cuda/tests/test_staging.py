@@ -1,4 +1,4 @@
-"""Large copies that fail half-way, or are interrupted by others of the same thread."""
+"""Large copies that fail half-way, or are interrupted by copies of the same thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NBYTES = 5 << 20  # more than one half
 
 @pytest.fixture
 def pair(device: hal.Compiled) -> tuple[hal.Buffer, hal.Buffer]:
-    """Of ones and of twos, and the staging memory is there."""
+    """Return a buffer of ones and one of twos; the staging memory exists."""
     made = [hal.Buffer(device, NBYTES, hal.uint8).copyin(bytes([k]) * NBYTES) for k in (1, 2)]
     return made[0], made[1]
 
@@ -24,7 +24,7 @@ def pair(device: hal.Compiled) -> tuple[hal.Buffer, hal.Buffer]:
 def _once_in_the_middle(
     monkeypatch: pytest.MonkeyPatch, device: hal.Compiled, call: str, work: Callable[[], object]
 ) -> None:
-    """`work` is done on the calling thread behind the next such call, as by a finalizer."""
+    """Do `work` on the calling thread after the next such call, as a finalizer would."""
     real = getattr(device.api, call)
 
     def come_in(*arguments: object) -> None:
@@ -36,10 +36,10 @@ def _once_in_the_middle(
 
 
 @pytest.mark.parametrize("nth", [1, 2])
-def test_a_copy_that_failed_half_way_leaves_nothing_in_the_next_ones_way(
+def test_a_copy_that_failed_half_way_does_not_disturb_the_next(
     device: hal.Compiled, simulator: Simulator, pair: tuple[hal.Buffer, hal.Buffer], nth: int
 ) -> None:
-    """What it queued still writes to pinned memory when the error is told."""
+    """The failed copy's queued work still writes to pinned memory when the error is raised."""
     device.synchronize()
     simulator.delay("cuMemcpyDtoHAsync", 0.2)
     simulator.fail("cuEventRecord", UNKNOWN, nth)
