@@ -26,9 +26,15 @@ _NAMES_FILE = re.compile("-I|-i|--include")
 
 def pairs(device: OpenCLDevice) -> list[CompilerPair]:
     """List the device's compilers: `OPENCL_CC=driver`, which comes with the platform."""
-    return [
-        CompilerPair("driver", "opencl", lambda: _renderer(device), lambda: OpenCLCompiler(device))
-    ]
+
+    def make_renderer() -> render.Renderer:
+        if driver.is_pocl(device.hardware):
+            from hal_opencl.pocl import PoCLRenderer
+
+            return PoCLRenderer()
+        return render.OpenCLRenderer()
+
+    return [CompilerPair("driver", "opencl", make_renderer, lambda: OpenCLCompiler(device))]
 
 
 class OpenCLCompiler(Compiler):
@@ -58,12 +64,17 @@ class OpenCLCompiler(Compiler):
         try:
             program = driver.build(self.device.context, text, flags)
         except driver.BuildError as error:
+            line = fault_line(error.log, _file(options))
+            if line is None:
+                # Oclgrind ignores #line, and counts the lines that we put above the text.
+                counted = fault_line(error.log, "input.cl")
+                line = counted and max(1, counted - 2 - len(options.defines))
             raise CompileError(
                 operation,
                 error.problem,
                 log=error.log,
                 source=source,
-                line=_fault_line(error.log, options),
+                line=line,
                 device=self.device.name,
             ) from None
         with driver.check(operation, self.device.name):
@@ -109,14 +120,6 @@ class OpenCLCompiler(Compiler):
         )
 
 
-def _renderer(device: OpenCLDevice) -> render.Renderer:
-    if driver.is_pocl(device.hardware):
-        from hal_opencl.pocl import PoCLRenderer
-
-        return PoCLRenderer()
-    return render.OpenCLRenderer()
-
-
 def _file(options: CompileOptions) -> str:
     """Return the name of the text in the compiler's log."""
     return f"<{options.entry}>"
@@ -130,15 +133,6 @@ def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
     lines = "".join(f"#define {name} {value}\n" for name, value in options.defines)
     # PoCL's built-in functions are macros: a kernel called `dot` would become `_cl_dot`.
     return f'#undef {options.entry}\n{lines}#line 1 "{_file(options)}"\n{source}'
-
-
-def _fault_line(log: str, options: CompileOptions) -> int | None:
-    line = fault_line(log, _file(options))
-    if line is None:
-        # Oclgrind ignores #line, and counts the lines that we put above the text.
-        counted = fault_line(log, "input.cl")
-        line = counted and max(1, counted - 2 - len(options.defines))
-    return line
 
 
 class Sealed(NamedTuple):

@@ -142,13 +142,18 @@ class OpenCLProgram(Program):
         if self._whole_blocks:
             numbers += [f"{len(slots) + axis}, geometry.block[{axis}]" for axis in range(3)]
 
+        def whole(opaque: Opaque) -> cl.Buffer | None:
+            """Return memory as `Source` kernels take it: a sub-buffer where it has an offset."""
+            base, offset = opaque
+            return base.get_sub_region(offset, base.size - offset) if offset else base
+
         def ready(kernel: cl.Kernel) -> tuple[Any, ...]:
             return kernel, *driver.argument_setters(kernel)
 
         names: dict[str, Any] = {
             **packs,
             **spare_storage(lambda: ready(cl.Kernel(program, name)), ready(kernel)),
-            "whole": _whole,
+            "whole": whole,
             "enqueue": cl.enqueue_nd_range_kernel,
             "queue": device.queue,
             "device": device,
@@ -164,9 +169,3 @@ class OpenCLProgram(Program):
             set_numbers="set_numbers(numbers)" if numbers else "pass",
         )
         return define(text, "launch", f"launch of {name}", names)
-
-
-def _whole(opaque: Opaque) -> cl.Buffer | None:
-    """Return the argument of a `Source` kernel: the memory, or a sub-buffer from the offset on."""
-    memory, offset = opaque
-    return memory.get_sub_region(offset, memory.size - offset) if offset else memory
