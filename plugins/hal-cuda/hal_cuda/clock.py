@@ -19,33 +19,6 @@ T = TypeVar("T")
 _MAX_UNREAD = 1024
 
 
-class Event:
-    """An event of the driver, which the clock uses again when nothing refers to it."""
-
-    __slots__ = ("handle", "spare")
-
-    def __init__(self, handle: Any, spare: list[Any]) -> None:
-        self.handle, self.spare = handle, spare
-
-    def __del__(self) -> None:
-        self.spare.append(self.handle)
-
-
-class Anchor(NamedTuple):
-    """An event whose moment on the device's clock is known."""
-
-    event: Event
-    device_ns: int
-
-
-class Command(NamedTuple):
-    """The events around a piece of work, and the anchor that they are counted from."""
-
-    anchor: Anchor
-    start: Event
-    end: Event
-
-
 class CUDAClock(SampledClock):
     """Two events around each piece of work; nothing is waited for before they are read.
 
@@ -136,8 +109,6 @@ class CUDAClock(SampledClock):
                     api.destroy_stream(self._stream)
                     self._stream = None
 
-    # -- events
-
     def _record(self, stream: Any) -> Event:
         device = self.device
         try:
@@ -161,3 +132,30 @@ class CUDAClock(SampledClock):
         between = self.device.api.seconds_between
         seconds: float = self.device.call("profile", between, anchor.event.handle, event.handle)
         return anchor.device_ns + round(seconds * 1e9)
+
+
+class Event:
+    """An event of the driver, which the clock uses again when nothing refers to it."""
+
+    __slots__ = ("handle", "spare")
+
+    def __init__(self, handle: Any, spare: list[Any]) -> None:
+        self.handle, self.spare = handle, spare
+
+    def __del__(self) -> None:
+        self.spare.append(self.handle)
+
+
+class Anchor(NamedTuple):
+    """An event whose moment on the device's clock is known."""
+
+    event: Event
+    device_ns: int
+
+
+class Command(NamedTuple):
+    """The events around a piece of work, and the anchor that they are counted from."""
+
+    anchor: Anchor
+    start: Event
+    end: Event

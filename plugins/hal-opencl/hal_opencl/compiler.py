@@ -87,22 +87,6 @@ class OpenCLCompiler(Compiler):
             return Sealed("source", self.identity, text.encode(), flags).to_bytes()
         return Sealed("binary", self.identity, binary).to_bytes()
 
-    def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
-        for folder in options.includes:
-            if re.search(r"[\s\"']", folder):
-                raise Unsupported(
-                    operation,
-                    "OpenCL options cannot carry an include folder with blanks or quotes",
-                    got=folder,
-                    device=self.device.name,
-                )
-        # One string may hold several options, as the driver splits them at blanks.
-        parts = " ".join(options.options).split()
-        refuse_files(parts, _NAMES_FILE, operation, self.device.name)
-        exact = self._rendered if options.rendered else ()
-        includes = tuple(f"-I{folder}" for folder in options.includes)
-        return (*_FIXED, *exact, *options.options, *includes)
-
     def _disassemble(self, image: bytes) -> str:
         sealed = Sealed.of_bytes(image, "disassemble", self.device.name)
         try:
@@ -118,6 +102,22 @@ class OpenCLCompiler(Compiler):
             fix="PoCL: install poclcc. AMD: llvm-objdump. Intel: ocloc disasm. "
             "NVIDIA's are PTX, which is shown.",
         )
+
+    def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
+        for folder in options.includes:
+            if re.search(r"[\s\"']", folder):
+                raise Unsupported(
+                    operation,
+                    "OpenCL options cannot carry an include folder with blanks or quotes",
+                    got=folder,
+                    device=self.device.name,
+                )
+        # One string may hold several options, as the driver splits them at blanks.
+        parts = " ".join(options.options).split()
+        refuse_files(parts, _NAMES_FILE, operation, self.device.name)
+        exact = self._rendered if options.rendered else ()
+        includes = tuple(f"-I{folder}" for folder in options.includes)
+        return (*_FIXED, *exact, *options.options, *includes)
 
 
 def _file(options: CompileOptions) -> str:

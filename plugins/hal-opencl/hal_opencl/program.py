@@ -42,14 +42,6 @@ def launch(geometry{names}):
 """
 
 
-class Geometry(NamedTuple):
-    """A launch as OpenCL counts: work-items, those of a group; and the sizes of a block."""
-
-    items: tuple[int, ...]
-    group: tuple[int, ...]
-    block: tuple[bytes, ...]
-
-
 class OpenCLProgram(Program):
     """Concurrency: every launch in progress has a kernel object of its own, with its arguments."""
 
@@ -59,7 +51,7 @@ class OpenCLProgram(Program):
         super().__init__(device, binary)
         operation = f"load {binary.entry}"
         with driver.check(operation, device.name):
-            program = self._built(operation)
+            program = self._build(operation)
             kernel = find_kernel(program, binary.entry, operation, device.name)
             check_arguments(kernel, binary.signature, binary.rendered, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
@@ -74,7 +66,8 @@ class OpenCLProgram(Program):
             max_block_threads=max_threads,
             block_multiple=facts.block_multiple,
         )
-        self._enqueue = self._write_launch(program, kernel)
+        self._program: Any = program
+        self._enqueue: Callable[..., cl.Event] | None = None  # written at the first launch
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
         if shared:
@@ -94,41 +87,9 @@ class OpenCLProgram(Program):
         return Geometry(items[:axes], block[:axes], sizes)
 
     def _bind(self) -> Callable[..., Any]:
-        return self._enqueue
-
-    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
-        event = self._enqueue(geometry, *args)
-        try:
-            event.wait()
-            return (event.profile.end - event.profile.start) * 1e-9
-        except cl.Error as error:
-            device = self.device
-            raise driver.explain(error, "wait", device.name, device.last_launched) from None
-
-    def _unload(self) -> None:
-        # Replaced, not deleted: another thread may be between its checks and its launch.
-        self._enqueue = self._refuse_unloaded
-
-    def _built(self, operation: str) -> driver.Program:
-        device = self.device
-        sealed = Sealed.of_bytes(self.binary.image, operation, device.name)
-        here = OpenCLCompiler(device).identity
-        fix = "Compile the kernel again from its source."
-        if sealed.identity != here:
-            problem = f"the binary was made by another driver ({sealed.identity}); this is {here}"
-            raise CompileError(operation, problem, device=device.name, fix=fix)
-        code = sealed.payload if sealed.kind == "binary" else sealed.payload.decode()
-        try:
-            return driver.build(device.context, code, sealed.flags)
-        except driver.BuildError as error:
-            problem = f"the driver refuses the binary: {error.problem}"
-            raise CompileError(
-                operation, problem, log=error.log, device=device.name, fix=fix
-            ) from None
-
-    def _write_launch(self, program: driver.Program, kernel: cl.Kernel) -> Callable[..., cl.Event]:
-        """Return `launch(geometry, *args)` for this signature."""
-        device, name = self.device, self.name
+        if self._enqueue is not None:
+            return self._enqueue
+        device, name, program = self.device, self.name, self._program
         slots = slots_of(self.signature, self.binary.rendered)
         memory, numbers, packs = [], [], {}
         for index, (code, _, position, _) in enumerate(slots):
@@ -147,12 +108,13 @@ class OpenCLProgram(Program):
             base, offset = opaque
             return base.get_sub_region(offset, base.size - offset) if offset else base
 
-        def ready(kernel: cl.Kernel) -> tuple[Any, ...]:
+        def make() -> tuple[Any, ...]:
+            kernel = cl.Kernel(program, name)
             return kernel, *driver.argument_setters(kernel)
 
         names: dict[str, Any] = {
+            **spare_storage(make),
             **packs,
-            **spare_storage(lambda: ready(cl.Kernel(program, name)), ready(kernel)),
             "whole": whole,
             "enqueue": cl.enqueue_nd_range_kernel,
             "queue": device.queue,
@@ -168,4 +130,44 @@ class OpenCLProgram(Program):
             set_memory="set_memory(memory)" if memory else "pass",
             set_numbers="set_numbers(numbers)" if numbers else "pass",
         )
-        return define(text, "launch", f"launch of {name}", names)
+        self._enqueue = define(text, "launch", f"launch of {name}", names)
+        return self._enqueue
+
+    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
+        event = (self._enqueue or self._bind())(geometry, *args)
+        try:
+            event.wait()
+            return (event.profile.end - event.profile.start) * 1e-9
+        except cl.Error as error:
+            device = self.device
+            raise driver.explain(error, "wait", device.name, device.last_launched) from None
+
+    def _unload(self) -> None:
+        # Replaced, not deleted: another thread may be between its checks and its launch.
+        self._enqueue = self._refuse_unloaded
+        self._program = None
+
+    def _build(self, operation: str) -> driver.Program:
+        device = self.device
+        sealed = Sealed.of_bytes(self.binary.image, operation, device.name)
+        here = OpenCLCompiler(device).identity
+        fix = "Compile the kernel again from its source."
+        if sealed.identity != here:
+            problem = f"the binary was made by another driver ({sealed.identity}); this is {here}"
+            raise CompileError(operation, problem, device=device.name, fix=fix)
+        code = sealed.payload if sealed.kind == "binary" else sealed.payload.decode()
+        try:
+            return driver.build(device.context, code, sealed.flags)
+        except driver.BuildError as error:
+            problem = f"the driver refuses the binary: {error.problem}"
+            raise CompileError(
+                operation, problem, log=error.log, device=device.name, fix=fix
+            ) from None
+
+
+class Geometry(NamedTuple):
+    """A launch as OpenCL counts: work-items, those of a group; and the sizes of a block."""
+
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+    block: tuple[bytes, ...]
