@@ -31,7 +31,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def device(own_cache: None) -> Iterator[hal.Compiled]:
-    """HAL_TEST_OPENCL chooses another than the first: OPENCL:1."""
+    """Open an OpenCL device: the first, or the one that HAL_TEST_OPENCL names."""
     try:
         opened = hal.Device[os.environ.get("HAL_TEST_OPENCL", "OPENCL")]
     except hal.DeviceUnavailable as error:
@@ -44,7 +44,7 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 
 @pytest.fixture
 def hardware(device: hal.Compiled) -> hal.Compiled:
-    """A device that works beside its callers."""
+    """A device that runs kernels in threads of its own, not in the thread that calls."""
     if "oclgrind" in device.info.vendor["platform"].lower():
         pytest.skip("Oclgrind runs kernels in the calling thread, and hangs when two call")
     return device
@@ -64,7 +64,7 @@ def saxpy(device: hal.Compiled) -> hal.Program:
 
 @pytest.fixture
 def rendered(device: hal.Compiled) -> Callable[[str, str, str], hal.Program]:
-    """Text in the renderer's convention: each pointer is a base and a byte offset."""
+    """Load text in the renderer's convention: each pointer is a base and a byte offset."""
 
     def load(name: str, signature: str, text: str) -> hal.Program:
         parsed = hal.Signature.parse(name, signature)
@@ -79,7 +79,7 @@ def rendered(device: hal.Compiled) -> Callable[[str, str, str], hal.Program]:
 
 @pytest.fixture
 def vendor_error() -> Callable[[str, str], Exception]:
-    """What PyOpenCL raises: `vendor_error("clFinish", "OUT_OF_RESOURCES")`."""
+    """Make an exception of PyOpenCL: `vendor_error("clFinish", "OUT_OF_RESOURCES")`."""
     from hal_opencl import driver
 
     def make(routine: str, name: str) -> Exception:

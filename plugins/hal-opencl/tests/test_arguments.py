@@ -1,4 +1,4 @@
-"""Signatures against the kernels they describe."""
+"""Signatures are compared with the kernels that they describe."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_P2_drivers_spell_types_in_their_own_way(written: str) -> None:
     assert arguments._holds(written, param) and not arguments._holds(written, other)
 
 
-def test_P2_a_driver_that_does_not_tell_types_is_trusted(
+def test_P2_a_driver_that_gives_no_types_is_trusted(
     device: hal.Compiled,
     monkeypatch: pytest.MonkeyPatch,
     vendor_error: Callable[[str, str], Exception],

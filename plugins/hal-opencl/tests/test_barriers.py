@@ -1,4 +1,4 @@
-"""Barriers in every place that the language allows them, against the interpreter."""
+"""Kernels with barriers wherever the language allows them give what the interpreter gives."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_P7_all_threads_meet(device: hal.Compiled, kernel: hal.KernelFunction) -
 
 @hal.kernel
 def neighbours(y: Ints, x: Ints, width: hal.int32):
-    """Of any block: what the thread opposite to this one was given."""
+    """Return the value of the thread at the opposite end of the block, of any size."""
     column = hal.global_idx(0)
     row = hal.global_idx(1)
     x[row * width + column] = 100 * row + column

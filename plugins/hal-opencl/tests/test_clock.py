@@ -1,4 +1,4 @@
-"""F1: the queue's timestamps on the host's clock."""
+"""F1: the queue's timestamps are translated to the host's clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLACK_NS = 500_000
 
 
 def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device: Any) -> None:
-    """Over more than one moment."""
+    """Also when samples of both clocks lie between the calls."""
     made = OpenCLClock(device)
     seen = []
     for _ in range(4):

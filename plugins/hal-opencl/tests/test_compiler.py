@@ -1,4 +1,4 @@
-"""Compilation, errors, and what is stored."""
+"""Compilation, its errors, and the binaries that it stores."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_C5_a_warning_prints_nothing_and_fails_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_others_write_to_stderr_meanwhile_gets_through(
+def test_other_output_to_stderr_during_a_build_gets_through(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     import os
@@ -247,6 +247,8 @@ def test_without_binaries_the_source_is_stored(
 
 
 @given(st.binary(), st.text(), st.lists(st.text()))
-def test_the_seal_keeps_everything(payload: bytes, identity: str, flags: list[str]) -> None:
+def test_a_sealed_binary_is_read_as_it_was_written(
+    payload: bytes, identity: str, flags: list[str]
+) -> None:
     sealed = Sealed("binary", identity, payload, tuple(flags))
     assert Sealed.of_bytes(sealed.to_bytes(), "test", "") == sealed

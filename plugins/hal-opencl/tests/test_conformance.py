@@ -1,4 +1,4 @@
-"""What every backend must keep, on one device of a platform."""
+"""The conformance kit, on one device of a platform."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def buffer(device: hal.Compiled, data: bytes) -> hal.Buffer:
 
 
 def raw(device: hal.Compiled, opaque: tuple[object, int], nbytes: int) -> bytes:
-    """The bytes as PyOpenCL alone sees them."""
+    """Read the bytes with PyOpenCL alone."""
     found = np.empty(nbytes, np.uint8)
     cl.enqueue_copy(device.queue, found, opaque[0], src_offset=opaque[1])
     return found.tobytes()
@@ -84,7 +84,7 @@ def test_a_platform_that_cannot_compile_is_refused_and_reported(
     )
 
 
-def test_doctor_tells_that_the_device_compiles(device: hal.Compiled) -> None:
+def test_doctor_says_that_the_device_compiles(device: hal.Compiled) -> None:
     checks = plugin.hal_doctor("OPENCL")
     assert checks[device.index].ok
     assert device.info.title in checks[device.index].title
@@ -99,8 +99,8 @@ def test_a_device_closes_and_opens_again(device: hal.Compiled) -> None:
         second.synchronize()
 
 
-def test_X1_what_close_overtakes_meets_InvalidState(device: hal.Compiled) -> None:
-    """A thread that has passed the checks of a launch or a wait when another one closes."""
+def test_X1_a_call_that_close_overtakes_raises_InvalidState(device: hal.Compiled) -> None:
+    """One thread has passed the checks of a launch or a wait when another closes the device."""
     second = plugin.hal_open_device(
         "OPENCL", device.index, enumerate_devices("OPENCL")[device.index]
     )

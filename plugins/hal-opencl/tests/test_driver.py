@@ -1,4 +1,4 @@
-"""PyOpenCL's errors as ours."""
+"""Errors of PyOpenCL become exceptions of hal-core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VendorError = Callable[[str, str], Exception]
 
 
 def shown(error: BaseException) -> str:
-    """What Python prints of it."""
+    """Return the traceback that Python prints for an error."""
     return "".join(traceback.format_exception(error))
 
 
@@ -38,7 +38,20 @@ def test_a_failed_call_is_one_traceback_that_says_all(vendor_error: VendorError)
     )
 
 
-def test_what_the_binding_adds_is_kept() -> None:
+def test_the_text_that_the_binding_adds_is_shown() -> None:
     record = driver._cl._ErrorRecord(msg="the wires are loose", code=-5, routine="clFinish")
     text = driver.sentence(cl.Error(record))
     assert text == "clFinish failed with OUT_OF_RESOURCES: the wires are loose"
+
+
+def test_P9_failed_work_is_a_fault_that_names_the_last_program(device: hal.Compiled) -> None:
+    event = cl.UserEvent(device.context)
+    event.set_status(-5)
+    with pytest.raises(cl.Error) as caught:
+        driver.raise_failure(event)
+    error = driver.explain(caught.value, "wait", "OPENCL", "saxpy")
+    assert isinstance(error, hal.DeviceFault)
+    assert str(error).startswith(
+        "wait: queued work failed with OUT_OF_RESOURCES, the last program launched was saxpy "
+        "(got -5) on OPENCL. Look for an index beyond a buffer"
+    )

@@ -1,4 +1,4 @@
-"""C9, D1: what the device says it supports is compiled and run; what it does not is refused."""
+"""C9, D1: dtypes that the device claims to support are compiled and run; others are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numbers(dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def run(kernel: hal.KernelFunction, device: hal.Compiled, *arrays: Any, vals: Any = ()) -> None:
-    """On the device and in the interpreter; both must agree on every element."""
+    """Run a kernel on the device and in the interpreter, which agree on every element."""
     expected = [array.copy() for array in arrays]
     with np.errstate(all="ignore"):
         interpret(kernel, *expected, vals=vals, threads=N, block=N)
@@ -37,7 +37,7 @@ def run(kernel: hal.KernelFunction, device: hal.Compiled, *arrays: Any, vals: An
 
 
 def needs(device: hal.Compiled, dtype: Any, kernel: hal.KernelFunction) -> None:
-    """D1: refused by name where it is not supported."""
+    """D1: a dtype that is not supported is refused by name."""
     if not device.supports(dtype):
         with pytest.raises(hal.Unsupported, match=dtype.name):
             device.compile(kernel)

@@ -1,5 +1,4 @@
-"""What optimisers of OpenCL platforms do to correct kernels, and what the rendered text does about
-it. Each kernel here came out wrong on PoCL 3.1."""
+"""Kernels that came out wrong on PoCL 3.1, whose faults the rendered text avoids."""
 
 from __future__ import annotations
 

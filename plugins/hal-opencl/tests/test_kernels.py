@@ -76,7 +76,7 @@ def test_division_is_correctly_rounded_where_the_device_can(device: hal.Compiled
 
 
 def test_a_launch_in_the_middle_of_many_knows_its_arguments(device: hal.Compiled) -> None:
-    """The second launch of a shape takes the short way; both must do the same."""
+    """The second launch of a shape skips the checks; it does the same as the first."""
     y = hal.zeros(10, hal.float32, device)
     x = hal.zeros(10, hal.float32, device).fill(1)
     program = device.compile(saxpy)

@@ -1,4 +1,4 @@
-"""What needs a process of its own: two devices, the end, and what an import loads."""
+"""Tests in a process of their own: two devices, imports, forks and the end of the process."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ for _ in range(5):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_X2_a_forked_child_is_told_at_once(device: hal.Compiled, tmp_path: Path) -> None:
+def test_X2_a_forked_child_gets_ForkError_at_once(device: hal.Compiled, tmp_path: Path) -> None:
     text = """
 import os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # fork beside the driver's threads
@@ -103,10 +103,10 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_X2_nothing_of_the_parents_reaches_the_driver_and_the_child_ends(
+def test_X2_objects_of_the_parent_never_reach_the_driver_and_the_child_ends(
     device: hal.Compiled, tmp_path: Path
 ) -> None:
-    """With work in flight; the child ends as programs do, finalizers and all."""
+    """The parent has work in flight; the child runs all its finalizers at its end."""
     text = """
 import sys, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)

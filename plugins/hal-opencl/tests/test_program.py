@@ -1,4 +1,4 @@
-"""Launching, on a real platform."""
+"""Launches on a real platform."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_P11_facts_are_those_of_the_kernel(device: hal.Compiled) -> None:
 
 
 def test_X1_one_program_from_many_threads(hardware: hal.Compiled, saxpy: hal.Program) -> None:
-    """A kernel object holds its arguments: mixed-up ones would show."""
+    """A kernel object holds the arguments of a launch: sharing one would mix them up."""
     device = hardware
     wrong: list[int] = []
     one = hal.empty(64, hal.float32, device).fill(1)

@@ -1,4 +1,4 @@
-"""The README's code runs, prints what it says, and keeps inside its buffers."""
+"""The README's code runs, prints what it says, and stays inside its buffers."""
 
 from __future__ import annotations
 
