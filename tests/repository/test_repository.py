@@ -89,13 +89,6 @@ def test_extras_name_every_backend_that_exists() -> None:
     }
 
 
-def test_backends_have_the_same_files() -> None:
-    common = {"__init__.py", "driver.py", "device.py", "compiler.py", "program.py", "py.typed"}
-    for name in BACKENDS:
-        missing = common - {path.name for path in PACKAGES[name].iterdir()}
-        assert not missing, f"{name} lacks {sorted(missing)}"
-
-
 def test_planned_backends_hold_no_code() -> None:
     for folder in sorted((ROOT / "plugins").iterdir()):
         if folder.name.startswith("hal-") and not (folder / "pyproject.toml").exists():

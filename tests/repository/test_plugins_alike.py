@@ -1,0 +1,156 @@
+"""Plugins read side by side: the same files, the same names with the same meaning, one order.
+
+For a family called X, in `hal_x/`:
+
+    file        what every plugin has in it, in this order
+    __init__    XPlugin: hooks in the order of hookspecs.py, each an import and a call; `plugin`;
+                __getattr__ for the device class
+    driver      calls of the vendor, which stand nowhere else
+                explain(error, operation, device)         -> the exception of hal-core
+                check(operation, device)                  a context manager that raises it
+    device      enumerate_devices(family)                 -> list[DeviceInfo]
+                describe(name, ...)                       -> DeviceInfo
+                XDevice: __init__(name, info), _synchronize, _close, _make_clock
+    allocator   XAllocator: methods in the order of the base class
+    compiler    pairs(device)                             -> list[CompilerPair]
+                XCompiler, one or more: __init__(device), _compile, _disassemble
+    program     XProgram: __init__(device, binary), _geometry, _bind, _launch_timed, _unload
+    clock       XClock: methods in the order of the base class
+    doctor      checks(family)                            -> list[Check]
+
+A plugin leaves out what the base class does for it. Its own methods follow those of the base class;
+its own files and folders hold what these eight use.
+"""
+
+from __future__ import annotations
+
+import ast
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hal_core import hookspecs
+from hal_core.allocator import Allocator
+from hal_core.compiler import Compiler
+from hal_core.device import Compiled
+from hal_core.profiling.sampled_clock import SampledClock
+from hal_core.program import Program
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = {
+    path.parent.name: path.parent / path.parent.name.replace("-", "_")
+    for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))
+}
+PLUGINS = pytest.mark.parametrize("plugin", FOLDERS)
+FILES = ("__init__", "driver", "device", "allocator", "compiler", "program", "clock", "doctor")
+
+# file -> functions in their order: name, its first parameters, what it returns
+FUNCTIONS: dict[str, list[tuple[str, list[str], str]]] = {
+    "driver": [("explain", ["error", "operation", "device"], "")],
+    "device": [
+        ("enumerate_devices", ["family"], "list[DeviceInfo]"),
+        ("describe", ["name"], "DeviceInfo"),
+    ],
+    "compiler": [("pairs", ["device"], "list[CompilerPair]")],
+    "doctor": [("checks", ["family"], "list[Check]")],
+}
+# file -> end of the class's name, its base class, parameters of __init__
+CLASSES: dict[str, tuple[str, type[Any], list[str]]] = {
+    "device": ("Device", Compiled, ["name", "info"]),
+    "allocator": ("Allocator", Allocator, ["device"]),
+    "compiler": ("Compiler", Compiler, ["device"]),
+    "program": ("Program", Program, ["device", "binary"]),
+    "clock": ("Clock", SampledClock, ["device"]),
+}
+
+
+def read(plugin: str, file: str) -> list[ast.stmt]:
+    text = (FOLDERS[plugin] / f"{file}.py").read_text(encoding="utf-8")
+    return ast.parse(text).body
+
+
+def named(body: list[ast.stmt], kind: type[ast.stmt]) -> dict[str, Any]:
+    return {node.name: node for node in body if isinstance(node, kind)}  # type: ignore[attr-defined]
+
+
+def family_of(plugin: str) -> str:
+    """`CUDA`, as the plugin's classes spell it."""
+    [name] = list(named(read(plugin, "__init__"), ast.ClassDef))
+    assert name.endswith("Plugin")
+    return name.removesuffix("Plugin")
+
+
+def parameters(function: ast.FunctionDef) -> list[str]:
+    return [one.arg for one in function.args.args if one.arg != "self"]
+
+
+def assert_in_order(found: list[str], order: list[str], where: str) -> None:
+    places = [order.index(name) for name in found]
+    for first, second in pairwise(range(len(found))):
+        assert places[first] < places[second], f"{where}: {found[second]} before {found[first]}"
+
+
+@PLUGINS
+def test_files(plugin: str) -> None:
+    files = {path.name for path in FOLDERS[plugin].iterdir()}
+    missing = {f"{name}.py" for name in FILES} - files
+    assert not missing, f"{plugin} lacks {sorted(missing)}"
+
+
+@PLUGINS
+def test_hooks_are_an_import_and_a_call_in_the_order_of_hookspecs(plugin: str) -> None:
+    body = read(plugin, "__init__")
+    [owner] = named(body, ast.ClassDef).values()
+    hooks = named(owner.body, ast.FunctionDef)
+    text = ast.parse(Path(hookspecs.__file__).read_text(encoding="utf-8"))
+    specified = named(text.body, ast.FunctionDef)
+    assert_in_order(list(hooks), list(specified), plugin)
+    for name, hook in hooks.items():
+        assert parameters(hook) == parameters(specified[name]), name
+        *imports, call = hook.body
+        assert len(imports) <= 1 and all(isinstance(one, ast.ImportFrom) for one in imports), name
+        assert isinstance(call, ast.Return) and isinstance(call.value, ast.Call), name
+    assert isinstance(body[-2], ast.Assign) and ast.unparse(body[-2]) == f"plugin = {owner.name}()"
+    assert list(named(body, ast.FunctionDef)) == ["__getattr__"]
+
+
+@PLUGINS
+@pytest.mark.parametrize("file", FUNCTIONS)
+def test_functions_have_one_name_one_signature_and_one_order(plugin: str, file: str) -> None:
+    functions = named(read(plugin, file), ast.FunctionDef)
+    for name, first, returns in FUNCTIONS[file]:
+        assert name in functions, f"{plugin}: {file} has no {name}"
+        assert parameters(functions[name])[: len(first)] == first, name
+        if returns:
+            assert ast.unparse(functions[name].returns) == returns, name
+    order = [name for name, *_ in FUNCTIONS[file]]
+    assert_in_order([name for name in functions if name in order], order, f"{plugin} {file}")
+
+
+@PLUGINS
+def test_check_is_a_context_manager(plugin: str) -> None:
+    check = named(read(plugin, "driver"), ast.ClassDef)["check"]
+    methods = named(check.body, ast.FunctionDef)
+    assert list(methods) == ["__init__", "__enter__", "__exit__"]
+    assert parameters(methods["__init__"])[:2] == ["operation", "device"]
+
+
+@PLUGINS
+@pytest.mark.parametrize("file", CLASSES)
+def test_methods_of_the_base_class_come_first_and_in_its_order(plugin: str, file: str) -> None:
+    end, base, first = CLASSES[file]
+    classes = named(read(plugin, file), ast.ClassDef)
+    found = [one for name, one in classes.items() if name.endswith(end)]
+    if file != "compiler":  # which has one or more of any name, perhaps in a folder of their own
+        assert [one.name for one in found] == [family_of(plugin) + end]
+    for one in found:
+        where = f"{plugin} {one.name}"
+        methods = named(one.body, ast.FunctionDef)
+        if "__init__" in methods:
+            assert parameters(methods["__init__"]) == first, where
+        order = list(dict.fromkeys(["__init__", *vars(base)]))
+        inherited = [name for name in methods if name in order]
+        assert_in_order(inherited, order, where)
+        assert list(methods)[: len(inherited)] == inherited, f"{where}: its own methods come last"
