@@ -21,7 +21,7 @@ def run(kernel: Kernel, arguments: list[Any], threads: int) -> None:
     lists = [value for param, value in given if param.is_pointer]
     bufs = [np.array(value, param.dtype.to_numpy()) for param, value in given if param.is_pointer]
     vals = [value for param, value in given if not param.is_pointer]
-    with mock.patch.object(lanes, "_TOGETHER", 1):
+    with mock.patch.object(lanes, "_LANES", 1):
         interpret(kernel._replace(block=None), *bufs, vals=vals, grid=threads, block=1, races=False)
     for value, buffer in zip(lists, bufs, strict=True):
         value[:] = buffer.tolist()

@@ -1,4 +1,4 @@
-"""What a kernel is interpreted with: arrays, values and a geometry, checked as at a launch."""
+"""The arguments of an interpreted kernel, checked as at a launch: arrays, values, a geometry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 _MANY = 2**31 - 1
 _BLOCK_THREADS = 1 << 16
 LIMITS = Limits((_BLOCK_THREADS,) * 3, _BLOCK_THREADS, (_MANY,) * 3, _MANY, 1, _MANY)
-_WHERE = "the interpreter"
+_DEVICE = "the interpreter"
 
 
 class _Rules(Rules):
@@ -32,11 +32,11 @@ class _Rules(Rules):
         return x, y, z
 
 
-class Given(NamedTuple):
-    """What a kernel is carried out with, by position in the signature. Nothing here is copied.
+class Inputs(NamedTuple):
+    """Checked arguments, by position in the signature. Nothing here is copied.
 
-    `written` says for arrays that are not known from the start which elements are: an unsigned
-    integer as wide as an element each, or narrower, that has a 1 in every byte which is written.
+    `written` has an array for each pointer with elements that nothing has written yet: for each
+    element an unsigned integer as wide, or narrower, that has a 1 in every byte which is written.
     """
 
     arrays: dict[int, Array]  # flat, and of the dtype that elements are stored as
@@ -45,7 +45,7 @@ class Given(NamedTuple):
 
 
 class Arguments:
-    """Arrays and numbers as a caller has them, checked: `given` is what they come to."""
+    """The arguments of `interpret`. `inputs` are those after all checks."""
 
     def __init__(
         self,
@@ -77,17 +77,17 @@ class Arguments:
             for param, mask in zip(pointers, initialised, strict=False)
             if mask is not None
         }
-        self.given = Given(arrays, numbers, written)
+        self.inputs = Inputs(arrays, numbers, written)
 
     def geometry(
         self, grid: Extent | None, block: Extent | None, threads: Extent | None
     ) -> tuple[Dim3, Dim3]:
-        """(grid, block), by a launch's rules, but for the block of `threads=` alone."""
-        rules = _Rules(self.operation, _WHERE, LIMITS, _BLOCK_THREADS, self.kernel.block)
+        """Return (grid, block), by a launch's rules, but for the block of `threads=` alone."""
+        rules = _Rules(self.operation, _DEVICE, LIMITS, _BLOCK_THREADS, self.kernel.block)
         return rules.resolve(grid, block, threads, 0)
 
     def _call(self) -> str:
-        """What to do: the call as the signature has it."""
+        """Return advice: the call as the signature has it."""
         signature = self.kernel.signature
         names = [self.kernel.name, *(param.name for param in signature.pointers)]
         vals = "".join(f"{param.name}, " for param in signature.values).strip()
@@ -97,26 +97,23 @@ class Arguments:
 
     def _value(self, param: Param, value: Any) -> Array:
         try:
-            number = convert_value(value, param, self.operation, _WHERE)
+            number = convert_value(value, param, self.operation, _DEVICE)
         except InvalidArgument as error:
             raise InvalidArgument(
                 self.operation,
                 error.problem,
                 got=error.got,
                 limit=error.limit,
-                device=_WHERE,
+                device=_DEVICE,
                 fix=self._call(),
             ) from None
         return np.array([number], stored_as(param.dtype))
 
     def _elements(self, param: Param, array: Any) -> Array:
-        """The array's own memory, flat; of a bfloat16 its bits."""
+        """Return the array's own memory, flat; of a bfloat16 its bits."""
         what = f"argument {param.name!r}"
-        if hasattr(array, "copyout"):  # a hal.Buffer, which stands above this in the import order
-            fix = "Give numpy arrays: buffer.numpy() copies one out."
-            self._refuse(f"{what} is memory of a device", array, "a numpy array", fix)
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-            fix = "np.ascontiguousarray(x) makes one; the kernel changes it in place."
+            fix = "Give np.ascontiguousarray(x), or of a hal.Buffer a copy, buffer.numpy()."
             got = type(array).__name__
             self._refuse(f"{what} is not a C-contiguous numpy array", got, param, fix)
         dtype, name = param.dtype, array.dtype.name
@@ -139,5 +136,5 @@ class Arguments:
 
     def _refuse(self, problem: str, got: object, expected: object, fix: str) -> NoReturn:
         raise InvalidArgument(
-            self.operation, problem, got=got, limit=f"expected {expected}", device=_WHERE, fix=fix
+            self.operation, problem, got=got, limit=f"expected {expected}", device=_DEVICE, fix=fix
         )

@@ -1,4 +1,4 @@
-"""Atomics: one thread after the other reads an element, combines, and writes it back."""
+"""Atomics: one thread after the other reads an element, changes it, and writes it back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from hal_core.interpreter.operations import OPERATIONS
 Array = npt.NDArray[Any]
 
 
-def _compare_exchange(old: Array, expected: Array, desired: Array) -> Array:
-    return np.where(old == expected, desired, old)
-
-
-# The new value, from the old one and what is given.
+# The new value, from the old one and the operands.
 _KINDS: dict[str, Callable[..., Array]] = {
     "ADD": OPERATIONS["ADD"],
     "MIN": OPERATIONS["MIN"],
@@ -26,20 +22,20 @@ _KINDS: dict[str, Callable[..., Array]] = {
     "OR": OPERATIONS["OR"],
     "XOR": OPERATIONS["XOR"],
     "EXCHANGE": lambda old, value: value,
-    "CAS": _compare_exchange,
+    "CAS": lambda old, expected, desired: np.where(old == expected, desired, old),
 }
 
 
-def exchange_each(kind: str, elements: Array, places: Array, *given: Array) -> Array:
-    """Changes `elements[places]` in the order of the threads; gives each its old value."""
+def exchange_each(kind: str, elements: Array, places: Array, *operands: Array) -> Array:
+    """Change `elements[places]` in the order of the threads; return each thread's old value."""
     combine = _KINDS[kind]
-    if len(np.unique(places)) == len(places):
+    if len(np.unique(places)) == len(places):  # all at once: no thread sees another's change
         old = elements[places]
-        elements[places] = combine(old, *given)
+        elements[places] = combine(old, *operands)
         return old
     old = np.empty(len(places), elements.dtype)
     for number, place in enumerate(places):
         one = slice(place, place + 1)
         old[number] = elements[place]
-        elements[one] = combine(elements[one], *(value[number : number + 1] for value in given))
+        elements[one] = combine(elements[one], *(value[number : number + 1] for value in operands))
     return old

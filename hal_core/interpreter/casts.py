@@ -1,4 +1,4 @@
-"""What a cast means: between all dtypes, and the 16-bit floats as they are stored."""
+"""Casts between all dtypes, and 16-bit floats as they are stored."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ Array = npt.NDArray[Any]
 
 
 def stored_as(dtype: DType) -> np.dtype[Any]:
-    """The numpy dtype of a value; bfloat16, which numpy lacks, is its 16 bits."""
+    """Return the numpy dtype of a value; bfloat16, which numpy lacks, is its 16 bits."""
     return np.dtype(np.uint16) if dtype is bfloat16 else dtype.to_numpy()
 
 
 def cast(value: Array, source: DType, target: DType) -> Array:
-    """Integers wrap, floats round half to even, floats become integers by `_to_integer`.
+    """Convert a value: integers wrap, floats round half to even, and are cut off to integers.
 
-    Anything becomes a bool by `!= 0`, so a NaN is true.
+    A float beyond an integer's range becomes the nearest limit, a NaN 0. Anything becomes a bool
+    by `!= 0`, so a NaN is true.
     """
     if source is bfloat16:
         value = (value.astype(np.uint32) << np.uint32(16)).view(np.float32)
@@ -34,12 +35,11 @@ def cast(value: Array, source: DType, target: DType) -> Array:
 
 
 def bitcast(value: Array, source: DType, target: DType) -> Array:
-    """The same bits."""
+    """Return the same bits as another dtype."""
     return value.view(stored_as(target))
 
 
 def _to_integer(value: Array, target: DType) -> Array:
-    """Truncates, saturates, and gives 0 for a NaN."""
     dtype = stored_as(target)
     whole = np.trunc(value.astype(np.float64))
     small, large = whole < target.min, whole >= float(target.max + 1)
@@ -49,7 +49,7 @@ def _to_integer(value: Array, target: DType) -> Array:
 
 
 def _to_bfloat16(value: Array) -> Array:
-    """The upper half of a float32, rounded half to even; a NaN stays one."""
+    """Round a float32 half to even to its upper 16 bits; a NaN stays one."""
     bits = value.view(np.uint32)
     upper = bits >> np.uint32(16)
     rounded = (bits + np.uint32(0x7FFF) + (upper & np.uint32(1))) >> np.uint32(16)

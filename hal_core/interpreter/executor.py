@@ -1,7 +1,15 @@
-"""Threads on their way through a kernel.
+"""Execute a kernel's statements: some blocks at a time, all their threads side by side.
 
-They are lanes of numpy arrays and step together under masks. What threads do between two barriers
-has no order in the language, so any order is right as long as nothing races.
+Threads are lanes of numpy arrays and step together under masks. For `if t < 2: x = 1` in a block of
+four threads:
+
+    t         0  1  2  3
+    active    1  1  1  1     before the IF
+    active    1  1  0  0     in its body: x is set in these lanes
+    active    1  1  1  1     after the ENDIF
+
+What threads do between two barriers has no order in the language, so any order is right as long as
+nothing races.
 """
 
 from __future__ import annotations
@@ -20,58 +28,59 @@ from hal_core.interpreter.atomics import exchange_each
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import Access, Memory
-from hal_core.interpreter.prepared import Script, Step
+from hal_core.interpreter.prepared import PreparedKernel, Step
 from hal_core.interpreter.races import Shadow
 from hal_core.ir import UOp
 
 Array = npt.NDArray[Any]
 
 
-class Patience(NamedTuple):
-    """How long the loops of a launch may take: turns of blocks that go together, and a time."""
+class LoopLimits(NamedTuple):
+    """Limits of the loops of a launch, in turns and in time."""
 
-    turns: int
-    until: float = math.inf  # of time.monotonic
-    seconds: float = math.inf  # which that were
-    how: str = ""  # with what a user allows more
-
-
-_LOOK_AT_THE_CLOCK = 16  # turns
+    turns: int  # of all loops of the blocks that are executed together
+    until: float = math.inf  # a moment of time.monotonic
+    seconds: float = math.inf  # from the launch to that moment, for the error
+    setting: str = ""  # by which a user allows more, for the error
 
 
-class Run:
-    """Some blocks on their way through a kernel.
+_CHECK_TIME_EVERY = 16  # turns
 
-    `active` are the lanes that are at this place; the others went another way, wait for these at
+
+class Executor:
+    """The state of some blocks in the middle of a kernel.
+
+    `active` are the lanes that execute the present step; the others took another branch, wait at
     the end of a block or loop, or have returned.
     """
 
     def __init__(
         self,
-        script: Script,
+        kernel: PreparedKernel,
         lanes: Lanes,
         arguments: dict[int, Array],
         memories: dict[int, Memory],
         races: bool,
-        patience: Patience,
+        limits: LoopLimits,
     ) -> None:
-        self.kernel, self.lanes, self.arguments = script.kernel, lanes, arguments
-        self.device, self.patience = script.device, patience
-        self.memories = dict(memories)
-        self.watched = script.written if races else frozenset()
-        self.values: list[Any] = [None] * len(script.kernel.uops)
+        self.kernel, self.lanes, self.arguments = kernel, lanes, arguments
+        self.memories, self.limits = dict(memories), limits
+        self.watched = kernel.written if races else frozenset()
+        self.values: list[Any] = [None] * len(kernel.uops)
         self.turns = 0
         self.returned = np.zeros(lanes.size, bool)
         self.continued = self.returned  # lanes that wait for the next turn of the innermost loop
-        self.nobody = self.returned
-        self._go_on(np.ones(lanes.size, bool))
+        self.no_lane = self.returned
+        self._activate(np.ones(lanes.size, bool))
 
-    def _go_on(self, active: Array) -> None:
+    def _activate(self, active: Array) -> None:
+        """Go on with these lanes."""
         self.active = active
         (self.running,) = active.nonzero()  # their numbers
         self.all = len(self.running) == self.lanes.size
 
     def block(self, steps: list[Step]) -> None:
+        """Execute steps until the last one, or until no lane is active."""
         values = self.values
         for step in steps:
             if step.compute is not None:
@@ -109,21 +118,25 @@ class Run:
 
     def branch(self, step: Step) -> None:
         condition, before = self.values[step.sources[0]], self.active
-        self._go_on(before & condition)
+        self._activate(before & condition)
         if len(self.running):
             self.block(step.body)
         after, others = self.active, before & ~condition
         if step.other and others.any():
-            self._go_on(others)
+            self._activate(others)
             self.block(step.other)
             others = self.active
-        self._go_on(after | others)
+        self._activate(after | others)
 
     def count(self, step: Step) -> None:
-        """A RANGE. How many turns a thread takes is known before the first, as in Python."""
+        """Execute a RANGE; each lane's number of turns is known before the first, as in Python."""
         start, stop, by = (self.values[place] for place in step.sources)
         self.values[step.place] = start
-        turns = _turns(start, stop, step.node.src[2].arg)
+        # len(range(start, stop, by)) in unsigned 64 bits: it can be more than the dtype holds.
+        low, high = (start, stop) if step.node.src[2].arg > 0 else (stop, start)
+        distance = high.astype(np.uint64) - low.astype(np.uint64)
+        one, stride = np.uint64(1), np.uint64(abs(step.node.src[2].arg))
+        turns = np.where(high > low, (distance - one) // stride + one, np.uint64(0))
 
         def next_turn(done: int) -> Array:
             if done:
@@ -134,55 +147,56 @@ class Run:
         self._loop(step, next_turn)
 
     def repeat(self, step: Step) -> None:
-        """A LOOP: until all threads have left."""
+        """Execute a LOOP, until all lanes have left it."""
         self._loop(step, lambda done: np.True_)
 
     def _loop(self, step: Step, next_turn: Callable[[int], Any]) -> None:
         entered, outer, done = self.active, self.continued, 0
-        self._go_on(entered & next_turn(0))
+        self._activate(entered & next_turn(0))
         while len(self.running):
-            self._count_turn(step)
-            self.continued = self.nobody
+            self._check_limits(step)
+            self.continued = self.no_lane
             self.block(step.body)
             done += 1
-            self._go_on((self.active | self.continued) & next_turn(done))
+            self._activate((self.active | self.continued) & next_turn(done))
         self.continued = outer
-        self._go_on(entered & ~self.returned)
+        self._activate(entered & ~self.returned)
 
-    def _count_turn(self, step: Step) -> None:
+    def _check_limits(self, step: Step) -> None:
         self.turns += 1
-        patience = self.patience
-        if self.turns > patience.turns:
+        limits = self.limits
+        if self.turns > limits.turns:
             self._access(step).fault(
                 "the kernel does not end: its loops have taken too many turns",
                 "Look whether the loop is left, or allow more with turns=.",
-                limit=patience.turns,
+                limit=limits.turns,
             )
-        if self.turns % _LOOK_AT_THE_CLOCK == 0 and monotonic() > patience.until:
+        if self.turns % _CHECK_TIME_EVERY == 0 and monotonic() > limits.until:
             self._access(step).fault(
                 "the kernel does not end: its loops have taken too long",
-                f"Look whether the loop is left, or allow more {patience.how}.",
-                limit=f"limit {patience.seconds:g} s",
+                f"Look whether the loop is left, or allow more {limits.setting}.",
+                limit=f"limit {limits.seconds:g} s",
             )
 
     def leave(self, step: Step) -> None:
-        """A BREAK: the lanes are back behind the loop."""
-        self._go_on(self.nobody)
+        """Execute a BREAK: the loop's end activates these lanes again."""
+        self._activate(self.no_lane)
 
     def skip(self, step: Step) -> None:
+        """Execute a CONTINUE."""
         self.continued = self.continued | self.active
-        self._go_on(self.nobody)
+        self._activate(self.no_lane)
 
     def end(self, step: Step) -> None:
-        """A RETURN."""
+        """Execute a RETURN."""
         self.returned = self.returned | self.active
-        self._go_on(self.nobody)
+        self._activate(self.no_lane)
 
     def barrier(self, step: Step) -> None:
         missing = self.lanes.missing(self.active)
         if len(missing):
             lane = missing[0]
-            why = "has returned" if self.returned[lane] else "went another way"
+            why = "has returned" if self.returned[lane] else "took another branch"
             who = self.lanes.name(self.lanes.threads[lane])
             self._access(step).fault(
                 f"a barrier that not all threads of a block reach: {who} {why}",
@@ -191,13 +205,13 @@ class Run:
         self.lanes.epochs = self.lanes.epochs + self.active
 
     def claim(self, step: Step) -> None:
-        """An ASSERT."""
+        """Execute an ASSERT."""
         fails = self.active & ~self.values[step.sources[0]]
         if fails.any():
             who = self.lanes.name(self.lanes.threads[int(fails.argmax())])
             message = step.node.arg or "an assert does not hold"
             operation = self._access(step).operation
-            raise FailedAssert(operation, f"{message}, in {who}", device=self.device)
+            raise FailedAssert(operation, f"{message}, in {who}", device=self.kernel.device)
 
     # -- memory
 
@@ -217,31 +231,32 @@ class Run:
         memory.elements[places] = self._each(step.sources[2])
 
     def change(self, step: Step) -> None:
-        """An ATOMIC or a CAS."""
+        """Execute an ATOMIC or a CAS."""
         memory, places = self._places(step)
         given = [self._each(place) for place in step.sources[2:]]
         kind = step.node.arg if step.node.op == "ATOMIC" else "CAS"
         self._give(step, exchange_each(kind, memory.elements, places, *given))
 
     def _places(self, step: Step) -> tuple[Memory, Array]:
+        """Return an access's memory, and the place there for each running lane, checked."""
         memory, access = self.memories[step.sources[0]], self._access(step)
         index = self._each(step.sources[1])
-        wide = None if step.wide is None else self._running(step.wide(self.values))
+        wide = None if step.wide_index is None else self._of_running(step.wide_index(self.values))
         places = memory.places(access, index, wide)
         memory.watch(access, places)
         return memory, places
 
     def _each(self, place: int) -> Array:
-        """The value in every running lane."""
-        return self._running(self.values[place])
+        """Return the value at `place` of the list, in every running lane."""
+        return self._of_running(self.values[place])
 
-    def _running(self, value: Array) -> Array:
+    def _of_running(self, value: Array) -> Array:
         if len(value) == self.lanes.size:
             return value if self.all else value[self.running]
         return np.broadcast_to(value, self.running.shape)
 
     def _give(self, step: Step, found: Array) -> None:
-        """Makes a value of what the running lanes have found."""
+        """Set the step's value from one element for each running lane."""
         if not self.all:
             everywhere = np.zeros(self.lanes.size, found.dtype)
             everywhere[self.running] = found
@@ -249,15 +264,7 @@ class Run:
         self.values[step.place] = found
 
     def _access(self, step: Step) -> Access:
-        return Access(self.kernel.name, step.node, self.lanes, self.running, self.device)
-
-
-def _turns(start: Array, stop: Array, step: int) -> Array:
-    """len(range(start, stop, step)), which can be more than the dtype holds."""
-    low, high = (start, stop) if step > 0 else (stop, start)
-    distance = high.astype(np.uint64) - low.astype(np.uint64)
-    turns = (distance - np.uint64(1)) // np.uint64(abs(step)) + np.uint64(1)
-    return np.where(high > low, turns, np.uint64(0))
+        return Access(self.kernel.name, step.node, self.lanes, self.running, self.kernel.device)
 
 
 def _stored(node: UOp) -> np.dtype[Any]:
@@ -265,24 +272,24 @@ def _stored(node: UOp) -> np.dtype[Any]:
     return stored_as(dtype)
 
 
-STATEMENTS: dict[str, Callable[[Run, Step], None]] = {
-    "CONST": Run.constant,
-    "PARAM": Run.param,
-    "SPECIAL": Run.special,
-    "VAR": Run.declare,
-    "SET": Run.set,
-    "GET": Run.get,
-    "IF": Run.branch,
-    "RANGE": Run.count,
-    "LOOP": Run.repeat,
-    "BREAK": Run.leave,
-    "CONTINUE": Run.skip,
-    "RETURN": Run.end,
-    "BARRIER": Run.barrier,
-    "ASSERT": Run.claim,
-    "SHARED": Run.share,
-    "LOAD": Run.load,
-    "STORE": Run.store,
-    "ATOMIC": Run.change,
-    "CAS": Run.change,
+STATEMENTS: dict[str, Callable[[Executor, Step], None]] = {
+    "CONST": Executor.constant,
+    "PARAM": Executor.param,
+    "SPECIAL": Executor.special,
+    "VAR": Executor.declare,
+    "SET": Executor.set,
+    "GET": Executor.get,
+    "IF": Executor.branch,
+    "RANGE": Executor.count,
+    "LOOP": Executor.repeat,
+    "BREAK": Executor.leave,
+    "CONTINUE": Executor.skip,
+    "RETURN": Executor.end,
+    "BARRIER": Executor.barrier,
+    "ASSERT": Executor.claim,
+    "SHARED": Executor.share,
+    "LOAD": Executor.load,
+    "STORE": Executor.store,
+    "ATOMIC": Executor.change,
+    "CAS": Executor.change,
 }

@@ -1,4 +1,4 @@
-"""The threads that are interpreted together: some whole blocks of the grid, side by side."""
+"""Lanes: the threads that are executed together, which are some whole blocks of the grid."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from hal_core.interpreter.races import EPOCH_BITS
 
 Array = npt.NDArray[Any]
 
-_TOGETHER = 1 << 16  # threads; arrays of these stay in the cache
+_LANES = 1 << 16  # arrays of so many stay in the cache
 
 
 class Lanes:
-    """Some blocks of a grid, `first` to `first + blocks` in an order that `seed` chooses; element k
-    of every array is one thread's."""
+    """Some blocks of a grid, `first` to `first + blocks` in an order that `seed` chooses.
+
+    Every array has one element for each lane: the block's number, the thread's number ...
+    """
 
     def __init__(self, grid: Dim3, block: Dim3, first: int, blocks: int, seed: int = 0) -> None:
         self.grid, self.block = grid, block
@@ -37,15 +39,14 @@ class Lanes:
 
     @classmethod
     def parts(cls, grid: Dim3, block: Dim3, seed: int = 0) -> Iterator[Lanes]:
-        """All blocks of a grid, as many at a time as are quick together; with `seed` other than 0
-        not in the order of their numbers."""
+        """Yield all blocks of a grid, as many at a time as are quick together."""
         blocks = grid[0] * grid[1] * grid[2]
-        step = max(1, _TOGETHER // (block[0] * block[1] * block[2]))
+        step = max(1, _LANES // (block[0] * block[1] * block[2]))
         for first in range(0, blocks, step):
             yield cls(grid, block, first, min(step, blocks - first), seed)
 
     def special(self, kind: str, axis: int) -> Array:
-        """`global_idx(0)` and the others, as int32."""
+        """Return `global_idx(0)` and the like, as int32."""
         if kind in ("block_dim", "grid_dim"):
             return np.array([(self.block if kind == "block_dim" else self.grid)[axis]], np.int32)
         found: Array
@@ -59,12 +60,12 @@ class Lanes:
         return found.astype(np.int32)
 
     def missing(self, active: Array) -> Array:
-        """The lanes that do not come along although others of their block do."""
+        """Return the lanes that are not active although others of their block are."""
         rows = active.reshape(self.blocks, self.block_threads)
         return np.flatnonzero(rows.any(axis=1, keepdims=True) & ~rows)
 
     def name(self, thread: int) -> str:
-        """A thread, by its number in the grid, as an error calls it."""
+        """Return what errors call the thread with this number in the grid."""
         block, own = divmod(int(thread), self.block_threads)
         where = tuple(int(_along(np.array(block), self.grid, axis)) for axis in range(3))
         who = tuple(int(_along(np.array(own), self.block, axis)) for axis in range(3))
@@ -72,7 +73,11 @@ class Lanes:
 
 
 def _shuffled(numbers: Array, count: int, seed: int) -> Array:
-    """Another order of 0 to `count`, found without writing all of it down."""
+    """Return the numbers in another order of 0 to `count`, without a table of all of them.
+
+    A step that has no divisor in common with `count` reaches every number once; count 8, step 3,
+    offset 1: 0 1 2 3 4 5 6 7 -> 1 4 7 2 5 0 3 6
+    """
     if not seed:
         return numbers
     random = Random(seed)
@@ -84,5 +89,6 @@ def _shuffled(numbers: Array, count: int, seed: int) -> Array:
 
 
 def _along(number: Array, extents: Dim3, axis: int) -> Array:
+    """Return the coordinate of a block or thread, from its number."""
     before = (1, extents[0], extents[0] * extents[1])[axis]
     return number // before % extents[axis]

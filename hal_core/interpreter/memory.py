@@ -1,4 +1,4 @@
-"""Memory that threads share, watched: bounds, elements nobody has written, races."""
+"""Memory that threads share, checked: bounds, elements that nothing has written, races."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hal_core.errors import KernelFault, OutOfBounds
 from hal_core.interpreter.lanes import Lanes
-from hal_core.interpreter.overlap import Record
+from hal_core.interpreter.overlap import ShadowPart
 from hal_core.interpreter.races import ATOMIC, READ, SEVERAL, WRITE, Shadow
 from hal_core.ir import UOp
 
@@ -30,7 +30,7 @@ _ATOMICALLY = (
 
 
 class Access:
-    """One access of some lanes to some elements; what it finds wrong names all of them."""
+    """One access of the running lanes, and the errors that name it."""
 
     def __init__(
         self, kernel: str, node: UOp, lanes: Lanes, running: Array, device: str | None = None
@@ -38,7 +38,8 @@ class Access:
         self.node, self.lanes, self.running, self.device = node, lanes, running, device
         self.operation = f"kernel {kernel}" + (f", line {node.line}" if node.line else "")
 
-    def who(self, access: int) -> str:
+    def thread(self, access: int) -> str:
+        """Return the name of the thread whose access has this place among the running lanes."""
         return self.lanes.name(self.lanes.threads[self.running[access]])
 
     def fault(self, problem: str, fix: str, **facts: object) -> NoReturn:
@@ -46,14 +47,10 @@ class Access:
         raise KernelFault(self.operation, problem, **facts)  # type: ignore[arg-type]
 
 
-def _first(found: Array) -> int:
-    return int(np.flatnonzero(found)[0])
-
-
 class Memory:
     """The elements of a pointer's buffer, or of a shared array in every block.
 
-    `written` is as in `Given`, None where everything is. `beside` are the names of the pointers
+    `written` is as in `Inputs`, None where everything is. `others` are the names of the pointers
     whose buffers lie on the same memory.
     """
 
@@ -63,36 +60,36 @@ class Memory:
         elements: Array,
         size: int,
         written: Array | None,
-        shadow: Shadow | Record | None,
-        beside: Sequence[str] = (),
+        shadow: Shadow | ShadowPart | None,
+        others: Sequence[str] = (),
     ) -> None:
         self.name, self.elements, self.size = name, elements, size
-        self.written, self.shadow, self.beside = written, shadow, beside
+        self.written, self.shadow, self.others = written, shadow, others
         self.per_block = size < len(elements)
 
     def places(self, access: Access, index: Array, wide: Array | None) -> Array:
-        """Where in `elements` each index leads. Raises: KernelFault.
+        """Return the place in `elements` of each index. Raises: KernelFault.
 
         `wide` is the index computed in 64 bits, which must be the same.
         """
         outside = (index < 0) | (index >= self.size)
         if outside.any():
-            first = _first(outside)
+            first = int(np.argmax(outside))
             fix = "Guard the access, if i < n, or give a larger buffer."
             if index[first] < 0:
                 fix = "Guard the access, if i >= 0: a negative index does not count from the end."
             raise OutOfBounds(
                 access.operation,
-                f"out of bounds: {HOW[access.node.op]} of {self.name!r} by {access.who(first)}",
+                f"out of bounds: {HOW[access.node.op]} of {self.name!r} by {access.thread(first)}",
                 got=int(index[first]),
                 limit=f"limit 0 to {self.size - 1}" if self.size else "it has no element",
                 device=access.device,
                 fix=fix,
             )
         if wide is not None and (wide != index).any():
-            first = _first(wide != index)
+            first = int(np.argmax(wide != index))
             access.fault(
-                f"the index of {self.name!r} overflows int32 in {access.who(first)}",
+                f"the index of {self.name!r} overflows int32 in {access.thread(first)}",
                 "Compute it in int64.",
                 got=int(wide[first]),
             )
@@ -102,23 +99,23 @@ class Memory:
         return places
 
     def watch(self, access: Access, places: Array) -> None:
-        """Raises: KernelFault for a read of what nobody has written, and for a race."""
+        """Record an access. Raises: KernelFault for a race, or a read of unwritten memory."""
         op = access.node.op
         if self.written is not None:
             known = self.written.dtype.type(_EVERY_BYTE & (1 << 8 * self.written.itemsize) - 1)
             unknown = self.written[places] != known
             if op != "STORE" and unknown.any():
-                first = _first(unknown)
+                first = int(np.argmax(unknown))
                 access.fault(
                     f"a read of element {self._index(places[first])} of {self.name!r}, which "
-                    f"nothing has written, by {access.who(first)}",
+                    f"nothing has written, by {access.thread(first)}",
                     "Write it first, and put a barrier between if another thread does.",
                 )
             self.written[places] = known
         if self.shadow is not None:
             self._check_race(self.shadow, access, places)
 
-    def _check_race(self, shadow: Shadow | Record, access: Access, places: Array) -> None:
+    def _check_race(self, shadow: Shadow | ShadowPart, access: Access, places: Array) -> None:
         how, lanes = HOW[access.node.op], access.lanes
         running = access.running
         race = shadow.touch(how, places, lanes.threads[running], lanes.epochs[running])
@@ -126,12 +123,12 @@ class Memory:
             return
         other = "several threads" if race.thread == SEVERAL else lanes.name(race.thread)
         what = f"element {self._index(places[race.access])} of {self.name!r}"
-        if self.beside:
-            names = " and ".join(map(repr, self.beside))
-            lies = "lie" if len(self.beside) > 1 else "lies"
+        if self.others:
+            names = " and ".join(map(repr, self.others))
+            lies = "lie" if len(self.others) > 1 else "lies"
             what += f", on whose memory {names} {lies} too"
         access.fault(
-            f"a race for {what}: {how} by {access.who(race.access)} and {race.how} by {other}, "
+            f"a race for {what}: {how} by {access.thread(race.access)} and {race.how} by {other}, "
             "with no order between them",
             _ATOMICALLY if {how, race.how} == {READ, ATOMIC} else _ORDERED,
         )

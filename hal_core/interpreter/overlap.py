@@ -1,4 +1,10 @@
-"""Arrays that lie on the same memory have one record of who touched it."""
+"""One shadow for arrays that lie on the same memory, so that races between them are found.
+
+A shadow that arrays share counts in units: the largest size that divides every element and offset.
+
+    a: int32 at byte 0, 4 elements       a[3] is units 6, 7
+    b: int16 at byte 12, 3 elements      b[0] is unit 6, b[1] unit 7: both race with a[3]
+"""
 
 from __future__ import annotations
 
@@ -14,51 +20,52 @@ from hal_core.interpreter.races import Race, Shadow
 Array = npt.NDArray[Any]
 
 
-class Record(NamedTuple):
-    """One array's part of a record that is kept in units, of which no element has a fraction."""
+class ShadowPart(NamedTuple):
+    """One array's part of a shadow that it shares."""
 
     shadow: Shadow
     first: int  # the unit that the array begins with
     units: int  # of an element
-    beside: tuple[int, ...]  # the other arrays
+    others: tuple[int, ...]  # the arrays that share it
 
     def touch(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
-        """As of a Shadow, in elements."""
+        """Record accesses to elements, as `Shadow.touch` does."""
         units = self.units
         each = (places[:, None] * units + np.arange(self.first, self.first + units)).ravel()
         race = self.shadow.touch(how, each, np.repeat(threads, units), np.repeat(epochs, units))
         return race and race._replace(access=race.access // units)
 
 
-def records(arrays: Mapping[int, Array]) -> dict[int, Record]:
-    """Of the contiguous arrays that overlap another. Most do not, and are not in it."""
-    found: dict[int, Record] = {}
-    spans = sorted(_span(key, array) for key, array in arrays.items() if array.size)
-    for group in _groups(spans):
+def shared_shadows(arrays: Mapping[int, Array]) -> dict[int, ShadowPart]:
+    """Return the parts of the contiguous arrays that overlap another one."""
+    found: dict[int, ShadowPart] = {}
+    spans = []
+    for key, array in arrays.items():
+        if array.size:
+            begin = array.__array_interface__["data"][0]
+            spans.append(_Span(begin, begin + array.nbytes, key, array.itemsize))
+    for group in _groups(sorted(spans)):
         begin, end = group[0].begin, max(span.end for span in group)
         unit = gcd(*(span.begin - begin for span in group), *(span.itemsize for span in group))
         shadow = Shadow(-(-(end - begin) // unit))
         for span in group:
-            beside = tuple(sorted(other.key for other in group if other is not span))
+            others = tuple(sorted(other.key for other in group if other is not span))
             first, units = (span.begin - begin) // unit, span.itemsize // unit
-            found[span.key] = Record(shadow, first, units, beside)
+            found[span.key] = ShadowPart(shadow, first, units, others)
     return found
 
 
 class _Span(NamedTuple):
+    """The addresses of an array."""
+
     begin: int  # an address
     end: int
     key: int
     itemsize: int
 
 
-def _span(key: int, array: Array) -> _Span:
-    begin = array.__array_interface__["data"][0]
-    return _Span(begin, begin + array.nbytes, key, array.itemsize)
-
-
 def _groups(spans: list[_Span]) -> Iterator[list[_Span]]:
-    """Of sorted spans: those that overlap, or that a chain of overlaps joins."""
+    """Yield the groups of sorted spans that overlap, or that a chain of overlaps joins."""
     group: list[_Span] = []
     reached = 0
     for span in spans:

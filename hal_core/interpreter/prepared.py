@@ -1,4 +1,17 @@
-"""A kernel's flat list as nested steps, ready to be carried out."""
+"""A kernel prepared for execution: its flat list of instructions as nested steps.
+
+the list                       the steps
+
+0 CONST 1                      0 CONST
+1 PARAM y                      1 PARAM
+2 LT ...                       2 LT
+3 IF 2                         3 IF    body: 4 STORE
+4   STORE 1, ...                       other: 6 STORE
+5 ELSE 3
+6   STORE 1, ...
+7 ENDIF 3
+8 RETURN                       8 RETURN
+"""
 
 from __future__ import annotations
 
@@ -8,63 +21,66 @@ from typing import Any, NamedTuple
 from hal_core.dtypes import int32
 from hal_core.interpreter.operations import operation
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.uop import OPENS
 
 _WRITES = frozenset({"STORE", "ATOMIC", "CAS"})
 _ACCESSES = _WRITES | {"LOAD"}
-_OPENS = frozenset({"IF", "RANGE", "LOOP"})
 _ENDS = frozenset({"ENDIF", "ENDRANGE", "ENDLOOP"})
 _INDEX_ARITHMETIC = frozenset({"ADD", "SUB", "MUL"})
 
 
 class Step(NamedTuple):
-    """A node, and where values are: its own and its sources' places in the kernel's list."""
+    """One instruction. Values are kept in a list, at the place of their instruction."""
 
     node: UOp
-    place: int
-    sources: tuple[int, ...]
-    compute: Callable[..., Any] | None  # from the sources' values; None: it does more than that
+    place: int  # of its value: the node's place in the kernel's list
+    sources: tuple[int, ...]  # the places of the values that it takes
+    compute: Callable[..., Any] | None  # its value from those; None: a statement, or memory
     body: list[Step]  # of an IF, RANGE or LOOP
-    other: list[Step]  # behind ELSE
-    wide: Callable[[list[Any]], Any] | None  # an access' index in 64 bits, where it may differ
+    other: list[Step]  # the body of the IF's ELSE
+    # Of an access: its index in 64 bits, from all values; None where it cannot overflow.
+    wide_index: Callable[[list[Any]], Any] | None
 
 
-class Script:
-    """The steps of a verified kernel; `device` is named where it goes wrong."""
+class PreparedKernel:
+    """The steps of a verified kernel. Errors name `device`."""
 
     def __init__(self, kernel: Kernel, device: str | None = None) -> None:
-        self.kernel, self.device = kernel, device
+        self.name, self.signature, self.uops = kernel.name, kernel.signature, kernel.uops
+        self.device = device
         self.places = {id(node): place for place, node in enumerate(kernel.uops)}
-        # Memory that is only read needs no watch.
+        # Pointers and shared arrays that are only read cannot race.
         self.written = {id(node.src[0]) for node in kernel.uops if node.op in _WRITES}
         self.steps = self._block(iter(kernel.uops))
 
     def _block(self, nodes: Iterator[UOp]) -> list[Step]:
-        """Up to the end of the block that is open. What stands behind ELSE goes to its IF."""
+        """Take the steps of the block that is open, and its end. An ELSE is a step whose body is
+        the rest of the block, until its IF takes that."""
         steps: list[Step] = []
-        into = steps
         for node in nodes:
             if node.op in _ENDS:
                 break
+            body = self._block(nodes) if node.op in OPENS else []
+            other = body.pop().body if body and body[-1].node.op == "ELSE" else []
+            sources = tuple(self.places[id(source)] for source in node.src)
+            wide = self._wide_index(node.src[1]) if node.op in _ACCESSES else None
+            place = self.places[id(node)]
+            steps.append(Step(node, place, sources, operation(node), body, other, wide))
             if node.op == "ELSE":
-                steps.append(self._step(node, []))
-                into = steps[-1].body
-                continue
-            into.append(self._step(node, self._block(nodes) if node.op in _OPENS else []))
+                break
         return steps
 
-    def _step(self, node: UOp, body: list[Step]) -> Step:
-        other = body.pop().body if body and body[-1].node.op == "ELSE" else []
-        sources = tuple(self.places[id(source)] for source in node.src)
-        wide = self._wide(node.src[1]) if node.op in _ACCESSES else None
-        return Step(node, self.places[id(node)], sources, operation(node), body, other, wide)
-
-    def _wide(self, index: UOp) -> Callable[[list[Any]], Any] | None:
-        """The index as it would be if its own + - * had 64 bits: what a CPU computes."""
-        if index.dtype is not int32 or index.op not in _INDEX_ARITHMETIC:
+    def _wide_index(self, node: UOp) -> Callable[[list[Any]], Any] | None:
+        """Return the index as it would be if its own + - * had 64 bits: what a CPU computes."""
+        if node.dtype is not int32 or node.op not in _INDEX_ARITHMETIC:
             return None
-        compute, (left, right) = operation(index), (self._leaf(source) for source in index.src)
-        return lambda values: compute(left(values), right(values)) if compute else None
+        compute: Any = operation(node)
+        sources = [(self._wide_index(one), self.places[id(one)]) for one in node.src]
 
-    def _leaf(self, node: UOp) -> Callable[[list[Any]], Any]:
-        place = self.places[id(node)]
-        return self._wide(node) or (lambda values: values[place].astype("int64"))
+        def wide_index(values: list[Any]) -> Any:
+            left, right = (
+                wide(values) if wide else values[place].astype("int64") for wide, place in sources
+            )
+            return compute(left, right)
+
+        return wide_index

@@ -1,8 +1,14 @@
-"""Which threads touched an element, to tell races.
+"""Races between threads, found by a record of the last accesses to each element.
 
 Two threads race on an element if one of them writes it and the other touches it, not both by
 atomics, and nothing orders them. What orders two threads is a barrier of their block between the
 two accesses. Threads of different blocks are never ordered.
+
+    block 0                                   the shadow of y[0]            then
+    thread 0 writes y[0]                      write: thread 0, epoch (0, 0)
+    barrier
+    thread 1 reads y[0], ordered              read: thread 1, epoch (0, 1)
+    thread 2 writes y[0], no barrier between                                a race with the read
 """
 
 from __future__ import annotations
@@ -23,16 +29,16 @@ EPOCH_BITS = 32
 
 
 class Race(NamedTuple):
-    """An access, by its place in the arrays it was given with, and what it races with."""
+    """An access, and the earlier one that it races with."""
 
-    access: int
-    thread: int  # the other's number in the grid, or SEVERAL
-    how: str  # READ, WRITE or ATOMIC
+    access: int  # its place in the arrays given to `touch`
+    thread: int  # of the earlier one: the number in the grid, or SEVERAL
+    how: str  # the earlier one: READ, WRITE or ATOMIC
 
 
 class Shadow:
-    """For each element and each way of access: the last thread and epoch, or that there were
-    several in one epoch, or several blocks. That is enough to see every race."""
+    """For each element and each kind of access: the last thread and epoch, or SEVERAL threads of
+    one epoch, or SEVERAL blocks. That is enough to find every race."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -40,7 +46,8 @@ class Shadow:
         self.epochs: dict[str, Array] = {}
 
     def touch(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
-        """Records one access a thread. Gives the first race, with what was before or within."""
+        """Record one access of each thread. Return the first race with an earlier access, or
+        between two of these."""
         for other in _AGAINST[how]:
             if other in self.epochs:
                 before, by = self.epochs[other][places], self.threads[other][places]
@@ -52,6 +59,7 @@ class Shadow:
         return self._record(how, places, threads, epochs)
 
     def _record(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
+        """Record the accesses. Return a race between two of them: both write one element."""
         if how not in self.epochs:
             self.threads[how] = np.full(self.size, NONE)
             self.epochs[how] = np.full(self.size, NONE)
@@ -61,7 +69,7 @@ class Shadow:
         here = (before == NONE) | (before >> EPOCH_BITS == epochs >> EPOCH_BITS)
         last_thread[places] = np.where(alone, threads, SEVERAL)
         last_epoch[places] = np.where(here, epochs, SEVERAL)
-        # Of threads that touch one element in this access, the arrays have kept one.
+        # Where several of these threads touch one element, the arrays hold the last of them.
         others = last_thread[places] != threads
         if not others.any():
             return None

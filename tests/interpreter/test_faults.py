@@ -291,7 +291,9 @@ def test_a_failed_assert() -> None:
         interpret(kernel, threads=4, block=1)
 
 
-@pytest.mark.parametrize(("leaves", "why"), [("RETURN", "has returned"), ("", "went another way")])
+@pytest.mark.parametrize(
+    ("leaves", "why"), [("RETURN", "has returned"), ("", "took another branch")]
+)
 def test_a_barrier_that_some_threads_pass_by(
     leaves: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.interpreter import carry_out, lanes
-from hal_core.interpreter.arguments import Given
-from hal_core.interpreter.executor import Patience
-from hal_core.interpreter.prepared import Script
+from hal_core.interpreter import execute, lanes
+from hal_core.interpreter.arguments import Inputs
+from hal_core.interpreter.executor import LoopLimits
+from hal_core.interpreter.prepared import PreparedKernel
 from hal_core.testing import interpret
 
 DIMENSION = st.integers(1, 6)
@@ -38,15 +38,15 @@ def reverse(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32]) -> None:
 
 
 def carried_out(kernel: hal.KernelFunction, arrays: list[Any], geometry: Any, seed: int) -> None:
-    given = Given(dict(enumerate(arrays)), {}, {})
-    carry_out(Script(kernel.lower(), "HERE"), given, geometry, Patience(1000), seed=seed)
+    given = Inputs(dict(enumerate(arrays)), {}, {})
+    execute(PreparedKernel(kernel.lower(), "HERE"), given, geometry, LoopLimits(1000), seed=seed)
 
 
 @settings(max_examples=30, deadline=None)
 @given(grid=THREE, block=THREE, seed=st.integers(0, 9), together=st.sampled_from([1, 40, 1 << 16]))
 def test_every_thread_comes_once(grid: Any, block: Any, seed: int, together: int) -> None:
     arrays = [np.zeros(36**3, "i4"), np.full(36**3, -1, "i4"), np.zeros(1, "i4")]
-    with mock.patch.object(lanes, "_TOGETHER", together):
+    with mock.patch.object(lanes, "_LANES", together):
         carried_out(place, arrays, (grid, block), seed)
     seen, order, taken = arrays
     x, y, z = (g * b for g, b in zip(grid, block, strict=True))

@@ -90,7 +90,7 @@ def begun(device: Any, work: Callable[..., object], *args: Any) -> threading.Thr
     """Return a thread whose work is known to the device as running, or has ended."""
     thread = threading.Thread(target=work, args=args)
     thread.start()
-    while thread.is_alive() and not device.running.work:
+    while thread.is_alive() and not device.in_flight.work:
         time.sleep(0.0002)
     return thread
 
@@ -133,12 +133,12 @@ def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
     running_module = pytest.importorskip(
         "hal_cpu.in_flight", reason="hal-cpu is not installed here"
     )
-    running = running_module.Running()
+    running = running_module.InFlight()
     given: list[Any] = []
 
     class Allocator:
         def _give_back(self, *block: Any) -> None:
-            if not running.keep(self, *block):
+            if not running.defer(self, *block):
                 given.append(block)
 
     allocator, spec = Allocator(), hal.BufferSpec()

@@ -1,14 +1,17 @@
-"""The CPU as a device of hal-core. Importing this loads no compiler and no device code."""
+"""The plugin of the family CPU. Importing it loads no compiler and no device code."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hal_core.hookspecs import Check, hookimpl
+from hal_core.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hal_core.compiler import Binary, CompilerPair
     from hal_core.device import DeviceInfo
+    from hal_core.hookspecs import Check
     from hal_core.program import Program
     from hal_cpu.allocator import CPUAllocator
     from hal_cpu.device import CPUDevice
@@ -17,64 +20,50 @@ __version__ = "0.1.0"
 
 
 class CPUPlugin:
-    """Named by the entry point `CPU` of the group `hal.devices`."""
+    """The processor of this host as one device; the choice where there is nothing better."""
 
     hal_api = (1, 0)
-    rank = {"cpu": 0}  # noqa: RUF012  # what there is when there is nothing better
+    rank = {"cpu": 0}  # noqa: RUF012  # read-only by contract
 
     @hookimpl
-    def hal_enumerate(self, family: str) -> list[DeviceInfo]:
-        from hal_cpu.device import describe
+    def hal_enumerate(self, family: str) -> Sequence[DeviceInfo]:
+        from hal_cpu.device import enumerate_devices
 
-        return [describe()]
+        return enumerate_devices(family)
 
     @hookimpl
     def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> CPUDevice:
-        from hal_core import config
+        from hal_cpu.device import open_device
 
-        if config.CHECK.read():
-            from hal_cpu.checked.device import CheckedDevice
-
-            return CheckedDevice(info.name, info)
-        from hal_cpu.device import CPUDevice
-
-        return CPUDevice(info.name, info)
+        return open_device(info.name, info)
 
     @hookimpl
     def hal_make_allocator(self, device: CPUDevice) -> CPUAllocator:
-        if device.checked:
-            from hal_cpu.checked.allocator import CheckedAllocator
-
-            return CheckedAllocator(device)
-        from hal_cpu.allocator import CPUAllocator
-
-        return CPUAllocator(device)
+        return device.make_allocator()  # a checked device makes one of its own
 
     @hookimpl
-    def hal_make_compilers(self, device: CPUDevice) -> list[CompilerPair]:
+    def hal_make_compilers(self, device: CPUDevice) -> Sequence[CompilerPair]:
         from hal_cpu.compiler import pairs
 
-        return pairs(device.checked)
+        return pairs(device)
 
     @hookimpl
-    def hal_make_program(self, device: Any, binary: Binary) -> Program:
-        if not device.checked:
-            from hal_cpu.program import CPUProgram
-
-            return CPUProgram(device, binary)
-        if binary.format == "uops":
-            from hal_cpu.checked.interpreted import InterpretedProgram
-
-            return InterpretedProgram(device, binary)
-        from hal_cpu.checked.native import NativeProgram
-
-        return NativeProgram(device, binary)
+    def hal_make_program(self, device: CPUDevice, binary: Binary) -> Program:
+        return device.make_program(binary)  # likewise
 
     @hookimpl
-    def hal_doctor(self, family: str) -> list[Check]:
+    def hal_doctor(self, family: str) -> Sequence[Check]:
         from hal_cpu.doctor import checks
 
-        return checks()
+        return checks(family)
 
 
 plugin = CPUPlugin()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CPUDevice":
+        from hal_cpu.device import CPUDevice
+
+        return CPUDevice
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

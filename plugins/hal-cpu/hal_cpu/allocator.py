@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hal_core.device import Compiled
     from hal_cpu.device import CPUDevice
 
-_SMALL_NBYTES = 64 << 10  # below, a mapping of its own costs more than it gives
+_SMALL_NBYTES = 64 << 10  # a smaller block is not worth a mapping of its own
 
 
 class CPUAllocator(LRUAllocator[int]):
@@ -29,9 +29,10 @@ class CPUAllocator(LRUAllocator[int]):
     host_ordered = True
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
-        if nbytes >= _SMALL_NBYTES:
-            return driver.map_pages(nbytes, huge=nbytes >= driver.HUGE)
-        address = driver.allocate_small(nbytes)
+        with driver.check("allocate", self.device.name):
+            if nbytes >= _SMALL_NBYTES:
+                return driver.map_pages(nbytes, huge=nbytes >= driver.HUGE)
+            address = driver.allocate_small(nbytes)
         if options.zero:
             ctypes.memset(address, 0, nbytes)
         return address
@@ -42,26 +43,21 @@ class CPUAllocator(LRUAllocator[int]):
         else:
             driver.free_small(opaque)
 
-    def _give_back(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
-        running = self.device.running
-        if not (running.work and running.keep(self, opaque, nbytes, options)):
-            super()._give_back(opaque, nbytes, options)
-
     def _wrap(self, pointer: int, nbytes: int) -> int:
         return pointer
 
     def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
         return opaque + offset
 
-    def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
-        return driver.memory_at(opaque, nbytes)
+    # A long copy releases the GIL, so another thread may free memory under it: it is work in
+    # flight. For a short one, to say so would take longer than to copy.
 
     def _copyin(self, dest: int, src: memoryview) -> None:
         if src.nbytes <= driver.LARGE_COPY:
             driver.memory_at(dest, src.nbytes)[:] = src
         else:
             address, _holder = driver.address_of(src)
-            with self.device.running.using(dest):
+            with self.device.in_flight.using(dest):
                 ctypes.memmove(dest, address, src.nbytes)
 
     def _copyout(self, dest: memoryview, src: int) -> None:
@@ -69,7 +65,7 @@ class CPUAllocator(LRUAllocator[int]):
             dest[:] = driver.memory_at(src, dest.nbytes)
         else:
             address, _holder = driver.address_of(dest)
-            with self.device.running.using(src):
+            with self.device.in_flight.using(src):
                 ctypes.memmove(address, src, dest.nbytes)
 
     def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
@@ -78,25 +74,37 @@ class CPUAllocator(LRUAllocator[int]):
         if nbytes <= driver.LARGE_COPY:
             ctypes.memmove(dest, src, nbytes)
             return True
-        with self.device.running.using(dest, src):
+        with self.device.in_flight.using(dest, src):
             ctypes.memmove(dest, src, nbytes)
         return True
 
     def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
         if nbytes <= driver.LARGE_COPY:
             _repeat(dest, nbytes, pattern)
-            return
-        with self.device.running.using(dest):
-            _repeat(dest, nbytes, pattern)
+        else:
+            with self.device.in_flight.using(dest):
+                _repeat(dest, nbytes, pattern)
+
+    def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
+        return driver.memory_at(opaque, nbytes)
+
+    def _give_back(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
+        in_flight = self.device.in_flight
+        if not (in_flight.work and in_flight.defer(self, opaque, nbytes, options)):
+            super()._give_back(opaque, nbytes, options)
 
 
 def _repeat(address: int, nbytes: int, pattern: bytes) -> None:
+    """Fill memory with copies of the pattern. What is filled already is the source of the rest:
+
+    pattern ab, nbytes 10:   ab........ -> abab...... -> abababab.. -> ababababab
+    """
     if len(set(pattern)) == 1:
         ctypes.memset(address, pattern[0], nbytes)
         return
     ctypes.memmove(address, pattern, len(pattern))
     done = len(pattern)
-    while done < nbytes:  # what is filled already is the source of the rest
+    while done < nbytes:
         step = min(done, nbytes - done)
         ctypes.memmove(address + done, address, step)
         done += step

@@ -1,52 +1,64 @@
-"""The CPU as a device."""
+"""The processor of this host as a device."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from hal_core import config
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceUnavailable
 from hal_cpu import processor
-from hal_cpu.in_flight import Running
+from hal_cpu.clock import CPUClock
+from hal_cpu.in_flight import InFlight
 from hal_cpu.threads.pool import Pool
 
+if TYPE_CHECKING:
+    from hal_core.compiler import Binary
+    from hal_core.program import Program
+    from hal_cpu.allocator import CPUAllocator
 
-def _thread_count(text: str) -> int:
-    if not (text.strip().isdigit() and int(text)):
-        raise ValueError("expected a number of threads, 1 or more")
-    return min(int(text), _MAX_THREADS)
+Number = TypeVar("Number", int, float)
 
 
-_MAX_THREADS = 1024  # more cores than hosts have; each thread costs a stack
+def _number(
+    convert: type[Number], is_valid: Callable[[Number], bool], expected: str
+) -> Callable[[str], Number]:
+    """Return a function that reads a setting's text as a number, and raises ValueError."""
+
+    def parse(text: str) -> Number:
+        try:
+            number = convert(text)
+        except ValueError:
+            number = convert(-1)
+        if not is_valid(number):
+            raise ValueError(f"expected {expected}")
+        return number
+
+    return parse
+
+
 THREADS = config.declare(
-    "HAL_CPU_THREADS", 0, "threads that share a large launch; unset = usable cores", _thread_count
+    "HAL_CPU_THREADS",
+    0,
+    "threads that share a large launch; unset = usable cores",
+    _number(int, lambda count: count > 0, "a number of threads, 1 or more"),
 )
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds < math.inf:
-        raise ValueError("expected a number of seconds, more than 0")
-    return seconds
-
-
-def _seed(text: str) -> int:
-    if not text.strip().isdigit():
-        raise ValueError("expected a whole number, 0 or more")
-    return int(text)
-
-
 CHECK_SECONDS = config.declare(
-    "HAL_CPU_CHECK_SECONDS", 60.0, "how long a launch in checked mode may take", _seconds
+    "HAL_CPU_CHECK_SECONDS",
+    60.0,
+    "how long a launch in checked mode may take",
+    _number(float, lambda seconds: 0 < seconds < math.inf, "a number of seconds, more than 0"),
 )
 CHECK_SEED = config.declare(
-    "HAL_CPU_CHECK_SEED", 0, "another order of threads in checked mode; 0 = as numbered", _seed
+    "HAL_CPU_CHECK_SEED",
+    0,
+    "another order of threads in checked mode; 0 = as numbered",
+    _number(int, lambda seed: seed >= 0, "a whole number, 0 or more"),
 )
 
+_MAX_THREADS = 1024  # more cores than hosts have; each thread costs a stack
 MAX_BLOCK_THREADS = 1024
 _SHARED_NBYTES = 64 << 10  # on a worker's stack; more would leave the core's nearest caches
 _CAPABILITIES = frozenset(
@@ -54,13 +66,18 @@ _CAPABILITIES = frozenset(
 )
 
 
-def describe() -> DeviceInfo:
-    """Facts of this host. Raises: DeviceUnavailable where its objects cannot be loaded."""
+def enumerate_devices(family: str) -> list[DeviceInfo]:
+    """List the one device that a host has. Raises: DeviceUnavailable on systems without ELF."""
+    return [describe(family)]
+
+
+def describe(name: str) -> DeviceInfo:
+    """Return the facts of this host. Raises: DeviceUnavailable where it cannot load ELF objects."""
     if processor.machine() not in ("x86-64", "aarch64") or not processor.is_linux():
         raise DeviceUnavailable(
             "open",
             f"hal-cpu runs on Linux on x86-64 and aarch64, this is {processor.system()}",
-            device="CPU",
+            device=name,
         )
     memory = processor.usable_memory()
     limits = Limits(
@@ -72,7 +89,7 @@ def describe() -> DeviceInfo:
         max_alloc_nbytes=memory,
     )
     return DeviceInfo(
-        name="CPU",
+        name=name,
         kind="cpu",
         title=processor.cpu_title(),
         memory_nbytes=memory,
@@ -85,34 +102,55 @@ def describe() -> DeviceInfo:
     )
 
 
+def open_device(name: str, info: DeviceInfo) -> CPUDevice:
+    """Open the device as HAL_CHECK asks now: an ordinary one, or one that watches kernels."""
+    if config.CHECK.read():
+        from hal_cpu.checked.device import CheckedDevice
+
+        return CheckedDevice(name, info)
+    return CPUDevice(name, info)
+
+
 class CPUDevice(Compiled):
-    """The processor this process runs on, all usable cores of it as one device.
+    """The processor that this process runs on, all usable cores of it as one device.
 
     Order: work is done when its call returns. Calls that overlap, from several threads, have no
     order among them and run at once.
     """
 
-    checked = False  # whether it was opened under HAL_CHECK=1
-
-    _pool: Pool | None = None
+    checked = False  # True: opened under HAL_CHECK=1
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
-        self.running = Running()  # one, or threads that launch first at once would note in two
+        self.in_flight = InFlight()
+        self._pool: Pool | None = None
         super().__init__(name, info)
-
-    @property
-    def pool(self) -> Pool:
-        """Of the threads that share large launches; none is started before the first."""
-        if self._pool is None:
-            made = Pool(THREADS.read() or self.info.compute_units)
-            if self._pool is None:  # else another thread was faster
-                self._pool = made
-        return self._pool
-
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self.running.work.clear()  # of threads that only the parent has
 
     def _close(self) -> None:
         if self._pool is not None:
             self._pool.close()
+
+    def _make_clock(self) -> CPUClock:
+        return CPUClock(self)
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self.in_flight.work.clear()  # it belongs to threads that only the parent has
+
+    @property
+    def pool(self) -> Pool:
+        """The threads that share large launches; none is started before the first one."""
+        with self._lock:
+            if self._pool is None:
+                threads = THREADS.read() or self.info.compute_units
+                self._pool = Pool(min(threads, _MAX_THREADS))
+            return self._pool
+
+    def make_allocator(self) -> CPUAllocator:
+        from hal_cpu.allocator import CPUAllocator
+
+        return CPUAllocator(self)
+
+    def make_program(self, binary: Binary) -> Program:
+        from hal_cpu.program import CPUProgram
+
+        return CPUProgram(self, binary)

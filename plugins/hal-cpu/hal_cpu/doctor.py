@@ -1,15 +1,15 @@
-"""What `hal doctor` says about this host."""
+"""The lines of `hal doctor` about this host."""
 
 from __future__ import annotations
 
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
 from hal_cpu import processor
-from hal_cpu.compiler import pairs
+from hal_cpu.compiler import PAIRS
 
 
-def checks() -> list[Check]:
-    """The processor, our share of it, and each compiler; one compiler is enough."""
+def checks(family: str) -> list[Check]:
+    """Check the processor, this process's share of it, and each compiler; one is enough."""
     found = [
         Check("processor", True, f"{processor.cpu_title()}, {processor.cpu_arch()}"),
         Check(
@@ -18,7 +18,7 @@ def checks() -> list[Check]:
             f"{processor.usable_cores()} cores, {processor.usable_memory() >> 20} MiB of memory",
         ),
     ]
-    for pair in pairs():
+    for pair in PAIRS:
         try:
             compiler = pair.compiler()
         except HalError as error:
@@ -26,6 +26,7 @@ def checks() -> list[Check]:
             detail = f"{error.problem} (optional)" if optional else error.problem
             found.append(Check(f"compiler {pair.name}", optional, detail, error.fix or ""))
         else:
+            # An identity ends with the processor's flags, a long line that says nothing here.
             first = compiler.identity.split(processor.cpu_identity())[0].strip().splitlines()[0]
             found.append(Check(f"compiler {pair.name}", True, first))
     return found

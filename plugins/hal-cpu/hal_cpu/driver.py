@@ -1,4 +1,7 @@
-"""The host's pages and symbols; the C library is called under its own names. Source: mmap(2)."""
+"""Calls of the host's C library, and their failures as errors of hal-core.
+
+Source: mmap(2), posix_memalign(3), dlsym(3), pthread_getattr_np(3).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ import ctypes
 import mmap
 import os
 from functools import cache
+from typing import Any
 
-from hal_core.errors import HalError, OutOfMemory
+from hal_core.errors import OutOfMemory
 from hal_cpu import processor
 
 PAGE = mmap.PAGESIZE
 HUGE = 2 << 20  # a huge page of x86-64, and of aarch64 with 4 KiB pages
 READ, WRITE, EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
 
-LARGE_COPY = 1 << 20  # bytes; a copy of more releases the GIL
+LARGE_COPY = 1 << 20  # bytes; a longer copy releases the GIL
 
-_NONE = 0  # PROT_NONE
+_NO_ACCESS = 0  # PROT_NONE
 _MADV_DONTNEED = 4  # the pages are zero when they are touched again
 _MADV_HUGEPAGE = 14  # Linux; `mmap` lacks the name where Python was built without it
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -33,36 +37,62 @@ _posix_memalign, _libc_free = _libc.posix_memalign, _libc.free
 _posix_memalign.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
 _libc_free.argtypes = (ctypes.c_void_p,)
 _libc_free.restype = None
+_libc.pthread_self.restype = ctypes.c_void_p
+
+
+# -- failures
+
+
+class Refused(Exception):
+    """A call that the host refused. It leaves this plugin as what `explain` makes of it."""
+
+    def __init__(self, call: str, code: int, nbytes: int) -> None:
+        super().__init__(f"{call} failed: {os.strerror(code)} (errno {code})")
+        self.nbytes = nbytes
+
+
+def explain(error: Refused, operation: str, device: str) -> OutOfMemory:
+    """Return the refusal as an exception of hal-core: memory, addresses or mappings ran out."""
+    return OutOfMemory(operation, str(error), got=error.nbytes, device=device)
+
+
+class check:
+    """Raise a refusal inside of the block as an exception of hal-core."""
+
+    __slots__ = ("device", "operation")
+
+    def __init__(self, operation: str, device: str) -> None:
+        self.operation, self.device = operation, device
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Refused):
+            raise explain(error, self.operation, self.device) from None
 
 
 # -- memory
 
 
-def _refused(call: str, nbytes: int) -> HalError:
-    code = ctypes.get_errno()
-    return OutOfMemory(
-        "allocate", f"{call} failed: {os.strerror(code)} (errno {code})", got=nbytes, device="CPU"
-    )
-
-
 def pages(nbytes: int) -> int:
-    """`nbytes` rounded up to whole pages."""
+    """Round `nbytes` up to whole pages."""
     return (nbytes + PAGE - 1) // PAGE * PAGE
 
 
 def map_pages(nbytes: int, huge: bool = False) -> int:
-    """The address of fresh, private, zeroed pages that may be read and written.
+    """Return the address of fresh, private, zeroed pages that may be read and written.
 
     With `huge` the kernel is asked for huge pages: 64 MiB costs 32 page faults, not 16384.
-    Owns: the caller, until `unmap_pages`. Raises: OutOfMemory.
+    Owns: the caller, until `unmap_pages`. Raises: Refused.
     """
     nbytes = pages(nbytes)
-    spare = HUGE if huge else 0
+    spare = HUGE if huge else 0  # to have an address in it that divides by HUGE
     address = _mmap(
         None, nbytes + spare, READ | WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
     )
     if address is None or address == _MAP_FAILED:
-        raise _refused("mmap", nbytes)
+        raise Refused("mmap", ctypes.get_errno(), nbytes)
     if not huge:
         return int(address)
     start = (address + HUGE - 1) // HUGE * HUGE
@@ -78,28 +108,28 @@ def unmap_pages(address: int, nbytes: int) -> None:
 
 
 def protect_pages(address: int, nbytes: int, rights: int) -> None:
-    """Raises: OutOfMemory, which is what mprotect's refusals mean (too many mappings)."""
+    """Set what the pages may be used for. Raises: Refused, when there are too many mappings."""
     if nbytes and _mprotect(address, pages(nbytes), rights):
-        raise _refused("mprotect", nbytes)
+        raise Refused("mprotect", ctypes.get_errno(), nbytes)
 
 
 def map_guarded(nbytes: int) -> int:
-    """`map_pages` with an inaccessible page before and one behind. Raises: OutOfMemory."""
+    """Map pages with an inaccessible page before and one after them. Raises: Refused."""
     room = pages(nbytes)
     start = map_pages(room + 2 * PAGE)
     try:
-        protect_pages(start, PAGE, _NONE)
-        protect_pages(start + PAGE + room, PAGE, _NONE)
-    except OutOfMemory:
+        protect_pages(start, PAGE, _NO_ACCESS)
+        protect_pages(start + PAGE + room, PAGE, _NO_ACCESS)
+    except Refused:
         unmap_pages(start, room + 2 * PAGE)
         raise
     return start + PAGE
 
 
 def retire_guarded(address: int, nbytes: int) -> None:
-    """Nobody can read or write there any more; the memory goes back, the addresses stay taken."""
+    """Give the memory back and keep its addresses reserved: every access there is a fault."""
     _madvise(address, pages(nbytes), _MADV_DONTNEED)
-    protect_pages(address, nbytes, _NONE)
+    protect_pages(address, nbytes, _NO_ACCESS)
 
 
 def unmap_guarded(address: int, nbytes: int) -> None:
@@ -107,13 +137,11 @@ def unmap_guarded(address: int, nbytes: int) -> None:
 
 
 def allocate_small(nbytes: int, alignment: int = 64) -> int:
-    """From the C heap: cheaper than a mapping of its own. Raises: OutOfMemory."""
+    """Allocate from the C heap, which is cheaper than a mapping of its own. Raises: Refused."""
     place = ctypes.c_void_p()
     code = _posix_memalign(ctypes.byref(place), alignment, nbytes)
     if code or not place.value:
-        raise OutOfMemory(
-            "allocate", f"posix_memalign failed: {os.strerror(code)}", got=nbytes, device="CPU"
-        )
+        raise Refused("posix_memalign", code, nbytes)
     return place.value
 
 
@@ -128,7 +156,7 @@ _PYBUF_WRITE = 0x200
 
 
 def memory_at(address: int, nbytes: int) -> memoryview:
-    """`nbytes` writable bytes at `address`. The view keeps nothing alive."""
+    """Return `nbytes` writable bytes at `address`. The view keeps nothing alive."""
     view: memoryview = _view(address, nbytes, _PYBUF_WRITE)
     return view
 
@@ -151,24 +179,22 @@ class _PyBuffer(ctypes.Structure):
     )
 
 
-_get_buffer, _release_buffer = (
-    ctypes.pythonapi.PyObject_GetBuffer,
-    ctypes.pythonapi.PyBuffer_Release,
-)
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
 _get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
+_release_buffer = ctypes.pythonapi.PyBuffer_Release
 _release_buffer.argtypes = (ctypes.POINTER(_PyBuffer),)
 _release_buffer.restype = None
 
 
 class _ReadOnly:
-    """Holds read-only memory in place, which ctypes itself refuses to do."""
+    """An object that holds read-only memory in place, which ctypes itself refuses to do."""
 
     __slots__ = ("_buffer", "_release", "address")
 
     def __init__(self, view: memoryview) -> None:
         self._buffer = _PyBuffer()
         _get_buffer(view, self._buffer, 0)
-        self._release = _release_buffer
+        self._release = _release_buffer  # at interpreter exit the module may be gone first
         self.address = self._buffer.buf or 0
 
     def __del__(self) -> None:
@@ -176,7 +202,7 @@ class _ReadOnly:
 
 
 def address_of(view: memoryview) -> tuple[int, object]:
-    """The address of contiguous memory, and the object that holds it in place meanwhile."""
+    """Return the address of contiguous memory, and an object that holds the memory in place."""
     if view.readonly:
         holder = _ReadOnly(view)
         return holder.address, holder
@@ -188,19 +214,19 @@ def address_of(view: memoryview) -> tuple[int, object]:
 
 
 @cache
-def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """Where kernels may find functions: math, compiler helpers, the C library. Never closed."""
+def _libraries() -> list[ctypes.CDLL]:
+    """Open the libraries that kernels may call: math, compiler helpers, C. They stay open."""
     found = []
     for name in ("libm.so.6", "libgcc_s.so.1", None):
         try:
             found.append(ctypes.CDLL(name))
         except OSError:  # musl has them all in one
             continue
-    return tuple(found)
+    return found
 
 
 def symbol_address(name: str) -> int | None:
-    """The address of a function or object of the C run time; None when nobody has it."""
+    """Return the address of a function or object of the C run time; None if none has the name."""
     for library in _libraries():
         try:
             return ctypes.cast(library[name], ctypes.c_void_p).value
@@ -220,3 +246,20 @@ def flush_instructions(address: int, nbytes: int) -> None:
             ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(clear)(
                 address, address + nbytes
             )
+
+
+# -- threads
+
+
+def stack_nbytes() -> int:
+    """Return the size of the calling thread's stack; of the first thread's, what it may grow to.
+
+    0 where the C library cannot say. Source: pthread_getattr_np(3); glibc and musl.
+    """
+    attributes = ctypes.create_string_buffer(128)  # pthread_attr_t is 56 or 64 bytes
+    nbytes = ctypes.c_size_t()
+    if _libc.pthread_getattr_np(ctypes.c_void_p(_libc.pthread_self()), attributes):
+        return 0
+    _libc.pthread_attr_getstacksize(attributes, ctypes.byref(nbytes))
+    _libc.pthread_attr_destroy(attributes)
+    return nbytes.value

@@ -1,4 +1,8 @@
-"""Work that runs without the GIL, and memory that was freed under it."""
+"""Work that runs without the GIL, and memory that is freed while such work uses it.
+
+thread 1: launch with y at 4096 ------------------------- ends; the block at 4096 is given back
+thread 2:            y.deallocate(): deferred      alloc(): another block
+"""
 
 from __future__ import annotations
 
@@ -11,31 +15,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
     from hal_cpu.allocator import CPUAllocator
-    from hal_cpu.threads.pool import Run
+    from hal_cpu.threads.pool import LaunchFunction
 
-Block = tuple["CPUAllocator", int, int, "BufferSpec"]  # of (address, nbytes, options)
+FreedBlock = tuple["CPUAllocator", int, int, "BufferSpec"]  # allocator, address, nbytes, options
 
 _addresses = struct.Struct("@Q").iter_unpack
 _pack = struct.Struct("@Q").pack
 
 
-class Running:
-    """The launches and long copies that run now. Memory that another thread frees under one is
-    given back when that one ends, to whoever asks next; before, nobody gets it.
+class InFlight:
+    """The launches and long copies of one device that run now.
 
-    Concurrency: no locks, as finalizers free; each step is one under the GIL.
+    Memory that another thread frees under one of them is given back when that one ends.
+    Concurrency: no locks, as finalizers free memory; each change is one step under the GIL.
     """
 
     def __init__(self) -> None:
-        self.work: dict[int, bytes] = {}  # id of the arguments -> arguments, eight bytes each
-        self._kept: deque[Block] = deque()
+        # id of a launch's packed arguments -> those, eight bytes each. A number among them may
+        # look like an address; then a block waits in vain, which is harmless.
+        self.work: dict[int, bytes] = {}
+        self._freed: deque[FreedBlock] = deque()
 
-    def keep(self, *block: Any) -> bool:
-        """Whether running work may use the block, which is then given back behind that work."""
+    def defer(self, *block: Any) -> bool:
+        """Take over a block that work in flight uses, to give it back later; False: none does."""
         if not self._uses(*block):
             return False
-        self._kept.append(block)
-        if not self._uses(*block):  # it ended meanwhile, perhaps without seeing the block
+        self._freed.append(block)
+        if not self._uses(*block):  # the work has ended since, perhaps without seeing the block
             self._give_back()
         return True
 
@@ -48,21 +54,22 @@ class Running:
         )
 
     def end(self, args: bytes) -> None:
+        """Forget the work, and give back what was freed under it."""
         self.work.pop(id(args), None)
-        if self._kept:
+        if self._freed:
             self._give_back()
 
     def _give_back(self) -> None:
-        for _ in range(len(self._kept)):
+        for _ in range(len(self._freed)):
             try:
-                allocator, opaque, nbytes, options = self._kept.popleft()
+                allocator, opaque, nbytes, options = self._freed.popleft()
             except IndexError:  # another thread was faster
                 return
-            allocator._give_back(opaque, nbytes, options)  # which asks again: others may use it too
+            allocator._give_back(opaque, nbytes, options)  # defers it again for other work
 
     @contextmanager
     def using(self, *addresses: int) -> Iterator[None]:
-        """Around a long copy."""
+        """Count the block of the `with` statement as work on the memory at these addresses."""
         args = b"".join(map(_pack, addresses))
         self.work[id(args)] = args
         try:
@@ -71,18 +78,18 @@ class Running:
             self.end(args)
 
 
-class Noted:
-    """A way to run launches that releases the GIL: it is known which run now."""
+class TrackedLaunch:
+    """A launch function that releases the GIL, and is in flight while it runs."""
 
-    __slots__ = ("_run", "_running")
+    __slots__ = ("_in_flight", "_run")
 
-    def __init__(self, run: Run, running: Running) -> None:
-        self._run, self._running = run, running
+    def __init__(self, run: LaunchFunction, in_flight: InFlight) -> None:
+        self._run, self._in_flight = run, in_flight
 
     def __call__(self, args: bytes, launch: Any, first: Any, last: Any) -> None:
-        running = self._running
-        running.work[id(args)] = args
+        in_flight = self._in_flight
+        in_flight.work[id(args)] = args
         try:
             self._run(args, launch, first, last)
         finally:
-            running.end(args)
+            in_flight.end(args)

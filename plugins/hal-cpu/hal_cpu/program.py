@@ -1,12 +1,12 @@
-"""A loaded kernel and its launch: the hot path.
+"""A loaded kernel and its launch, which is the hot path.
 
 A kernel is one C function, `void kernel(const char *args, const int32_t *launch, int64_t first,
 int64_t last)`. `args` has eight bytes for each parameter, in the order of the signature; `launch`
-the grid and the block; blocks `first` up to `last`, x fastest, are run.
+the grid and the block; it runs the blocks from `first` up to `last`, x fastest.
 
 The arguments are packed into a new bytes object, which is the launch's own: no storage to lock or
-to keep per thread. A geometry carries the way its launches go: with the GIL kept (work too short
-to be worth a release), released, or split over the cores.
+to keep per thread. A geometry holds the function that runs its launches: with the GIL kept (work
+too short to be worth a release), with the GIL released, or split over the cores.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program
+from hal_core.program.generated import define
 from hal_cpu import loader
-from hal_cpu.compilers.source import PREFIX as SOURCE_PREFIX
+from hal_cpu.compilers.source import ENTRY_PREFIX
 from hal_cpu.device import MAX_BLOCK_THREADS
-from hal_cpu.in_flight import Noted
-from hal_cpu.threads.pool import Chunks, Pool, Roomy, split
-from hal_cpu.threads.stacks import needs_room
+from hal_cpu.in_flight import TrackedLaunch
+from hal_cpu.threads.pool import Chunks, LargeStackLaunch, Pool, split
+from hal_cpu.threads.stacks import needs_larger_stack
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 # below 100 us keeps it. Operations as the kernel IR counts them, 1 ns each at the worst.
 KEEP_GIL_BELOW = 100_000
 # Splitting costs about 20 us. Operations take 0.02 to 1 ns, so the time of a launch decides, once
-# it is known: twice above the line splits the next ones, one far below goes back.
+# it is known: two above the line split the next ones, one far below joins them again.
 SPLIT_FROM_SECONDS = 60e-6
 JOIN_BELOW_SECONDS = 30e-6
 SPLIT_AT_ONCE_FROM = 20_000_000  # operations
@@ -64,7 +65,7 @@ class CPUProgram(Program):
     """Order: a launch is done when the call returns; overlapping calls of several threads have
     no order among them, and run at once.
 
-    Owns: the code, which stays while a launch runs, whoever unloads the program meanwhile.
+    Owns: the code, which stays while a launch runs, even if another thread unloads the program.
     """
 
     device: CPUDevice
@@ -78,45 +79,42 @@ class CPUProgram(Program):
                 device=device.name,
             )
         entries: tuple[str, ...] = (binary.entry,)
-        if not binary.rendered:
-            entries = (SOURCE_PREFIX + binary.entry, binary.entry)
-        code = loader.load(binary.image, binary.entry, *entries)
-        self._keeping = _function(_KEEPING, code)
-        self._releasing = _function(_RELEASING, code)
+        if not binary.rendered:  # a user's C function, and the loop over threads around it
+            entries = (ENTRY_PREFIX + binary.entry, binary.entry)
+        self.code: loader.Code | None = loader.load(binary.image, binary.entry, *entries)
+        self._keeping = _function(_KEEPING, self.code)
+        self._releasing = _function(_RELEASING, self.code)
         self.info = self.info._replace(max_block_threads=MAX_BLOCK_THREADS)
-        self._pack = struct.Struct("@" + "".join(map(_slot, self.signature.params))).pack
+        slots = (  # eight bytes each: a number has padding behind it
+            "Q" if param.is_pointer else f"{param.dtype.format}{8 - param.dtype.itemsize}x"
+            for param in self.signature.params
+        )
+        self._pack = struct.Struct("@" + "".join(slots)).pack
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
-        check_shared(self.name, shared, self.device.name)
+        refuse_shared(self.name, shared, self.device.name)
         blocks = grid[0] * grid[1] * grid[2]
         threads = blocks * block[0] * block[1] * block[2]
+        work, run = self.binary.work, self._releasing
+        if needs_larger_stack():
+            run = LargeStackLaunch(run)
+        elif work is not None and work * threads < KEEP_GIL_BELOW:
+            run = self._keeping
+        elif blocks > 1 and self.device.pool.threads > 1:
+            large = threads >= SPLIT_AT_ONCE_THREADS
+            if work is not None:
+                large = work * threads >= SPLIT_AT_ONCE_FROM
+            pool = self.device.pool
+            run = AdaptiveLaunch(run, pool, split(blocks, pool.threads), large)
+        if run is not self._keeping:
+            run = TrackedLaunch(run, self.device.in_flight)
         launch = byref((c_int32 * 6)(*grid, *block))  # keeps the array
-        way = self._way(blocks, threads)
-        if way is not self._keeping:
-            way = Noted(way, self.device.running)
-        return way, launch, c_int64.from_param(blocks)
-
-    def _way(self, blocks: int, threads: int) -> Any:
-        if needs_room():
-            return Roomy(self._releasing)
-        work = self.binary.work
-        if work is not None and work * threads < KEEP_GIL_BELOW:
-            return self._keeping
-        pool = self.device.pool
-        if blocks == 1 or pool.threads == 1:
-            return self._releasing
-        large = (
-            threads >= SPLIT_AT_ONCE_THREADS
-            if work is None
-            else (work * threads >= SPLIT_AT_ONCE_FROM)
-        )
-        return _Measured(self._releasing, pool, split(blocks, pool.threads), large)
+        return run, launch, c_int64.from_param(blocks)
 
     def _bind(self) -> Callable[..., None]:
         names = ", ".join(f"a{param.position}" for param in self.signature.params)
-        space: dict[str, Any] = {"pack": self._pack, "FIRST": _FIRST}
-        exec(compile(_LAUNCH.format(names=names), "<launch on CPU>", "exec"), space)
-        return space["launch"]  # type: ignore[no-any-return]
+        known = {"pack": self._pack, "FIRST": _FIRST}
+        return define(_LAUNCH.format(names=names), "launch", "launch on CPU", known)
 
     def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
         run, launch, last = geometry
@@ -126,10 +124,17 @@ class CPUProgram(Program):
         return perf_counter() - start
 
     def _unload(self) -> None:
-        self._keeping = self._releasing = None
+        self.code = self._keeping = self._releasing = None
 
 
-def check_shared(name: str, shared: int, device: str) -> None:
+def _function(prototype: Any, code: loader.Code) -> Any:
+    """Return the entry as a function that holds the pages of its code."""
+    function = prototype(code.entry)
+    function.code = code
+    return function
+
+
+def refuse_shared(name: str, shared: int, device: str) -> None:
     """Raises: Unsupported for dynamic shared memory."""
     if shared:
         raise Unsupported(
@@ -142,10 +147,10 @@ def check_shared(name: str, shared: int, device: str) -> None:
         )
 
 
-class _Measured:
+class AdaptiveLaunch:
     """Launches of one geometry, on one core or split over all by how long they take.
 
-    Concurrency: racing updates of the count cost at most a launch on the slower way.
+    Concurrency: racing updates of the count cost at most one launch on the slower side.
     """
 
     __slots__ = ("_chunks", "_long", "_pool", "_run")
@@ -164,18 +169,3 @@ class _Measured:
             self._run(args, launch, first, last)
             long = perf_counter() - start > SPLIT_FROM_SECONDS
             self._long = self._long + 1 if long else 0
-
-
-def _function(prototype: Any, code: loader.Code) -> Any:
-    """The entry as a function that holds the pages it lies in."""
-    function = prototype(code.entry)
-    function.code = code
-    return function
-
-
-def _slot(param: Any) -> str:
-    """The struct letters of one argument: its own, and padding to eight bytes."""
-    if param.is_pointer:
-        return "Q"
-    dtype = param.dtype
-    return f"{dtype.format}{8 - dtype.itemsize}x" if dtype.itemsize < 8 else dtype.format

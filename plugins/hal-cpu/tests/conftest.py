@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,7 +14,6 @@ import hal_core as hal
 from hal_core.registry.backend import Backend
 from hal_cpu import plugin
 from hal_cpu.checked.device import CheckedDevice
-from hal_cpu.compilers.objects import find_tool
 from hal_cpu.device import CPUDevice, describe
 
 
@@ -45,7 +45,7 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 @pytest.fixture
 def own_device(own_cache: None) -> Iterator[hal.Compiled]:
     """A device that the test may close; the registry does not know it."""
-    opened = CPUDevice("CPU", describe())
+    opened = CPUDevice("CPU", describe("CPU"))
     opened._backend = Backend(plugin, "CPU", "tests")
     yield opened
     opened.close()
@@ -56,7 +56,7 @@ def checked(own_cache: None) -> Iterator[CheckedDevice]:
     """A device that was opened under HAL_CHECK=1."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HAL_CHECK", "1")
-        opened = plugin.hal_open_device("CPU", 0, describe())
+        opened = plugin.hal_open_device("CPU", 0, describe("CPU"))
     opened._backend = Backend(plugin, "CPU", "tests")
     yield opened
     opened.close()
@@ -65,7 +65,7 @@ def checked(own_cache: None) -> Iterator[CheckedDevice]:
 @pytest.fixture(scope="session")
 def c_object(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
     """`c_object(text, *options)`: an ELF object made by the machine's C compiler."""
-    compiler = find_tool("gcc") or find_tool("clang")
+    compiler = shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("needs gcc or clang to make objects")
     folder: Path = tmp_path_factory.mktemp("objects")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from ctypes import c_int64
@@ -12,7 +13,6 @@ import pytest
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType
-from hal_cpu.compilers.objects import find_tool
 from hal_cpu.threads import pool, stacks
 
 COMPILERS = ["llvm", "gcc", "clang"]
@@ -20,7 +20,7 @@ COMPILERS = ["llvm", "gcc", "clang"]
 
 @pytest.fixture(params=COMPILERS)
 def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param != "llvm" and find_tool(request.param) is None:
+    if request.param != "llvm" and shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CPU_CC", request.param)
     name: str = request.param
@@ -178,7 +178,7 @@ def test_workers_have_room_whatever_threads_are_given(stack_size: Callable[[int]
     assert seen_by_a_worker() >= stacks.STACK_NBYTES
     stack_size(4 << 20)
     assert seen_by_a_worker() >= 4 << 20  # or a larger one, used again
-    assert not stacks.needs_room()
+    assert not stacks.needs_larger_stack()
     assert threading.stack_size(0) == 4 << 20
 
 
@@ -187,7 +187,7 @@ def test_an_error_in_a_roomy_launch_reaches_the_caller() -> None:
         raise ZeroDivisionError("as it is")
 
     with pytest.raises(ZeroDivisionError, match="as it is"):
-        pool.Roomy(fails)(b"", None, c_int64(0), c_int64(1))
+        pool.LargeStackLaunch(fails)(b"", None, c_int64(0), c_int64(1))
 
 
 # -- 16-bit floats and facts

@@ -205,7 +205,7 @@ def opened() -> CheckedDevice:
     from hal_core.registry.backend import Backend
     from hal_cpu.device import describe
 
-    device: CheckedDevice = plugin.hal_open_device("CPU", 0, describe())
+    device: CheckedDevice = plugin.hal_open_device("CPU", 0, describe("CPU"))
     device._backend = Backend(plugin, "CPU", "tests")
     return device
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,6 @@ from hal_cpu import processor
 from hal_cpu.compilers import llvm as module
 from hal_cpu.compilers.c import C_COMPILERS, CCompilerProgram
 from hal_cpu.compilers.llvm import LLVMCompiler
-from hal_cpu.compilers.objects import find_tool
 
 NOTHING = hal.Signature.parse("nothing", "")
 NOTHING_LLVM = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
@@ -315,7 +315,6 @@ import hal_core as hal, hal_cpu
 hal.Device.register_plugin("CPU", hal_cpu.plugin)
 device = hal.Device["CPU"]
 from hal_core.ir import Kernel, Signature, UOp
-from hal_cpu.compilers.objects import find_tool
 kernel = Kernel("nothing", Signature.parse("nothing", "n: int32"), ())
 device.compile(kernel)(vals=(1,), grid=1, block=1)
 print(sum(name.startswith("llvmlite") for name in sys.modules))
@@ -337,7 +336,7 @@ print(sum(name.startswith("llvmlite") for name in sys.modules))
 
 def test_C8_disassemble(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     image = LLVMCompiler().compile(NOTHING_LLVM, options())
-    if find_tool("objdump") or find_tool("llvm-objdump"):
+    if shutil.which("objdump") or shutil.which("llvm-objdump"):
         text = device.compiler.disassemble(image)
         assert "nothing" in text and "ret" in text
         with pytest.raises(hal.CompileError, match="objdump refused"):

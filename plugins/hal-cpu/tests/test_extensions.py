@@ -12,7 +12,7 @@ from hal_core.hookspecs import hookimpl
 from hal_core.registry.backend import Backend
 from hal_core.registry.plugin import Extension
 from hal_cpu import plugin
-from hal_cpu.compiler import _llvm_renderer
+from hal_cpu.compiler import llvm_renderer
 from hal_cpu.compilers.llvm import LLVMCompiler
 from hal_cpu.device import CPUDevice, describe
 
@@ -35,7 +35,7 @@ class Adds:
     def hal_make_compilers(self, device: hal.Compiled) -> list[CompilerPair]:
         if device.family != "CPU":
             return []
-        return [CompilerPair("thrice", "llvm", _llvm_renderer, ThriceCompiler)]
+        return [CompilerPair("thrice", "llvm", llvm_renderer, ThriceCompiler)]
 
 
 class Watches:
@@ -68,7 +68,7 @@ def test_R21_extensions_of_the_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     backend = Backend(plugin, "CPU", "tests")
     for number, extension in enumerate((Adds(), watches)):
         backend.attach(Extension(extension, f"extension {number}", "tests"))
-    device = backend.open(0, describe())
+    device = backend.open(0, describe("CPU"))
     assert isinstance(device, CPUDevice)
     assert [pair.name for pair in device.compilers][-1] == "thrice"
     results = {}

@@ -15,7 +15,7 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
-from hal_core.interpreter import carry_out
+from hal_core.interpreter import execute
 from hal_cpu.checked import interpreted
 from hal_cpu.checked.device import CheckedDevice
 
@@ -237,7 +237,7 @@ faulthandler.enable()
 device = hal.Device["CPU"]
 device.synchronize()
 buffers, helpers = [hal.empty(1000, hal.uint8, device) for _ in range(3)], []
-damage = Block.damage
+damage = Block.find_damage
 
 def free_then_look(block):
     if buffers:
@@ -251,9 +251,9 @@ def free_then_look(block):
         device.allocator.free_cache()
     return damage(block)
 
-Block.damage = free_then_look
+Block.find_damage = free_then_look
 device.synchronize()
-Block.damage = damage
+Block.find_damage = damage
 for helper in helpers:
     helper.join(10)
 assert not buffers and not any(helper.is_alive() for helper in helpers)
@@ -311,9 +311,9 @@ def test_A7_a_block_freed_under_a_launch_waits_for_it(
     def frees(*arguments: Any, **options: Any) -> None:
         y.deallocate()
         live.append(checked.allocator.statistics().live)
-        carry_out(*arguments, **options)
+        execute(*arguments, **options)
 
-    monkeypatch.setattr(interpreted, "carry_out", frees)
+    monkeypatch.setattr(interpreted, "execute", frees)
     checked.compile(copy)(y, x, threads=8)
     live.append(checked.allocator.statistics().live)
     assert live == [2, 1]

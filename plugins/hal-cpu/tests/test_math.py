@@ -7,7 +7,7 @@ import pytest
 
 import hal_core as hal
 from hal_cpu import processor
-from hal_cpu.compiler import pairs
+from hal_cpu.compiler import PAIRS
 
 
 @hal.kernel
@@ -18,7 +18,7 @@ def softplus(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32
 
 
 def text() -> str:
-    (renderer,) = (pair.renderer() for pair in pairs() if pair.name.lower() == "llvm")
+    (renderer,) = (pair.renderer() for pair in PAIRS if pair.name.lower() == "llvm")
     return renderer.render(softplus.lower())
 
 

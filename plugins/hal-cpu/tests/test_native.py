@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,6 @@ from hal_cpu.checked import child_process
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.checked.native import NativeProgram
 from hal_cpu.compilers.c import C_COMPILERS
-from hal_cpu.compilers.objects import find_tool
 
 LIVE = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -232,7 +232,7 @@ def test_CPU_CC_still_chooses_machine_code(
 
 def test_C8_machine_code_is_disassembled(checked: CheckedDevice) -> None:
     program = checked.compile(source("y[i] = x[i];"))
-    if find_tool("objdump") or find_tool("llvm-objdump"):
+    if shutil.which("objdump") or shutil.which("llvm-objdump"):
         assert "probe" in checked.compiler.disassemble(program.binary.image)
         with pytest.raises(hal.CompileError, match="objdump refused"):
             checked.compiler.disassemble(b"neither")
@@ -338,7 +338,7 @@ def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:
 
 def test_no_process_to_be_had(checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     y, x = given_floats(checked, 4)
-    monkeypatch.setattr(child_process, "_stub", lambda: lambda job: -1)
+    monkeypatch.setattr(child_process, "_forking_function", lambda: lambda job: -1)
     with pytest.raises(DeviceFault, match=r"the system grants no process.*Look at ulimit -u"):
         checked.compile(source("y[i] = x[i];"))(y, x, vals=(4,), threads=4)
 

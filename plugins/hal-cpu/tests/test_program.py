@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import hal_core as hal
 from hal_cpu import processor
 from hal_cpu.compilers.llvm import LLVMCompiler
-from hal_cpu.in_flight import Noted
-from hal_cpu.program import CPUProgram, _Measured
+from hal_cpu.in_flight import TrackedLaunch
+from hal_cpu.program import AdaptiveLaunch, CPUProgram
 
 ordinary = pytest.mark.skipif(
     os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"
@@ -127,7 +127,7 @@ def test_P6_every_thread_runs_once(
     run = {
         "keep": program._keeping,
         "release": program._releasing,
-        "split": _Measured(program._releasing, device.pool, split_of(blocks), True),
+        "split": AdaptiveLaunch(program._releasing, device.pool, split_of(blocks), True),
     }[way]
     launch = program._launch or program._bind()
     launch((run, *geometry[1:]), hits._buf, sizes[0], sizes[1])
@@ -160,11 +160,11 @@ def test_ways_of_a_launch(device: hal.Compiled) -> None:
     assert program._geometry((1, 1, 1), (1024, 1, 1), 0)[0] is program._keeping
     if device.pool.threads > 1:
         large = program._geometry((4096, 1, 1), (256, 1, 1), 0)[0]
-        assert isinstance(large, Noted) and isinstance(large._run, _Measured)
+        assert isinstance(large, TrackedLaunch) and isinstance(large._run, AdaptiveLaunch)
     unknown = device.compile(slow)
     assert unknown.binary.work is None
     way = unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0]
-    assert isinstance(way, Noted) and way._run is unknown._releasing
+    assert isinstance(way, TrackedLaunch) and way._run is unknown._releasing
 
 
 def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.Mo
             ways.append("all")
             clock[0] += takes["all"]
 
-    measured = _Measured(run, Pool(), [], False)  # type: ignore[arg-type]
+    measured = AdaptiveLaunch(run, Pool(), [], False)  # type: ignore[arg-type]
 
     def launches(one: float, split: float) -> list[str]:
         takes.update(one=one, all=split)
@@ -196,7 +196,7 @@ def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.Mo
     assert launches(100e-6, 70e-6) == ["one", "one", "all", "all"]
     assert launches(100e-6, 70e-6) == ["all"] * 4
     assert launches(2e-6, 20e-6) == ["all", "one", "one", "one"]
-    assert _Measured(run, Pool(), [], True)._long >= 2  # type: ignore[arg-type]
+    assert AdaptiveLaunch(run, Pool(), [], True)._long >= 2  # type: ignore[arg-type]
 
 
 def test_P4_wait_gives_seconds(device: hal.Compiled) -> None:
@@ -284,7 +284,7 @@ def test_P10_a_running_launch_keeps_its_code(own_device: Any) -> None:
         target=lambda: program(y, vals=(3_000_000,), grid=2, block=1), daemon=True
     )
     thread.start()
-    while thread.is_alive() and not own_device.running.work:
+    while thread.is_alive() and not own_device.in_flight.work:
         time.sleep(0.0002)
     program.unload()
     gc.collect()

@@ -1,4 +1,4 @@
-"""The memory of the device under HAL_CHECK=1, which is watched."""
+"""The memory of the device under HAL_CHECK=1: blocks between inaccessible pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hal_core.errors import DeviceFault
 from hal_cpu import driver
 from hal_cpu.allocator import CPUAllocator
-from hal_cpu.checked.guarded_memory import Block, Place, Quarantine
+from hal_cpu.checked.guarded_memory import Address, Block, Quarantine
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
@@ -22,33 +22,30 @@ log = logging.getLogger("hal_core")
 class CheckedAllocator(CPUAllocator):
     """Blocks between inaccessible pages; a freed one is not used again.
 
-    An opaque is a `Place`: an address that knows its block.
+    An opaque is an `Address`, which knows its block.
     """
 
     device: CheckedDevice
-    null = Place(0, 0)
-    host_ordered = False  # or copies would pass by the record of what is written
+    null = Address(0, 0)
+    host_ordered = False  # or copies would bypass the record of what is written
 
     def __init__(self, device: Compiled) -> None:
         super().__init__(device)
         self.poison = True  # whatever the environment says by now
         self._blocks: dict[int, Block] = {}
-        self._quarantine = Quarantine()  # `_freeing` is held where it changes
-        self._looks = 0  # that go on in the thread that holds `_freeing`, one within another
-        self._unseen: list[Block] = []  # freed by a finalizer in the middle of a look
+        self._quarantine = Quarantine()  # changes only while `_freeing` is held
         self._numbers = itertools.count(1)
-        self._told: set[int] = set()  # numbers of damaged blocks
 
     @property
     def cache_limit(self) -> int:
-        """Always 0, whatever it is set to: a freed block stays inaccessible."""
+        """Always 0, even if it is set: a freed block stays inaccessible."""
         return 0
 
     @cache_limit.setter
     def cache_limit(self, nbytes: int) -> None:
         pass
 
-    # -- blocks of the size that was asked for: behind a rounded one there is room
+    # -- blocks of the size that was asked for: in a rounded one, a write beyond the end would hide
 
     def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> int:
         return super()._fresh(nbytes, nbytes, options)
@@ -57,44 +54,37 @@ class CheckedAllocator(CPUAllocator):
         super()._drop(opaque, self._blocks[opaque].nbytes, options)
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
-        block = Block(nbytes, next(self._numbers), options.zero, self.poison)
+        with driver.check("allocate", self.device.name):
+            block = Block(nbytes, next(self._numbers), options.zero, self.poison)
         self._blocks[block.address] = block
-        return Place(block.address, nbytes, block)
+        return Address(block.address, nbytes, block)
 
     def _initialise(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
-        """That was done, and a fill would count as written."""
+        """Do nothing: the block is initialised, and a fill would count as written."""
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         block = self._blocks.pop(opaque)
-        self._look_at(block, "free")
-        if self._looks:
-            self._unseen.append(block)
-        else:
-            self._quarantine.add(block)
+        self._check_block(block, "free")
+        self._quarantine.add(block)
 
-    def look(self) -> None:
-        """For writes beside blocks that are in use: those stay accessible until it has ended."""
-        with self._freeing:
-            self._looks += 1
-            try:
-                for block in list(self._blocks.values()):
-                    self._look_at(block, "wait")
-            finally:
-                self._looks -= 1
-                while self._unseen and not self._looks:
-                    self._quarantine.add(self._unseen.pop())
+    # -- writes beside blocks
 
-    def _look_at(self, block: Block, operation: str) -> None:
-        damage = block.damage()
-        if damage is not None and block.number not in self._told:
-            self._told.add(block.number)
-            self._report(operation, block, damage)
+    def find_damage(self) -> None:
+        """Find writes beside blocks that are in use."""
+        # Memory that is freed in the middle, by a finalizer or another thread, stays accessible
+        # until the search has ended, as it does under a launch.
+        with self._freeing, self.device.in_flight.using(*self._blocks):
+            for block in list(self._blocks.values()):
+                self._check_block(block, "wait")
 
-    def _report(self, operation: str, block: Block, damage: int) -> None:
-        where = "behind the end" if damage > 0 else "before the beginning"
+    def _check_block(self, block: Block, operation: str) -> None:
+        damage = None if block.damage_is_known else block.find_damage()
+        if damage is None:
+            return
+        block.damage_is_known = True
         fault = DeviceFault(
             operation,
-            f"a write {where} of {block}",
+            f"a write {'behind the end' if damage > 0 else 'before the beginning'} of {block}",
             got=damage,
             limit=f"limit 0 to {block.nbytes - 1}",
             device=self.device.name,
@@ -112,10 +102,9 @@ class CheckedAllocator(CPUAllocator):
     def _after_fork(self) -> None:
         super()._after_fork()
         self._held = self._current
-        self._looks = 0  # the parent's thread that looked is not here
 
     def block_near(self, address: int) -> tuple[Block | None, bool]:
-        """The block that an access to an inaccessible page missed, and whether it was freed."""
+        """Return the block that an access to an inaccessible page missed, and if it was freed."""
         freed = self._quarantine.find(address)
         if freed is not None:
             return freed, True
@@ -124,30 +113,30 @@ class CheckedAllocator(CPUAllocator):
                 return block, False
         return None, False
 
-    # -- what is written
+    # -- the record of what is written
 
     def _wrap(self, pointer: int, nbytes: int) -> int:
-        return Place(pointer, nbytes)
+        return Address(pointer, nbytes)
 
     def _offset(self, opaque: Any, nbytes: int, offset: int) -> int:
-        place: Place = opaque
-        return place.part(offset, nbytes)
-
-    def _as_buffer(self, opaque: Any, nbytes: int) -> memoryview:
-        """Whoever has it may write, and nobody sees it: from now on all of it counts as written."""
-        opaque.mark(nbytes)
-        return super()._as_buffer(opaque, nbytes)
+        address: Address = opaque
+        return address.part(offset, nbytes)
 
     def _copyin(self, dest: Any, src: memoryview) -> None:
         super()._copyin(dest, src)
-        dest.mark(src.nbytes)
-
-    def _fill(self, dest: Any, nbytes: int, pattern: bytes) -> None:
-        super()._fill(dest, nbytes, pattern)
-        dest.mark(nbytes)
+        dest.mark_written(src.nbytes)
 
     def _transfer(self, dest: Any, src: Any, nbytes: int, src_device: Compiled) -> bool:
         done = super()._transfer(dest, src, nbytes, src_device)
         if done:
             dest.copy_record(src, nbytes)
         return done
+
+    def _fill(self, dest: Any, nbytes: int, pattern: bytes) -> None:
+        super()._fill(dest, nbytes, pattern)
+        dest.mark_written(nbytes)
+
+    def _as_buffer(self, opaque: Any, nbytes: int) -> memoryview:
+        # Its holder may write at any time, which is not seen: all of it counts as written.
+        opaque.mark_written(nbytes)
+        return super()._as_buffer(opaque, nbytes)

@@ -1,8 +1,14 @@
-"""Native code in a child process: what ends or hangs it there leaves this process whole.
+"""Run a kernel in a child process: a fault or an endless loop there leaves this process whole.
+
+    this process                              the child
+    write a _Request, call @hal_fork_and_run
+    fork ---------------------------------->  copy the regions of `before` into shared memory
+    wait, at most `seconds`                   run the kernel on a private copy of all memory
+                                              copy the regions of `after` into shared memory
+    read the report in shared memory  <-----  report success, or a signal and an address; end
 
 The child is made by the C library's fork and runs nothing but machine code: no Python, no handlers
-of `os.register_at_fork`. It sees this process's memory as it was and keeps its changes to itself;
-what is wanted of them it copies into memory that both share.
+of `os.register_at_fork`.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -20,16 +27,21 @@ from hal_core.compiler import CompileOptions
 from hal_core.errors import DeviceFault
 from hal_core.ir import Signature
 from hal_cpu import driver, loader
-from hal_cpu.threads.stacks import STACK_NBYTES, with_room
+from hal_cpu.threads.stacks import STACK_NBYTES, call_on_stack
 
-# What a fault raises in the child; without an address, the signal alone is told.
-FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGABRT")
-_DONE = 256  # beyond every signal's number
-_STACK = 64 << 10  # for the handler: the kernel's own may be what ran out
-_SHORT, _LONG = 50e-6, 5e-3  # seconds between looks at the child
+# Signals that the child catches, to report the address of the fault.
+_CAUGHT = (
+    signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT,
+)  # fmt: skip
+_SA_SIGINFO, _SA_ONSTACK = 4, 0x0800_0000
+_SUCCESS = 256  # in the place of a signal's number, and larger than any
+_SIGNAL_STACK_NBYTES = 64 << 10  # the kernel's own stack may be what ran out
+_REPORT_NBYTES = driver.PAGE
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 50e-6, 5e-3  # seconds between two looks at the child
 
-# `job` is eleven words, `_Job` below. `report` is the signal's number, or _DONE, and an address:
-# `si_addr`, 16 bytes into siginfo_t. Source: sigaction(2), prctl(2) PR_SET_PDEATHSIG.
+# `report` is the signal's number, or _SUCCESS, and an address: `si_addr`, 16 bytes into siginfo_t.
+# prctl(PR_SET_PDEATHSIG) ends the child when the thread that forked it ends.
+# Source: sigaction(2), sigaltstack(2), prctl(2).
 _TEXT = """
 @report = internal global ptr null
 @stdout = external global ptr
@@ -73,7 +85,7 @@ end:
   ret void
 }}
 
-define i32 @hal_apart(ptr %job) {{
+define i32 @hal_fork_and_run(ptr %request) {{
 {loads}
   %out = load ptr, ptr @stdout
   %empty = call i32 @fflush(ptr %out)
@@ -91,7 +103,7 @@ work:
   call void @copy(ptr %before, i64 %before_count)
   call void %run(ptr %args, ptr %launch, i64 0, i64 %blocks)
   call void @copy(ptr %after, i64 %after_count)
-  store volatile i64 {done}, ptr %report
+  store volatile i64 {success}, ptr %report
   %full = call i32 @fflush(ptr %out)
   call void @_exit(i32 0)
   unreachable
@@ -105,85 +117,90 @@ _WORDS = (
 )  # fmt: skip
 
 
-class _Job(ctypes.Structure):
-    """Addresses and counts; `@hal_apart` reads them before it forks."""
+class _Request(ctypes.Structure):
+    """Addresses and counts; `@hal_fork_and_run` reads them before it forks."""
 
     _fields_ = tuple((name, ctypes.c_uint64) for name in _WORDS)
 
 
 class Region(NamedTuple):
-    """Memory of which the child gives a copy."""
+    """A range of memory that the child copies."""
 
     address: int
     nbytes: int
 
 
 class Outcome(NamedTuple):
-    """How the child ended. With `done` the copies are there: before the kernel ran, and after."""
+    """The end of a child: success with copies of memory, or the cause of its end."""
 
     done: bool
-    signal: int = 0  # that ended it; 0: something else did
+    signal: int = 0  # that ended the child; 0: something else did
     address: int = 0  # of the access, for SIGSEGV and SIGBUS
-    status: int = 0  # it exited with
-    late: bool = False  # it was ended here
-    before: tuple[memoryview, ...] = ()
+    status: int = 0  # that the child exited with
+    timed_out: bool = False
+    before: tuple[memoryview, ...] = ()  # copies from before the kernel ran
     after: tuple[memoryview, ...] = ()
 
 
-def run(
+def run_in_child(
     entry: int,
     args: bytes,
-    launch: Any,
+    launch: ctypes.Array[ctypes.c_int32],
     blocks: int,
     before: Sequence[Region],
     after: Sequence[Region],
     seconds: float,
 ) -> Outcome:
-    """Calls the kernel at `entry` for all blocks, in a child, and waits for it.
+    """Call the kernel at `entry` for all blocks, in a child, and wait for its end.
 
     Raises: DeviceFault when the system grants no process.
     """
     nbytes = sum(_spaced(region.nbytes) for region in (*before, *after))
-    shared = mmap.mmap(-1, driver.PAGE + nbytes)
-    memory = memoryview(shared)
-    start, _holder = driver.address_of(memory)
-    job = _Job(run=entry, args=_address(args), launch=ctypes.addressof(launch), blocks=blocks)
-    action, stack = _action(), ctypes.create_string_buffer(_STACK)
-    area = (ctypes.c_uint64 * 3)(ctypes.addressof(stack), 0, _STACK)  # stack_t
-    job.report, job.action, job.stack = start, ctypes.addressof(action), ctypes.addressof(area)
-    views, lists, offset = [], [], driver.PAGE
+    shared = memoryview(mmap.mmap(-1, _REPORT_NBYTES + nbytes))
+    start, _holder = driver.address_of(shared)
+    views, tables, offset = [], [], _REPORT_NBYTES
     for regions in (before, after):
-        rows = (ctypes.c_uint64 * (3 * len(regions)))()
+        table = (ctypes.c_uint64 * (3 * len(regions)))()
         for row, region in enumerate(regions):
-            rows[3 * row : 3 * row + 3] = [start + offset, *region]
-            views.append(memory[offset : offset + region.nbytes])
+            table[3 * row : 3 * row + 3] = [start + offset, *region]
+            views.append(shared[offset : offset + region.nbytes])
             offset += _spaced(region.nbytes)
-        lists.append(rows)
-    job.before, job.before_count = ctypes.addressof(lists[0]), len(before)
-    job.after, job.after_count = ctypes.addressof(lists[1]), len(after)
-    # A thread that ends takes its children along (PR_SET_PDEATHSIG), so that it waits too.
-    status, late = with_room(STACK_NBYTES, lambda: _fork_and_wait(job, seconds))
-    state, address = memory[:16].cast("Q")
-    if state == _DONE:
-        return Outcome(True, before=tuple(views[: len(before)]), after=tuple(views[len(before) :]))
-    return _failed(state, address, status, late)
+        tables.append(table)
+    action = ctypes.create_string_buffer(152)  # struct sigaction: handler, 128 bytes of mask, flags
+    ctypes.c_int.from_buffer(action, 136).value = _SA_SIGINFO | _SA_ONSTACK
+    signal_stack = ctypes.create_string_buffer(_SIGNAL_STACK_NBYTES)
+    stack = (ctypes.c_uint64 * 3)(ctypes.addressof(signal_stack), 0, _SIGNAL_STACK_NBYTES)
+    request = _Request(
+        run=entry,
+        args=ctypes.cast(ctypes.c_char_p(args), ctypes.c_void_p).value,
+        launch=ctypes.addressof(launch),
+        blocks=blocks,
+        report=start,
+        action=ctypes.addressof(action),
+        stack=ctypes.addressof(stack),
+        before=ctypes.addressof(tables[0]),
+        before_count=len(before),
+        after=ctypes.addressof(tables[1]),
+        after_count=len(after),
+    )
+    # A thread that ends takes its children along (PR_SET_PDEATHSIG), so it waits for them, too.
+    ended = call_on_stack(STACK_NBYTES, lambda: _fork_and_wait(request, seconds))
+    state, address = shared[:16].cast("Q")
+    if state == _SUCCESS:
+        copies = tuple(views[: len(before)]), tuple(views[len(before) :])
+        return Outcome(True, before=copies[0], after=copies[1])
+    if state and not ended.timed_out:
+        return Outcome(False, state, address if state in (signal.SIGSEGV, signal.SIGBUS) else 0)
+    return ended
 
 
-def _failed(state: int, address: int, status: int | None, late: bool) -> Outcome:
-    if late:
-        return Outcome(False, late=True)
-    if state:
-        found = state in (signal.SIGSEGV, signal.SIGBUS)
-        return Outcome(False, state, address if found else 0)
-    if status is not None and os.WIFSIGNALED(status):
-        return Outcome(False, os.WTERMSIG(status))
-    return Outcome(False, status=0 if status is None else os.waitstatus_to_exitcode(status))
+def _spaced(nbytes: int) -> int:
+    return (nbytes + 63) & -64
 
 
-def _fork_and_wait(job: _Job, seconds: float) -> tuple[int | None, bool]:
-    """(wait status, whether it had to be ended); the status is None where the program has told the
-    system that it does not want to know (SIGCHLD is ignored)."""
-    pid = _stub()(ctypes.addressof(job))
+def _fork_and_wait(request: _Request, seconds: float) -> Outcome:
+    """Fork, and return the child's end as far as the system tells."""
+    pid = _forking_function()(ctypes.addressof(request))
     if pid < 0:
         raise DeviceFault(
             "launch",
@@ -191,65 +208,50 @@ def _fork_and_wait(job: _Job, seconds: float) -> tuple[int | None, bool]:
             device="CPU",
             fix="Look at ulimit -u and at the memory that is left.",
         )
-    until, pause = time.monotonic() + seconds, _SHORT
+    until, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
     try:
         while True:
             ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended and os.WIFSIGNALED(status):
+                return Outcome(False, os.WTERMSIG(status))
             if ended:
-                return status, False
+                return Outcome(False, status=os.waitstatus_to_exitcode(status))
             if time.monotonic() > until:
-                return _end(pid), True
+                _end(pid)
+                return Outcome(False, timed_out=True)
             time.sleep(pause)
-            pause = min(2 * pause, _LONG)
-    except ChildProcessError:
-        return None, False
+            pause = min(2 * pause, _LONGEST_PAUSE)
+    except ChildProcessError:  # this program ignores SIGCHLD, so the system says nothing
+        return Outcome(False)
     except BaseException:  # an interrupt
         _end(pid)
         raise
 
 
-def _end(pid: int) -> int | None:
-    try:
+def _end(pid: int) -> None:
+    with suppress(ChildProcessError, ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-        return os.waitpid(pid, 0)[1]
-    except (ChildProcessError, ProcessLookupError):
-        return None
-
-
-def _action() -> ctypes.Array[ctypes.c_char]:
-    """A struct sigaction without its handler: a mask of 128 bytes, and the flags."""
-    siginfo, on_stack = 4, 0x0800_0000
-    action = ctypes.create_string_buffer(152)
-    ctypes.c_int.from_buffer(action, 136).value = siginfo | on_stack
-    return action
-
-
-def _address(data: bytes) -> int:
-    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
-
-
-def _spaced(nbytes: int) -> int:
-    return (nbytes + 63) & -64
+        os.waitpid(pid, 0)
 
 
 @cache
-def _stub() -> Any:
-    """`@hal_apart`, compiled once a process."""
+def _forking_function() -> Any:
+    """Compile `@hal_fork_and_run`, once a process."""
     from hal_cpu.compilers.llvm import LLVMCompiler
 
     loads = []
     for place, name in enumerate(_WORDS):
         kind = "i64" if name.endswith("count") or name == "blocks" else "ptr"
-        loads.append(f"  %{name}_at = getelementptr i64, ptr %job, i64 {place}")
+        loads.append(f"  %{name}_at = getelementptr i64, ptr %request, i64 {place}")
         loads.append(f"  %{name} = load {kind}, ptr %{name}_at")
     watched = [
         f"  %watch{number} = call i32 @sigaction(i32 {number:d}, ptr %action, ptr null)"
-        for number in (getattr(signal, name) for name in FAULTS)
+        for number in _CAUGHT
     ]
-    text = _TEXT.format(loads="\n".join(loads), watched="\n".join(watched), done=_DONE)
-    options = CompileOptions("hal_apart", Signature.parse("hal_apart", ""), rendered=True)
-    image = LLVMCompiler().compile(text, options)
-    code = loader.load(image, "hal_apart", "hal_apart")
+    text = _TEXT.format(loads="\n".join(loads), watched="\n".join(watched), success=_SUCCESS)
+    name = "hal_fork_and_run"
+    options = CompileOptions(name, Signature.parse(name, ""), rendered=True)
+    code = loader.load(LLVMCompiler().compile(text, options), name, name)
     function: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(code.entry)
     function.code = code  # which keeps its pages
     return function

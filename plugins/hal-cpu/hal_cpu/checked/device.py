@@ -9,13 +9,15 @@ from hal_core.errors import HalError
 from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
 
 if TYPE_CHECKING:
+    from hal_core.compiler import Binary
     from hal_core.device import DeviceInfo
+    from hal_core.program import Program
     from hal_cpu.checked.allocator import CheckedAllocator
 
 
 class CheckedDevice(CPUDevice):
-    """Order: as of any CPU device. What freed memory shows is raised at the next launch,
-    `synchronize` or `close`; the latter two look at all memory."""
+    """Order: as any CPU device. A write beside a block is found when the block is freed, and
+    raised by the next launch, `synchronize` or `close`; the latter two search all memory."""
 
     allocator: CheckedAllocator
     checked = True
@@ -23,7 +25,21 @@ class CheckedDevice(CPUDevice):
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
         self.seconds, self.seed = CHECK_SECONDS.read(), CHECK_SEED.read()
-        self.faults: deque[HalError] = deque()
+        self.faults: deque[HalError] = deque()  # found, and not raised yet
+
+    def make_allocator(self) -> CheckedAllocator:
+        from hal_cpu.checked.allocator import CheckedAllocator
+
+        return CheckedAllocator(self)
+
+    def make_program(self, binary: Binary) -> Program:
+        if binary.format == "uops":
+            from hal_cpu.checked.interpreted import InterpretedProgram
+
+            return InterpretedProgram(self, binary)
+        from hal_cpu.checked.native import NativeProgram
+
+        return NativeProgram(self, binary)
 
     def raise_fault(self) -> None:
         if self.faults:
@@ -31,6 +47,6 @@ class CheckedDevice(CPUDevice):
 
     def _synchronize(self, timeout: float | None) -> bool:
         if "allocator" in vars(self):
-            self.allocator.look()
+            self.allocator.find_damage()
         self.raise_fault()
         return True

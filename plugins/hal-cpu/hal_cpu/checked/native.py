@@ -1,14 +1,14 @@
 """Machine code under HAL_CHECK=1: `Source` kernels, and rendered ones where CPU_CC asks for it.
 
-Each launch runs in a child process. What it wrote comes back if it ended well and wrote nothing but
-the elements of its arguments; else there is an exception, and memory is as it was.
+Each launch runs in a child process. What it wrote is copied back if it ended well and wrote nothing
+but the elements of its arguments; else there is an exception, and memory is as it was.
 """
 
 from __future__ import annotations
 
 import ctypes
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -18,18 +18,17 @@ from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
 from hal_core.geometry import Dim3
 from hal_core.ir import CONST_POINTER, Param
 from hal_cpu import driver
-from hal_cpu.checked import child_process
-from hal_cpu.checked.child_process import Outcome, Region
-from hal_cpu.checked.guarded_memory import Place
-from hal_cpu.program import CPUProgram, check_shared
+from hal_cpu.checked.child_process import Outcome, Region, run_in_child
+from hal_cpu.checked.guarded_memory import Address
+from hal_cpu.program import CPUProgram, refuse_shared
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary
     from hal_cpu.checked.device import CheckedDevice
 
 _GUARD = "Guard the access, if (i < n): threads= rounds up to whole blocks."
-_WHY: dict[int, str] = {
+_ADVICE: dict[int, str] = {
     signal.SIGSEGV: "Look at its indices, its pointers, and what it puts on the stack.",
+    signal.SIGBUS: "Look at its indices, its pointers, and what it puts on the stack.",
     signal.SIGFPE: "Look at its divisions: by zero, and of the least integer by -1.",
     signal.SIGILL: "Look for __builtin_trap() and for code that cannot be reached.",
     signal.SIGTRAP: "Look for __builtin_trap() and for code that cannot be reached.",
@@ -43,26 +42,33 @@ class Geometry(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """A pointer of the signature, and what it is given."""
+    """A pointer of the signature, and the address that it is given."""
 
     param: Param
-    place: Place
+    address: Address
 
     @property
-    def is_const(self) -> bool:
-        return self.param.kind == CONST_POINTER
+    def end(self) -> int:
+        return self.address + self.address.nbytes
 
-    def element(self, address: int) -> int:
-        """Of the element that has the byte at `address`."""
-        return (address - self.place) // self.param.dtype.itemsize
+    @property
+    def accessible(self) -> tuple[int, int]:
+        """The range of addresses around it that a kernel reaches without a fault."""
+        block = self.address.block
+        return (self.address, self.end) if block is None else (block.low, block.high)
 
     @property
     def limit(self) -> str:
-        size = self.place.nbytes // self.param.dtype.itemsize
+        size = self.address.nbytes // self.param.dtype.itemsize
         return f"limit 0 to {size - 1}" if size else "it has no element"
 
+    def element(self, address: int) -> int:
+        """Return the index of the element that has the byte at `address`."""
+        return (address - self.address) // self.param.dtype.itemsize
+
     def distance(self, address: int) -> int:
-        return max(self.place - address, address - (self.place + self.place.nbytes) + 1, 0)
+        """Return how many bytes `address` lies outside of the argument; 0: it lies inside."""
+        return max(self.address - address, address - self.end + 1, 0)
 
 
 class NativeProgram(CPUProgram):
@@ -70,12 +76,8 @@ class NativeProgram(CPUProgram):
 
     device: CheckedDevice
 
-    def __init__(self, device: CheckedDevice, binary: Binary) -> None:
-        super().__init__(device, binary)
-        self.code = self._keeping.code
-
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
-        check_shared(self.name, shared, self.device.name)
+        refuse_shared(self.name, shared, self.device.name)
         return Geometry((ctypes.c_int32 * 6)(*grid, *block), grid[0] * grid[1] * grid[2])
 
     def _bind(self) -> Callable[..., None]:
@@ -84,9 +86,11 @@ class NativeProgram(CPUProgram):
         def launch(geometry: Geometry, *args: Any) -> None:
             given = zip(signature.params, args, strict=True)
             arguments = [Argument(param, arg) for param, arg in given if param.is_pointer]
-            one = Launch(f"kernel {signature.name}", device, arguments)
-            with device.running.using(*(argument.place for argument in arguments)):
-                one.run(code.entry, pack(*args), geometry)
+            with device.in_flight.using(*(argument.address for argument in arguments)):
+                entry = code.entry  # type: ignore[union-attr]  # or unloaded
+                Launch(f"kernel {signature.name}", device, arguments).run(
+                    entry, pack(*args), geometry
+                )
 
         return launch
 
@@ -95,105 +99,90 @@ class NativeProgram(CPUProgram):
         self._bind()(geometry, *args)
         return perf_counter() - start
 
-    def _unload(self) -> None:
-        super()._unload()
-        self.code = None
-
 
 class Launch:
-    """One launch, and what to say of how it ended."""
+    """One launch in a child process, and the errors for how it ended."""
 
     def __init__(self, operation: str, device: CheckedDevice, arguments: list[Argument]) -> None:
         self.operation, self.device, self.arguments = operation, device, arguments
+        self.const = [one for one in arguments if one.param.kind == CONST_POINTER]
+        self.writable = [one for one in arguments if one.param.kind != CONST_POINTER]
 
     def run(self, entry: int, args: bytes, geometry: Geometry) -> None:
+        """Run the kernel, check what it wrote, and copy that back."""
         self.device.raise_fault()
-        for param, place in self.arguments:
-            if place.block is not None:
-                place.block.called = f"{param.name!r} of {self.operation}"
-        writable = _joined((a.place, a.place + a.place.nbytes) for a in self._pointers(False))
-        known = _joined(_accessible(argument.place) for argument in self.arguments)
-        beside = _without(known, writable)
-        outcome = child_process.run(
-            entry, args, *geometry, beside, [*beside, *writable], self.device.seconds
+        for param, address in self.arguments:
+            if address.block is not None:
+                address.block.user = f"{param.name!r} of {self.operation}"
+        writable = join_ranges((one.address, one.end) for one in self.writable)
+        accessible = join_ranges(one.accessible for one in self.arguments)
+        forbidden = cut_out(accessible, writable)
+        outcome = run_in_child(
+            entry, args, *geometry, forbidden, [*forbidden, *writable], self.device.seconds
         )
         if not outcome.done:
             self._refuse(outcome)
-        for region, before, after in zip(beside, outcome.before, outcome.after, strict=False):
+        after_forbidden = outcome.after[: len(forbidden)]
+        for region, before, after in zip(forbidden, outcome.before, after_forbidden, strict=True):
             changed = np.frombuffer(before, np.uint8) != np.frombuffer(after, np.uint8)
             if changed.any():
-                self._refuse_stray(region.address + int(changed.argmax()))
-        for region, after in zip(writable, outcome.after[len(beside) :], strict=True):
+                self._refuse_write(region.address + int(changed.argmax()))
+        for region, after in zip(writable, outcome.after[len(forbidden) :], strict=True):
             driver.memory_at(*region)[:] = after
-        for argument in self._pointers(False):
-            argument.place.mark()
+        for argument in self.writable:
+            argument.address.mark_written()
 
-    def _pointers(self, const: bool) -> list[Argument]:
-        return [argument for argument in self.arguments if argument.is_const == const]
+    # -- errors
 
-    # -- what went wrong
-
-    def _refuse_stray(self, address: int) -> NoReturn:
-        """For a write to accessible memory that is no element of a writable argument."""
-        where = self.device.name
-        for argument in self._pointers(True):
+    def _refuse_write(self, address: int) -> NoReturn:
+        """Raise for a write to accessible memory that is no element of a writable argument."""
+        for argument in self.const:
             if not argument.distance(address):
                 raise KernelFault(
                     self.operation,
                     f"a write of {argument.param.name!r}, which is const",
                     got=argument.element(address),
                     limit=argument.limit,
-                    device=where,
+                    device=self.device.name,
                     fix="Leave const out of the signature.",
                 )
-        raise self._outside(min(self.arguments, key=lambda a: a.distance(address)), address)
-
-    def _outside(self, argument: Argument, address: int) -> OutOfBounds:
-        return OutOfBounds(
+        nearest = min(self.arguments, key=lambda argument: argument.distance(address))
+        raise OutOfBounds(
             self.operation,
-            f"out of bounds: a write of {argument.param.name!r}",
-            got=argument.element(address),
-            limit=argument.limit,
+            f"out of bounds: a write of {nearest.param.name!r}",
+            got=nearest.element(address),
+            limit=nearest.limit,
             device=self.device.name,
             fix=_GUARD,
         )
 
     def _refuse(self, outcome: Outcome) -> NoReturn:
-        where: Any = {"device": self.device.name}
-        if outcome.late:
-            raise DeviceFault(
-                self.operation,
-                "it does not end: it has taken too long",
-                limit=f"limit {self.device.seconds:g} s",
-                fix="Look at its loops, or allow more with HAL_CPU_CHECK_SECONDS.",
-                **where,
-            )
-        if outcome.signal in (signal.SIGSEGV, signal.SIGBUS) and outcome.address:
-            self._refuse_access(outcome)
-        if not outcome.signal:
-            problem = f"it left the process, with status {outcome.status}"
-            raise DeviceFault(self.operation, problem, fix="Return from the kernel.", **where)
-        fix = _WHY.get(outcome.signal, "Look for who sends it: a limit of the system, or a person.")
-        raise DeviceFault(self.operation, f"it ended with {_name(outcome)}", fix=fix, **where)
-
-    def _refuse_access(self, outcome: Outcome) -> NoReturn:
-        address, problem = outcome.address, f"{_name(outcome)} at {outcome.address:#x}"
+        """Raise for a kernel that did not return."""
         facts: dict[str, Any] = {}
-        near = [a for a in self.arguments if _is_around(a.place, address)]
-        if near:
-            argument = min(near, key=lambda a: a.distance(address))
-            problem += f", out of bounds of {argument.param.name!r}"
-            facts = {"got": argument.element(address), "limit": argument.limit}
+        if outcome.timed_out:
+            problem = "it does not end: it has taken too long"
+            facts["limit"] = f"limit {self.device.seconds:g} s"
+            fix = "Look at its loops, or allow more with HAL_CPU_CHECK_SECONDS."
+        elif not outcome.signal:
+            problem = f"it left the process, with status {outcome.status}"
+            fix = "Return from the kernel."
         else:
-            block, freed = self.device.allocator.block_near(address)
-            if block is not None:
-                problem += f", {'in the freed' if freed else 'beside the'} {block}"
-        fix = _GUARD if near else _WHY[signal.SIGSEGV]
+            name = signal.Signals(outcome.signal).name
+            sender = "Look for who sends it: a limit of the system, or a person."
+            problem, fix = f"it ended with {name}", _ADVICE.get(outcome.signal, sender)
+            if outcome.address:
+                problem = f"{name} at {outcome.address:#x}"
+                near = [one for one in self.arguments if _is_around(one, outcome.address)]
+                if near:
+                    argument = min(near, key=lambda one: one.distance(outcome.address))
+                    problem += f", out of bounds of {argument.param.name!r}"
+                    facts = {"got": argument.element(outcome.address), "limit": argument.limit}
+                    fix = _GUARD
+                else:
+                    block, freed = self.device.allocator.block_near(outcome.address)
+                    if block is not None:
+                        problem += f", {'in the freed' if freed else 'beside the'} {block}"
         raise DeviceFault(self.operation, problem, device=self.device.name, fix=fix, **facts)
-
-
-def _name(outcome: Outcome) -> str:
-    return signal.Signals(outcome.signal).name
 
 
 # -- ranges of addresses
@@ -201,19 +190,13 @@ def _name(outcome: Outcome) -> str:
 Range = tuple[int, int]  # from, up to
 
 
-def _accessible(place: Place) -> Range:
-    """All that a kernel can reach there without a fault."""
-    block = place.block
-    return (place, place + place.nbytes) if block is None else (block.low, block.high)
-
-
-def _is_around(place: Place, address: int) -> bool:
-    low, high = _accessible(place)
+def _is_around(argument: Argument, address: int) -> bool:
+    low, high = argument.accessible
     return low - driver.PAGE <= address < high + driver.PAGE
 
 
-def _joined(ranges: Iterator[Range]) -> list[Region]:
-    """The same addresses in ranges that do not overlap."""
+def join_ranges(ranges: Iterable[Range]) -> list[Region]:
+    """Join ranges that overlap or touch: (0, 4), (9, 12), (2, 6) -> 0 to 6, 9 to 12."""
     found: list[Range] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1]:
@@ -223,12 +206,12 @@ def _joined(ranges: Iterator[Range]) -> list[Region]:
     return [Region(low, high - low) for low, high in found]
 
 
-def _without(known: list[Region], taken: list[Region]) -> list[Region]:
-    """What of `known` is not `taken`, which lies inside of it."""
+def cut_out(regions: list[Region], holes: list[Region]) -> list[Region]:
+    """Cut holes, which lie inside, out of the regions: 0 to 9 without 2 to 5 -> 0 to 2, 5 to 9."""
     found = []
-    for region in known:
+    for region in regions:
         low, end = region.address, region.address + region.nbytes
-        for start, nbytes in taken:
+        for start, nbytes in holes:
             if low <= start < end:
                 if start > low:
                     found.append(Region(low, start - low))

@@ -1,8 +1,9 @@
-"""C to ELF objects: the compilers are programs on the machine."""
+"""C compilers: programs on the machine that make ELF objects."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -11,15 +12,15 @@ from typing import Any, NamedTuple
 from hal_core.compiler import CompileOptions
 from hal_core.errors import CompilerUnavailable
 from hal_cpu import processor
-from hal_cpu.compilers.objects import ObjectCompiler, failed, find_tool, line_in
+from hal_cpu.compilers.objects import ObjectCompiler
 from hal_cpu.compilers.source import arguments_of, text_of
 
 
 class CCompiler(NamedTuple):
-    """A C compiler as data."""
+    """One C compiler, as a row of data."""
 
     name: str
-    command: Callable[[], tuple[str, ...] | None]
+    command: Callable[[], tuple[str, ...] | None]  # None: it is not installed
     native: dict[str, str]  # machine -> the option for this very processor
     install: str
     flags: tuple[str, ...] = ()  # of this compiler only
@@ -27,18 +28,19 @@ class CCompiler(NamedTuple):
 
 def _on_path(name: str) -> Callable[[], tuple[str, ...] | None]:
     def find() -> tuple[str, ...] | None:
-        path = find_tool(name)
+        path = shutil.which(name)
         return None if path is None else (path,)
 
     return find
 
 
 def _zig() -> tuple[str, ...] | None:
+    """Find zig as a package of this Python (ziglang), else as a program."""
     from importlib.util import find_spec
 
     if find_spec("ziglang") is not None:
         return sys.executable, "-m", "ziglang", "cc"
-    path = find_tool("zig")
+    path = shutil.which("zig")
     return None if path is None else (path, "cc")
 
 
@@ -55,9 +57,9 @@ C_COMPILERS = {
 
 _FLAGS = (
     "-c", "-x", "c", "-std=gnu11", "-O3",
-    "-fPIC", "-fno-semantic-interposition",  # code can lie anywhere, and nobody replaces parts
+    "-fPIC", "-fno-semantic-interposition",  # code can lie anywhere, and no part is replaced
     "-fwrapv",  # integers wrap, as the kernel language says
-    "-fno-math-errno", "-fno-trapping-math",  # nobody looks; results are the same
+    "-fno-math-errno", "-fno-trapping-math",  # nothing reads errno or traps; results are the same
     "-fno-stack-protector", "-fno-sanitize=all",  # some distributions switch them on
     "-fno-asynchronous-unwind-tables",
     "-Werror=incompatible-pointer-types", "-Werror=implicit-function-declaration",
@@ -96,17 +98,15 @@ class CCompilerProgram(ObjectCompiler):
         arguments = arguments_of(options)
         text = text_of(source, options)
         with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
-            written, made = (os.path.join(folder, f"kernel.{end}") for end in "co")
-            with open(written, "w", encoding="utf-8") as file:
+            text_path, object_path = (os.path.join(folder, f"kernel.{end}") for end in "co")
+            with open(text_path, "w", encoding="utf-8") as file:
                 file.write(text)
-            command = [*self._command, *arguments, written, "-o", made]
-            done = _run(command)
-            if done.returncode or not os.path.exists(made):
+            done = _run([*self._command, *arguments, text_path, "-o", object_path])
+            if done.returncode or not os.path.exists(object_path):
                 log = done.stderr.strip() or f"exit status {done.returncode}"
-                line = line_in(log, f"{options.entry}.c:")
-                raise failed(self.name, options, log, source, line)
-            with open(made, "rb") as file:
-                return file.read()
+                raise self.refusal(options, log, source, f"{options.entry}.c")
+            with open(object_path, "rb") as image:
+                return image.read()
 
 
 # Compilers read folders and options from these too, which no cache key would know.
@@ -118,6 +118,7 @@ _NOT_PASSED = {
 
 
 def _run(command: list[str]) -> Any:
+    """Run a compiler, with messages in English."""
     import subprocess
 
     passed = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED}
@@ -127,5 +128,5 @@ def _run(command: list[str]) -> Any:
         capture_output=True,
         text=True,
         errors="replace",
-        env={**passed, "LC_ALL": "C"},  # in English
+        env={**passed, "LC_ALL": "C"},
     )

@@ -8,12 +8,12 @@ from typing import Any
 from hal_core.compiler import CompileOptions
 from hal_core.concurrency import hold_during_fork
 from hal_core.discovery import distribution_version
-from hal_core.errors import CompilerUnavailable, Unsupported
+from hal_core.errors import CompilerUnavailable
 from hal_cpu import processor
-from hal_cpu.compilers.objects import ObjectCompiler, failed, line_in
-from hal_cpu.threads.stacks import with_room
+from hal_cpu.compilers.objects import ObjectCompiler, refuse_options
+from hal_cpu.threads.stacks import call_on_stack
 
-# Longer texts are not optimised: some passes take the square of the length, minutes from here on.
+# Longer texts are not optimised: some passes take the square of the length, which becomes minutes.
 MOST_LINES = 6_000
 _CONVENTION = "void (ptr, ptr, i64, i64)"
 _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for texts of that length
@@ -32,6 +32,7 @@ class LLVMCompiler(ObjectCompiler):
     """
 
     language = "llvm"
+    name = "llvm"
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,26 +48,28 @@ class LLVMCompiler(ObjectCompiler):
             )
         how = f"O3 to {MOST_LINES} lines pic"
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
-        self._machines: dict[int, Any] = {}  # LLVM's target machines, by how much they optimise
+        self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
-        if options.options or options.defines or options.includes:
-            raise Unsupported(
-                f"compile {options.entry}",
-                "options, defines and includes mean nothing to LLVM IR",
-                got=(options.options, options.defines, options.includes),
-                device="CPU",
-                fix="Leave them out.",
-            )
-        return with_room(_STACK_NBYTES, lambda: self._optimised(source, options))
+        refuse_options(options, "LLVM IR")
+        return call_on_stack(_STACK_NBYTES, lambda: self._make_object(source, options))
 
-    def _optimised(self, source: str, options: CompileOptions) -> bytes:
+    def _make_object(self, source: str, options: CompileOptions) -> bytes:
         level = 3 if source.count("\n") <= MOST_LINES else 0
         with _llvm_lock:
-            llvm = self._llvm()
-            machine = self._machine(llvm, level)
+            llvm = _import_llvm()
+            machine = self._machines.get(level)
+            if machine is None:
+                target = llvm.Target.from_default_triple()
+                machine = self._machines[level] = target.create_target_machine(
+                    cpu=llvm.get_host_cpu_name(),
+                    features=llvm.get_host_cpu_features().flatten(),
+                    opt=level,
+                    reloc="pic",
+                    codemodel="small",
+                )
             try:
-                # Closed here: a finalizer would call LLVM when the lock is another's.
+                # Closed here: a finalizer would call LLVM while another thread has the lock.
                 with llvm.parse_assembly(source) as module:
                     module.triple = machine.triple
                     module.data_layout = str(machine.target_data)
@@ -76,50 +79,36 @@ class LLVMCompiler(ObjectCompiler):
                     _run_passes(llvm, machine, module, level)
                     image: bytes = machine.emit_object(module)
             except (RuntimeError, ValueError) as error:
-                log = str(error)
-                raise failed("llvm", options, log, source, line_in(log, "<string>:")) from None
+                raise self.refusal(options, str(error), source, "<string>") from None
         return image
 
-    def _llvm(self) -> Any:
-        try:
-            import llvmlite.binding as llvm
-        except (ImportError, OSError) as error:
-            raise CompilerUnavailable(
-                "compile",
-                f"llvmlite cannot be imported: {error}",
-                device="CPU",
-                fix="pip install --force-reinstall llvmlite",
-            ) from error
-        if not self._machines:
-            llvm.initialize_native_target()
-            llvm.initialize_native_asmprinter()
-        return llvm
 
-    def _machine(self, llvm: Any, level: int) -> Any:
-        machine = self._machines.get(level)
-        if machine is None:
-            machine = self._machines[level] = (
-                llvm.Target.from_default_triple().create_target_machine(
-                    cpu=llvm.get_host_cpu_name(),
-                    features=llvm.get_host_cpu_features().flatten(),
-                    opt=level,
-                    reloc="pic",
-                    codemodel="small",
-                )
-            )
-        return machine
+def _import_llvm() -> Any:
+    """Import llvmlite, prepared to make code for this machine. The lock is held."""
+    try:
+        import llvmlite.binding as llvm
+    except (ImportError, OSError) as error:
+        raise CompilerUnavailable(
+            "compile",
+            f"llvmlite cannot be imported: {error}",
+            device="CPU",
+            fix="pip install --force-reinstall llvmlite",
+        ) from error
+    llvm.initialize_native_target()  # a second time does nothing
+    llvm.initialize_native_asmprinter()
+    return llvm
 
 
 def _check_convention(module: Any, entry: str) -> None:
-    """Another function of that name would take a launch's tables for its arguments."""
+    """Refuse an entry of another type: it would take a launch's tables for its arguments."""
     try:
         found = str(module.get_function(entry).global_value_type)
-    except NameError:  # which the loader tells
+    except NameError:  # the loader says that the entry is missing
         return
     if found != _CONVENTION:
         raise ValueError(
             f"@{entry} is {found}, and a kernel is {_CONVENTION}: its arguments, the launch, the "
-            "first block and the one behind the last. `hal render --language llvm` writes such."
+            "first block and the block after the last. `hal render --language llvm` writes such."
         )
 
 

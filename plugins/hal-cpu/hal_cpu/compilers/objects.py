@@ -1,26 +1,29 @@
-"""What the compilers of this backend share: they make ELF objects, which `loader` loads."""
+"""The base class of compilers that make ELF objects, which `loader` loads."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 
 from hal_core.compiler import CompileOptions, Compiler
+from hal_core.compiler.logs import fault_line
 from hal_core.errors import CompileError, Unsupported
 from hal_cpu import processor
-from hal_cpu.compilers.source import how_to_write
+from hal_cpu.compilers.source import suggest_signature
 
 
 class ObjectCompiler(Compiler):
-    """What the compilers of this backend share: the form of what they make."""
+    """A compiler that makes relocatable ELF objects."""
 
     format = "elf"
+    name: str  # what CPU_CC=name chooses
 
     def __init__(self) -> None:
         self.target = processor.machine()
 
     def _disassemble(self, image: bytes) -> str:
-        objdump = find_tool("objdump") or find_tool("llvm-objdump")
+        objdump = shutil.which("objdump") or shutil.which("llvm-objdump")
         if objdump is None:
             raise Unsupported(
                 "disassemble",
@@ -40,37 +43,27 @@ class ObjectCompiler(Compiler):
             raise CompileError("disassemble", "objdump refused", log=done.stderr, device="CPU")
         return done.stdout.partition(":\n\n")[2] or done.stdout
 
-
-def find_tool(name: str) -> str | None:
-    """The path of a program, as the shell would find it."""
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder or ".", name)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return os.path.abspath(path)
-    return None
-
-
-def failed(
-    compiler: str, options: CompileOptions, log: str, text: str, line: int | None
-) -> CompileError:
-    """Of one that refuses a kernel's text."""
-    return CompileError(
-        f"compile {options.entry}",
-        f"{compiler} refused the kernel",
-        log=log,
-        source=text,
-        line=line,
-        device="CPU",
-        fix=how_to_write(options.signature, log),
-    )
+    def refusal(self, options: CompileOptions, log: str, text: str, file: str) -> CompileError:
+        """Return the error for a refused kernel, whose text the compiler's log calls `file`."""
+        return CompileError(
+            f"compile {options.entry}",
+            f"{self.name} refused the kernel",
+            log=log,
+            source=text,
+            line=fault_line(log, file),
+            device="CPU",
+            fix=suggest_signature(options.signature, log),
+        )
 
 
-def line_in(log: str, mark: str) -> int | None:
-    """The first line number after `mark` in an error message of the log."""
-    for message in log.splitlines():
-        if "error" not in message or mark not in message:
-            continue
-        digits = message.partition(mark)[2].partition(":")[0]
-        if digits.isdigit():
-            return int(digits)
-    return None
+def refuse_options(options: CompileOptions, language: str) -> None:
+    """Raises: Unsupported for options of a C compiler with a text that is no C."""
+    given = options.options, options.defines, options.includes
+    if any(given):
+        raise Unsupported(
+            f"compile {options.entry}",
+            f"options, defines and includes mean nothing to {language}",
+            got=given,
+            device="CPU",
+            fix="Leave them out.",
+        )

@@ -1,11 +1,13 @@
-"""C `Source` kernels: the user writes one thread, this adds the loop over threads.
+"""`Source` kernels in C: the user writes one thread, this module adds the loop over threads.
 
-The user's function takes the thread, then the parameters of the signature in order:
+the user's text, for "y: float*, n: int32"     the compiler is given after it
 
-    void scale(const hal_thread *t, float *y, const float *x, int32_t n) {
-        int64_t i = hal_global_idx(t, 0);
-        if (i < n) y[i] = 2 * x[i];
-    }
+void twice(const hal_thread *t,                void hal_run_twice(args, launch, first, last) {
+           float *y, int32_t n) {                  float *const a0 = *(args + 0); ...
+    int64_t i = hal_global_idx(t, 0);              for each block b from first to last
+    if (i < n) y[i] = 2 * y[i];                        for each thread t of it
+}                                                          twice(&t, a0, a1);
+                                               }
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from hal_core.errors import InvalidArgument
+from hal_core.compiler.options import refuse_files
 from hal_core.ir import CONST_POINTER, Param, Signature
 
 if TYPE_CHECKING:
     from hal_core.compiler import CompileOptions
 
-PREFIX = "hal_run_"  # before the kernel's name: the function that is launched
+ENTRY_PREFIX = "hal_run_"  # of the function that is launched; the kernel's name follows
 
 _TYPES = {
     "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
@@ -29,7 +31,7 @@ _TYPES = {
     "float16": "uint16_t", "bfloat16": "uint16_t",  # the bits: not every compiler has a type
 }  # fmt: skip
 
-_BEFORE = """\
+_DECLARATIONS = """\
 #include <stdbool.h>
 #include <stdint.h>
 typedef struct { int32_t block[3], thread[3], block_dim[3], grid_dim[3]; } hal_thread;
@@ -42,9 +44,10 @@ static inline int64_t hal_global_idx(const hal_thread *t, int axis) {
 }
 """
 
-# The table of one function makes a missing or differently typed function a compile error.
-_AFTER = """
-#line 1 "{place}"
+# The constant `hal_entry` makes a missing or differently typed function a compile error, in a line
+# that `suggest_signature` finds in the log.
+_ENTRY = """
+#line 1 "signature of {name}"
 static void (*const hal_entry)({types}) = {name};
 void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal_first,
                     int64_t hal_last) {{
@@ -73,30 +76,22 @@ _READS_FILES = re.compile(
 
 
 def arguments_of(options: CompileOptions) -> list[str]:
-    """The compiler's command line. Raises: InvalidArgument for options that name files."""
-    for option in options.options:
-        if _READS_FILES.match(option):
-            raise InvalidArgument(
-                f"compile {options.entry}",
-                "options cannot name files: the compile cache would not see them change",
-                got=option,
-                device="CPU",
-                fix="Give folders of headers with includes=.",
-            )
+    """Return the compiler's command line. Raises: InvalidArgument for options that name files."""
+    refuse_files(options.options, _READS_FILES, f"compile {options.entry}", "CPU")
     defines = [f"-D{name}={value}" for name, value in options.defines]
     includes = [f"-I{os.path.abspath(folder)}" for folder in options.includes]
     return [*defines, *includes, *options.options]
 
 
 def text_of(text: str, options: CompileOptions) -> str:
-    """What the compiler is given: a rendered kernel as it is, a user's with what it needs."""
+    """Return what the compiler is given: a rendered kernel as it is, a user's with its entry."""
     if options.rendered:
         return f'#line 1 "{options.entry}.c"\n{text}'
     return complete(text, options.signature)
 
 
 def complete(text: str, signature: Signature) -> str:
-    """The whole translation unit."""
+    """Return the user's function with the declarations ahead of it and the entry after it."""
     types = ["const hal_thread *"] + [_type(param) for param in signature.params]
     loads = [
         f"    {_type(param)} const a{param.position} = "
@@ -104,21 +99,21 @@ def complete(text: str, signature: Signature) -> str:
         for param in signature.params
     ]
     arguments = ["&t"] + [f"a{param.position}" for param in signature.params]
-    after = _AFTER.format(
-        place=_place(signature),
+    entry = _ENTRY.format(
         name=signature.name,
-        prefix=PREFIX,
+        prefix=ENTRY_PREFIX,
         types=", ".join(types),
         loads="\n".join(loads),
         arguments=", ".join(arguments),
     )
-    return f'{_BEFORE}#line 1 "{signature.name}.c"\n{text}\n{after}'
+    return f'{_DECLARATIONS}#line 1 "{signature.name}.c"\n{text}\n{entry}'
 
 
-def how_to_write(signature: Signature, log: str) -> str | None:
-    """What to do when a compiler's log says that the function is missing or has another type."""
-    table = f"{_place(signature)}:1:"
-    if not any(table in line and "error" in line for line in log.splitlines()):
+def suggest_signature(signature: Signature, log: str) -> str | None:
+    """Write the function's first line as it should be, if the log says that it is missing or has
+    another type."""
+    mark = f"signature of {signature.name}:1:"
+    if not any(mark in line and "error" in line for line in log.splitlines()):
         return None
     takes = ["const hal_thread *t"]
     for param in signature.params:
@@ -128,10 +123,6 @@ def how_to_write(signature: Signature, log: str) -> str | None:
         f"Write: void {signature.name}({', '.join(takes)}) - the code of one thread, which is "
         "number hal_global_idx(t, 0)."
     )
-
-
-def _place(signature: Signature) -> str:
-    return f"signature of {signature.name}"  # what a log calls the text after the user's
 
 
 def _type(param: Param) -> str:

@@ -1,9 +1,14 @@
-"""From an ELF object to callable code, with no linker and no LLVM.
+"""Load an ELF object as callable code, with no linker and no LLVM.
 
-One private region holds everything: code with its call stubs, then constants with the offset
-table, then writable data; each part gets its own rights, so no page is ever writable and
-executable at once. Doing this here costs 0.3 ms; LLVM's loader costs its import, 0.2 s, in
-every process that finds its kernel in the compile cache.
+One private region holds everything, in three parts that each have rights of their own, so that no
+page is ever writable and executable at once:
+
+    read, execute     code of all sections, then a stub for each call that leaves the region
+    read              constants, then the offset table: addresses that code reads from memory
+    read, write       variables, then common symbols
+
+Doing this here costs 0.3 ms; LLVM's loader costs its import, 0.2 s, in every process that finds
+its kernel in the compile cache.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from hal_core.errors import CompileError, HalError
+from hal_core.errors import CompileError
 from hal_cpu import driver, processor
 from hal_cpu.loader import elf, relocations
 from hal_cpu.loader.elf import BadObject, Object, Patch, Symbol
@@ -19,9 +24,9 @@ from hal_cpu.loader.relocations import SLOT, STUB, TABLE, Rule
 
 _STUB_NBYTES = 16
 _MAX_NBYTES = 1 << 28
-_TABLE_NAME = "_GLOBAL_OFFSET_TABLE_"  # a symbol nobody defines: relocations mean the table
+_TABLE_NAME = "_GLOBAL_OFFSET_TABLE_"  # a symbol that no library defines: it means the offset table
 
-# What each part of the region may be used for, in the order they lie in.
+# The parts of the region, and what each may be used for.
 _CODE, _CONSTANT, _WRITABLE = range(3)
 _RIGHTS = (driver.READ | driver.EXECUTE, driver.READ, driver.READ | driver.WRITE)
 
@@ -29,7 +34,7 @@ _RIGHTS = (driver.READ | driver.EXECUTE, driver.READ, driver.READ | driver.WRITE
 class Code:
     """Machine code in memory, and the address of its entry.
 
-    Owns: its pages, until nobody refers to it; whoever runs the code holds the object.
+    Owns: its pages, as long as the object lives; whoever runs the code holds the object.
     """
 
     __slots__ = ("_unmap", "address", "entry", "nbytes")
@@ -47,23 +52,21 @@ class Code:
 
 
 def load(image: bytes, name: str, *entries: str) -> Code:
-    """Load an object; the entry is the first of `entries` that it defines. `name` is for errors.
+    """Load an object; the entry is the first of `entries` that it defines. Errors say `name`.
 
     Raises: CompileError naming the cause: bytes that are no object of this machine, symbols that
-    nobody has, thread-local storage, no such entry.
+    no library has, thread-local storage, no such entry.
     """
     try:
         return _Loading(image, processor.machine(), entries).code
-    except BadObject as error:
+    except (BadObject, driver.Refused) as error:
         raise CompileError(f"load {name}", str(error), device="CPU") from None
-    except HalError as error:
-        raise CompileError(f"load {name}", error.problem, device="CPU") from None
 
 
 class _Layout(NamedTuple):
-    """Offsets in the region."""
+    """Offsets in the region of everything that lies there."""
 
-    sections: dict[int, int]
+    sections: dict[int, int]  # section -> its first byte
     commons: dict[int, int]  # symbol -> its memory
     stubs: dict[int, int]  # symbol -> a jump to it
     slots: dict[int, int]  # symbol -> the word that holds its address
@@ -76,30 +79,24 @@ class _Loading:
 
     def __init__(self, image: bytes, machine: str, entries: tuple[str, ...]) -> None:
         self.machine = machine
-        self.rules = relocations.RULES[machine]
         self.object: Object = elf.read(image, machine)
-        kept = _kept_sections(self.object)
-        self.patches = [
-            patch
-            for patch in self.object.patches
-            if patch.section in kept and patch.type != relocations.NONE
-        ]
-        entry = _find_entry(self.object, kept, entries)
-        self.used = [self._rule(patch) for patch in self.patches]
-        self.externals = _resolve(self.object, {patch.symbol for patch in self.patches})
-        self.layout = self._lay_out(kept)
-        self._fill(entry)
+        part_of = _assign_parts(self.object)
+        entry = _find_entry(self.object, part_of, entries)
+        self.patches: list[tuple[Patch, Rule]] = []
+        for patch in self.object.patches:
+            if patch.section not in part_of or patch.type == relocations.NONE:
+                continue
+            rule = relocations.RULES[machine].get(patch.type)
+            if rule is None:
+                raise BadObject(f"relocation type {patch.type} of {machine} is not known here")
+            if patch.offset + rule.nbytes > len(self.object.sections[patch.section].data):
+                raise BadObject(f"damaged: relocation {rule.name} lies outside its section")
+            self.patches.append((patch, rule))
+        self.externals = _resolve(self.object, {patch.symbol for patch, _ in self.patches})
+        self.layout = self._lay_out(part_of)
+        self.code = self._fill(entry)
 
-    def _rule(self, patch: Patch) -> Rule:
-        """The patch's rule, after checking that it stays inside its section."""
-        rule = self.rules.get(patch.type)
-        if rule is None:
-            raise BadObject(f"relocation type {patch.type} of {self.machine} is not known here")
-        if patch.offset + rule.nbytes > len(self.object.sections[patch.section].data):
-            raise BadObject(f"damaged: relocation {rule.name} lies outside its section")
-        return rule
-
-    def _lay_out(self, kept: dict[int, int]) -> _Layout:
+    def _lay_out(self, part_of: dict[int, int]) -> _Layout:
         offsets: dict[int, int] = {}
         commons: dict[int, int] = {}
         stubs: dict[int, int] = {}
@@ -107,16 +104,16 @@ class _Loading:
         parts, end, table = [], 0, 0
         for part in (_CODE, _CONSTANT, _WRITABLE):
             start = end = driver.pages(end)
-            for index in (index for index, where in kept.items() if where == part):
+            for index in (index for index, own in part_of.items() if own == part):
                 section = self.object.sections[index]
                 offsets[index] = end = _align(end, section.alignment)
                 end += section.nbytes
             end = _align(end, _STUB_NBYTES)
             if part == _CODE:
-                end = self._number(STUB, stubs, end, _STUB_NBYTES)
+                end = self._reserve(STUB, stubs, end, _STUB_NBYTES)
             elif part == _CONSTANT:
                 table = end
-                end = self._number(SLOT, slots, end, 8)
+                end = self._reserve(SLOT, slots, end, 8)
             else:
                 for number, symbol in enumerate(self.object.symbols):
                     if symbol.section == elf.COMMON:
@@ -127,19 +124,21 @@ class _Loading:
             raise BadObject(f"needs {end} bytes of memory, the limit is {_MAX_NBYTES}")
         return _Layout(offsets, commons, stubs, slots, table, parts)
 
-    def _number(self, target: str, places: dict[int, int], end: int, nbytes: int) -> int:
-        """One place for each symbol that a rule reaches through `target`."""
-        for patch, rule in zip(self.patches, self.used, strict=True):
+    def _reserve(self, target: str, places: dict[int, int], end: int, nbytes: int) -> int:
+        """Reserve a place for each symbol that a rule reaches through `target`; return the end."""
+        for patch, rule in self.patches:
             needed = rule.target == target and patch.symbol not in places
             if needed and (target == SLOT or patch.symbol in self.externals):
                 places[patch.symbol] = end
                 end += nbytes
         return end
 
-    def _fill(self, entry: Symbol) -> None:
+    def _fill(self, entry: Symbol) -> Code:
+        """Map the region, write what belongs there, and take the right to write away."""
         layout = self.layout
         nbytes = max(layout.parts[-1][1], 1)
-        self.code = code = Code(driver.map_pages(nbytes), nbytes)
+        code = Code(driver.map_pages(nbytes), nbytes)
+        start = code.address
         memory = driver.memory_at(code.address, nbytes)
         for index, offset in layout.sections.items():
             data = self.object.sections[index].data
@@ -149,40 +148,39 @@ class _Loading:
             jump += struct.pack("<Q", self.externals[number])
             memory[offset : offset + len(jump)] = jump
         for number, offset in layout.slots.items():
-            struct.pack_into("<Q", memory, offset, self._address(number) & (2**64 - 1))
-        for patch, rule in zip(self.patches, self.used, strict=True):
+            struct.pack_into("<Q", memory, offset, self._address(number, start) & (2**64 - 1))
+        for patch, rule in self.patches:
+            if rule.target == SLOT:
+                target = start + layout.slots[patch.symbol]
+            elif rule.target == TABLE:
+                target = start + layout.table
+            elif rule.target == STUB and patch.symbol in layout.stubs:
+                target = start + layout.stubs[patch.symbol]
+            else:
+                target = self._address(patch.symbol, start)
             offset = layout.sections[patch.section] + patch.offset
-            target = self._target(rule, patch.symbol) + patch.addend
-            relocations.apply(rule, memory, offset, target, code.address + offset)
+            relocations.apply(rule, memory, offset, target + patch.addend, start + offset)
         memory.release()
-        for (start, end), rights in zip(layout.parts, _RIGHTS, strict=True):
-            driver.protect_pages(code.address + start, end - start, rights)
-        start, end = layout.parts[_CODE]
-        driver.flush_instructions(code.address + start, end - start)
-        code.entry = code.address + layout.sections[entry.section] + entry.value
+        for (low, high), rights in zip(layout.parts, _RIGHTS, strict=True):
+            driver.protect_pages(start + low, high - low, rights)
+        low, high = layout.parts[_CODE]
+        driver.flush_instructions(start + low, high - low)
+        code.entry = start + layout.sections[entry.section] + entry.value
+        return code
 
-    def _target(self, rule: Rule, symbol: int) -> int:
-        if rule.target == SLOT:
-            return self.code.address + self.layout.slots[symbol]
-        if rule.target == TABLE:
-            return self.code.address + self.layout.table
-        if rule.target == STUB and symbol in self.layout.stubs:
-            return self.code.address + self.layout.stubs[symbol]
-        return self._address(symbol)
-
-    def _address(self, number: int) -> int:
-        """Where a symbol is, in this region or outside."""
+    def _address(self, number: int, start: int) -> int:
+        """Return the address of a symbol, in the region that begins at `start` or outside."""
         if number in self.externals:
             return self.externals[number]
         if number in self.layout.commons:
-            return self.code.address + self.layout.commons[number]
+            return start + self.layout.commons[number]
         symbol = self.object.symbols[number]
         if symbol.section == elf.ABSOLUTE:
             return symbol.value
         offset = self.layout.sections.get(symbol.section)
         if offset is None:
             raise BadObject(f"refers to {symbol.name!r} in a section that is not loaded")
-        return self.code.address + offset + symbol.value
+        return start + offset + symbol.value
 
 
 def _align(offset: int, alignment: int) -> int:
@@ -191,13 +189,13 @@ def _align(offset: int, alignment: int) -> int:
     return (offset + alignment - 1) // alignment * alignment
 
 
-def _kept_sections(obj: Object) -> dict[int, int]:
-    """The sections that are loaded, and the part of the region each belongs to."""
-    kept = {}
+def _assign_parts(obj: Object) -> dict[int, int]:
+    """Return the sections that are loaded, each with the part of the region it belongs to."""
+    part_of = {}
     for index, section in enumerate(obj.sections):
         if not section.flags & elf.ALLOC or section.type == elf.NOTE:
             continue
-        if section.name.startswith(".eh_frame"):  # for unwinding, which nobody does here
+        if section.name.startswith(".eh_frame"):  # for unwinding: kernels throw nothing
             continue
         if section.flags & elf.TLS:
             raise BadObject(f"uses thread-local storage ({section.name}), which is not supported")
@@ -209,15 +207,15 @@ def _kept_sections(obj: Object) -> dict[int, int]:
         if executes and writes:
             raise BadObject(f"section {section.name!r} is writable and executable")
         constant = not writes or section.name.startswith(".data.rel.ro")
-        kept[index] = _CODE if executes else _CONSTANT if constant else _WRITABLE
+        part_of[index] = _CODE if executes else _CONSTANT if constant else _WRITABLE
     for symbol in obj.symbols:
         if symbol.type == elf.THREAD_LOCAL:
             raise BadObject(f"uses thread-local storage ({symbol.name}), which is not supported")
-    return kept
+    return part_of
 
 
-def _find_entry(obj: Object, kept: dict[int, int], names: tuple[str, ...]) -> Symbol:
-    """The function to launch. Raises: BadObject naming what the object does define."""
+def _find_entry(obj: Object, part_of: dict[int, int], names: tuple[str, ...]) -> Symbol:
+    """Return the function to launch. Raises: BadObject naming what the object does define."""
     defined = {
         symbol.name: symbol
         for symbol in obj.symbols
@@ -227,7 +225,7 @@ def _find_entry(obj: Object, kept: dict[int, int], names: tuple[str, ...]) -> Sy
     if symbol is None:
         functions = sorted(n for n, s in defined.items() if s.type == elf.FUNCTION)
         raise BadObject(f"has no entry {names[0]!r}; it defines {', '.join(functions) or 'none'}")
-    if symbol.type != elf.FUNCTION or kept.get(symbol.section) != _CODE:
+    if symbol.type != elf.FUNCTION or part_of.get(symbol.section) != _CODE:
         raise BadObject(f"the entry {symbol.name!r} is not a function")
     if symbol.value >= obj.sections[symbol.section].nbytes:
         raise BadObject(f"damaged: the entry {symbol.name!r} lies outside its section")
@@ -235,7 +233,7 @@ def _find_entry(obj: Object, kept: dict[int, int], names: tuple[str, ...]) -> Sy
 
 
 def _resolve(obj: Object, used: set[int]) -> dict[int, int]:
-    """Addresses of the used symbols that the object leaves open. Weak ones may be missing."""
+    """Return the addresses of used symbols that libraries define. Weak ones may be missing."""
     found, missing = {}, []
     for number in sorted(used):
         symbol = obj.symbols[number]

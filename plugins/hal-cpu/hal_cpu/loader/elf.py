@@ -1,7 +1,7 @@
-"""Reading ELF relocatable objects: what gcc, clang, zig and LLVM write with `-c`.
+"""Read ELF relocatable objects, as gcc, clang, zig and LLVM write them with `-c`.
 
-Nothing of the file is believed: every offset and index is checked before it is used, so that
-`load` meets consistent data only.
+A file may be damaged: every offset and index is checked before it is used, so that the loader
+meets consistent data only.
 
 Source: System V ABI, chapter 4 (object files), as in elf(5).
 """
@@ -31,11 +31,11 @@ _MAX_NBYTES = 1 << 28
 
 
 class BadObject(ValueError):
-    """The object cannot be loaded; the text says why."""
+    """An object that cannot be loaded; the text says why."""
 
 
 class Section(NamedTuple):
-    """`data` is empty for sections without bytes in the file (`.bss`)."""
+    """A section; `data` is empty for one without bytes in the file (`.bss`)."""
 
     name: str
     type: int
@@ -48,6 +48,8 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
+    """A name for a place in a section, or one that another library defines."""
+
     name: str
     type: int
     binding: int
@@ -59,7 +61,7 @@ class Symbol(NamedTuple):
 class Patch(NamedTuple):
     """A relocation: a place whose bytes depend on addresses."""
 
-    section: int  # it lies in
+    section: int  # that it lies in
     offset: int
     type: int
     symbol: int
@@ -67,13 +69,15 @@ class Patch(NamedTuple):
 
 
 class Object(NamedTuple):
+    """A whole object."""
+
     sections: list[Section]
     symbols: list[Symbol]
     patches: list[Patch]
 
 
 def read(image: bytes, machine: str) -> Object:
-    """Raises: BadObject."""
+    """Read an object for `machine`. Raises: BadObject."""
     view = memoryview(image)
     ident = bytes(view[:16])
     header = _unpack(_HEADER, view, 0, "the header")
@@ -91,15 +95,15 @@ def read(image: bytes, machine: str) -> Object:
         _unpack(_SECTION, view, place + index * _SECTION.size, "the section table")
         for index in range(count)
     ]
-    sections = _sections(view, rows, names)
+    sections = _read_sections(view, rows, names)
     tables = [index for index, section in enumerate(sections) if section.type == SYMTAB]
     if len(tables) != 1:
         raise BadObject(f"{len(tables)} symbol tables, one expected")
-    symbols = _symbols(sections, sections[tables[0]])
-    return Object(sections, symbols, _patches(sections, tables[0], len(symbols)))
+    symbols = _read_symbols(sections, sections[tables[0]])
+    return Object(sections, symbols, _read_patches(sections, tables[0], len(symbols)))
 
 
-def _sections(view: memoryview, rows: list[tuple[int, ...]], names: int) -> list[Section]:
+def _read_sections(view: memoryview, rows: list[tuple[int, ...]], names: int) -> list[Section]:
     bare = []
     for name, kind, flags, _, offset, nbytes, link, info, alignment, _ in rows:
         data = view[:0] if kind in (0, NOBITS) else _slice(view, offset, nbytes, "a section")
@@ -115,12 +119,12 @@ def _sections(view: memoryview, rows: list[tuple[int, ...]], names: int) -> list
     return [section._replace(name=_text(table, name)) for name, section in bare]
 
 
-def _symbols(sections: list[Section], table: Section) -> list[Symbol]:
+def _read_symbols(sections: list[Section], table: Section) -> list[Symbol]:
     if table.link >= len(sections):
         raise BadObject("damaged: no symbol names")
     names = bytes(sections[table.link].data)
     symbols = []
-    for name, info, _, section, value, nbytes in _records(_SYMBOL, table):
+    for name, info, _, section, value, nbytes in _rows(_SYMBOL, table):
         symbol = Symbol(_text(names, name), info & 15, info >> 4, section, value, nbytes)
         if section < RESERVED:
             if section >= len(sections):
@@ -135,7 +139,7 @@ def _symbols(sections: list[Section], table: Section) -> list[Symbol]:
     return symbols
 
 
-def _patches(sections: list[Section], symbols: int, count: int) -> list[Patch]:
+def _read_patches(sections: list[Section], symbols: int, count: int) -> list[Patch]:
     patches = []
     for table in sections:
         if table.type not in (RELA, REL):
@@ -143,17 +147,18 @@ def _patches(sections: list[Section], symbols: int, count: int) -> list[Patch]:
         if table.info >= len(sections):
             raise BadObject("damaged: relocations of no section")
         if not sections[table.info].flags & ALLOC:
-            continue  # of debug information
+            continue  # debug information
         if table.type == REL or table.link != symbols:
             raise BadObject(f"damaged: relocation table {table.name!r}")
-        for offset, kind, symbol, addend in _records(_RELOCATION, table):
+        for offset, kind, symbol, addend in _rows(_RELOCATION, table):
             if symbol >= count:
                 raise BadObject(f"damaged: a relocation names symbol {symbol} of {count}")
             patches.append(Patch(table.info, offset, kind, symbol, addend))
     return patches
 
 
-def _records(form: struct.Struct, table: Section) -> list[tuple[int, ...]]:
+def _rows(form: struct.Struct, table: Section) -> list[tuple[int, ...]]:
+    """Unpack all entries of a table."""
     if len(table.data) % form.size:
         raise BadObject(f"damaged: table {table.name!r} ends inside an entry")
     return list(form.iter_unpack(table.data)) if table.data else []
@@ -164,12 +169,14 @@ def _unpack(form: struct.Struct, view: memoryview, offset: int, what: str) -> tu
 
 
 def _slice(view: memoryview, offset: int, nbytes: int, what: str) -> memoryview:
+    """Return a part of the file; `what` names it where the file is too short."""
     if offset + nbytes > len(view):
         raise BadObject(f"truncated: {what} ends at byte {offset + nbytes} of {len(view)}")
     return view[offset : offset + nbytes]
 
 
 def _text(table: bytes, start: int) -> str:
+    """Return the name that begins at `start` and ends with a zero byte."""
     end = table.find(b"\0", start)
     if start >= max(len(table), 1) or (end < 0 and table):
         raise BadObject("damaged: a name lies outside the name table")

@@ -1,4 +1,9 @@
-"""Relocations as rows of data: for each type, what address is meant and where its bits go.
+"""Relocations as rows of data: for each type, the address that is meant and where its bits go.
+
+A call of `exp` at offset 0x10 of code that lies at 0x7000, while `exp` has a stub at 0x7100:
+
+    the object     e8 00 00 00 00    R_X86_64_PLT32 at 0x11, symbol exp, addend -4
+    in memory      e8 eb 00 00 00    stub + addend - place = 0x7100 - 4 - 0x7011 = 0xeb
 
 Source: System V ABI, AMD64 supplement, section 4.4; ELF for the Arm 64-bit architecture
 (AAELF64), section 5.7. In their letters: S symbol, A addend, P place, G slot of the offset table,
@@ -13,18 +18,20 @@ from typing import NamedTuple
 
 from hal_cpu.loader.elf import BadObject
 
-SYMBOL, STUB, SLOT, TABLE = "symbol", "stub", "slot", "table"  # what is pointed at
-ZERO, PLACE, PAGE = "zero", "place", "page"  # what the distance is counted from
+SYMBOL, STUB, SLOT, TABLE = "symbol", "stub", "slot", "table"  # the target
+ZERO, PLACE, PAGE = "zero", "place", "page"  # the point that the distance is counted from
 
 Field = Callable[[memoryview, int, int], None]  # (section's bytes, offset, value)
 
 
 class Rule(NamedTuple):
+    """One type of relocation."""
+
     name: str
     target: str
     base: str
-    nbytes: int
-    put: Field
+    nbytes: int  # of the field
+    put: Field  # raises struct.error for a value that does not fit
 
 
 def _data(form: str) -> tuple[int, Field]:
@@ -33,14 +40,14 @@ def _data(form: str) -> tuple[int, Field]:
 
 
 def _bits(value: int, width: int, shift: int) -> int:
-    """A signed field of an instruction that counts in units of `1 << shift` bytes."""
+    """Return a signed field of an instruction that counts in units of `1 << shift` bytes."""
     if value & ((1 << shift) - 1) or not -(1 << (width - 1)) <= value >> shift < 1 << (width - 1):
         raise struct.error
     return (value >> shift) & ((1 << width) - 1)
 
 
 def _instruction(mask: int, encode: Callable[[int], int]) -> tuple[int, Field]:
-    """Replaces the bits of `mask` in a 32-bit instruction."""
+    """Return a field that replaces the bits of `mask` in a 32-bit instruction."""
 
     def put(data: memoryview, offset: int, value: int) -> None:
         (word,) = struct.unpack_from("<I", data, offset)
@@ -50,7 +57,7 @@ def _instruction(mask: int, encode: Callable[[int], int]) -> tuple[int, Field]:
 
 
 def _low12(shift: int) -> tuple[int, Field]:
-    """The low twelve bits of an address, in units of the access's size."""
+    """Return the field of an address's low twelve bits, in units of the access's size."""
 
     def encode(value: int) -> int:
         if value & ((1 << shift) - 1):
@@ -61,7 +68,7 @@ def _low12(shift: int) -> tuple[int, Field]:
 
 
 def _split21(shift: int) -> tuple[int, Field]:
-    """ADR and ADRP: two low bits at 29, nineteen high ones at 5."""
+    """Return the field of ADR and ADRP: two low bits at bit 29, nineteen high ones at bit 5."""
 
     def encode(value: int) -> int:
         number = _bits(value, 21, shift)
@@ -115,16 +122,16 @@ _AARCH64 = {
 }
 
 RULES = {"x86-64": _X86_64, "aarch64": _AARCH64}
-NONE = 0  # both machines' relocation that does nothing
+NONE = 0  # does nothing, on both machines
 
-STUBS = {  # jumps to the address in the eight bytes that follow
+STUBS = {  # machine -> a jump to the address in the eight bytes that follow
     "x86-64": bytes.fromhex("ff2500000000"),  # jmp *0(%rip)
     "aarch64": bytes.fromhex("50000058 00021fd6"),  # ldr x16, .+8; br x16
 }
 
 
 def apply(rule: Rule, data: memoryview, offset: int, target: int, base: int) -> None:
-    """Patch one place. `target` has the addend in it; `base` is the place's own address.
+    """Patch one place in `data`. `target` includes the addend; `base` is the place's own address.
 
     Raises: BadObject when the distance does not fit the field.
     """

@@ -1,1 +1,1 @@
-"""Threads that run kernels, and their stacks."""
+"""Threads that run kernels: workers that share large launches, and stacks that are large enough."""

@@ -14,7 +14,7 @@ from typing import Any
 from hal_core.concurrency import fork_safe_lock, forkable
 from hal_cpu.threads.stacks import start_thread
 
-Run = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
+LaunchFunction = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
 Chunks = list[tuple[c_int64, c_int64]]
 
 CHUNKS_PER_THREAD = 4  # so that threads that start late or are slowed down do less
@@ -22,14 +22,14 @@ _JOIN_SECONDS = 1.0
 
 
 class Job:
-    """One launch, cut into chunks that whoever is free claims.
+    """One launch, cut into chunks that any free thread claims.
 
     `next` on the claims is one step under the GIL, so every chunk is claimed once.
     """
 
     __slots__ = ("args", "claims", "done", "error", "finished", "helpers", "launch", "run", "total")
 
-    def __init__(self, run: Run, args: bytes, launch: Any, chunks: Chunks):
+    def __init__(self, run: LaunchFunction, args: bytes, launch: Any, chunks: Chunks):
         self.run, self.args, self.launch = run, args, launch
         self.claims, self.total = iter(chunks), len(chunks)
         self.finished: list[None] = []
@@ -38,6 +38,7 @@ class Job:
         self.error: BaseException | None = None
 
     def work(self) -> None:
+        """Run chunks until all are claimed."""
         run, args, launch, finished = self.run, self.args, self.launch, self.finished
         for first, last in self.claims:
             run(args, launch, first, last)
@@ -46,7 +47,7 @@ class Job:
                 self.done.put(None)  # perhaps by two at once, which is harmless
 
     def help(self) -> None:
-        """`work` in a worker: what goes wrong there is told to the caller."""
+        """Run chunks in a worker. An exception there is left for the calling thread to raise."""
         self.helpers.append(None)  # before the first claim: `abandon` counts on it
         try:
             self.work()
@@ -56,20 +57,26 @@ class Job:
         finally:
             self.helpers.pop()
 
-    def abandon(self) -> None:
-        """After an interrupt: claim what is left, then wait for what the workers run.
+    def wait(self) -> None:
+        """Wait until every chunk has run. Raises: what `run` raised in a worker."""
+        self.done.get()
+        if self.error is not None:
+            raise self.error
 
-        The kernel writes the caller's memory, which may go once control is back. So further
-        interrupts change nothing; the first is the one that the caller raises.
+    def abandon(self) -> None:
+        """Drop the chunks that nobody has claimed, then wait for those that workers run.
+
+        The kernel writes the caller's memory, which may be freed once control is back. So further
+        interrupts (Ctrl-C) change nothing; the first is the one that the caller raises.
         """
         waiting = True
         while waiting:
             try:
-                deque(self.claims, maxlen=0)  # all of them in one step
+                deque(self.claims, maxlen=0)  # all of them in one step under the GIL
                 while self.helpers:
                     time.sleep(0.0002)
                 waiting = False
-            except BaseException:  # says what the first one said
+            except BaseException:  # a further interrupt
                 continue
 
 
@@ -83,18 +90,18 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = threads  # that work on a launch, the caller included
         self._lock = fork_safe_lock()
-        self._forget()
+        self._forget_workers()
         forkable.add(self)
 
     def _after_fork(self) -> None:
-        """Forget the threads, which a child does not have, and their queue, which may be locked."""
-        self._forget()
+        """Forget the workers, which a child does not have; their queue may be locked for ever."""
+        self._forget_workers()
 
-    def _forget(self) -> None:
+    def _forget_workers(self) -> None:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
 
-    def run(self, run: Run, args: bytes, launch: Any, chunks: Chunks) -> None:
+    def run(self, run: LaunchFunction, args: bytes, launch: Any, chunks: Chunks) -> None:
         """Call `run(args, launch, first, last)` for every chunk.
 
         `run` must release the GIL, or nothing is gained.
@@ -107,64 +114,60 @@ class Pool:
             for _ in range(min(len(self._workers), len(chunks) - 1)):
                 put(job)
             job.work()
-            job.done.get()
+            job.wait()
         except BaseException:
             job.abandon()
             raise
-        if job.error is not None:
-            job.abandon()
-            raise job.error
 
     def _start(self) -> None:
-        """As many as the system grants: the caller alone does, at the worst."""
         with self._lock:
             queue, workers = self._queue, self._workers
-            if workers:
+            if workers:  # another thread was faster
                 return
             while len(workers) < self.threads - 1:
                 name = f"hal-cpu-{len(workers) + 1}"
                 try:
                     workers.append(start_thread(name, _serve, queue))
-                except RuntimeError:  # can't start new thread
+                except RuntimeError:  # can't start new thread: fewer, or the caller alone, do
                     return
 
     def close(self) -> None:
         """Stop the workers; a launch that runs now is finished by its caller."""
         with self._lock:
             queue, workers = self._queue, self._workers
-            self._forget()
+            self._forget_workers()
         for _ in workers:
             queue.put(None)
         for worker in workers:
             worker.join(_JOIN_SECONDS)
 
 
-class Roomy:
-    """Runs each launch in a thread of its own, for callers whose stacks may be too small."""
+class LargeStackLaunch:
+    """A launch function for callers whose stacks may be too small: each launch runs in a thread
+    of its own."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: LaunchFunction) -> None:
         self._run = run
 
     def __call__(self, args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
         job = Job(self._run, args, launch, [(first, last)])
-        start_thread("hal-cpu-roomy", job.help)
+        start_thread("hal-cpu-stack", job.help)
         try:
-            job.done.get()
+            job.wait()
         except BaseException:
             job.abandon()
             raise
-        if job.error is not None:
-            raise job.error
 
 
 def split(blocks: int, threads: int) -> Chunks:
-    """Near-equal ranges that cover `blocks`, ready to be passed."""
+    """Cut `blocks` into near-equal ranges: 10 of 1 thread -> (0, 2), (2, 5), (5, 7), (7, 10)."""
     count = min(blocks, threads * CHUNKS_PER_THREAD)
     bounds = [c_int64(blocks * number // count) for number in range(count + 1)]
     return list(itertools.pairwise(bounds))
 
 
 def _serve(queue: SimpleQueue[Job | None]) -> None:
+    """Work on jobs until there is a None in the queue."""
     while (job := queue.get()) is not None:
         job.help()
         del job  # or an idle worker would keep the last launch's code alive

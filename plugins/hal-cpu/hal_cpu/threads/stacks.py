@@ -1,4 +1,4 @@
-"""Stacks on which kernels run.
+"""Stacks that are large enough for kernels.
 
 A kernel's shared arrays and what lives across its barriers take up to 320 KiB. The first thread and
 those of most systems have megabytes; `threading.stack_size` and `ulimit -s` can say less.
@@ -6,44 +6,33 @@ those of most systems have megabytes; `threading.stack_size` and `ulimit -s` can
 
 from __future__ import annotations
 
-import ctypes
 import resource
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from hal_core.concurrency import fork_safe_lock, renew_after_fork
+from hal_core.concurrency import fork_safe_lock
+from hal_cpu import driver
 
 T = TypeVar("T")
 
 STACK_NBYTES = 1 << 20  # enough, with all that is called on the way
 
-_libc = ctypes.CDLL(None)
-_libc.pthread_self.restype = ctypes.c_void_p
-_of_thread = threading.local()  # the first thread's takes a third of a millisecond to ask for
+_own = threading.local()  # `nbytes`: the first thread's takes a third of a millisecond to ask for
 
 
 def stack_nbytes() -> int:
-    """Bytes of the calling thread's stack; of the first thread's, what it may grow to.
-
-    Source: pthread_getattr_np(3); glibc and musl.
-    """
-    known: int | None = getattr(_of_thread, "nbytes", None)
-    if known is not None:
-        return known
-    attributes = ctypes.create_string_buffer(128)  # pthread_attr_t is 56 or 64 bytes
-    nbytes = ctypes.c_size_t()
-    if _libc.pthread_getattr_np(ctypes.c_void_p(_libc.pthread_self()), attributes):
-        return 0
-    _libc.pthread_attr_getstacksize(attributes, ctypes.byref(nbytes))
-    _libc.pthread_attr_destroy(attributes)
-    _of_thread.nbytes = nbytes.value
-    return nbytes.value
+    """Return the size of the calling thread's stack, which is asked for once."""
+    try:
+        return _own.nbytes  # type: ignore[no-any-return]
+    except AttributeError:
+        _own.nbytes = driver.stack_nbytes()
+        return _own.nbytes  # type: ignore[no-any-return]
 
 
-def with_room(nbytes: int, function: Callable[[], T]) -> T:
-    """What `function` gives, called on a stack of at least `nbytes`."""
+def call_on_stack(nbytes: int, function: Callable[[], T]) -> T:
+    """Return `function()`, called on a stack of at least `nbytes`."""
     if stack_nbytes() >= nbytes:
         return function()
     done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
@@ -54,7 +43,7 @@ def with_room(nbytes: int, function: Callable[[], T]) -> T:
         except BaseException as error:
             done.put((None, error))
 
-    start_thread("hal-cpu-roomy", call, nbytes=nbytes)
+    start_thread("hal-cpu-stack", call, nbytes=nbytes)
     result, error = done.get()
     if error is not None:
         raise error
@@ -64,56 +53,41 @@ def with_room(nbytes: int, function: Callable[[], T]) -> T:
 def start_thread(
     name: str, target: Callable[..., None], *args: Any, nbytes: int = STACK_NBYTES
 ) -> threading.Thread:
-    """A running daemon thread whose stack has at least `nbytes`: room for a kernel.
+    """Start a daemon thread whose stack has at least `nbytes`.
 
     Raises: RuntimeError when the system grants no more threads.
     """
     worker = threading.Thread(target=target, args=args, name=name, daemon=True)
-    global _chosen
-    with _stack_lock:  # one size for all threads that start: others get more meanwhile, not less
-        before, usual = _chosen, _ask()
+    with _stack_lock:
+        usual = _usual_nbytes()
         try:
-            _chosen = usual
+            # One size for all threads that start now: others may get more, never less.
             threading.stack_size(nbytes if _is_small(usual, nbytes) else usual)
             worker.start()
         finally:
             threading.stack_size(usual)
-            _chosen = before
     return worker
 
 
-_stack_lock = fork_safe_lock()
-_chosen: int | None = None  # what `threading.stack_size` was set to, while it is changed here
-
-
-def _ask() -> int:
-    """The lock is held."""
-    if _chosen is not None:
-        return _chosen
-    chosen = threading.stack_size(0)  # to ask is to set
-    threading.stack_size(chosen)
-    return chosen
-
-
-def _is_small(chosen: int, nbytes: int = STACK_NBYTES) -> bool:
-    """Whether a stack of the size chosen is smaller than that; 0 is the system's own size."""
-    if chosen:
-        return chosen < nbytes
-    limit, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    return limit != resource.RLIM_INFINITY and limit < nbytes
-
-
-def needs_room() -> bool:
-    """Whether a kernel may not run on the calling thread's stack, or on one that starts later."""
+def needs_larger_stack() -> bool:
+    """Return whether the calling thread's stack, or one of a thread that starts later, is small."""
     with _stack_lock:
-        chosen = _ask()
-    return _is_small(chosen) or stack_nbytes() < STACK_NBYTES
+        usual = _usual_nbytes()
+    return _is_small(usual, STACK_NBYTES) or stack_nbytes() < STACK_NBYTES
 
 
-@renew_after_fork
-def _restore_stack_size() -> None:
-    """Undo what another thread of the parent had set for the thread that it was starting."""
-    global _chosen
-    if _chosen is not None:
-        threading.stack_size(_chosen)
-    _chosen = None
+_stack_lock = fork_safe_lock()  # held while `threading.stack_size` is not what the user set
+
+
+def _usual_nbytes() -> int:
+    """Return what the user set with `threading.stack_size`. The lock is held."""
+    usual = threading.stack_size(0)  # to ask is to set
+    threading.stack_size(usual)
+    return usual
+
+
+def _is_small(usual: int, nbytes: int) -> bool:
+    if usual:
+        return usual < nbytes
+    limit, _ = resource.getrlimit(resource.RLIMIT_STACK)  # 0 means the system's own size
+    return limit != resource.RLIM_INFINITY and limit < nbytes
