@@ -1,4 +1,4 @@
-"""How much one thread of a kernel does: enough to decide whether a launch is worth splitting."""
+"""Count the operations of one thread, to decide whether a launch is worth splitting."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "BARRIER", "A
 
 
 def operations_per_thread(kernel: Kernel) -> int | None:
-    """The nodes one thread executes, both sides of an IF counted.
+    """Return how many nodes one thread executes, with both sides of an IF counted.
 
-    None when how often a loop turns is known only at the launch.
+    None when the number of turns of a loop is known only at the launch.
     """
     total, trips, outer = 0, 1, []
     known: dict[UOp, Number] = {}  # `r = 2` and `range(-r, r + 1)` are constants too
@@ -19,31 +19,20 @@ def operations_per_thread(kernel: Kernel) -> int | None:
         if node.op == "LOOP":
             return None
         if node.op == "RANGE":
-            count = _trip_count(node, known)
-            if count is None:
+            start, stop, step = (known.get(part) for part in node.src)
+            if start is None or stop is None or not step:
                 return None
             outer.append(trips)
-            trips *= count
+            trips *= max(0, -((int(start) - int(stop)) // int(step)))  # len(range()) can overflow
         elif node.op == "ENDRANGE":
             trips = outer.pop()
         elif node.op not in _FREE:
             total += trips
-        value = _value(node, known)
+        value = None
+        if node.op == "CONST":
+            value = constant(node)
+        elif node.src and all(part in known for part in node.src):
+            value = evaluate(node, [known[part] for part in node.src])
         if value is not None:
             known[node] = value
     return total
-
-
-def _value(node: UOp, known: dict[UOp, Number]) -> Number | None:
-    if node.op == "CONST":
-        return constant(node)
-    if not node.src or not all(part in known for part in node.src):
-        return None
-    return evaluate(node, [known[part] for part in node.src])
-
-
-def _trip_count(loop: UOp, known: dict[UOp, Number]) -> int | None:
-    start, stop, step = (known.get(node) for node in loop.src)
-    if start is None or stop is None or not step:
-        return None
-    return max(0, -((int(start) - int(stop)) // int(step)))  # len(range(...)) can overflow

@@ -1,8 +1,12 @@
-"""Replaces math functions by plain arithmetic, for languages that have none of their own.
+"""Replace math functions by plain arithmetic, for languages that have none of their own.
 
-What comes of it has no calls, and but for FMOD and the float64 SIN, COS and TAN no branches:
+    y = exp(x)   ->   n = x * LOG2E + SHIFTER - SHIFTER
+                      r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+                      y = polynomial(r) * 2**n
+
+The arithmetic has no calls, and except for FMOD and the float64 SIN, COS and TAN no branches, so
 compilers vectorise it. It relies on FMA nodes that round once; where the machine has no such
-instruction they are slow, and still right.
+instruction they are slow and still right.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Collection, Mapping
 from hal_core.dtypes import DType, float32, float64
 from hal_core.ir.uop import Kernel, UOp
 
-Functions = Mapping[str, Collection[DType]]  # op -> of which dtypes
+Functions = Mapping[str, Collection[DType]]  # op -> the dtypes it is replaced for
 
 FUNCTIONS: Functions = dict.fromkeys(
     ("EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"),
@@ -21,18 +25,26 @@ FUNCTIONS: Functions = dict.fromkeys(
 
 
 def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = True) -> Kernel:
-    """The kernel with the `functions` written out; the kernel itself if it has none of them.
+    """Return the kernel with `functions` written out, or itself if it has none of them.
 
-    `in_loops=False` leaves those that stand in a RANGE or LOOP; where the kernel was cut into
-    regions of THREADS, in one inside of a region.
+    `in_loops=False` leaves the functions that stand in a RANGE or LOOP. In a kernel that was cut
+    into regions, only the loops inside a region count.
 
     For every argument results are within 2 units in the last place of the exact value (2.5 for
-    ATAN2 and the float64 TAN; FMOD is exact), and what C99 says of zeros, infinities, NaNs and
-    subnormals holds.
+    ATAN2 and the float64 TAN; FMOD is exact). Zeros, infinities, NaNs and subnormals give what C99
+    says.
     """
     wanted = {node for node in kernel.uops if node.dtype in functions.get(node.op, ())}
     if not in_loops:
-        wanted -= _in_loops(kernel)
+        depth = outer = 0
+        for node in kernel.uops:
+            if node.op == "THREADS":
+                depth, outer = 0, depth
+            elif node.op == "ENDTHREADS":
+                depth = outer
+            depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
+            if depth:
+                wanted.discard(node)
     if not wanted:
         return kernel
     from hal_core.ir.math import FORMULAS  # few kernels need them, and they take long to import
@@ -56,16 +68,3 @@ def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = Tr
         else:
             uops.append(node)
     return kernel._replace(uops=tuple(uops))
-
-
-def _in_loops(kernel: Kernel) -> set[UOp]:
-    depth, outer, inside = 0, 0, set()
-    for node in kernel.uops:
-        if node.op == "THREADS":
-            depth, outer = 0, depth
-        elif node.op == "ENDTHREADS":
-            depth = outer
-        depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
-        if depth:
-            inside.add(node)
-    return inside

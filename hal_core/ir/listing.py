@@ -1,4 +1,4 @@
-"""A kernel's IR as text, a line a node, and the way back.
+"""Write a kernel's IR as text, one line a node, and read such text.
 
     kernel saxpy(y: float32*, x: const float32*, a: float32, n: int32)
     0 = PARAM float32 0 ; line 7
@@ -7,7 +7,7 @@
     6 = IF %5
     ...
 
-What is read back is the same kernel, numbers, names and line numbers included.
+Reading gives the same kernel, with its numbers, names and line numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-from typing import Any
 
 from hal_core.dtypes import DTYPES
 from hal_core.errors import InvalidKernel
@@ -31,7 +30,7 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def listing(kernel: Kernel) -> str:
-    """The kernel as text. Equal kernels give equal text."""
+    """Return the kernel as text. Equal kernels give equal text."""
     block = "" if kernel.block is None else f" block={kernel.block!r}"
     contract = "" if kernel.contract else " contract=False"
     lines = [f"kernel {kernel.name}({kernel.signature}){block}{contract}"]
@@ -48,7 +47,7 @@ def listing(kernel: Kernel) -> str:
 
 
 def parse_listing(text: str) -> Kernel:
-    """The kernel of a text that `listing` made. It is not verified.
+    """Return the kernel of a text that `listing` wrote. It is not verified.
 
     Raises: InvalidKernel naming the line that cannot be read.
     """
@@ -59,31 +58,19 @@ def parse_listing(text: str) -> Kernel:
     name, parameters, block, contract = match.groups()
     nodes: list[UOp] = []
     for number, line in enumerate(rest, 2):
-        nodes.append(_node(number, line, nodes))
+        match = _NODE.match(line)
+        if match is None:
+            raise _unreadable(number, line)
+        op, dtype, source, arg, place = match.group("op", "dtype", "src", "arg", "line")
+        try:
+            src = tuple(nodes[int(word[1:])] for word in source.split())
+            value = _NUMBERS[arg] if arg in _NUMBERS else ast.literal_eval(arg) if arg else None
+            nodes.append(UOp(op, DTYPES[dtype] if dtype else None, src, value, int(place or 0)))
+        except (LookupError, ValueError, SyntaxError):
+            raise _unreadable(number, line) from None
     signature = Signature.parse(name, parameters)
     shape = None if block is None else ast.literal_eval(block)
     return Kernel(name, signature, tuple(nodes), shape, not contract)
-
-
-def _node(number: int, line: str, before: list[UOp]) -> UOp:
-    match = _NODE.match(line)
-    if match is None:
-        raise _unreadable(number, line)
-    op, dtype, source, arg, place = match.group("op", "dtype", "src", "arg", "line")
-    try:
-        return UOp(
-            op,
-            DTYPES[dtype] if dtype else None,
-            tuple(before[int(word[1:])] for word in source.split()),
-            None if arg is None else _arg(arg),
-            int(place or 0),
-        )
-    except (LookupError, ValueError, SyntaxError):
-        raise _unreadable(number, line) from None
-
-
-def _arg(text: str) -> Any:
-    return _NUMBERS[text] if text in _NUMBERS else ast.literal_eval(text)
 
 
 def _unreadable(number: int, line: str) -> InvalidKernel:

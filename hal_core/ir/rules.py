@@ -1,4 +1,7 @@
-"""What each kind of IR node must be: one rule an op, in the table at the end."""
+"""The rules of the IR: one function for each kind of node, in the table RULES at the end.
+
+A rule returns what is wrong with a node, as a sentence without its subject, or None.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from hal_core.ir.uop import (
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {"SET", "STORE", "VAR", "SHARED", "BARRIER", "ASSERT"}
 
-# A rule says what is wrong, or nothing. The number of sources is checked before.
+# The number of sources is checked before a rule is called.
 Rule = Callable[[UOp, Kernel], "str | None"]
 
 
@@ -39,7 +42,7 @@ def _values(node: UOp, kernel: Kernel, *sources: UOp) -> str | None:
 
 
 def _operands(takes: str, result: DType | None = None) -> Rule:
-    """Operands of one dtype, whose kind is one letter of `takes`."""
+    """Return the rule for operands of one dtype, whose kind is one letter of `takes`."""
 
     def rule(node: UOp, kernel: Kernel) -> str | None:
         problem = _values(node, kernel, *node.src)
@@ -58,17 +61,17 @@ def _operands(takes: str, result: DType | None = None) -> Rule:
     return rule
 
 
-def _param(node: UOp, kernel: Kernel) -> str | None:
+def param(node: UOp, kernel: Kernel) -> str | None:
     params = kernel.signature.params
     if not isinstance(node.arg, int) or not 0 <= node.arg < len(params):
         return f"arg is a position in the signature, which has {len(params)} parameters"
-    param: Param = params[node.arg]
-    if not param.is_pointer and param.dtype in STORAGE_DTYPES:
-        return f"{param.dtype} is for memory; a value is a float32"
-    return None if node.dtype is param.dtype else f"the signature says {param}"
+    declared: Param = params[node.arg]
+    if not declared.is_pointer and declared.dtype in STORAGE_DTYPES:
+        return f"{declared.dtype} is for memory; a value is a float32"
+    return None if node.dtype is declared.dtype else f"the signature says {declared}"
 
 
-def _const(node: UOp, kernel: Kernel) -> str | None:
+def const(node: UOp, kernel: Kernel) -> str | None:
     dtype, value = node.dtype, node.arg
     if dtype is None or dtype in STORAGE_DTYPES:
         return "a constant has a dtype that is computed with"
@@ -79,7 +82,7 @@ def _const(node: UOp, kernel: Kernel) -> str | None:
     return None if dtype.min <= value <= dtype.max else f"{dtype.name} cannot hold it"
 
 
-def _special(node: UOp, kernel: Kernel) -> str | None:
+def special(node: UOp, kernel: Kernel) -> str | None:
     if node.dtype is not int32:
         return "its dtype is int32"
     if not isinstance(node.arg, tuple) or len(node.arg) != 2 or node.arg[0] not in SPECIALS:
@@ -87,13 +90,13 @@ def _special(node: UOp, kernel: Kernel) -> str | None:
     return None if node.arg[1] in (0, 1, 2) else "the axis is 0, 1 or 2"
 
 
-def _var(node: UOp, kernel: Kernel) -> str | None:
+def var(node: UOp, kernel: Kernel) -> str | None:
     if node.dtype is None or node.dtype in STORAGE_DTYPES:
         return "a variable has a dtype that is computed with"
     return None
 
 
-def _set(node: UOp, kernel: Kernel) -> str | None:
+def set_(node: UOp, kernel: Kernel) -> str | None:
     variable, value = node.src
     if variable.op != "VAR":
         return "its first source is a VAR"
@@ -102,14 +105,14 @@ def _set(node: UOp, kernel: Kernel) -> str | None:
     return _values(node, kernel, value) or _no_dtype(node)
 
 
-def _get(node: UOp, kernel: Kernel) -> str | None:
+def get(node: UOp, kernel: Kernel) -> str | None:
     variable = node.src[0]
     if variable.op != "VAR":
         return "its source is a VAR"
     return None if node.dtype is variable.dtype else f"its dtype is {variable.dtype}"
 
 
-def _cast(node: UOp, kernel: Kernel) -> str | None:
+def cast(node: UOp, kernel: Kernel) -> str | None:
     problem = _values(node, kernel, node.src[0])
     if problem or node.dtype is None:
         return problem or "a cast has a dtype"
@@ -119,7 +122,7 @@ def _cast(node: UOp, kernel: Kernel) -> str | None:
     return None
 
 
-def _bitcast(node: UOp, kernel: Kernel) -> str | None:
+def bitcast(node: UOp, kernel: Kernel) -> str | None:
     problem = _values(node, kernel, node.src[0])
     ends = (node.src[0].dtype, node.dtype)
     if problem or None in ends:
@@ -131,7 +134,7 @@ def _bitcast(node: UOp, kernel: Kernel) -> str | None:
     return None if len(widths) == 1 else f"{ends[0]} and {ends[1]} are not of one width"
 
 
-def _where(node: UOp, kernel: Kernel) -> str | None:
+def where(node: UOp, kernel: Kernel) -> str | None:
     condition, first, second = node.src
     if condition.dtype is not bool_:
         return "its first source is a bool"
@@ -142,7 +145,7 @@ def _where(node: UOp, kernel: Kernel) -> str | None:
     return _values(node, kernel, *node.src)
 
 
-def _shared(node: UOp, kernel: Kernel) -> str | None:
+def shared(node: UOp, kernel: Kernel) -> str | None:
     if node.dtype is None:
         return "an array has a dtype"
     if not isinstance(node.arg, tuple) or len(node.arg) != 2 or type(node.arg[1]) is not int:
@@ -159,7 +162,7 @@ def _element(node: UOp, kernel: Kernel) -> str | None:
     return _values(node, kernel, index)
 
 
-def _load(node: UOp, kernel: Kernel) -> str | None:
+def load(node: UOp, kernel: Kernel) -> str | None:
     problem = _element(node, kernel)
     if problem:
         return problem
@@ -180,11 +183,11 @@ def _written(node: UOp, kernel: Kernel) -> str | None:
     return _values(node, kernel, *values)
 
 
-def _store(node: UOp, kernel: Kernel) -> str | None:
+def store(node: UOp, kernel: Kernel) -> str | None:
     return _written(node, kernel) or _no_dtype(node)
 
 
-def _atomic(node: UOp, kernel: Kernel) -> str | None:
+def atomic(node: UOp, kernel: Kernel) -> str | None:
     problem = _written(node, kernel)
     dtype = node.src[0].dtype
     if problem or dtype is None:
@@ -197,14 +200,14 @@ def _atomic(node: UOp, kernel: Kernel) -> str | None:
     return None if node.dtype is dtype else f"its dtype is the element's, {dtype}"
 
 
-def _range(node: UOp, kernel: Kernel) -> str | None:
+def range_(node: UOp, kernel: Kernel) -> str | None:
     step = node.src[2]
     if step.op != "CONST" or step.arg == 0:
         return "the step is a CONST, not 0"
     return _operands("iu")(node, kernel)
 
 
-def _if(node: UOp, kernel: Kernel) -> str | None:
+def if_(node: UOp, kernel: Kernel) -> str | None:
     if node.src[0].dtype is not bool_:
         return "the condition is a bool"
     return _values(node, kernel, node.src[0]) or _no_dtype(node)
@@ -218,11 +221,11 @@ def _closes(opener: str) -> Rule:
     return rule
 
 
-def _leaves(node: UOp, kernel: Kernel) -> str | None:
+def leaves(node: UOp, kernel: Kernel) -> str | None:
     return _no_dtype(node) if node.src[0].op in ("RANGE", "LOOP") else "its source is a loop"
 
 
-def _plain(node: UOp, kernel: Kernel) -> str | None:
+def plain(node: UOp, kernel: Kernel) -> str | None:
     return _no_dtype(node)
 
 
@@ -231,36 +234,36 @@ def _no_dtype(node: UOp) -> str | None:
 
 
 RULES: dict[str, Rule] = {
-    "PARAM": _param,
-    "CONST": _const,
-    "SPECIAL": _special,
-    "VAR": _var,
-    "SET": _set,
-    "GET": _get,
-    "CAST": _cast,
-    "BITCAST": _bitcast,
+    "PARAM": param,
+    "CONST": const,
+    "SPECIAL": special,
+    "VAR": var,
+    "SET": set_,
+    "GET": get,
+    "CAST": cast,
+    "BITCAST": bitcast,
     **dict.fromkeys(ARITHMETIC | {"NEG", "ABS"}, _operands("iuf")),
     **dict.fromkeys(FLOAT_BINARY | FLOAT_UNARY | {"FMA"}, _operands("f")),
     **dict.fromkeys(INTEGER_BINARY, _operands("iu")),
     **dict.fromkeys(BITWISE | {"NOT"}, _operands("iub")),
     **dict.fromkeys(COMPARISON, _operands("iufb", result=bool_)),
     "ISNAN": _operands("f", result=bool_),
-    "WHERE": _where,
-    "SHARED": _shared,
-    "LOAD": _load,
-    "STORE": _store,
-    "ATOMIC": _atomic,
-    "CAS": _atomic,
-    "BARRIER": _plain,
-    "RANGE": _range,
+    "WHERE": where,
+    "SHARED": shared,
+    "LOAD": load,
+    "STORE": store,
+    "ATOMIC": atomic,
+    "CAS": atomic,
+    "BARRIER": plain,
+    "RANGE": range_,
     "ENDRANGE": _closes("RANGE"),
-    "LOOP": _plain,
+    "LOOP": plain,
     "ENDLOOP": _closes("LOOP"),
-    "BREAK": _leaves,
-    "CONTINUE": _leaves,
-    "RETURN": _plain,
-    "ASSERT": _if,
-    "IF": _if,
+    "BREAK": leaves,
+    "CONTINUE": leaves,
+    "RETURN": plain,
+    "ASSERT": if_,
+    "IF": if_,
     "ELSE": _closes("IF"),
     "ENDIF": _closes("IF"),
 }

@@ -1,4 +1,4 @@
-"""A kernel as text in a device's own language."""
+"""Kernels written as text in a device's own language."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hal_core.ir.signature import Signature
 
 
 class Source:
-    """Text, its entry's name and typed signature, and how it is compiled. Frozen.
+    """A kernel's text, name and typed signature, and how it is compiled. Frozen.
 
     `Source("scale", text, "y: float32*, x: const float32*, n: int32", language="opencl")`.
     `defines` are preprocessor macros, `includes` folders searched for headers (what is in them is
@@ -67,7 +67,16 @@ class Source:
         put(self, "includes", tuple(str(folder) for folder in includes))
         put(self, "block", block_shape(block, f"Source {name!r}"))
         for part in (text, *self.options, *sum(self.defines, ())):
-            _check_characters(name, part)
+            # Compilers written in C would stop at a zero; a lone surrogate has no UTF-8.
+            try:
+                wrong = "\0" if b"\0" in part.encode() else ""
+            except UnicodeEncodeError as error:
+                wrong = part[error.start]
+            if wrong:
+                raise InvalidArgument(
+                    f"Source {name!r}", "a character that no compiler can read", got=wrong,
+                    fix="Take it out of the text, the options or the macros.",
+                )  # fmt: skip
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Source is frozen: make a new one instead of setting {name}")
@@ -85,21 +94,8 @@ class Source:
         return f"<Source {self.name}({self.signature}) {self.language}>"
 
 
-def _check_characters(name: str, part: str) -> None:
-    """Compilers written in C would stop at a zero, and nothing else can be sent to them."""
-    try:
-        wrong = "\0" if b"\0" in part.encode() else ""
-    except UnicodeEncodeError as error:
-        wrong = part[error.start]
-    if wrong:
-        raise InvalidArgument(
-            f"Source {name!r}", "a character that no compiler can read", got=wrong,
-            fix="Take it out of the text, the options or the macros.",
-        )  # fmt: skip
-
-
 def block_shape(block: int | tuple[int, ...] | None, operation: str) -> tuple[int, int, int] | None:
-    """A fixed block as (x, y, z). Raises: InvalidArgument."""
+    """Return a fixed block as (x, y, z). Raises: InvalidArgument."""
     if block is None:
         return None
     sizes = block if isinstance(block, tuple) else (block,)

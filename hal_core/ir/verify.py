@@ -1,7 +1,7 @@
-"""Checks a kernel's IR before it is rendered.
+"""Verify a kernel's IR before it is rendered.
 
-What one node must be is a table in `rules.py`; what spans nodes (nesting, visibility, variables
-assigned before they are read) is here.
+`rules.py` has the rules of single nodes. Here are those that span nodes: blocks nest, a node is
+used only where it is visible, a variable is assigned before it is read.
 """
 
 from __future__ import annotations
@@ -21,44 +21,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 def verify(kernel: Kernel) -> None:
     """Raises: InvalidKernel naming the first node that breaks a rule, and the rule."""
-    _check_form(kernel)
-    if not _NAME.match(kernel.name) or kernel.signature.name != kernel.name:
-        raise InvalidKernel(
-            f"kernel {kernel.name!r}",
-            "the name is a C identifier, and the signature has the same",
-            got=kernel.signature.name,
-        )
-    for name in (kernel.name, *(param.name for param in kernel.signature.params)):
-        if len(name) > LONGEST_NAME:
-            raise InvalidKernel(
-                f"kernel {kernel.name[:20]!r}",
-                f"the name {name[:20]!r}... has too many letters",
-                got=len(name),
-                limit=LONGEST_NAME,
-            )
-    walk = _Walk()
-    for index, node in enumerate(kernel.uops):
-        problem = _shape(node) or walk.sources(node) or RULES[node.op](node, kernel)
-        problem = problem or walk.step(node)
-        if problem:
-            raise InvalidKernel(
-                f"kernel {kernel.name}", f"node {index}{_line(node)}, {node!r}: {problem}"
-            )
-    if walk.open:
-        raise InvalidKernel(f"kernel {kernel.name}", f"{walk.open[-1]!r} is never closed")
-    found = divergent_barrier(kernel)
-    if found is not None:
-        barrier, cause, reason = found
-        raise InvalidKernel(
-            f"kernel {kernel.name}",
-            f"the BARRIER{_line(barrier)} is not reached by all threads of a block: {reason} "
-            f"({cause!r}{_line(cause)})",
-            fix="Move the barrier to where all threads come along, and put under if only the work.",
-        )
-
-
-def _check_form(kernel: Kernel) -> None:
-    given: object = kernel  # another compiler may give anything
+    given: object = kernel  # another compiler may pass anything
     if not isinstance(given, Kernel):
         fix = "Of a function with @hal.kernel, kernel.lower() gives it."
         raise InvalidArgument("verify", "not a hal.Kernel", got=given, fix=fix)
@@ -71,6 +34,21 @@ def _check_form(kernel: Kernel) -> None:
             got=signature,
             fix="Write hal.Kernel(name, hal.Signature.parse(name, text), uops).",
         )
+    if not _NAME.match(name) or signature.name != name:
+        raise InvalidKernel(
+            f"kernel {name!r}",
+            "the name is a C identifier, and the signature has the same",
+            got=signature.name,
+        )
+    for label in (name, *(param.name for param in signature.params)):
+        if len(label) > LONGEST_NAME:
+            raise InvalidKernel(
+                f"kernel {name[:20]!r}",
+                f"the name {label[:20]!r}... has too many letters",
+                got=len(label),
+                limit=LONGEST_NAME,
+            )
+    _Walk(kernel).check()
 
 
 def _line(node: object) -> str:
@@ -78,32 +56,65 @@ def _line(node: object) -> str:
     return f", line {line}" if line else ""
 
 
-# What `step` looks at; the others compute and nothing else.
-_TOLD = OPENS | CLOSES | LEAVES | {"SET", "GET", "SHARED"}
+# All other ops compute, and need no more than their rule.
+_FOLLOWED = OPENS | CLOSES | LEAVES | {"SET", "GET", "SHARED"}
 
 
 class _Walk:
-    """What is open, visible and assigned at one place of the list."""
+    """The blocks that are open, and the nodes visible and assigned, at one place of the list."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
         self.open: list[UOp] = []  # RANGE, LOOP, IF, ELSE around this place
         self.scopes: list[list[int]] = [[]]  # ids of the nodes each open block has so far
         self.visible: set[int] = set()  # all of them
         self.seen: set[int] = set()
-        self.left: UOp | None = None  # the BREAK, CONTINUE or RETURN behind which nothing runs
+        self.left: UOp | None = None  # the BREAK, CONTINUE or RETURN after which nothing runs
         # ids of the VARs with a value on every path to here; None: no path leads here
         self.assigned: set[int] | None = set()
         self.before: list[set[int] | None] = []  # `assigned` at the start of each open block
         self.after_then: dict[int, set[int] | None] = {}
         self.at_breaks: dict[int, set[int] | None] = {}
 
+    def check(self) -> None:
+        name, rules = f"kernel {self.kernel.name}", RULES
+        for index, node in enumerate(self.kernel.uops):
+            problem = self.sources(node) or rules[node.op](node, self.kernel) or self.step(node)
+            if problem:
+                raise InvalidKernel(name, f"node {index}{_line(node)}, {node!r}: {problem}")
+        if self.open:
+            raise InvalidKernel(name, f"{self.open[-1]!r} is never closed")
+        found = divergent_barrier(self.kernel)
+        if found is not None:
+            barrier, cause, reason = found
+            raise InvalidKernel(
+                name,
+                f"the BARRIER{_line(barrier)} is not reached by all threads of a block: {reason} "
+                f"({cause!r}{_line(cause)})",
+                fix="Move the barrier to where all threads come along, and put under if only the "
+                "work.",
+            )
+
     def sources(self, node: UOp) -> str | None:
+        """Return what is wrong with a node's form or sources; rules take both for granted."""
+        given: object = node
+        if not isinstance(given, UOp):
+            return "not a UOp"
+        if not isinstance(node.op, str) or node.op not in RULES:
+            return "no such op"
+        src: Any = node.src
+        if not isinstance(src, tuple):
+            return _NO_SOURCES
+        count = SOURCE_COUNTS.get(node.op, 2)
+        if len(src) != count:
+            return f"{node.op} has {count} sources, not {len(src)}"
+        if node.dtype is not None and id(node.dtype) not in _KNOWN:
+            return "its dtype is not a dtype"
         if id(node) in self.seen:
             return "a node stands in the list once"
-        parts: tuple[object, ...] = node.src
-        if self.visible.issuperset(map(id, parts)):
+        if self.visible.issuperset(map(id, src)):
             return None
-        for source in parts:
+        for source in src:
             if id(source) not in self.visible:
                 if not isinstance(source, UOp):
                     return _NO_SOURCES
@@ -117,7 +128,7 @@ class _Walk:
         problem = None
         if self.left is not None and op not in CLOSES:
             return f"nothing follows the {self.left.op} of its block"
-        if op not in _TOLD:
+        if op not in _FOLLOWED:
             self.seen.add(number)
             self.visible.add(number)
             self.scopes[-1].append(number)
@@ -125,7 +136,14 @@ class _Walk:
         if op in CLOSES:
             problem = self._close(node)
         elif op in LEAVES:
-            problem = self._leave(node)
+            if op != "RETURN":
+                loops = [block for block in self.open if block.op in ("RANGE", "LOOP")]
+                if not loops or loops[-1] is not node.src[0]:
+                    return f"its source is the innermost loop, {loops[-1] if loops else None!r}"
+            if op == "BREAK":
+                known = self.at_breaks.get(id(node.src[0]))
+                self.at_breaks[id(node.src[0])] = _meet(known, self.assigned)
+            self.left, self.assigned = node, None
         elif op == "SET" and self.assigned is not None:
             self.assigned.add(id(node.src[0]))
         elif op == "GET" and self.assigned is not None and id(node.src[0]) not in self.assigned:
@@ -146,17 +164,6 @@ class _Walk:
         self.scopes.append([])
         self.before.append(_copy(self.assigned))
 
-    def _leave(self, node: UOp) -> str | None:
-        if node.op != "RETURN":
-            loops = [block for block in self.open if block.op in ("RANGE", "LOOP")]
-            if not loops or loops[-1] is not node.src[0]:
-                return f"its source is the innermost loop, {loops[-1] if loops else None!r}"
-        if node.op == "BREAK":
-            known = self.at_breaks.get(id(node.src[0]))
-            self.at_breaks[id(node.src[0])] = _both(known, self.assigned)
-        self.left, self.assigned = node, None
-        return None
-
     def _close(self, node: UOp) -> str | None:
         innermost = self.open[-1] if self.open else None
         opener = innermost
@@ -173,10 +180,10 @@ class _Walk:
             self.assigned = before
         elif node.op == "ENDLOOP":
             self.assigned = self.at_breaks.get(id(opener))
-        elif node.op == "ENDRANGE":  # may run no time
-            self.assigned = before
+        elif node.op == "ENDRANGE":
+            self.assigned = before  # the loop may make no turn
         else:
-            self.assigned = _both(self.after_then.pop(id(opener), before), self.assigned)
+            self.assigned = _meet(self.after_then.pop(id(opener), before), self.assigned)
         return None
 
 
@@ -184,28 +191,11 @@ def _copy(assigned: set[int] | None) -> set[int] | None:
     return None if assigned is None else set(assigned)
 
 
-def _both(first: set[int] | None, second: set[int] | None) -> set[int] | None:
-    """Where two paths meet; one that does not get there does not count."""
+def _meet(first: set[int] | None, second: set[int] | None) -> set[int] | None:
+    """Return what is assigned where two paths meet; None is a path that does not get there."""
     if first is None or second is None:
         return _copy(first if second is None else second)
     return first & second
-
-
-def _shape(node: object) -> str | None:
-    """What the rules take for granted, with `sources`: what stands in the list is a UOp."""
-    if not isinstance(node, UOp):
-        return "not a UOp"
-    if not isinstance(node.op, str) or node.op not in RULES:
-        return "no such op"
-    src: Any = node.src
-    if not isinstance(src, tuple):
-        return _NO_SOURCES
-    count = SOURCE_COUNTS.get(node.op, 2)
-    if len(src) != count:
-        return f"{node.op} has {count} sources, not {len(src)}"
-    if node.dtype is not None and id(node.dtype) not in _KNOWN:
-        return "its dtype is not a dtype"
-    return None
 
 
 _NO_SOURCES = "src is a tuple of UOps"

@@ -1,4 +1,4 @@
-"""The `@hal.kernel` front end: a small typed subset of Python, read from the syntax tree."""
+"""The front end of `@hal.kernel`: a typed subset of Python, lowered from the syntax tree to IR."""
 
 from hal_core.lang.builtins import (
     atomic_add,
@@ -62,13 +62,14 @@ from hal_core.lang.mathematics import (
     tanh,
     trunc,
 )
+from hal_core.lang.pointers import ConstPtr, Ptr
 
 __all__ = [
-    "InlineFunction", "KernelFunction", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
-    "atomic_add", "atomic_and", "atomic_compare_exchange", "atomic_exchange", "atomic_load",
-    "atomic_max", "atomic_min", "atomic_or", "atomic_xor", "barrier", "bitcast", "block_dim",
-    "block_idx", "ceil", "clz", "copysign", "cos", "cosh", "ctz", "erf", "erfc", "exp", "exp2",
-    "expm1", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hypot", "isfinite", "isinf",
-    "isnan", "kernel", "log", "log1p", "log2", "log10", "popcount", "pow", "rsqrt", "shared", "sin",
-    "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "unroll",
+    "ConstPtr", "InlineFunction", "KernelFunction", "Ptr", "acos", "acosh", "asin", "asinh", "atan",
+    "atan2", "atanh", "atomic_add", "atomic_and", "atomic_compare_exchange", "atomic_exchange",
+    "atomic_load", "atomic_max", "atomic_min", "atomic_or", "atomic_xor", "barrier", "bitcast",
+    "block_dim", "block_idx", "ceil", "clz", "copysign", "cos", "cosh", "ctz", "erf", "erfc", "exp",
+    "exp2", "expm1", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hypot", "isfinite",
+    "isinf", "isnan", "kernel", "log", "log1p", "log2", "log10", "popcount", "pow", "rsqrt",
+    "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "unroll",
 ]  # fmt: skip

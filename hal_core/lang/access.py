@@ -1,4 +1,4 @@
-"""Names and attributes in kernels, and elements."""
+"""Lower names, attributes and subscripts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def name(x: Expressions, node: ast.Name) -> Any:
 
 
 def _captured(x: Expressions, at: ast.AST, value: Any) -> Any:
-    """An object from outside the kernel, which is a constant in it."""
+    """Return an object from outside the kernel as the constant that it is in the kernel."""
     value = plain(value)
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         raise x.error(
@@ -71,29 +71,22 @@ def attribute(x: Expressions, node: ast.Attribute) -> Any:
         raise x.error(node, f"{owner.__name__} has no {node.attr!r}", "Correct the name.")
     if isinstance(owner, DType) and node.attr in ("min", "max", "itemsize"):
         return getattr(owner, node.attr)
-    problem = f"the attribute .{node.attr} is not part of the kernel language"
-    raise x.error(node, problem, _instead_of_attribute(node, owner))
-
-
-def _instead_of_attribute(node: ast.Attribute, owner: Any) -> str:
+    fix = "Pass sizes as parameters; capture Python objects' numbers outside the kernel."
     if isinstance(owner, FunctionType) and owner in SPECIALS and node.attr in ("x", "y", "z"):
-        return f"Write hal.{SPECIALS[owner]}({'xyz'.index(node.attr)})."
-    if isinstance(owner, UOp) and node.attr in MATH_NAMES:
-        return f"Write hal.{node.attr}({ast.unparse(node.value)})."
-    if isinstance(owner, UOp) and node.attr in ("abs", "round"):
-        return f"Write {node.attr}({ast.unparse(node.value)})."
-    return "Pass sizes as parameters; capture Python objects' numbers outside the kernel."
+        fix = f"Write hal.{SPECIALS[owner]}({'xyz'.index(node.attr)})."
+    elif isinstance(owner, UOp) and node.attr in MATH_NAMES:
+        fix = f"Write hal.{node.attr}({ast.unparse(node.value)})."
+    elif isinstance(owner, UOp) and node.attr in ("abs", "round"):
+        fix = f"Write {node.attr}({ast.unparse(node.value)})."
+    problem = f"the attribute .{node.attr} is not part of the kernel language"
+    raise x.error(node, problem, fix)
 
 
 def subscript(x: Expressions, node: ast.Subscript) -> Any:
-    """An element of memory, or of a captured tuple."""
+    """Lower `a[i]`: an element of memory, or of a captured tuple."""
     owner = x.expression(node.value)
-    if isinstance(owner, tuple):
-        return _item(x, node, owner)
-    return memory.load(x, *memory.place(x, node, owner, node.value, node.slice, stored=False))
-
-
-def _item(x: Expressions, node: ast.Subscript, owner: tuple[Any, ...]) -> Any:
+    if not isinstance(owner, tuple):
+        return memory.load(x, *memory.place(x, node, owner, node.value, node.slice, stored=False))
     index = x.expression(node.slice)
     if not isinstance(index, int):
         label = ast.unparse(node.value)

@@ -1,10 +1,10 @@
-"""What annotations say: a kernel's signature, and the parameters of a function it calls."""
+"""Read annotations: the signature of a kernel, and the parameters of a function it calls."""
 
 from __future__ import annotations
 
 import functools
 import linecache
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from hal_core.dtypes import STORAGE_DTYPES, WIDTHS, DType
@@ -23,10 +23,11 @@ Parameter = tuple[str, DType | PointerType | None]
 
 
 def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
-    """`caller` are the names where the function is defined.
+    """Return the signature that a kernel's annotations say.
 
-    An annotation that is text (`from __future__ import annotations`) may use names of the
-    enclosing function that its body does not use, and such names are in no closure.
+    `caller` has the names of the place where the function is defined. An annotation that is text
+    (`from __future__ import annotations`) may use names of the enclosing function that the body
+    does not use, and such names are in no closure.
 
     Raises: KernelSyntaxError pointing at the parameter.
     """
@@ -40,7 +41,12 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
     params = []
     for position, name in enumerate(definition.names):
         if name not in function.__annotations__:
-            raise definition.error(name, *_unannotated(name, position))
+            problem, fix = f"parameter {name!r} has no annotation", _annotated(name, None)
+            if name == "self" and position == 0:
+                problem = "a kernel is a plain function, not a method"
+                fix = "Leave self out and put @staticmethod above @hal.kernel, or move it out of "
+                fix += "the class."
+            raise definition.error(name, problem, fix)
         annotation = definition.annotation(name)
         if isinstance(annotation, PointerType):
             kind, dtype = CONST_POINTER if annotation.const else POINTER, annotation.dtype
@@ -53,9 +59,9 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
 def parameters_of(
     function: FunctionType, caller: dict[str, Any]
 ) -> tuple[tuple[Parameter, ...], type | None]:
-    """The parameters of a function that kernels call, and what it says it gives.
+    """Return the parameters of a function that kernels call, and the type that it returns.
 
-    That is a dtype, NoneType for `-> None`, and None where nothing is said.
+    The latter is a dtype, NoneType for `-> None`, and None without annotation.
 
     Raises: KernelSyntaxError pointing at the parameter.
     """
@@ -72,13 +78,12 @@ def parameters_of(
     return parameters, annotated.get("return")
 
 
-@functools.lru_cache(256)  # most say the same few things
-def _code(annotation: str) -> CodeType:
-    return compile(annotation.strip(), "<annotation>", "eval")
+# Most annotations are the same few texts.
+_compiled = functools.lru_cache(256)(lambda text: compile(text.strip(), "<annotation>", "eval"))
 
 
 class _Definition:
-    """The head of a function; `what` it is called in errors."""
+    """The name and the parameters of a function, which errors call a `what`."""
 
     def __init__(self, function: FunctionType, caller: dict[str, Any], what: str) -> None:
         code = function.__code__
@@ -86,13 +91,9 @@ class _Definition:
         self.names = code.co_varnames[: code.co_argcount]
         textual = any(isinstance(text, str) for text in function.__annotations__.values())
         self._scope = {**function.__globals__, **caller, **closure_of(function)} if textual else {}
-        self._check_form()
-
-    def _check_form(self) -> None:
-        code, what = self.function.__code__, self.what
         if code.co_name == "<lambda>" or code.co_flags & _ASYNC:
             raise self.error("", f"a {what} is a plain function", "Write it with def.")
-        for name in (self.function.__name__, *self.names):
+        for name in (function.__name__, *self.names):
             if not name.isascii():
                 raise self.error(name, f"the name {name!r} is not ASCII", "Rename it.")
             if len(name) > LONGEST_NAME:
@@ -101,7 +102,7 @@ class _Definition:
         if code.co_flags & _VARARGS or code.co_kwonlyargcount:
             fix = "Write each one, without * or **."
             raise self.error("", f"a {what} has plain parameters only", fix)
-        if self.function.__defaults__:
+        if function.__defaults__:
             where = "at the launch" if what == "kernel" else "in the call"
             fix = f"Give the value {where}."
             raise self.error("", f"a {what}'s parameter has no default", fix)
@@ -111,7 +112,7 @@ class _Definition:
         while isinstance(annotation, str):
             try:
                 # As Python does with an annotation.
-                annotation = eval(_code(annotation), self._scope)
+                annotation = eval(_compiled(annotation), self._scope)
             except Exception as error:
                 said, fix = str(error), _annotated(name, None)
                 if isinstance(error, InvalidArgument):  # of Ptr[...]
@@ -121,7 +122,7 @@ class _Definition:
         return annotation
 
     def value(self, name: str, annotation: object) -> DType:
-        """The annotation as the dtype of a value."""
+        """Return the annotation as the dtype of a value. Raises: KernelSyntaxError."""
         if not isinstance(annotation, DType) or not annotation.itemsize:
             shown = getattr(annotation, "__name__", annotation)
             if name == "return":
@@ -135,8 +136,8 @@ class _Definition:
         return annotation
 
     def error(self, name: str, problem: str, fix: str) -> KernelSyntaxError:
-        """At the parameter `name`."""
-        # Only a failure pays for reading the source.
+        """Return an error that points at the parameter `name`."""
+        # Imported and read here, so that only a failure pays for the source.
         from hal_core.lang.text import SourceText
 
         function = self.function
@@ -157,15 +158,8 @@ class _Definition:
         return text.error(place or text.tree, problem, fix)
 
 
-def _unannotated(name: str, position: int) -> tuple[str, str]:
-    if name == "self" and position == 0:
-        fix = "Leave self out and put @staticmethod above @hal.kernel, or move it out of the class."
-        return "a kernel is a plain function, not a method", fix
-    return f"parameter {name!r} has no annotation", _annotated(name, None)
-
-
 def _annotated(name: str, annotation: object) -> str:
-    """How to write the parameter."""
+    """Return a fix that says how to write the parameter."""
     for kind, fix in WIDTHS:
         if annotation is kind:
             return fix.replace("Write ", f"Write {name}: ")
@@ -173,7 +167,7 @@ def _annotated(name: str, annotation: object) -> str:
 
 
 def closure_of(function: FunctionType) -> dict[str, Any]:
-    """The captured names that have a value by now."""
+    """Return the captured names that have a value by now."""
     names = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:

@@ -1,11 +1,11 @@
-"""Calls in kernels: casts, thread indices, math functions and Python's min, max, abs, round."""
+"""Lower calls: casts, thread indices, math functions and Python's min, max, abs, round."""
 
 from __future__ import annotations
 
 import ast
 import builtins
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
 
 _FLOAT_FIX = "Cast first: hal.float32(x)."
+_UNBOUNDED = (math.factorial, math.comb, math.perm)  # their results could fill memory
+_NAMED = {"inf": "math.inf", "+inf": "math.inf", "-inf": "-math.inf", "nan": "math.nan"}
 _INTEGER_FIX = "Cast first, hal.int32(x), or take the bits: hal.bitcast(hal.uint32, x)."
 
 
 def call(x: Expressions, node: ast.Call) -> Any:
-    """A call whose function is known now."""
+    """Lower a call; the function that is called is known at compile time."""
     if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
         raise x.error(
             node, "a call has plain arguments only", "Write each argument, without name or *."
@@ -43,7 +45,7 @@ def call(x: Expressions, node: ast.Call) -> Any:
     function = x.expression(node.func)
     if isinstance(function, DType):
         return _cast(x, node, function)
-    if not callable(function) or not _is_hashable(function):
+    if not callable(function) or type(function).__hash__ is None:
         raise x.error(node, "what is called is not a function", "Correct the name.")
     if isinstance(function, InlineFunction):
         from hal_core.lang.inline import inline  # which lowers statements, and so expressions
@@ -55,20 +57,18 @@ def call(x: Expressions, node: ast.Call) -> Any:
     if function in ATOMICS:
         return atomic(x, node, *ATOMICS[function])
     if function in SPECIALS:
-        return _special(x, node, SPECIALS[function])
+        kind = SPECIALS[function]
+        (axis,) = _arguments(x, node, 1)
+        if isinstance(axis, UOp) or axis not in (0, 1, 2) or isinstance(axis, float):
+            raise x.error(node, f"the axis of {kind} is 0, 1 or 2", f"Write hal.{kind}(0) for x.")
+        if kind == "block_dim" and x.emit.block is not None:
+            return x.emit.constant(x.emit.block[axis], int32)
+        return x.emit.node("SPECIAL", int32, (), (kind, int(axis)))
     if function in MATH:
         return _math(x, node, MATH[function])
     if function in _PYTHON:
         return _PYTHON[function](x, node)
     return _constant_call(x, node, function)
-
-
-def _is_hashable(value: object) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:
@@ -108,7 +108,7 @@ def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
     return x.emit.node("CAST", result, (x.emit.node("CAST", dtype, (value,)),))  # rounds
 
 
-def _bitcast(x: Expressions, node: ast.Call) -> UOp:
+def lower_bitcast(x: Expressions, node: ast.Call) -> UOp:
     fix = "Write hal.bitcast(hal.int32, x), with an x of 32 bits."
     if len(node.args) != 2:
         raise x.error(node, f"bitcast takes 2 arguments, not {len(node.args)}", fix)
@@ -129,22 +129,13 @@ def _bitcast(x: Expressions, node: ast.Call) -> UOp:
     return value if source is dtype else x.emit.node("BITCAST", dtype, (value,))
 
 
-def _special(x: Expressions, node: ast.Call, kind: str) -> UOp:
-    (axis,) = _arguments(x, node, 1)
-    if isinstance(axis, UOp) or axis not in (0, 1, 2) or isinstance(axis, float):
-        raise x.error(node, f"the axis of {kind} is 0, 1 or 2", f"Write hal.{kind}(0) for x.")
-    if kind == "block_dim" and x.emit.block is not None:
-        return x.emit.constant(x.emit.block[axis], int32)
-    return x.emit.node("SPECIAL", int32, (), (kind, int(axis)))
-
-
-def _barrier(x: Expressions, node: ast.Call) -> Nothing:
+def lower_barrier(x: Expressions, node: ast.Call) -> Nothing:
     _arguments(x, node, 0)
     x.emit.barriers[id(x.emit.node("BARRIER"))] = x.text, node
     return Nothing("hal.barrier()")
 
 
-def _shared(x: Expressions, node: ast.Call) -> NoReturn:
+def lower_shared(x: Expressions, node: ast.Call) -> NoReturn:
     fix = "Write tile = hal.shared(...) on a line of its own, and index tile."
     raise x.error(node, "hal.shared declares an array, and is no value", fix)
 
@@ -160,26 +151,20 @@ def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
         raise x.error(node, f"{name} takes integers, not {dtype}", _INTEGER_FIX)
     if not function.integers and (dtype is None or not dtype.is_float):
         raise x.error(node, f"{name} takes floats, not {dtype}", _FLOAT_FIX)
-    if function.derived:
-        return _written_out(x, function.op, operands)
+    if function.derived:  # the IR has no such operation: it is written out as arithmetic
+        from hal_core.ir.math import DERIVED  # few kernels need them, and they take long to import
+        from hal_core.ir.math.value import Page, Value
+
+        page, before = Page(x.emit.uops, x.emit.line), len(x.emit.uops)
+        derived = DERIVED[function.op](*(Value(operand, page) for operand in operands))
+        x.emit.made += len(x.emit.uops) - before
+        return derived.node
     result = bool_ if function.op == "ISNAN" else dtype
     return x.emit.node(function.op, result, operands)
 
 
-def _written_out(x: Expressions, name: str, operands: Sequence[UOp]) -> UOp:
-    """A function that the IR has no operation for, as arithmetic."""
-    from hal_core.ir.math import DERIVED  # few kernels need them, and they take long to import
-    from hal_core.ir.math.value import Page, Value
-
-    emit = x.emit
-    page, before = Page(emit.uops, emit.line), len(emit.uops)
-    result = DERIVED[name](*(Value(operand, page) for operand in operands))
-    emit.made += len(emit.uops) - before
-    return result.node
-
-
 def _python(x: Expressions, node: ast.Call, function: Callable[..., Any], values: list[Any]) -> Any:
-    """All arguments are constants: Python computes."""
+    """Compute a function of constants as Python does."""
     try:
         return function(*values)
     except (ArithmeticError, ValueError, TypeError) as error:
@@ -204,7 +189,7 @@ def _extreme(op: str, function: Callable[..., Any]) -> Callable[[Expressions, as
     return lower_extreme
 
 
-def _abs(x: Expressions, node: ast.Call) -> Any:
+def lower_abs(x: Expressions, node: ast.Call) -> Any:
     (value,) = _arguments(x, node, 1)
     if not isinstance(value, UOp):
         return abs(value)
@@ -213,8 +198,8 @@ def _abs(x: Expressions, node: ast.Call) -> Any:
     return x.emit.node("ABS", value.dtype, (value,))
 
 
-def _round(x: Expressions, node: ast.Call) -> Any:
-    """To the nearest whole number, halves to even, as a float."""
+def lower_round(x: Expressions, node: ast.Call) -> Any:
+    """Lower `round`: the nearest whole number as a float, halves to even."""
     (value,) = _arguments(x, node, 1)
     if not isinstance(value, UOp):
         return _python(x, node, lambda v: math.copysign(round(v), v), [value])
@@ -224,12 +209,14 @@ def _round(x: Expressions, node: ast.Call) -> Any:
 
 
 def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any]) -> Any:
-    """Python's own functions of constants; anything else is refused."""
+    """Compute Python's own functions of constants; refuse any other call."""
     name = getattr(function, "__name__", type(function).__name__)
-    if function in (builtins.len, builtins.int, builtins.float, builtins.bool) or _is_math(
-        function
-    ):
-        _check_text(x, node)
+    is_math = getattr(function, "__module__", None) == "math" and function not in _UNBOUNDED
+    if is_math or function in (builtins.len, builtins.int, builtins.float, builtins.bool):
+        texts = [part.value for part in node.args if isinstance(part, ast.Constant)]
+        if any(isinstance(text, str) for text in texts):  # float("inf")
+            fix = f"Write {_NAMED.get(str(texts[0]).strip().lower(), 'the number itself')}."
+            raise x.error(node, f"{ast.unparse(node)} is not part of the kernel language", fix)
         values = [x.expression(argument) for argument in node.args]
         if all(isinstance(value, (int, float, tuple)) for value in values):
             return _python(x, node, function, values)
@@ -256,25 +243,8 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
     )
 
 
-def _is_math(function: Callable[..., Any]) -> bool:
-    """Whether Python computes it of constants; what grows without bound it does not."""
-    if getattr(function, "__module__", None) != "math":
-        return False
-    return function not in (math.factorial, math.comb, math.perm)
-
-
-def _check_text(x: Expressions, node: ast.Call) -> None:
-    """`float("inf")` is how some write a number that has a name."""
-    texts = [part.value for part in node.args if isinstance(part, ast.Constant)]
-    if not any(isinstance(text, str) for text in texts):
-        return
-    named = {"inf": "math.inf", "+inf": "math.inf", "-inf": "-math.inf", "nan": "math.nan"}
-    fix = f"Write {named.get(str(texts[0]).strip().lower(), 'the number itself')}."
-    raise x.error(node, f"{ast.unparse(node)} is not part of the kernel language", fix)
-
-
 def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
-    """Another library's cast, minimum, barrier, ..."""
+    """Refuse another library's cast, minimum or barrier with what this language has for it."""
     dtype = DTYPES.get(name.rstrip("_"))
     fix = refusals.foreign(name)
     if dtype is not None:
@@ -285,13 +255,13 @@ def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
 
 
 _OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
-    barrier: _barrier,
-    bitcast: _bitcast,
-    shared: _shared,
+    barrier: lower_barrier,
+    bitcast: lower_bitcast,
+    shared: lower_shared,
 }
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     builtins.min: _extreme("MIN", builtins.min),
     builtins.max: _extreme("MAX", builtins.max),
-    builtins.abs: _abs,
-    builtins.round: _round,
+    builtins.abs: lower_abs,
+    builtins.round: lower_round,
 }

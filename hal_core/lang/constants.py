@@ -1,4 +1,4 @@
-"""Python numbers inside kernels: what a dtype can hold, and arithmetic between two of them."""
+"""Python numbers in kernels: fit them into a dtype, compute two of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLDS: dict[str, Callable[..., Any]] = {
 
 
 def default_dtype(value: Number) -> DType:
-    """What a number is when nothing else says it: int32, int64 when it needs it, float32, bool."""
+    """Return the dtype of a number that meets no typed value: int32 or int64, float32, bool."""
     if isinstance(value, bool):
         return bool_
     if isinstance(value, float):
@@ -50,23 +50,19 @@ def plain(value: Any) -> Any:
 
 
 def computed(dtype: DType) -> DType:
-    """What kernels compute with where memory holds `dtype`."""
+    """Return the dtype that kernels compute with where memory holds `dtype`."""
     return float32 if dtype in STORAGE_DTYPES else dtype
 
 
 def fit(value: Number, dtype: DType) -> Number | None:
-    """`value` as a constant of `dtype`, None when the dtype does not hold it.
+    """Return `value` as a constant of `dtype`, None when the dtype does not hold it.
 
     Integers are held exactly or not at all, floats are rounded.
     """
-    if dtype.is_float:
-        return _fit_float(value, dtype)
-    if isinstance(value, float) or not dtype.min <= value <= dtype.max:
-        return None
-    return bool(value) if dtype is bool_ else int(value)
-
-
-def _fit_float(value: Number, dtype: DType) -> float | None:
+    if not dtype.is_float:
+        if isinstance(value, float) or not dtype.min <= value <= dtype.max:
+            return None
+        return bool(value) if dtype is bool_ else int(value)
     if not isinstance(value, float):
         low_zeros = (value & -value).bit_length() - 1 if value else 0
         if abs(value).bit_length() - low_zeros > _MANTISSA_BITS[dtype.name]:
@@ -83,7 +79,7 @@ def _fit_float(value: Number, dtype: DType) -> float | None:
 
 
 def instead(value: Number, dtype: DType) -> str:
-    """What to write for a number that is too much for `dtype`."""
+    """Return a fix for a number that `dtype` does not hold."""
     if dtype.is_float:
         return "Write a float." if abs(value) < dtype.max else "Use a wider dtype."
     if value < 0 and dtype.kind == "u":
@@ -95,7 +91,10 @@ def instead(value: Number, dtype: DType) -> str:
 
 
 def convert(value: Number, dtype: DType) -> Number | None:
-    """An explicit cast of a number, `hal.int32(2.7)`: floats are cut off towards zero."""
+    """Return a number after a cast, `hal.int32(2.7)`; None when the dtype does not hold it.
+
+    Floats are truncated towards zero.
+    """
     if dtype is bool_:
         return bool(value)
     if dtype.is_float:
@@ -109,7 +108,7 @@ def convert(value: Number, dtype: DType) -> Number | None:
 
 
 def fold(symbol: str, left: Any, right: Any) -> Any:
-    """Python's own answer. Raises: ArithmeticError, ValueError or TypeError as Python does."""
+    """Compute as Python does. Raises: ArithmeticError, ValueError or TypeError as Python does."""
     if symbol in ("<<", "**") and isinstance(left, int) and isinstance(right, int):
         bits = right if symbol == "<<" else right * left.bit_length()
         if bits > _LONGEST_INT:

@@ -1,4 +1,4 @@
-"""Control flow of kernels: conditions, loops, and how they are left."""
+"""Lower control flow: conditions, loops, `break`, `continue` and `return`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Loop(NamedTuple):
 
 def if_(s: Statements, node: ast.If) -> None:
     condition = s.expressions.condition(node.test)
-    if not isinstance(condition, UOp):  # known now: the other side does not exist
+    if not isinstance(condition, UOp):  # known at compile time: the other side does not exist
         s.block(node.body if condition else node.orelse)
         return
     names, emit = s.names, s.emit
@@ -44,7 +44,7 @@ def if_(s: Statements, node: ast.If) -> None:
 
 
 def while_(s: Statements, node: ast.While) -> None:
-    """An endless loop that begins with a way out."""
+    """Lower `while c:` as an endless loop that begins with `if not c: break`."""
     if node.orelse:
         raise s.error(node.orelse[0], "while ... else is not part of the kernel language", _ELSE)
     names, emit = s.names, s.emit
@@ -73,7 +73,16 @@ def while_(s: Statements, node: ast.While) -> None:
 
 
 def for_(s: Statements, node: ast.For) -> None:
-    name, call = _counter(s, node), node.iter
+    if node.orelse:
+        raise s.error(node.orelse[0], "for ... else is not part of the kernel language", _ELSE)
+    if not isinstance(node.target, ast.Name):
+        raise s.error(node.target, "a loop has one counter", _instead(s, node.iter))
+    name, call = node.target.id, node.iter
+    if name in s.names.assignments:
+        _check_counter(s, node, name)
+    if name in s.names.visible:
+        fix = "Give the counter a name of its own."
+        raise s.error(node.target, f"the counter {name!r} is another variable too", fix)
     function = s.expressions.expression(call.func) if isinstance(call, ast.Call) else None
     if isinstance(call, ast.Call) and function is unroll:
         _unroll(s, node, name, call)
@@ -89,25 +98,11 @@ def for_(s: Statements, node: ast.For) -> None:
     s.block(node.body)
     s.loops.pop()
     s.emit.close(block)
-    s.names.branch(before)  # a loop may run no time
-
-
-def _counter(s: Statements, node: ast.For) -> str:
-    if node.orelse:
-        raise s.error(node.orelse[0], "for ... else is not part of the kernel language", _ELSE)
-    if not isinstance(node.target, ast.Name):
-        raise s.error(node.target, "a loop has one counter", _instead(s, node.iter))
-    name = node.target.id
-    if name in s.names.assignments:
-        _check_counter(s, node, name)
-    if name in s.names.visible:
-        fix = "Give the counter a name of its own."
-        raise s.error(node.target, f"the counter {name!r} is another variable too", fix)
-    return name
+    s.names.branch(before)  # the loop may make no turn
 
 
 def _instead(s: Statements, over: ast.expr) -> str:
-    """What to write for a loop over `over`."""
+    """Return a fix for a loop over something else than `range`."""
     for part in over.args if isinstance(over, ast.Call) else [over]:
         captured = isinstance(part, ast.Name) and not s.names.is_local(part.id)
         if captured and isinstance(s.expressions.expression(part), tuple):
@@ -116,7 +111,7 @@ def _instead(s: Statements, over: ast.expr) -> str:
 
 
 def _check_counter(s: Statements, loop: ast.For, name: str) -> None:
-    """A counter that is assigned: best shown inside its loop."""
+    """Refuse a counter that is assigned, at the assignment inside its loop if there is one."""
     for tree in (loop, s.text.tree):
         for node in ast.walk(tree):
             if not isinstance(node, (ast.Assign, ast.AugAssign)):
@@ -132,19 +127,7 @@ def _check_counter(s: Statements, loop: ast.For, name: str) -> None:
 
 
 def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:
-    """The body once for each turn, with a number as counter."""
-    s.loops.append(Loop(None, []))
-    for counter in _turns(s, call):
-        s.expressions.check_size(call)
-        s.names.visible[name] = counter
-        s.block(node.body)
-        if not s.names.reached:
-            break
-    s.loops.pop()
-    s.names.visible.pop(name, None)
-
-
-def _turns(s: Statements, call: ast.Call) -> range:
+    """Lower the body once for each turn, with a Python number as counter."""
     fix = "Write for k in hal.unroll(4):."
     if call.keywords or not 1 <= len(call.args) <= 3:
         raise s.error(call, "unroll takes one to three arguments", fix)
@@ -161,7 +144,15 @@ def _turns(s: Statements, call: ast.Call) -> range:
     if turns[_MOST_TURNS:]:
         problem = f"unroll takes {_MOST_TURNS} turns at most"
         raise s.error(call, problem, "Write range(...), with an unrolled loop inside it.")
-    return turns
+    s.loops.append(Loop(None, []))
+    for counter in turns:
+        s.expressions.check_size(call)
+        s.names.visible[name] = counter
+        s.block(node.body)
+        if not s.names.reached:
+            break
+    s.loops.pop()
+    s.names.visible.pop(name, None)
 
 
 def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
@@ -194,17 +185,17 @@ def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
 
 def break_(s: Statements, node: ast.Break) -> None:
     loop = s.loops[-1]
-    end = s.emit.node("BREAK", None, (_left(s, node, loop),))
+    end = s.emit.node("BREAK", None, (_loop_to_leave(s, node, loop),))
     loop.breaks.append((s.names.visible, end))
     s.names.reached = False
 
 
 def continue_(s: Statements, node: ast.Continue) -> None:
-    s.emit.node("CONTINUE", None, (_left(s, node, s.loops[-1]),))
+    s.emit.node("CONTINUE", None, (_loop_to_leave(s, node, s.loops[-1]),))
     s.names.reached = False
 
 
-def _left(s: Statements, node: ast.stmt, loop: Loop) -> UOp:
+def _loop_to_leave(s: Statements, node: ast.stmt, loop: Loop) -> UOp:
     if loop.node is None:
         fix = "Put the rest of its body under if, or loop with range(...)."
         raise s.error(node, "an unrolled loop is not left", fix)
@@ -223,7 +214,7 @@ def return_(s: Statements, node: ast.Return) -> None:
 
 
 def leaves(node: ast.stmt) -> bool:
-    """Whether what follows in the same block never runs, whatever the values are."""
+    """Tell whether the rest of the block never runs after a statement, whatever the values are."""
     if isinstance(node, ast.If):
         sides = (node.body, node.orelse)
         return all(any(map(leaves, side)) for side in sides)
@@ -234,7 +225,7 @@ def leaves(node: ast.stmt) -> bool:
 
 
 def _breaks(node: ast.stmt) -> bool:
-    """Whether a break of the loop that holds the statement may be in it."""
+    """Tell whether a statement contains a `break` of the loop around it."""
     if isinstance(node, ast.If):
         return any(map(_breaks, node.body)) or any(map(_breaks, node.orelse))
     return isinstance(node, ast.Break)

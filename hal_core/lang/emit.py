@@ -1,4 +1,4 @@
-"""Puts IR nodes into execution order."""
+"""Collect IR nodes in execution order."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-# Worth computing although the result may be thrown away: pure, and no slower than a jump.
+# Pure and no slower than a jump, so that it may be computed although the result is not needed.
 _CHEAP = frozenset(
     {
         "CONST", "SPECIAL", "GET", "CAST", "ADD", "SUB", "MUL", "MIN", "MAX", "NEG", "ABS", "NOT",
         "AND", "OR", "XOR", "SHL", "SHR", "LT", "LE", "GT", "GE", "EQ", "NE", "WHERE", "ISNAN",
     }
 )  # fmt: skip
-_FEW = 8
+_FEW = 8  # such nodes
 
 
 class Memory:
@@ -37,11 +37,11 @@ class Memory:
         self.name = name
         self.node = node  # PARAM or SHARED
         self.const = const
-        self.shape = shape  # of a shared array
+        self.shape = shape  # None: a pointer
 
 
 class Nothing:
-    """What a call gives that is made for its effect alone."""
+    """The value of a call that has none and is made for its effect."""
 
     __slots__ = ("name",)
 
@@ -50,25 +50,25 @@ class Nothing:
 
 
 def dtype_of(value: UOp) -> DType:
-    """The dtype of a node that is a value; only structure and stores have none."""
+    """Return the dtype of a node that is a value. Raises: TypeError for structure and stores."""
     if value.dtype is None:
         raise TypeError(f"{value!r} is not a value")
     return value.dtype
 
 
 class Emitter:
-    """The node list under construction."""
+    """The list of nodes that grows while the front end reads a kernel."""
 
     def __init__(self, block: tuple[int, int, int] | None = None) -> None:
-        self.block = block  # the only one of the kernel, where it is fixed
-        # Declared in front of everything: Python's locals are function-wide.
+        self.block = block  # None: the launch decides
+        # They are declared in front of everything, because Python's locals are function-wide.
         self.variables: list[UOp] = []
         self.uops: list[UOp] = []
-        self.line = 0  # of the user's file, for the nodes that come next
+        self.line = 0  # of the user's file; the next nodes get it
         self.barriers: dict[int, tuple[SourceText, ast.AST]] = {}  # id of the node -> its place
-        self.calls: list[object] = []  # functions whose bodies are around the current place
-        self.made = 0  # nodes
-        self.depth = 0  # how many blocks are open that a thread may not enter
+        self.calls: list[object] = []  # functions that are being inlined, the outermost first
+        self.made = 0  # number of nodes, captured ones included
+        self.depth = 0  # open blocks that a thread may not enter
 
     def node(
         self, op: str, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None
@@ -90,14 +90,14 @@ class Emitter:
         self.node("SET", None, (variable, value))
 
     def set_before(self, end: UOp, variable: UOp, value: UOp) -> None:
-        """Sets the variable where a block ends that is in the list already."""
+        """Insert a SET in front of `end`, the end of a block that is in the list already."""
         place = next(k for k in range(len(self.uops) - 1, -1, -1) if self.uops[k] is end)
         self.uops.insert(place, UOp("SET", None, (variable, value), None, end.line))
 
     def open(
         self, op: str, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None
     ) -> UOp:
-        """The node that begins a block."""
+        """Append the node that begins a block."""
         self.depth += 1
         return self.node(op, dtype, src, arg)
 
@@ -109,7 +109,7 @@ class Emitter:
         return self.node("GET", variable.dtype, (variable,))
 
     def capture(self, make: Callable[[], V]) -> tuple[V, list[UOp]]:
-        """What `make` gives, and its nodes, not yet in the list."""
+        """Return the result of `make`, and the nodes it emitted, which are not in the list."""
         outer, self.uops = self.uops, []
         self.depth += 1
         try:
@@ -124,19 +124,21 @@ class Emitter:
         first: tuple[UOp, list[UOp]],
         second: tuple[UOp, list[UOp]],
     ) -> UOp:
-        """`first if condition else second`, each a value with the captured nodes it needs.
+        """Emit `first if condition else second`, each a value with the captured nodes it needs.
 
-        Both are computed only where that is cheap and cannot be noticed.
+        Both are computed only where that is cheap and has no effect.
         """
         dtype = dtype_of(first[0])
-        if all(len(nodes) <= _FEW and _cheap(nodes) for _, nodes in (first, second)):
+        both = first[1] + second[1]
+        few = len(first[1]) <= _FEW and len(second[1]) <= _FEW
+        if few and all(node.op in _CHEAP for node in both):
             if dtype is bool_ and second[0].op == "CONST" and second[0].arg is False:
                 self.uops += first[1]
                 return self.node("AND", bool_, (condition, first[0]))
             if dtype is bool_ and first[0].op == "CONST" and first[0].arg is True:
                 self.uops += second[1]
                 return self.node("OR", bool_, (condition, second[0]))
-            self.uops += first[1] + second[1]
+            self.uops += both
             return self.node("WHERE", dtype, (condition, first[0], second[0]))
         result = self.node("VAR", dtype, (), "choice")
         sets = [UOp("SET", None, (result, value), None, self.line) for value, _ in (first, second)]
@@ -144,14 +146,10 @@ class Emitter:
         return self.get(result)
 
     def branch(self, condition: UOp, first: list[UOp], second: list[UOp]) -> None:
-        """One of two lists of captured nodes."""
+        """Emit an IF with one of two lists of captured nodes on each side."""
         block = self.node("IF", None, (condition,))
         self.uops += first
         if second:
             self.node("ELSE", None, (block,))
             self.uops += second
         self.node("ENDIF", None, (block,))
-
-
-def _cheap(nodes: list[UOp]) -> bool:
-    return all(node.op in _CHEAP for node in nodes)

@@ -1,7 +1,8 @@
-"""Expressions of the kernel language.
+"""Lower expressions of the kernel language.
 
-An expression is a typed IR node, or a compile-time constant: a Python number, a dtype, a tuple,
-a function. Numbers stay Python's until they meet a typed operand.
+The result is a typed IR node, or a compile-time constant: a Python number, a dtype, a tuple or a
+function. Numbers stay Python's until they meet a typed operand: `2 * 3 + x` with a float32 `x`
+computes 6, and then becomes a CONST float32 and an ADD.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MOST_NODES = 50_000
 
 
 class Expressions:
-    """Lowers expressions; every refusal points at the place in the user's file."""
+    """Lower expressions; every error points at the place in the user's file."""
 
     def __init__(self, text: SourceText, names: Names, emit: Emitter) -> None:
         self.text, self.names, self.emit = text, names, emit
@@ -35,15 +36,18 @@ class Expressions:
         return self.text.error(at, problem, fix)
 
     def check_size(self, at: ast.AST) -> None:
-        """Raises: KernelSyntaxError where calls and turns have repeated too much."""
+        """Raises: KernelSyntaxError when inlined calls and unrolled turns made too many nodes."""
         if self.emit.made > _MOST_NODES:
             problem = f"the kernel has more than {_MOST_NODES} operations"
             raise self.error(at, problem, "Unroll less: loop with range(...).")
 
-    # -- the three things a caller can want
+    # -- a node of the syntax tree as a value, as a typed node, as a condition
 
     def expression(self, node: ast.expr, want: DType | None = None) -> Any:
-        """A node or a compile-time constant. `want` is what numbers become if nothing else says."""
+        """Return a node or a compile-time constant.
+
+        Numbers of a choice become a `want` when no typed operand decides.
+        """
         self.emit.line = self.text.mark(node)
         if isinstance(node, ast.IfExp):
             return operators.choice(self, node, want)
@@ -56,9 +60,10 @@ class Expressions:
         return lower(self, node)
 
     def together(self, nodes: Sequence[ast.expr]) -> list[Any]:
-        """Operands that are to have one dtype, in order.
+        """Return operands that must have one dtype, in order.
 
-        A choice of bare numbers takes it from the others, so that those behind it are read first.
+        A choice of bare numbers (`1 if c else 2`) takes the dtype of the others, so the others are
+        lowered first, and their nodes put in order afterwards.
         """
         if ast.IfExp not in map(type, nodes):
             return [self.expression(node) for node in nodes]
@@ -80,11 +85,11 @@ class Expressions:
         return values
 
     def value(self, node: ast.expr, want: DType | None = None) -> UOp:
-        """A typed node; a number becomes a constant."""
+        """Return a typed node; a number becomes a constant."""
         return self.settled(node, self.expression(node, want), want)
 
     def condition(self, node: ast.expr) -> UOp | bool:
-        """A bool node, or a truth known now."""
+        """Return a bool node, or a bool that is known at compile time."""
         value = self.operand(node, self.expression(node))
         if not isinstance(value, UOp):
             return bool(value)
@@ -95,13 +100,14 @@ class Expressions:
     # -- from numbers to nodes
 
     def settled(self, at: ast.AST, value: Any, want: DType | None) -> UOp:
-        """A number where nothing else decides becomes a `want`, else what numbers are."""
+        """Return a typed node; a number becomes a `want`, else the default dtype of numbers."""
         value = self.operand(at, value)
         if isinstance(value, UOp):
             return value
         return self.typed(at, value, want or default_dtype(value))
 
     def operand(self, at: ast.AST, value: Any) -> UOp | Number:
+        """Return a value that can be computed with. Raises: KernelSyntaxError for any other."""
         if isinstance(value, (UOp, int, float)):
             return value
         if isinstance(value, Memory):
@@ -124,7 +130,7 @@ class Expressions:
         )
 
     def typed(self, at: ast.AST, value: UOp | Number, dtype: DType) -> UOp:
-        """`value` where a `dtype` is needed. A number becomes one; another dtype is an error."""
+        """Return `value` as a node of `dtype`. Raises: KernelSyntaxError for another dtype."""
         if isinstance(value, UOp):
             if value.dtype is not dtype:
                 fix = self._start(at, [dtype]) or f"Cast it: hal.{dtype.__name__}(...)."
@@ -150,7 +156,7 @@ class Expressions:
         raise self.error(at, f"{dtype} cannot hold {value!r} ({holds})", instead(value, dtype))
 
     def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]:
-        """Operands of one dtype; at least one of them is typed already."""
+        """Return operands as nodes of one dtype; at least one of them is typed already."""
         found = {part.dtype for part in values if isinstance(part, UOp)}
         if len(found) > 1:
             dtypes = list(dict.fromkeys(dtype_of(part) for part in values if isinstance(part, UOp)))
@@ -167,7 +173,7 @@ class Expressions:
         )
 
     def _start(self, at: ast.AST, dtypes: list[DType]) -> str | None:
-        """How to start a local that a bare number has made too narrow for one of `dtypes`."""
+        """Return a fix for a local whose first number made it too narrow for one of `dtypes`."""
         for node in (at, *ast.iter_child_nodes(at)):
             if not isinstance(node, ast.Name) or node.id not in self.names.numbers:
                 continue
@@ -179,18 +185,14 @@ class Expressions:
                     and _width(dtype) >= _width(own)
                     and number == fit(number, dtype)
                 ):
+                    short = "..."  # an infinity or a NaN
+                    if math.isfinite(number):
+                        short = repr(int(number) if number == int(number) else number)
                     return (
                         f"{node.id} is {own} since line {line} ({number!r}). "
-                        f"Start with {node.id} = hal.{dtype.__name__}({_short(number)})."
+                        f"Start with {node.id} = hal.{dtype.__name__}({short})."
                     )
         return None
-
-
-def _short(number: Number) -> str:
-    """As one would write it in a cast."""
-    if not math.isfinite(number):
-        return "..."
-    return repr(int(number) if number == int(number) else number)
 
 
 def _width(dtype: DType) -> tuple[bool, int]:

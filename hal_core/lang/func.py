@@ -1,4 +1,4 @@
-"""`@hal.func`: a function that kernels call."""
+"""The decorator `@hal.func`, which makes functions that kernels call."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ F = TypeVar("F")
 
 
 class InlineFunction:
-    """A function in the kernel language; each call puts its body where the call is.
+    """A function in the kernel language, which is inlined at each call.
 
     The signature and the text are taken at the definition, the body is read at each call.
     """
 
-    parameters: tuple[Parameter, ...]  # (name, annotation); None: takes whatever it is given
-    returns: type | None  # what it says it gives; None: nothing is said
+    parameters: tuple[Parameter, ...]  # (name, annotation); without annotation: takes any value
+    returns: type | None  # the annotated type; None: without annotation
 
     def __init__(self, function: FunctionType, caller: dict[str, Any]) -> None:
         self.__wrapped__ = function
@@ -38,7 +38,7 @@ class InlineFunction:
         self._text: SourceText | None = None
 
     def text(self) -> SourceText:
-        """As its author wrote it. Raises: KernelSyntaxError when that cannot be had."""
+        """Return the source text. Raises: KernelSyntaxError when there is none."""
         if self._text is None:
             self._text = SourceText(self.__wrapped__, self._lines)
         return self._text
@@ -75,14 +75,13 @@ class InlineFunction:
 
 
 def func(function: F, /) -> F:
-    """Makes a function that kernels and other such functions can call: `@hal.func`.
+    """Make a function that kernels and other such functions can call: `@hal.func`.
 
-    It is written in the language of kernels, is read where it is called, and has names of its own.
-    A parameter annotated with a dtype takes a value of it, one with `hal.Ptr` or `hal.ConstPtr`
-    a pointer or a shared array of that dtype, row after row and with one index, and one without
-    annotation whatever it is given.
-    `return value` stands at the end, or at the end of all sides of an `if`; a function without is
-    called on a line of its own.
+    It is written in the language of kernels, is inlined where it is called, and has locals of its
+    own. A parameter annotated with a dtype takes a value of that dtype. One with `hal.Ptr` or
+    `hal.ConstPtr` takes a pointer or a shared array, with one index row after row. One without
+    annotation takes any value. `return value` stands at the end, or at the end of all sides of an
+    `if`; a function without one is called on a line of its own.
 
     Raises: KernelSyntaxError for a signature that cannot be called; the body is read at the first
     call.
@@ -95,7 +94,7 @@ def func(function: F, /) -> F:
 
 
 def current_lines(function: FunctionType) -> Sequence[str]:
-    """The file's lines as they are now; of a file that was edited the cache is dropped."""
+    """Return the lines of the function's file as they are now, not as linecache has them."""
     filename = function.__code__.co_filename
     linecache.checkcache(filename)
     return linecache.getlines(filename, function.__globals__)

@@ -1,4 +1,4 @@
-"""`@hal.kernel`: a Python function as a kernel."""
+"""The decorator `@hal.kernel`, which makes kernels of Python functions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class KernelFunction:
         self._kernel: Kernel | None = None
 
     def lower(self) -> Kernel:
-        """The kernel's IR, computed once.
+        """Return the kernel's IR, computed once.
 
         Raises: KernelSyntaxError pointing at the first thing outside the kernel language.
         """
@@ -70,7 +70,7 @@ class KernelFunction:
                 except KernelSyntaxError as error:
                     # The place is in the message; the front end's own frames would bury it.
                     raise error.with_traceback(None) from None
-                self._lines = ()  # of the whole file
+                self._lines = ()  # lines of the whole file, which nothing needs any more
             return self._kernel
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
@@ -126,7 +126,7 @@ def kernel(
     block: int | tuple[int, ...] | None = None,
     contract: bool = True,
 ) -> KernelFunction | Callable[[Callable[..., None]], KernelFunction]:
-    """Makes a kernel of a function: `@hal.kernel` or `@hal.kernel(block=(16, 16, 1))`.
+    """Make a kernel of a function: `@hal.kernel` or `@hal.kernel(block=(16, 16, 1))`.
 
     The function is read, not run. It is written in a small typed subset of Python: assignments,
     `if`, `for k in range(...)`, `while`, `break`, `continue`, `return`, `assert`, elements `x[i]`,
@@ -138,11 +138,11 @@ def kernel(
     it), float32 or bool, and keeps its dtype; `hal.float64(0)` says another. An index is int32 or
     int64; cast narrower integers first.
 
-    `block` is the only block shape the kernel may be launched with. `contract=False` keeps a
-    multiply and an add of one expression apart where they would fuse into one rounding.
+    `block` is the only block shape the kernel may be launched with. With `contract=False` a
+    multiply and an add of one expression round separately, never fused into one rounding.
 
-    Raises: KernelSyntaxError for a signature that is not a kernel's; the body is read at the first
-    compile.
+    Raises: KernelSyntaxError for a signature that no kernel has; errors of the body are raised at
+    the first compile.
     """
     shape = block_shape(block, "kernel")
     if not isinstance(contract, bool):

@@ -1,4 +1,11 @@
-"""A call of a function with `@hal.func`: its body, where the call is."""
+"""Inline calls of functions with `@hal.func`: the body takes the place of the call.
+
+@hal.func                       y[i] = sign(x[i])  ->  value = x[i]
+def sign(x):                                           if value < 0: choice = -1
+    if x < 0:                                          else: choice = 1
+        return -1                                      y[i] = choice
+    return 1
+"""
 
 from __future__ import annotations
 
@@ -17,21 +24,20 @@ from hal_core.lang.names import Names
 from hal_core.lang.operators import join
 from hal_core.lang.pointers import PointerType
 from hal_core.lang.statements import Statements
-from hal_core.lang.text import SourceText
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
 
 
 class _Result(NamedTuple):
-    """What one path through the body gives, and the place that says so."""
+    """The value of one path through the body, and the place in the text that returns it."""
 
     value: Any
     at: ast.AST
 
 
 def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
-    """What the call gives: a node, a compile-time constant, or Nothing."""
+    """Lower a call; its value is a node, a compile-time constant, or Nothing."""
     emit, name = x.emit, function.__name__
     if function in emit.calls:
         raise x.error(node, f"{name} calls itself", "Write it as a loop.")
@@ -44,7 +50,16 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
         _bound(x, argument, name, parameter, annotation)
         for argument, (parameter, annotation) in zip(node.args, function.parameters, strict=True)
     ]
-    text = _called(x.text, function, x.text.line(node))
+    # Errors in the body name the call, and nodes have a line of the kernel's file.
+    text, caller, line = function.text(), x.text, x.text.line(node)
+    where, mark = "", 0
+    if text.filename != caller.filename:
+        where, mark = f" of {os.path.basename(caller.filename)}", caller.at or line
+    elif caller.at:
+        mark = caller.at
+    called = f"in {name}, called in line {line}{where}"
+    within = f"{called}, {caller.within}" if caller.within else called
+    text = text.within_call(caller.kernel, within, mark)
     body = Statements(text, Names(function.__wrapped__, text.tree), emit, function)
     emit.calls.append(function)
     for argument, (parameter, _), value in zip(node.args, function.parameters, given, strict=True):
@@ -57,19 +72,6 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
     return result.value
 
 
-def _called(caller: SourceText, function: InlineFunction, line: int) -> SourceText:
-    """The function's text, with errors that name the call."""
-    text = function.text()
-    where, mark = "", 0
-    if text.filename != caller.filename:
-        where, mark = f" of {os.path.basename(caller.filename)}", caller.at or line
-    elif caller.at:
-        mark = caller.at
-    called = f"in {function.__name__}, called in line {line}{where}"
-    within = f"{called}, {caller.within}" if caller.within else called
-    return text.within_call(caller.kernel, within, mark)
-
-
 def _bound(
     x: Expressions,
     argument: ast.expr,
@@ -77,15 +79,29 @@ def _bound(
     name: str,
     annotation: DType | PointerType | None,
 ) -> Any:
-    """What a parameter is for one call."""
+    """Return the value that a parameter has for one call."""
     want = annotation if isinstance(annotation, DType) else None
     value = x.expression(argument, want)
     if want is not None:
         return x.typed(argument, x.operand(argument, value), want)
     if isinstance(value, Nothing):
-        x.operand(argument, value)  # raises
+        x.operand(argument, value)  # raises: it is no value
     if isinstance(annotation, PointerType):
-        _check_pointer(x, argument, function, name, annotation, value)
+        dtype = annotation.dtype.__name__
+        declared = f"{name}: hal.{'ConstPtr' if annotation.const else 'Ptr'}[hal.{dtype}]"
+        if not isinstance(value, Memory):
+            problem = f"{function} takes a pointer, {declared}, not {ast.unparse(argument)}"
+            fix = "Pass a hal.Ptr parameter or a shared array, without an index."
+            raise x.error(argument, problem, fix)
+        found = dtype_of(value.node)
+        if found is not annotation.dtype:
+            fix = f"Leave out the annotation of {name}: it then takes every dtype."
+            raise x.error(argument, f"{function} takes {declared}, not one of {found}", fix)
+        if value.const and not annotation.const:
+            fix = f"Declare {name}: hal.ConstPtr[hal.{dtype}], or "
+            fix += f"{value.name}: hal.Ptr[hal.{dtype}]."
+            problem = f"{function} writes {name}, and {value.name!r} is only read"
+            raise x.error(argument, problem, fix)
         flat = None if value.shape is None else (math.prod(value.shape),)
         return Memory(name, value.node, annotation.const or value.const, flat)
     if isinstance(value, Memory):
@@ -93,33 +109,16 @@ def _bound(
     return value
 
 
-def _check_pointer(
-    x: Expressions, at: ast.expr, function: str, name: str, wanted: PointerType, value: Any
-) -> None:
-    dtype = wanted.dtype.__name__
-    declared = f"{name}: hal.{'ConstPtr' if wanted.const else 'Ptr'}[hal.{dtype}]"
-    if not isinstance(value, Memory):
-        problem = f"{function} takes a pointer, {declared}, not {ast.unparse(at)}"
-        raise x.error(at, problem, "Pass a hal.Ptr parameter or a shared array, without an index.")
-    found = dtype_of(value.node)
-    if found is not wanted.dtype:
-        fix = f"Leave out the annotation of {name}: it then takes every dtype."
-        raise x.error(at, f"{function} takes {declared}, not one of {found}", fix)
-    if value.const and not wanted.const:
-        fix = f"Declare {name}: hal.ConstPtr[hal.{dtype}], or {value.name}: hal.Ptr[hal.{dtype}]."
-        raise x.error(at, f"{function} writes {name}, and {value.name!r} is only read", fix)
-
-
-# -- returns: a path ends with one, so what follows an if is its other side
+# -- returns: a path ends with one, so the statements after an if belong to its other side
 
 
 def _tail(s: Statements, body: list[ast.stmt], at: ast.AST) -> _Result:
-    """Lowers statements of which the last give the value."""
+    """Lower the statements of a path up to its return, and return its value."""
     for position, node in enumerate(body):
         rest = body[position + 1 :]
         if isinstance(node, ast.Return):
             _check_rest(s, rest)
-            return _value(s, node)
+            return _returned(s, node)
         if isinstance(node, ast.If) and _returns(node):
             return _branch(s, node, rest)
         s.block([node])
@@ -158,7 +157,8 @@ def _branch(s: Statements, node: ast.If, rest: list[ast.stmt]) -> _Result:
     return _Result(join(s.expressions, condition, sources, None), node)
 
 
-def _value(s: Statements, node: ast.Return) -> _Result:
+def _returned(s: Statements, node: ast.Return) -> _Result:
+    """Lower `return value`, with the value as the function's annotation says."""
     function = s.inlined
     if function is None or node.value is None or getattr(node.value, "value", node) is None:
         return _ended(s, node)
@@ -177,19 +177,21 @@ def _value(s: Statements, node: ast.Return) -> _Result:
 
 
 def _ended(s: Statements, at: ast.AST) -> _Result:
-    """A path that ends without a value."""
+    """Return the result of a path without a value."""
     if s.inlined is not None and isinstance(s.inlined.returns, DType):
         raise s.error(at, *_PARTLY)
     return _Result(Nothing(getattr(s.inlined, "__name__", "")), at)
 
 
 def _returns(node: ast.stmt) -> bool:
+    """Tell whether a path through the statement returns."""
     if isinstance(node, ast.If):
         return any(map(_returns, node.body)) or any(map(_returns, node.orelse))
     return isinstance(node, ast.Return)
 
 
 def _check_rest(s: Statements, rest: list[ast.stmt]) -> None:
+    """Refuse statements after a return."""
     if rest:
         fix = "Leave it out, or put the return before it under if."
         raise s.error(rest[0], "this never runs", fix)

@@ -1,4 +1,4 @@
-"""Elements of device and shared memory: where one is, reading it, writing it."""
+"""Lower elements of device and shared memory: their index, loads, stores, `hal.shared`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,21 @@ _MOST_ELEMENTS = 2**31 - 1  # of a shared array: the index is an int32
 def place(
     x: Expressions, at: ast.expr, owner: object, label: ast.expr, index: ast.expr, *, stored: bool
 ) -> tuple[Memory, UOp]:
-    """The memory that `label` stands for, and the flat index node of its element `index`."""
+    """Return the memory that `label` stands for, and the flat index node of element `index`."""
     if not isinstance(owner, Memory):
-        raise x.error(at, *_no_elements(x, label, owner, stored))
+        name = ast.unparse(label)
+        problem = "only pointers and shared arrays have elements"
+        fix = "Index a parameter x: hal.Ptr[hal.float32]."
+        if isinstance(owner, tuple):
+            problem = f"the captured tuple {name} is only read"
+            fix = "Store into a hal.Ptr parameter."
+        elif isinstance(owner, list):
+            problem = f"the list {name} can change, and is no constant"
+            fix = f"Make {name} a tuple."
+        elif name in x.names.parameters and isinstance(owner, UOp):
+            dtype = dtype_of(owner).__name__
+            fix = f"Declare it {name}: hal.{'Ptr' if stored else 'ConstPtr'}[hal.{dtype}]."
+        raise x.error(at, problem, fix)
     if stored and owner.const:
         dtype = dtype_of(owner.node).__name__
         fix = f"Declare it {owner.name}: hal.Ptr[hal.{dtype}]."
@@ -31,28 +43,21 @@ def place(
     return owner, _flat(x, at, owner, index)
 
 
-def _no_elements(x: Expressions, node: ast.expr, owner: object, stored: bool) -> tuple[str, str]:
-    """What is wrong with `owner[...]`, and what to write."""
-    label = ast.unparse(node)
-    if isinstance(owner, tuple):
-        return f"the captured tuple {label} is only read", "Store into a hal.Ptr parameter."
-    if isinstance(owner, list):
-        return f"the list {label} can change, and is no constant", f"Make {label} a tuple."
-    fix = "Index a parameter x: hal.Ptr[hal.float32]."
-    if label in x.names.parameters and isinstance(owner, UOp):
-        dtype = dtype_of(owner).__name__
-        fix = f"Declare it {label}: hal.{'Ptr' if stored else 'ConstPtr'}[hal.{dtype}]."
-    return "only pointers and shared arrays have elements", fix
-
-
 def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
-    """Row after row, whatever the shape."""
+    """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`."""
     if memory.shape is None and not isinstance(index, ast.Tuple):
         value = _one_index(x, index)
         _check_bounds(x, at, memory, 0, value)
         return x.typed(at, value, default_dtype(value)) if isinstance(value, int) else value
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    _check_count(x, at, memory, len(parts))
+    if memory.shape is None and len(parts) != 1:
+        raise x.error(at, "an index is one number", f"Write {memory.name}[row * width + column].")
+    if memory.shape is not None and len(parts) != len(memory.shape):
+        names = ", ".join("ijk"[: len(memory.shape)])
+        several = ("one index", "both indices", "three indices")[len(memory.shape) - 1]
+        shape = f"{memory.name!r} has the shape {memory.shape}"
+        problem = f"{shape}, and takes {several}, not {len(parts)}"
+        raise x.error(at, problem, f"Write {memory.name}[{names}].")
     values = [_one_index(x, part) for part in parts]
     for position, (part, value) in enumerate(zip(parts, values, strict=True)):
         _check_bounds(x, part if memory.shape else at, memory, position, value)
@@ -61,14 +66,14 @@ def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
         x.unify(at, "the index", [*known])
     flat: UOp | Number = values[0]
     for extent, value in zip((memory.shape or ())[1:], values[1:], strict=True):
-        flat = _step(x, at, flat, extent, value)
+        flat = _multiply_add(x, at, flat, extent, value)
     return flat if isinstance(flat, UOp) else x.typed(at, flat, default_dtype(flat))
 
 
-def _step(
+def _multiply_add(
     x: Expressions, at: ast.AST, row: UOp | Number, extent: int, column: UOp | Number
 ) -> UOp | Number:
-    """row * extent + column"""
+    """Return row * extent + column, computed now as far as the numbers are known."""
     if isinstance(row, UOp):
         if extent > 1:
             row = x.emit.node("MUL", row.dtype, (row, x.typed(at, extent, dtype_of(row))))
@@ -80,18 +85,6 @@ def _step(
         return column if row == 0 else row
     first, second = x.unify(at, "the index", [row, column])
     return x.emit.node("ADD", first.dtype, (first, second))
-
-
-def _check_count(x: Expressions, at: ast.AST, memory: Memory, count: int) -> None:
-    wanted = len(memory.shape or (0,))
-    if count == wanted:
-        return
-    if memory.shape is None:
-        raise x.error(at, "an index is one number", f"Write {memory.name}[row * width + column].")
-    names = ", ".join("ijk"[:wanted])
-    several = ("one index", "both indices", "three indices")[wanted - 1]
-    problem = f"{memory.name!r} has the shape {memory.shape}, and takes {several}, not {count}"
-    raise x.error(at, problem, f"Write {memory.name}[{names}].")
 
 
 def _one_index(x: Expressions, node: ast.expr) -> UOp | int:
@@ -133,39 +126,30 @@ def store(x: Expressions, at: ast.AST, memory: Memory, index: UOp, value: UOp | 
 
 
 def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
-    """The array of `name = hal.shared(dtype, shape)`."""
+    """Lower `name = hal.shared(dtype, shape)` and return the array."""
     if len(node.args) != 2 or node.keywords:
         raise x.error(node, "hal.shared takes a dtype and a shape, by position", _SHARED)
-    if isinstance(node.args[1], (ast.Name, ast.Attribute)):
-        _check_order(x, name, *node.args)
-    dtype = x.expression(node.args[0])
+    first, second = node.args
+    is_name = isinstance(second, (ast.Name, ast.Attribute))
+    if is_name and isinstance(x.expression(second), DType):
+        shown = ast.unparse(first)
+        fix = f"Write {name} = hal.shared({ast.unparse(second)}, {shown})."
+        problem = f"{shown} is not the dtype of an array: the dtype comes first"
+        raise x.error(first, problem, fix)
+    dtype = x.expression(first)
     if not isinstance(dtype, DType) or not dtype.itemsize:
-        problem = f"{ast.unparse(node.args[0])} is not the dtype of an array"
-        raise x.error(node.args[0], problem, _SHARED)
-    shape = _shape(x, node.args[1])
+        problem = f"{ast.unparse(first)} is not the dtype of an array"
+        raise x.error(first, problem, _SHARED)
+    parts = [x.expression(part) for part in second.elts] if isinstance(second, ast.Tuple) else None
+    given = x.expression(second) if parts is None else tuple(parts)
+    shape: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+    if any(isinstance(size, UOp) for size in shape):
+        fix = "Capture its size as a Python number from outside of the kernel."
+        raise x.error(second, "the shape of an array is known at compile time", fix)
+    if not 1 <= len(shape) <= 3 or not all(type(size) is int and size > 0 for size in shape):
+        raise x.error(second, "the shape of an array is one to three positive ints", _SHARED)
     count = math.prod(shape)
     if count > _MOST_ELEMENTS:
         problem = f"the array has {count} elements, of {_MOST_ELEMENTS} at most"
-        raise x.error(node.args[1], problem, "Make it smaller.")
+        raise x.error(second, problem, "Make it smaller.")
     return Memory(name, x.emit.node("SHARED", dtype, (), (name, count)), shape=shape)
-
-
-def _check_order(x: Expressions, name: str, first: ast.expr, second: ast.expr) -> None:
-    if isinstance(x.expression(second), DType):
-        shape = ast.unparse(first)
-        fix = f"Write {name} = hal.shared({ast.unparse(second)}, {shape})."
-        raise x.error(first, f"{shape} is not the dtype of an array: the dtype comes first", fix)
-
-
-def _shape(x: Expressions, node: ast.expr) -> tuple[int, ...]:
-    if isinstance(node, ast.Tuple):
-        given: Any = tuple(x.expression(part) for part in node.elts)
-    else:
-        given = x.expression(node)
-    sizes = given if isinstance(given, tuple) else (given,)
-    if any(isinstance(size, UOp) for size in sizes):
-        fix = "Capture its size as a Python number from outside of the kernel."
-        raise x.error(node, "the shape of an array is known at compile time", fix)
-    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
-        raise x.error(node, "the shape of an array is one to three positive ints", _SHARED)
-    return sizes

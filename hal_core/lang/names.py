@@ -1,4 +1,4 @@
-"""What a name means in a kernel: a local, a parameter, or a Python object from outside."""
+"""Resolve names in a kernel: locals, parameters, and Python objects from outside."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from hal_core.lang.constants import Number
 from hal_core.lang.emit import Emitter, dtype_of
 from hal_core.lang.text import parameters_of
 
-# The end of a path through the text: what is visible there, and the node that ends it. Of a path
-# that has left there is nothing.
+# The end of a path through the text: the names visible there, None if the path has left the loop
+# or the kernel, and the node that ends it.
 Path = tuple[dict[str, Any] | None, UOp]
 
 
 class Names:
-    """The names of one function and, of the locals, which have a value at the current place.
+    """The names of one function, and their values at the current place.
 
-    A local assigned at one place is that value's node. Any other is a VAR, declared once; here
-    `visible` holds the VAR itself while every path to the current place has assigned it.
+    A local that is assigned at one place is the node of its value. Any other is a VAR, declared
+    once; `visible` holds the VAR while every path to the current place has assigned it.
+
+        x = y[0]            x: the LOAD, visible from here on
+        if c:
+            k = 1           k: a VAR, visible to the end of the if
+        else:
+            k = 2           k: visible after the if, because both paths have set it
     """
 
     def __init__(self, function: FunctionType, tree: ast.FunctionDef) -> None:
@@ -31,9 +37,9 @@ class Names:
         self.counters: set[str] = set()  # of for loops
         self.assignments: dict[str, int] = {}  # name -> number of places that assign it
         self.variables: dict[str, UOp] = {}
-        self.numbers: dict[str, tuple[Number, int]] = {}  # locals begun with one, and its line
+        self.numbers: dict[str, tuple[Number, int]] = {}  # local -> its first number, and the line
         self.visible: dict[str, Any] = {}
-        self.reached = True  # False behind a break, continue or return
+        self.reached = True  # False after a break, continue or return
         self._closure = closure_of(function)
         self._find_assignments(tree.body, 1)
 
@@ -52,7 +58,8 @@ class Names:
             if isinstance(node, ast.For):
                 if isinstance(node.target, ast.Name):
                     self.counters.add(node.target.id)
-                if not _is_range(node.iter):
+                over = node.iter
+                if not isinstance(over, ast.Call) or getattr(over.func, "id", "") != "range":
                     inside = 2  # hal.unroll repeats the body
             for part in ("body", "orelse"):
                 self._find_assignments(getattr(node, part, []), inside)
@@ -67,7 +74,7 @@ class Names:
         return name in self.parameters or name in self.assignments or name in self.counters
 
     def outside(self, name: str) -> Any:
-        """Raises: KeyError when no enclosing function, module or builtin has the name."""
+        """Return a Python object. Raises: KeyError when nothing around the kernel has the name."""
         if name in self._closure:
             return self._closure[name]
         if name in self.function.__globals__:
@@ -84,14 +91,14 @@ class Names:
         return (self.visible if self.reached else None), end
 
     def branch(self, visible: dict[str, Any]) -> None:
-        """Goes on at the start of a block where `visible` is."""
+        """Continue at the start of a block, with the names of `visible`."""
         self.visible, self.reached = dict(visible), True
 
     def meet(self, before: dict[str, Any], paths: list[Path], emit: Emitter) -> None:
-        """Goes on where `paths` end that began with `before`: with what each of them sees.
+        """Continue where `paths` meet that began with `before`, with the names all of them have.
 
-        A value that only one block computed ends with it; what is visible further on goes through
-        a variable.
+        A value that is computed inside a block is not visible after it. If the name is, the value
+        goes through a variable that is set where each path ends.
         """
         alive = [(visible, end) for visible, end in paths if visible is not None]
         self.reached = bool(alive)
@@ -108,7 +115,3 @@ class Names:
                     emit.set_before(end, variable, value)
                 value = variable
             self.visible[name] = value
-
-
-def _is_range(over: ast.expr) -> bool:
-    return isinstance(over, ast.Call) and getattr(over.func, "id", "") == "range"

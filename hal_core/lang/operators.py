@@ -1,4 +1,4 @@
-"""Operators, comparisons, `and or not` and `a if c else b` of the kernel language."""
+"""Lower operators, comparisons, `and or not` and `a if c else b`."""
 
 from __future__ import annotations
 
@@ -58,27 +58,20 @@ def binary(
     symbol, op, takes = BINARY[type(operator)]
     if not isinstance(left, UOp) and not isinstance(right, UOp):
         return _fold(x, at, symbol, left, right)
-    if symbol == "**" and isinstance(left, UOp) and _squares(dtype_of(left), right):
+    is_square = symbol == "**" and not isinstance(right, UOp) and right == 2
+    # An integer to the power 2.0 is a float in Python, and no product of integers.
+    if is_square and isinstance(left, UOp) and (dtype_of(left).is_float or isinstance(right, int)):
         symbol, op, takes, right = "*", "MUL", "iuf", left
     if symbol in ("<<", ">>") and not isinstance(right, UOp) and right < 0:
         raise x.error(at, f"the shift {right!r} is negative", "Shift the other way.")
-    if symbol in "&|" and bool_ in (kinds := _dtypes(left, right)) and len(kinds) > 1:
-        raise x.error(at, f"{symbol} joins two bools or two integers", _JOIN)
+    if symbol in "&|":
+        dtypes = {dtype_of(part) for part in (left, right) if isinstance(part, UOp)}
+        if bool_ in dtypes and len(dtypes) > 1:
+            raise x.error(at, f"{symbol} joins two bools or two integers", _JOIN)
     operands = x.unify(at, symbol, [left, right])
     dtype = dtype_of(operands[0])
     _check_kind(x, at, symbol, dtype, takes)
     return x.emit.node(op, dtype, operands)
-
-
-def _dtypes(*operands: UOp | Number) -> set[DType]:
-    return {dtype_of(part) for part in operands if isinstance(part, UOp)}
-
-
-def _squares(dtype: DType, exponent: UOp | Number) -> bool:
-    """Whether the power is a product; an integer to the power 2.0 is a float in Python."""
-    if not isinstance(exponent, (int, float)) or exponent != 2:
-        return False
-    return dtype.is_float or isinstance(exponent, int)
 
 
 def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: str) -> None:
@@ -94,6 +87,7 @@ def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: s
 
 
 def _fold(x: Expressions, at: ast.AST, symbol: str, left: Any, right: Any) -> Any:
+    """Compute an operator of two constants."""
     try:
         result = fold(symbol, left, right)
     except ZeroDivisionError:
@@ -126,9 +120,17 @@ def unary_op(x: Expressions, node: ast.UnaryOp) -> Any:
 
 
 def comparison(x: Expressions, node: ast.Compare) -> Any:
-    """`a < b < c` compares b once, and computes c only where a < b."""
-    _check_known(x, node)
-    _check_joined(x, node)
+    """Lower `a < b < c`, which computes b once, and c only where a < b."""
+    # Checked ahead of the operands, because in `n in (1, 2)` the tuple would be refused.
+    if any(type(operator) not in COMPARISON for operator in node.ops):
+        fix = "Write a == first or a == second."
+        raise x.error(node, "in is not part of the kernel language", fix)
+    # `i < n & i > 0` is `i < (n & i) > 0` in Python, and nobody means that.
+    for part in (node.left, *node.comparators) if len(node.ops) > 1 else ():
+        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.BitAnd, ast.BitOr)):
+            symbol = BINARY[type(part.op)][0]
+            if not x.text.in_brackets(part):
+                raise x.error(part, f"{symbol} binds tighter than a comparison", _JOIN)
     left, previous = x.together((node.left, node.comparators[0]))
 
     def link(operator: ast.cmpop, right: ast.expr) -> Any:
@@ -140,24 +142,6 @@ def comparison(x: Expressions, node: ast.Compare) -> Any:
     first = partial(_compare, x, node, node.ops[0], left, previous)
     pairs = zip(node.ops[1:], node.comparators[1:], strict=True)
     return _shortcut(x, False, [first, *(partial(link, *pair) for pair in pairs)])
-
-
-def _check_known(x: Expressions, node: ast.Compare) -> None:
-    """Ahead of the operands: of `n in (1, 2)` the tuple would be what is refused."""
-    if any(type(operator) not in COMPARISON for operator in node.ops):
-        fix = "Write a == first or a == second."
-        raise x.error(node, "in is not part of the kernel language", fix)
-
-
-def _check_joined(x: Expressions, node: ast.Compare) -> None:
-    """`i < n & i > 0` is `i < (n & i) > 0` in Python, and nobody means that."""
-    if len(node.ops) == 1:
-        return
-    for part in (node.left, *node.comparators):
-        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.BitAnd, ast.BitOr)):
-            symbol = BINARY[type(part.op)][0]
-            if not x.text.in_brackets(part):
-                raise x.error(part, f"{symbol} binds tighter than a comparison", _JOIN)
 
 
 def _compare(x: Expressions, at: ast.AST, operator: ast.cmpop, left: Any, right: Any) -> Any:
@@ -173,21 +157,21 @@ def _compare(x: Expressions, at: ast.AST, operator: ast.cmpop, left: Any, right:
 
 
 def bool_op(x: Expressions, node: ast.BoolOp) -> Any:
-    """Python's `3 and x` gives x, `x or 3` gives 3; here both join bools only."""
-    parts: list[Callable[[], UOp | bool]] = [partial(_joined, x, part) for part in node.values]
+    """Lower `and`, `or`. Python's `3 and x` gives x, `x or 3` gives 3; here both join bools."""
+
+    def joined(part: ast.expr) -> UOp | bool:
+        value = x.operand(part, x.expression(part))
+        if isinstance(value, bool) or (isinstance(value, UOp) and value.dtype is bool_):
+            return value
+        shown = value.dtype if isinstance(value, UOp) else repr(value)
+        raise x.error(part, f"and, or join bools, not {shown}", "Compare: a != 0 and b != 0.")
+
+    parts: list[Callable[[], UOp | bool]] = [partial(joined, part) for part in node.values]
     return _shortcut(x, isinstance(node.op, ast.Or), parts)
 
 
-def _joined(x: Expressions, node: ast.expr) -> UOp | bool:
-    value = x.operand(node, x.expression(node))
-    if isinstance(value, bool) or (isinstance(value, UOp) and value.dtype is bool_):
-        return value
-    shown = value.dtype if isinstance(value, UOp) else repr(value)
-    raise x.error(node, f"and, or join bools, not {shown}", "Compare: a != 0 and b != 0.")
-
-
 def _shortcut(x: Expressions, decides: bool, parts: list[Callable[[], UOp | bool]]) -> UOp | bool:
-    """`and` (False decides) or `or` (True decides): what follows is not evaluated."""
+    """Lower `and`, which False decides, or `or`, which True decides; the rest is not evaluated."""
     left = parts[0]()
     if len(parts) == 1 or left is decides:
         return left
@@ -204,7 +188,7 @@ def _shortcut(x: Expressions, decides: bool, parts: list[Callable[[], UOp | bool
 
 
 def choice(x: Expressions, node: ast.IfExp, want: DType | None) -> Any:
-    """`a if c else b`, the side that Python would not evaluate kept from being evaluated."""
+    """Lower `a if c else b`; as in Python, only one of the sides is evaluated."""
     condition = x.condition(node.test)
     if not isinstance(condition, UOp):
         return x.expression(node.body if condition else node.orelse, want)
@@ -223,25 +207,21 @@ def join(
     sides: Sequence[tuple[ast.AST, Any, list[UOp]]],
     want: DType | None,
 ) -> UOp:
-    """The value of the first side where the condition holds, else that of the second.
+    """Return the value of the first side where the condition holds, else that of the second.
 
     A side is its place in the text, its value, and the captured nodes that compute it.
     """
     values = [x.operand(at, value) for at, value, _ in sides]
-    dtype = _choice_dtype(values[0], values[1], want)
+    dtypes = [dtype_of(value) for value in values if isinstance(value, UOp)]
+    if not dtypes:
+        numbers = [value for value in values if not isinstance(value, UOp)]
+        if want and all(fit(value, want) is not None for value in numbers):
+            dtypes = [want]
+        else:
+            known = {default_dtype(value) for value in numbers}
+            dtypes = [dtype for dtype in (float32, int64, int32, bool_) if dtype in known]
     results = []
     for (at, _, nodes), value in zip(sides, values, strict=True):
-        typed, constant = x.emit.capture(partial(x.typed, at, value, dtype))
+        typed, constant = x.emit.capture(partial(x.typed, at, value, dtypes[0]))
         results.append((typed, nodes + constant))
     return x.emit.choose(condition, results[0], results[1])
-
-
-def _choice_dtype(first: UOp | Number, second: UOp | Number, want: DType | None) -> DType:
-    for value in (first, second):
-        if isinstance(value, UOp):
-            return dtype_of(value)
-    numbers = [value for value in (first, second) if not isinstance(value, UOp)]
-    if want and all(fit(value, want) is not None for value in numbers):
-        return want
-    dtypes = {default_dtype(value) for value in numbers}
-    return next(dtype for dtype in (float32, int64, int32, bool_) if dtype in dtypes)

@@ -104,29 +104,26 @@ class _Namespace(ModuleType):
 
 
 def _captured(function: FunctionType, tree: ast.FunctionDef) -> dict[str, Any]:
-    """Return the values from outside of the function that its body uses, by name."""
+    """Return the values from outside of the function that its body uses, by name.
+
+    `cfg.tiles.WIDTH` becomes {"cfg": namespace with "tiles": namespace with "WIDTH": value}.
+    """
     names = Names(function, tree)
     scope = {**function.__globals__, **closure_of(function)}
     found: dict[str, Any] = {}
-    for statement in tree.body:
-        for node in ast.walk(statement):
-            dotted = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
-            first, *rest = dotted.split(".")
-            if first in scope and not names.is_local(first):
-                _capture(function, scope[first], [first, *rest], found)
+    for node in (part for statement in tree.body for part in ast.walk(statement)):
+        dotted = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+        name, *path = dotted.split(".")
+        if names.is_local(name):
+            continue
+        value, into = scope.get(name, _MISSING), found
+        while isinstance(value, ModuleType) and path:
+            into = vars(into.setdefault(name, _Namespace(value.__name__)))
+            name, *path = path
+            value = getattr(value, name, _MISSING)  # misspelt: lowering says so
+        if value is not _MISSING and not isinstance(value, ModuleType):
+            into[name] = _constant(function, name, value)
     return found
-
-
-def _capture(function: FunctionType, value: Any, path: list[str], found: dict[str, Any]) -> None:
-    """Put the value of a dotted name into `found`, with namespaces in place of modules."""
-    for name, following in zip(path, [*path[1:], ""], strict=True):
-        if not isinstance(value, ModuleType):
-            found[name] = _constant(function, name, value)
-            return
-        found = vars(found.setdefault(name, _Namespace(value.__name__)))
-        value = getattr(value, following, _MISSING)
-        if value is _MISSING:  # of `hal` alone, or misspelt: lowering says so
-            return
 
 
 def _constant(function: FunctionType, name: str, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Device memory as a kernel sees it: `hal.Ptr[hal.float32]`, `hal.ConstPtr[hal.float32]`."""
+"""The annotations of pointer parameters: `hal.Ptr[hal.float32]`, `hal.ConstPtr[hal.float32]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T", bound=Scalar)
 
 
 def _pointed(item: object, operation: str) -> DType:
-    """The dtype of a pointer's elements. Raises: InvalidArgument, with what a kernel can take."""
+    """Return the dtype of a pointer's elements. Raises: InvalidArgument listing the dtypes."""
     try:
         return as_dtype(item, operation)
     except InvalidArgument as error:
@@ -24,7 +24,7 @@ def _pointed(item: object, operation: str) -> DType:
 
 
 class PointerType:
-    """What `Ptr[float32]` is at run time: a pointer parameter of a kernel."""
+    """The value of `Ptr[float32]` at run time, a pointer parameter of a kernel."""
 
     __slots__ = ("const", "dtype")
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         def __setitem__(self, index: Scalar | int, value: Scalar | float) -> None: ...
 
     class Shared(Ptr[T]):
-        """What `hal.shared` gives: memory of a block. A function takes it as a pointer."""
+        """The array that `hal.shared` declares. A function takes it as a pointer."""
 
         @overload
         def __getitem__(self: Shared[float16] | Shared[bfloat16], index: Index) -> float32: ...

@@ -1,4 +1,4 @@
-"""What Python has and the kernel language has not, and what to write instead."""
+"""Tables of what Python and other kernel languages have and this one has not, with the fixes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _FOREIGN = {
 
 
 def foreign(name: str) -> str | None:
-    """What to write for a function of another kernel language."""
+    """Return a fix for a function of another kernel language, None if it is not known."""
     if not name.lower().startswith("atomic"):
         return _FOREIGN.get(name)
     if "sub" in name.lower():
@@ -121,14 +121,14 @@ def foreign(name: str) -> str | None:
 
 
 def absent(name: str) -> str:
-    """What to write for hal.NAME, when there is no such thing."""
+    """Return a fix for `hal.NAME`, which does not exist."""
     near = difflib.get_close_matches(name.lower(), LANGUAGE, 1)
     known = f"Did you mean hal.{near[0]}?" if near else "Write it with operators and hal functions."
     return foreign(name) or known
 
 
 def loop(over: ast.expr) -> str:
-    """What to write for a loop over something else than range(...)."""
+    """Return a fix for a loop over something else than `range(...)`."""
     fix = "Write for k in range(n):."
     try:
         numbers = list(ast.literal_eval(over))
@@ -145,7 +145,7 @@ def loop(over: ast.expr) -> str:
     return f"Write for k in range({', '.join(map(str, bounds))}):."
 
 
-# Python functions that have another name here.
+# Python functions that kernels write in another form.
 CALLS = {
     "int": "Write hal.int32(x) or hal.int64(x).",
     "float": "Write hal.float32(x) or hal.float64(x).",

@@ -1,4 +1,4 @@
-"""Statements of the kernel language, and the way from a function to its IR."""
+"""Lower functions to IR, statement by statement."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def lower(
     block: tuple[int, int, int] | None,
     contract: bool,
 ) -> Kernel:
-    """The IR of a kernel function; `lines` are its file's. Raises: KernelSyntaxError."""
+    """Return the IR of a kernel function in a file of `lines`. Raises: KernelSyntaxError."""
     text, emit = SourceText(function, lines), Emitter(block)
     try:
         uops = Statements(text, Names(function, text.tree), emit).function(signature)
-    except RecursionError:  # of blocks; that of one statement is pointed at in `block`
+    except RecursionError:  # too many nested blocks; `block` points at a single deep statement
         raise text.error(text.tree, *_TOO_DEEP) from None
     kernel = Kernel(signature.name, signature, uops, block, contract)
     fault = divergent_barrier(kernel)
@@ -49,7 +49,7 @@ def lower(
 
 
 class Statements:
-    """Lowers statements in the order of the text."""
+    """Lower statements in the order of the text."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Statements:
         return (*params, *self.emit.variables, *self.emit.uops)
 
     def statements(self) -> list[ast.stmt]:
-        """The body without its docstring."""
+        """Return the body without its docstring."""
         first, *rest = body = self.text.tree.body
         has_doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
         return rest if has_doc else body
@@ -89,7 +89,7 @@ class Statements:
             if not self.names.reached:
                 if control.leaves(body[position - 1]):
                     raise self.error(node, "this never runs", _NEVER)
-                return  # known now, as the other side of a known if
+                return  # the side of an if that is known at compile time has left
             self.emit.line = self.text.mark(node)
             lower = _LOWERINGS.get(type(node))
             if lower is None:
@@ -104,7 +104,7 @@ class Statements:
 
     # -- assignment
 
-    def _assign(self, node: ast.Assign) -> None:
+    def assign(self, node: ast.Assign) -> None:
         x, (target, *more) = self.expressions, node.targets
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
             fix = "Write a function for each, or store them through a hal.Ptr parameter."
@@ -135,7 +135,7 @@ class Statements:
         else:
             self.set_variable(node.value, target.id, value)
 
-    def _augmented(self, node: ast.AugAssign) -> None:
+    def augmented_assign(self, node: ast.AugAssign) -> None:
         target = node.target
         if isinstance(target, ast.Subscript):
             place = self._target(target)
@@ -198,7 +198,7 @@ class Statements:
         if name in self.names.counters:
             raise self.error(target, f"{name!r} is a loop's counter", "Assign to another name.")
 
-    def _expression(self, node: ast.Expr) -> None:
+    def expression(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant) and node.value.value is ...:
             return
         value = self.expressions.expression(node.value)
@@ -208,8 +208,8 @@ class Statements:
             return
         raise self.error(node, "the value is not used", "Assign it, or leave the line out.")
 
-    def _assert(self, node: ast.Assert) -> None:
-        """What is known now is checked now; the rest in checked mode only."""
+    def assert_(self, node: ast.Assert) -> None:
+        """Check what is known at compile time, and leave the rest to checked mode."""
         x, message = self.expressions, ast.unparse(node.test)
         if node.msg is not None:
             if not isinstance(node.msg, ast.Constant) or not isinstance(node.msg.value, str):
@@ -222,23 +222,23 @@ class Statements:
             fix = "Correct what the kernel captures."
             raise self.error(node.test, f"this does not hold: {message}", fix)
         if not isinstance(condition, UOp):
-            condition = self.emit.constant(False, bool_)
+            condition = self.emit.constant(False, bool_)  # fails if a thread comes here
         self.emit.node("ASSERT", None, (condition,), message)
 
-    def _pass(self, node: ast.Pass) -> None:
+    def pass_(self, node: ast.Pass) -> None:
         pass
 
 
 _LOWERINGS: dict[type[ast.stmt], Callable[[Statements, Any], None]] = {
-    ast.Assign: Statements._assign,
-    ast.AugAssign: Statements._augmented,
+    ast.Assign: Statements.assign,
+    ast.AugAssign: Statements.augmented_assign,
     ast.If: control.if_,
     ast.For: control.for_,
     ast.While: control.while_,
     ast.Break: control.break_,
     ast.Continue: control.continue_,
     ast.Return: control.return_,
-    ast.Expr: Statements._expression,
-    ast.Assert: Statements._assert,
-    ast.Pass: Statements._pass,
+    ast.Expr: Statements.expression,
+    ast.Assert: Statements.assert_,
+    ast.Pass: Statements.pass_,
 }

@@ -1,4 +1,4 @@
-"""The source text of a kernel function: its syntax tree, and errors that point into it."""
+"""Find the source text of a function, parse it, and make errors that point into it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from hal_core.errors import KernelSyntaxError
 
 
 class SourceText:
-    """A function as its author wrote it; `lines` are those of its whole file.
+    """The text of a function; `lines` are those of its whole file.
 
-    Raises: KernelSyntaxError when the text cannot be had: a lambda, the interactive prompt,
-    `exec`, a file that changed before its definition ran.
+    Raises: KernelSyntaxError when there is no text: a lambda, the interactive prompt, `exec`, a
+    file that changed before its definition ran.
     """
 
     def __init__(self, function: FunctionType, lines: Sequence[str]) -> None:
         code = function.__code__
         self.kernel: str | None = function.__name__
-        self.within = ""  # of a function: how the kernel comes here
-        self.at = 0  # of a function in another file: the line of the kernel's file
+        self.within = ""  # of an inlined function: the calls that lead to it
+        self.at = 0  # of an inlined function in another file: the line of the kernel's file
         self.filename = code.co_filename
         self.lines = lines
-        self.shift = 0  # added to a tree's line it gives the file's
+        self.shift = 0  # a line of the file minus the same line of the tree
         tree = self._parse(code.co_firstlineno)
         if tree is None:
             raise KernelSyntaxError(
@@ -59,21 +59,21 @@ class SourceText:
         return None
 
     def within_call(self, kernel: str | None, within: str, at: int) -> SourceText:
-        """The same text of a function, for one call."""
+        """Return the text of an inlined function as it is for one call."""
         text = copy(self)
         text.kernel, text.within, text.at = kernel, within, at
         return text
 
     def mark(self, node: ast.stmt | ast.expr) -> int:
-        """The line that IR nodes carry: one of the kernel's file."""
+        """Return the line that IR nodes carry, which is one of the kernel's file."""
         return self.at or node.lineno + self.shift
 
     def line(self, node: ast.AST) -> int:
-        """The line of the file."""
+        """Return the line of the file that a node of the tree stands in."""
         return int(getattr(node, "lineno", 1)) + self.shift
 
     def in_brackets(self, node: ast.expr) -> bool:
-        """Whether the expression, an operand, has brackets of its own; the tree keeps none."""
+        """Tell whether an operand has brackets of its own, which the tree does not show."""
         first, last = self.line(node) - 1, (node.end_lineno or 0) + self.shift - 1
         above, below = "".join(self.lines[:first]), "".join(self.lines[last + 1 :])
         before = above.encode() + self.lines[first].encode()[: node.col_offset]
@@ -84,14 +84,19 @@ class SourceText:
         return next((arg for arg in parameters_of(self.tree) if arg.arg == name), None)
 
     def error(self, node: ast.AST | None, problem: str, fix: str) -> KernelSyntaxError:
-        """Says what is wrong at `node` and what to write instead."""
+        """Return an error with what is wrong at `node` and what to write instead."""
         if self.within:
             problem = f"{self.within}: {problem}"
         if node is None or not hasattr(node, "lineno"):
             return KernelSyntaxError(problem, fix=fix, filename=self.filename, kernel=self.kernel)
         number = self.line(node)
         text = self.lines[number - 1] if number <= len(self.lines) else ""
-        start, end = _columns(node, text)
+        # The tree counts columns in bytes. Before 3.13 Python underlines one line only.
+        raw = text.encode()
+        start = len(raw[: getattr(node, "col_offset", 0)].decode(errors="replace"))
+        end = len(text.rstrip())
+        if getattr(node, "end_lineno", None) == getattr(node, "lineno", None):
+            end = len(raw[: getattr(node, "end_col_offset", 0)].decode(errors="replace"))
         return KernelSyntaxError(
             problem,
             fix=fix,
@@ -105,25 +110,16 @@ class SourceText:
 
 
 def parameters_of(tree: ast.FunctionDef) -> list[ast.arg]:
-    """Of every kind; the kernel language has one of them."""
+    """Return the parameters of every kind, also of kinds that the language refuses."""
     has = tree.args
     kinds = [*has.posonlyargs, *has.args, has.vararg, *has.kwonlyargs, has.kwarg]
     return [arg for arg in kinds if arg is not None]
 
 
-def _columns(node: ast.AST, text: str) -> tuple[int, int]:
-    """Where `node` starts and ends in its first line, in characters; the tree counts bytes."""
-    raw, body = text.encode(), text.rstrip()
-    start = len(raw[: getattr(node, "col_offset", 0)].decode(errors="replace"))
-    if getattr(node, "end_lineno", None) != getattr(node, "lineno", None):
-        return start, len(body)  # Python before 3.13 underlines one line only
-    return start, len(raw[: getattr(node, "end_col_offset", 0)].decode(errors="replace"))
-
-
 def _blocks(lines: Sequence[str]) -> Iterator[str]:
-    """Ever longer beginnings of `lines`, each cut before a line that is not indented further.
+    """Yield longer and longer beginnings of `lines`, each cut before a line that is not indented.
 
-    The first that parses is the function: what follows it stands further left.
+    The first that parses is the function, because the next statement stands further left.
     """
     indent = len(lines[0]) - len(lines[0].lstrip())
     for number, line in enumerate(lines[1:], 1):

@@ -403,9 +403,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         identities, "_COMMUTES", identities._COMMUTES | {"SUB", "SHL", "FLOORDIV"}
     ),
     "x < x": lambda p: p.setitem(identities._OF_EQUALS, "LT", True),
-    "the other operand of WHERE": lambda p: p.setattr(
-        identities, "_where", lambda s, v: None if v[0] is None else s[2] if v[0] else s[1]
-    ),
+    "the other operand of WHERE": lambda p: p.setattr(module, "simpler", _other_operand),
     "variables keep their value in loops": lambda p: p.setattr(
         module._Walk, "_forget", lambda self, loop: None
     ),
@@ -419,6 +417,13 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "stores are dead": lambda p: p.setattr(live, "_SEEN", live._SEEN - {"STORE"}),
     "returns are dead": lambda p: p.setattr(live, "_SEEN", live._SEEN - {"RETURN"}),
 }
+
+
+def _other_operand(node: UOp, sources: list[UOp], values: list[Any]) -> Any:
+    found = identities.simpler(node, sources, values)
+    if node.op == "WHERE" and values[0] is not None:
+        return sources[1] if found is sources[2] else sources[2]
+    return found
 
 
 def _swapped(way: Callable[..., str]) -> Callable[..., str]:

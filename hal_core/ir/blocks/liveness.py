@@ -26,42 +26,35 @@ class Liveness:
         # `_set_here` at the end of a THEN, and at all BREAKs of a loop.
         self._at_exit: dict[UOp, Variables | None] = {}
         for node in uops:
-            if node.op in ("SET", "GET"):
-                self._access(node.op, node.src[0])
-            else:
-                self._step(node)
+            op = node.op
+            if op == "SET":
+                self.used[node.src[0]] = self.written[node.src[0]] = None
+                if self._set_here is not None:
+                    self._set_here |= {node.src[0]}
+            elif op == "GET":
+                self.used[node.src[0]] = None
+                if self._set_here is not None and node.src[0] not in self._set_here:
+                    self.exposed[node.src[0]] = None
+            elif op in ("IF", "RANGE", "LOOP"):
+                self._at_start.append(self._set_here)
+            elif op == "ELSE":
+                self._at_exit[node.src[0]] = self._set_here
+                self._set_here = self._at_start[-1]
+            elif op == "ENDIF":
+                start = self._at_start.pop()
+                self._set_here = _meet(self._at_exit.pop(node.src[0], start), self._set_here)
+            elif op == "ENDRANGE":
+                self._set_here = self._at_start.pop()  # the loop may make no turn
+            elif op == "ENDLOOP":
+                self._at_start.pop()
+                self._set_here = self._at_exit.pop(node.src[0], None)
+            elif op in ("BREAK", "CONTINUE", "RETURN"):
+                if op == "BREAK":
+                    loop = node.src[0]
+                    self._at_exit[loop] = _meet(self._at_exit.get(loop), self._set_here)
+                self._set_here = None
         known = self._set_here
         self.uncertain = [] if known is None else [v for v in self.written if v not in known]
-
-    def _access(self, op: str, variable: UOp) -> None:
-        self.used[variable] = None
-        if op == "SET":
-            self.written[variable] = None
-            if self._set_here is not None:
-                self._set_here |= {variable}
-        elif self._set_here is not None and variable not in self._set_here:
-            self.exposed[variable] = None
-
-    def _step(self, node: UOp) -> None:
-        op = node.op
-        if op in ("IF", "RANGE", "LOOP"):
-            self._at_start.append(self._set_here)
-        elif op == "ELSE":
-            self._at_exit[node.src[0]] = self._set_here
-            self._set_here = self._at_start[-1]
-        elif op == "ENDIF":
-            start = self._at_start.pop()
-            self._set_here = _meet(self._at_exit.pop(node.src[0], start), self._set_here)
-        elif op == "ENDRANGE":
-            self._set_here = self._at_start.pop()  # the loop may make no turn
-        elif op == "ENDLOOP":
-            self._at_start.pop()
-            self._set_here = self._at_exit.pop(node.src[0], None)
-        elif op in ("BREAK", "CONTINUE", "RETURN"):
-            if op == "BREAK":
-                loop = node.src[0]
-                self._at_exit[loop] = _meet(self._at_exit.get(loop), self._set_here)
-            self._set_here = None
 
 
 def _meet(first: Variables | None, second: Variables | None) -> Variables | None:

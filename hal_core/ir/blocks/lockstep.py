@@ -43,6 +43,7 @@ from hal_core.ir.uop import LEAVES, Kernel, UOp
 _UNROLLED = 16  # turns of a loop that compilers unroll, so that another is the innermost
 _FEWEST_LANES = 4  # threads along x from which on lanes are worth it
 _GUARD = 64  # nodes before a guard's IF at most; each region computes the condition again
+_VECTOR_STRIDES = frozenset({0, 1})  # all threads one element, or neighbours neighbouring ones
 _NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS"}
 _BEGINS = frozenset({"IF", "RANGE", "LOOP", "LOAD", "STORE", "SET", "ATOMIC", "CAS", "RETURN"})
 
@@ -109,28 +110,22 @@ class _Search:
             if node.src[0] not in self.hoisted:
                 self.open.pop()
         elif node not in self.hoisted and op == "RANGE":
-            self._open_range(node)
+            start, stop, _ = node.src
+            agreed = stop not in self.varies and (start not in self.varies or first_of(node))
+            # The body of a loop whose start varies goes into an IF, where nothing is hoisted.
+            plain = all(b in self.outermost and b.src[0] not in self.varies for b in self.open)
+            if agreed and plain and not _is_short(node):
+                self.outermost[node] = self.open[0] if self.open else node
+            elif self.open and not _is_short(node):
+                self.refused.add(self.open[0])
+            self.open.append(node)
         elif node not in self.hoisted and op in ("IF", "LOOP"):
             self.open.append(node)
         if self.open and op in _NEVER:
             self.refused.add(self.open[0])
-        if self.open and op in ("LOAD", "STORE") and not self._is_vector(node):
+        is_access = op in ("LOAD", "STORE")
+        if self.open and is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
             self.refused.add(self.open[0])
-
-    def _is_vector(self, access: UOp) -> bool:
-        """Tell whether neighbouring threads touch neighbouring elements, or all the same."""
-        return self.strides.get(access.src[1]) in (0, 1)
-
-    def _open_range(self, loop: UOp) -> None:
-        start, stop, _ = loop.src
-        agreed = stop not in self.varies and (start not in self.varies or first_of(loop))
-        # The body of a loop whose start varies goes into an IF, where nothing is hoisted.
-        plain = all(b in self.outermost and b.src[0] not in self.varies for b in self.open)
-        if agreed and plain and not _is_short(loop):
-            self.outermost[loop] = self.open[0] if self.open else loop
-        elif self.open and not _is_short(loop):
-            self.refused.add(self.open[0])
-        self.open.append(loop)
 
     def _follow(self, node: UOp) -> None:
         """Note whether the node's value varies between threads, and its stride."""
@@ -223,7 +218,7 @@ def _rewritten(uops: tuple[UOp, ...], loops: set[UOp]) -> tuple[tuple[UOp, ...],
 
 
 def _turn(loop: UOp, bounds: tuple[UOp, ...], first: tuple[str, int], made: list[UOp]) -> _Turned:
-    """Write `for j in range(c, n, s): if t < n - j: k = j + t` for `k in range(t + c, n, s)`."""
+    """Write `for k in range(t + c, n, s)` as `for j in range(c, n, s): if t < n - j: k = j + t`."""
 
     def add(op: str, *src: UOp, dtype: DType | None = int32, arg: object = None) -> UOp:
         made.append(UOp(op, dtype, src, arg, loop.line))

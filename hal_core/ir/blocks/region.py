@@ -68,8 +68,17 @@ class Region:
     def written(self) -> list[UOp]:
         """Return the nodes from THREADS to ENDTHREADS; none if they would have no effect."""
         for variable in self.variables.used:
-            if variable in self.home:  # not one that is hoisted
-                self._make_local(variable)
+            # A hoisted variable has no home, and one of this region alone is declared in it.
+            spill, home = self.spills.get(variable), self.home.get(variable)
+            if home is None or (home == self.number and spill is None):
+                continue
+            local = UOp("VAR", variable.dtype, (), variable.arg, variable.line)
+            self._new[variable] = local
+            self._before.append(local)
+            known = self.variables
+            if spill is not None and (variable in known.exposed or variable in known.uncertain):
+                value = UOp("GET", variable.dtype, (spill,))
+                self._before += [value, UOp("SET", None, (local, value))]
         for node in self.nodes:
             if node.op != "VAR" or node not in self._new:
                 self._add(node)
@@ -120,18 +129,6 @@ class Region:
         rest = [node for node in self._before if node not in needed]
         inner = [*rest, *work[first + 1 : -1], *self._after()]
         return [*ahead, *work[: first + 1], *inner, work[-1]]
-
-    def _make_local(self, variable: UOp) -> None:
-        """Declare a local copy of a variable that another region uses too."""
-        spill = self.spills.get(variable)
-        if self.home[variable] == self.number and spill is None:
-            return
-        local = self._new[variable] = UOp("VAR", variable.dtype, (), variable.arg, variable.line)
-        self._before.append(local)
-        known = self.variables
-        if spill is not None and (variable in known.exposed or variable in known.uncertain):
-            value = UOp("GET", variable.dtype, (spill,))
-            self._before += [value, UOp("SET", None, (local, value))]
 
     def _add(self, node: UOp) -> None:
         """Add a node to the work, with its sources as they are in this region."""

@@ -31,7 +31,7 @@ class Limit(NamedTuple):
 
 
 def limits(uops: tuple[UOp, ...]) -> dict[UOp, list[Limit]]:
-    """Return the limits of each THREADS that has any."""
+    """Return the limits of each THREADS that has any, from the outermost IF inwards."""
     found: dict[UOp, list[Limit]] = {}
     region: list[UOp] = []
     for node in uops:

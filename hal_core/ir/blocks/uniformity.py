@@ -41,36 +41,33 @@ class Uniformity:
         before = -1
         # A variable that is set late in a loop varies early in its next turn.
         while before != (before := len(self.varying) + len(self._split_loops)):
-            self._walk(kernel.uops)
-
-    def _walk(self, uops: tuple[UOp, ...]) -> None:
-        self._returned, self.fault, self.divided = None, None, set()
-        open_: list[tuple[UOp, Cause | None]] = []  # blocks, and what divides the threads there
-        for node in uops:
-            op = node.op
-            if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
-                while open_.pop()[0] is not node.src[0]:
-                    pass
-            cause = self._returned or next((why for _, why in reversed(open_) if why), None)
-            if cause:
-                self.divided.add(id(node))
-            if self._varies(node, cause is not None):
-                self.varying.add(id(node))
-            if op == "SET" and id(node) in self.varying:
-                self.varying.add(id(node.src[0]))
-            if op in ("IF", "RANGE", "LOOP"):
-                open_.append((node, self._divides(node)))
-            elif op == "ELSE":
-                open_.append((node, None))
-            elif op == "BARRIER" and cause and self.fault is None:
-                self.fault = (node, *cause)
-            elif cause and op in ("BREAK", "CONTINUE"):
-                self._split_loops[id(node.src[0])] = (node, _SPLITS[op])
-            elif cause and op == "RETURN":
-                self._returned = (node, "some threads have returned before")
-                for block, _ in open_:  # their next turn begins without those threads
-                    if block.op in ("RANGE", "LOOP"):
-                        self._split_loops[id(block)] = self._returned
+            self._returned, self.fault, self.divided = None, None, set()
+            open_: list[tuple[UOp, Cause | None]] = []  # blocks, and what divides the threads there
+            for node in kernel.uops:
+                op = node.op
+                if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
+                    while open_.pop()[0] is not node.src[0]:
+                        pass
+                cause = self._returned or next((why for _, why in reversed(open_) if why), None)
+                if cause:
+                    self.divided.add(id(node))
+                if self._varies(node, cause is not None):
+                    self.varying.add(id(node))
+                if op == "SET" and id(node) in self.varying:
+                    self.varying.add(id(node.src[0]))
+                if op in ("IF", "RANGE", "LOOP"):
+                    open_.append((node, self._divides(node)))
+                elif op == "ELSE":
+                    open_.append((node, None))
+                elif op == "BARRIER" and cause and self.fault is None:
+                    self.fault = (node, *cause)
+                elif cause and op in ("BREAK", "CONTINUE"):
+                    self._split_loops[id(node.src[0])] = (node, _SPLITS[op])
+                elif cause and op == "RETURN":
+                    self._returned = (node, "some threads have returned before")
+                    for block, _ in open_:  # their next turn begins without those threads
+                        if block.op in ("RANGE", "LOOP"):
+                            self._split_loops[id(block)] = self._returned
 
     def _divides(self, node: UOp) -> Cause | None:
         if any(id(source) in self.varying for source in node.src):

@@ -13,7 +13,7 @@ and do not depend on what a compiler folds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hal_core.ir.fold.constants import Number, constant, evaluate, spreads_nan
 from hal_core.ir.fold.dead_code import without_dead
@@ -74,12 +74,8 @@ class _Walk:
         op = node.op
         if op not in _NOT_COMPUTED and not self.left:
             self._compute(node)
-        elif op in ("IF", "RANGE", "LOOP"):
-            self._open(node)
-        elif op == "ELSE":
-            self._else(node)
-        elif op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
-            self._close(node)
+        elif op in _BLOCK_STEPS:
+            _BLOCK_STEPS[op](self, node)
         elif self.left:
             if op == "SET" and any(b.fate == _KEPT and b.node.op != "IF" for b in self.blocks):
                 self.again = True
@@ -102,22 +98,26 @@ class _Walk:
         if node.op == "GET":
             found = self.known.get(sources[0])
         elif node.op == "SPECIAL":
-            found = self._of_fixed_block(*node.arg)
+            kind, axis = node.arg
+            if self.shape is not None and self.shape[axis] < 2**31:
+                if kind == "block_dim":
+                    found = self.shape[axis]
+                elif kind == "thread_idx" and self.shape[axis] == 1:
+                    found = 0
         elif sources:
-            found = _simplified(node, sources)
+            values = [_value(source) for source in sources]
+            known = [value for value in values if value is not None]
+            if len(known) == len(values):
+                found = evaluate(node, known)
+            if found is None:
+                spreads = spreads_nan(node, sources, values)
+                found = math.nan if spreads else simpler(node, sources, values)
         if found is None:
             self._emit_of(node, sources)
         elif isinstance(found, UOp):
             self.new[node] = found
         else:
             self._put(node, UOp("CONST", node.dtype, (), found, node.line))
-
-    def _of_fixed_block(self, kind: str, axis: int) -> Number | None:
-        if self.shape is None or self.shape[axis] >= 2**31:
-            return None
-        if kind == "block_dim":
-            return self.shape[axis]
-        return 0 if kind == "thread_idx" and self.shape[axis] == 1 else None
 
     def _emit(self, node: UOp) -> None:
         self._emit_of(node, [self.new[source] for source in node.src])
@@ -152,7 +152,7 @@ class _Walk:
 
     # -- blocks
 
-    def _open(self, node: UOp) -> None:
+    def open_block(self, node: UOp) -> None:
         block = _Block(node, _DROPPED if self.left else self._fate(node), self.left)
         if block.fate == _KEPT:
             if node.op != "IF":
@@ -172,7 +172,7 @@ class _Walk:
         start, stop, step = (int(value) for value in values if value is not None)
         return _KEPT if (start < stop if step > 0 else start > stop) else _DROPPED
 
-    def _else(self, node: UOp) -> None:
+    def enter_else(self, node: UOp) -> None:
         block = self.blocks[-1]
         block.then = {variable: self.known.get(variable) for variable in block.before}
         block.then_left = self.left
@@ -182,7 +182,7 @@ class _Walk:
             self._emit(node)
         self.left = block.fate in (_THEN, _DROPPED)
 
-    def _close(self, node: UOp) -> None:
+    def close_block(self, node: UOp) -> None:
         block = self.blocks.pop()
         if block.fate == _DROPPED:
             self.left = block.unreached
@@ -191,8 +191,15 @@ class _Walk:
             outer = self.blocks[-1].before
             for variable, value in block.before.items():
                 outer.setdefault(variable, value)
-        if node.op != "ENDIF":
-            self._close_loop(block, node)
+        if node.op == "ENDLOOP" and self._ends_in_its_only_break(block):
+            self.out.pop()
+            del self.out[block.place]
+            self.left = False
+            self.again = self.again or bool(self.set_in[block.node])
+        elif node.op != "ENDIF":
+            self._forget(block.node)
+            self._emit(node)
+            self.left = node.op == "ENDLOOP" and not block.exits["BREAK"]
         elif block.fate == _KEPT:
             self._join(block)
             self._emit(node)
@@ -216,17 +223,6 @@ class _Walk:
                 self._know(variable, first if other_left else None)
         self.left = then_left and other_left
 
-    def _close_loop(self, block: _Block, node: UOp) -> None:
-        if node.op == "ENDLOOP" and self._ends_in_its_only_break(block):
-            self.out.pop()
-            del self.out[block.place]
-            self.left = False
-            self.again = self.again or bool(self.set_in[block.node])
-            return
-        self._forget(block.node)
-        self._emit(node)
-        self.left = node.op == "ENDLOOP" and not block.exits["BREAK"]
-
     def _ends_in_its_only_break(self, block: _Block) -> bool:
         """Tell whether a LOOP makes one turn, so that its body can replace it."""
         last = self.out[-1]
@@ -234,15 +230,11 @@ class _Walk:
         return alone and last.op == "BREAK" and last.src[0] is self.new[block.node]
 
 
-def _simplified(node: UOp, sources: list[UOp]) -> Number | UOp | None:
-    """Return the constant that the node is, or the one of its sources; None if neither is known."""
-    values = [_value(source) for source in sources]
-    known = [value for value in values if value is not None]
-    if len(known) == len(values):
-        value = evaluate(node, known)
-        if value is not None:
-            return value
-    return math.nan if spreads_nan(node, sources, values) else simpler(node, sources, values)
+_BLOCK_STEPS: dict[str, Callable[[_Walk, UOp], None]] = {
+    **dict.fromkeys(("IF", "RANGE", "LOOP"), _Walk.open_block),
+    "ELSE": _Walk.enter_else,
+    **dict.fromkeys(("ENDIF", "ENDRANGE", "ENDLOOP"), _Walk.close_block),
+}
 
 
 def _value(node: UOp) -> Number | None:

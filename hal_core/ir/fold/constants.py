@@ -33,7 +33,11 @@ def evaluate(node: UOp, values: list[Number]) -> Number | None:
     if node.op == "CAST":
         return _cast(values[0], dtype)
     if node.op == "BITCAST":
-        return _bitcast(values[0], node.src[0].dtype, dtype)
+        source, value = node.src[0].dtype, values[0]
+        if source is None or value != value:
+            return None
+        found: Number = struct.unpack(dtype.format, struct.pack(source.format, value))[0]
+        return None if found != found else held(found, dtype)
     if node.op in COMPARISON:
         return _COMPARISONS[node.op](*values)
     if node.op in _NAN_OF_NAN and any(value != value for value in values):
@@ -48,20 +52,14 @@ def spreads_nan(node: UOp, sources: list[UOp], values: list[Number | None]) -> b
     if node.op not in _NAN_OF_NAN or node.dtype is None or not node.dtype.is_float:
         return False
     for source, value in zip(sources, values, strict=True):
-        if value != value if value is not None else _has_bits_of_nan(source):
+        bits = source.src[0] if source.op == "BITCAST" else source
+        if bits.op == "CONST" and bits is not source and source.dtype and source.dtype.is_float:
+            # A BITCAST to a NaN is not folded: a second BITCAST would give all its bits back.
+            data = struct.pack(bits.dtype.format, bits.arg) if bits.dtype else b""
+            value = struct.unpack(source.dtype.format, data)[0]
+        if value is not None and value != value:
             return True
     return False
-
-
-def _has_bits_of_nan(node: UOp) -> bool:
-    """Tell whether a BITCAST gives a NaN.
-
-    Folding leaves such a node alone, because a second BITCAST gives all its bits back.
-    """
-    if node.op != "BITCAST" or node.src[0].op != "CONST" or not (node.dtype and node.src[0].dtype):
-        return False
-    data = struct.pack(node.src[0].dtype.format, node.src[0].arg)
-    return node.dtype.is_float and math.isnan(struct.unpack(node.dtype.format, data)[0])
 
 
 def constant(node: UOp) -> Number | None:
@@ -111,20 +109,6 @@ def _cast(value: Number, dtype: DType) -> Number | None:
     return held(value, dtype)
 
 
-def _bitcast(value: Number, source: DType | None, target: DType) -> Number | None:
-    if source is None or value != value:
-        return None
-    data = struct.pack(source.format, value)
-    found: Number = struct.unpack(target.format, data)[0]
-    return None if found != found else held(found, target)
-
-
-def _divided(a: float, b: float) -> float:
-    if b:
-        return a / b
-    return math.nan if not a or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-
 def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
     """Return the rounding of floats by `function`, in which a zero has the operand's sign."""
     return lambda a: math.copysign(function(a), a) if math.isfinite(a) else a
@@ -155,9 +139,13 @@ _INTEGERS: dict[str, Callable[..., Number]] = {
 
 _FLOATS: dict[str, Callable[..., float]] = {
     **_BOTH,
-    "DIV": _divided,
+    "DIV": lambda a, b: (
+        a / b if b
+        else math.nan if not a or a != a
+        else math.copysign(math.inf, a) * math.copysign(1.0, b)
+    ),
     "FLOOR": _whole(math.floor),
     "CEIL": _whole(math.ceil),
     "TRUNC": _whole(math.trunc),
     "ROUND": _whole(round),
-}
+}  # fmt: skip

@@ -24,7 +24,10 @@ def simpler(node: UOp, sources: list[UOp], values: list[Number | None]) -> Resul
     `values` holds the numbers of the sources that are constants, None for the others.
     """
     if node.op == "WHERE":
-        return _where(sources, values)
+        first, second = sources[1:]
+        if values[0] is not None:
+            return first if values[0] else second
+        return first if first is second else None
     if node.op == "CAST" and node.dtype is sources[0].dtype:
         return sources[0]
     dtype = sources[0].dtype
@@ -47,13 +50,6 @@ def simpler(node: UOp, sources: list[UOp], values: list[Number | None]) -> Resul
     if values[0] is not None and node.op in _COMMUTES:
         return rule(second, values[0], dtype)
     return None
-
-
-def _where(sources: list[UOp], values: list[Number | None]) -> Result:
-    first, second = sources[1:]
-    if values[0] is not None:
-        return first if values[0] else second
-    return first if first is second else None
 
 
 def _all_ones(dtype: DType) -> int:

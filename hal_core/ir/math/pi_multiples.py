@@ -1,7 +1,7 @@
-"""Taking multiples of pi/2 out of an angle, also out of the largest.
+"""Take multiples of pi/2 out of an angle, also out of the largest.
 
-Both ways keep what is left accurate beside its own size: a float can be within 2**-60 of a
-multiple of pi/2.
+The rest is accurate in relation to its own size: a float can be within 2**-60 of a multiple of
+pi/2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PIECES = (
 
 
 def reduced_float32(x: Value) -> Reduced:
-    """For the value of a positive float32, in float64."""
+    """Reduce the value of a positive float32, given in float64."""
     far = x > _LARGEST_WITH_ALL_BITS
     *products, rest = (x * far.where(high, x.const(low)) for low, high in _PIECES)
     quarters = total = x.const(0.0)
@@ -50,7 +50,7 @@ def reduced_float32(x: Value) -> Reduced:
 
 
 def _split(value: Value) -> tuple[Value, Value]:
-    """The nearest integer, and what is left."""
+    """Return the nearest integer, and the difference to it."""
     shifter = value.format.shifter
     whole = (value + shifter) - shifter
     return whole, value - whole
@@ -60,7 +60,7 @@ _LARGE = 2.0**27
 
 
 def reduced_float64(x: Value) -> Reduced:
-    """For a positive float64."""
+    """Reduce a positive float64."""
     shifted = x.fma(_TWO_OVER_PI, x.format.shifter)
     n = shifted - x.format.shifter
     first = n.fma(-_HALF_PI[0], x)  # exact
@@ -79,7 +79,7 @@ def reduced_float64(x: Value) -> Reduced:
     return Reduced(*(variable.get() for variable in results))
 
 
-# The bits of 2/pi behind the point, 64 at a time, after 64 zeros for the smallest arguments.
+# The bits of 2/pi after the point, 64 at a time, with 64 zeros in front for small arguments.
 _WORDS = (
     0, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041, 0xFE5163ABDEBBC561,
     0xB7246E3A424DD2E0, 0x06492EEA09D1921C, 0xFE1DEB1CB129A73E, 0xE88235F52EBB4484,
@@ -90,14 +90,28 @@ _WORDS = (
 
 
 def _reduced_large(x: Value) -> tuple[Value, Value, Value]:
-    """x = m * 2**e with an integer m; m times 192 bits of 2/pi, as an integer of 128 bits.
+    """Multiply m of x = m * 2**e, an integer, by 192 bits of 2/pi, to an integer of 128 bits.
 
-    The bits of 2/pi before those 192 give whole turns, those behind them less than 2**-125.
+    The bits of 2/pi before those 192 give whole turns, the bits after them less than 2**-125.
     """
     bits = x.bits().bitcast(uint64)
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
     start = (bits >> 52) - (1023 - 10)  # of the window, counted in bits of _WORDS
-    top, middle, bottom = _window(start)
+    # 192 bits of _WORDS from the bit `start` on. The words in question are chosen in five steps,
+    # without a table in memory: `place & step` drops the first `step` words.
+    words: list[Value] = [start.const(word) for word in _WORDS]
+    place = start >> 6
+    for step, count in ((16, 19), (8, 11), (4, 7), (2, 5), (1, 4)):
+        later = (place & step).compare("NE", 0)
+        words = [
+            later.where(words[k + step], words[k]) if k + step < len(words) else words[k]
+            for k in range(count)
+        ]
+    shift = start & 63
+    back = shift ^ 63
+    top, middle, bottom = (
+        (word << shift) | ((following >> 1) >> back) for word, following in pairwise(words)
+    )
     low = m * middle
     carried = low + _high_product(m, bottom)
     over = (carried < low).where(1, low - low)
@@ -115,24 +129,8 @@ def _reduced_large(x: Value) -> tuple[Value, Value, Value]:
     return quadrant.bitcast(int64), r, tail
 
 
-def _window(start: Value) -> tuple[Value, Value, Value]:
-    """192 bits of _WORDS from the bit `start` on."""
-    words: list[Value] = [start.const(word) for word in _WORDS]
-    place = start >> 6
-    for step, count in ((16, 19), (8, 11), (4, 7), (2, 5), (1, 4)):
-        later = (place & step).compare("NE", 0)
-        words = [
-            later.where(words[k + step], words[k]) if k + step < len(words) else words[k]
-            for k in range(count)
-        ]
-    shift = start & 63
-    back = shift ^ 63
-    a, b, c = ((word << shift) | ((following >> 1) >> back) for word, following in pairwise(words))
-    return a, b, c
-
-
 def _high_product(a: Value, b: Value) -> Value:
-    """The upper 64 of the 128 bits of a product."""
+    """Return the upper 64 of the 128 bits of a product."""
     mask = (1 << 32) - 1
     a_low, a_high, b_low, b_high = a & mask, a >> 32, b & mask, b >> 32
     first = a_high * b_low + ((a_low * b_low) >> 32)

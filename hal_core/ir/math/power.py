@@ -23,9 +23,20 @@ def power(x: Value, y: Value) -> Value:
     """C's pow, with its results for zeros, infinities, NaNs and negative bases."""
     base, exponent = x.cast(float64), y.cast(float64)
     positive = abs(base)
-    size = _accurate if x.dtype is float64 else _for_float32
     one = exponent.equals(0.0) | positive.equals(1.0)
-    value = one.where(1.0, size(positive, exponent))
+    if x.dtype is float64:
+        high, low = _log2_as_sum(positive)
+        product = exponent.times(high)
+        rest = exponent.fma(high, -product) + exponent * low
+        # Beyond that the result is 0 or infinite, and infinities would make the rest a NaN.
+        small = abs(product) < 1100.0
+        size = exp2(product, small.where(rest, positive.const(0.0)))
+    else:  # float64 has digits enough for one float64 as the logarithm
+        e, f = parts(positive)
+        half, rest = near_one(f, float32)
+        logarithm = of_special(positive, (f - (half - rest)).fma(LOG2E[float64][0], e))
+        size = exp2(exponent * logarithm, accuracy=float32)
+    value = one.where(1.0, size)
     whole, half = exponent.apply("TRUNC"), exponent * 0.5
     odd = whole.equals(exponent) & half.compare("NE", half.apply("TRUNC"))
     value = (odd & (base.bits() < 0)).where(-value, value)
@@ -42,24 +53,8 @@ def hypot(x: Value, y: Value) -> Value:
     return (x.equals(INFINITY) | y.equals(INFINITY)).where(INFINITY, result)
 
 
-def _for_float32(x: Value, y: Value) -> Value:
-    e, f = parts(x)
-    half, rest = near_one(f, float32)
-    logarithm = of_special(x, (f - (half - rest)).fma(LOG2E[float64][0], e))
-    return exp2(y * logarithm, accuracy=float32)
-
-
-def _accurate(x: Value, y: Value) -> Value:
-    high, low = _log2_as_sum(x)
-    product = y.times(high)
-    rest = y.fma(high, -product) + y * low
-    # Beyond that the result is 0 or infinite, and infinities would make the rest a NaN.
-    small = abs(product) < 1100.0
-    return exp2(product, small.where(rest, x.const(0.0)))
-
-
 def _log2_as_sum(x: Value) -> tuple[Value, Value]:
-    """log2(x) as a sum of two, accurate to 2**-64 of itself."""
+    """Return log2(x) as a sum of two, accurate to 2**-64 of itself."""
     e, f = parts(x)
     below = f + 2.0
     inverse = 1.0 / below
