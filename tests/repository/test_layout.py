@@ -1,0 +1,191 @@
+"""Rules of the layout: rooms, import order, figures of the code, the map in CONTRIBUTING.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "hal_core"
+PLUGINS = {
+    path.parent.name.replace("-", "_"): path.parent / path.parent.name.replace("-", "_")
+    for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))
+}
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import figures  # noqa: E402
+
+# A module imports only what stands before it, lazy imports included; type-only imports are free.
+IMPORT_ORDER = """
+    errors config discovery concurrency polling dtypes geometry ir lang render interpreter
+    cache hookspecs registry profiling allocator buffer compiler program device __init__ testing
+    cli __main__
+""".split()  # noqa: SIM905  # one line of words reads as the order it is
+MOST_ROOMS = 26
+LONGEST_FUNCTION = 50  # lines, docstring left out
+SINGLE_USE = 0.35  # share of private helpers that serve one caller
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of every import that runs, wherever it stands."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: relative import, write it in full"
+            # `from hal_core import dtypes` imports the module hal_core.dtypes.
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from _imports(ast.Module(node.orelse, []))
+        else:
+            yield from _imports(node)
+
+
+def _noun(dotted: str, package: str = "hal_core") -> str | None:
+    """The module or folder of the core that an import reaches."""
+    parts = dotted.split(".")
+    if parts[0] != package:
+        return None
+    if len(parts) > 1 and parts[1] in IMPORT_ORDER:
+        return parts[1]
+    if len(parts) == 2 and parts[1] in ("__version__", "API_VERSION"):
+        return "__init__"
+    return "__init__" if len(parts) == 1 else parts[1]
+
+
+@pytest.mark.parametrize("path", _files(CORE), ids=lambda p: str(p.relative_to(ROOT)))
+def test_core_module_imports_only_what_stands_before_it(path: Path) -> None:
+    inside = path.relative_to(CORE)
+    own = inside.parts[0].removesuffix(".py")
+    assert own in IMPORT_ORDER, f"{inside} is in no place of the import order"
+    place = IMPORT_ORDER.index(own)
+    for line, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+        noun = _noun(dotted)
+        if noun is None or noun == own:
+            continue
+        assert noun in IMPORT_ORDER, f"line {line}: {dotted} is in no place of the import order"
+        assert IMPORT_ORDER.index(noun) < place, f"line {line}: {own} imports {dotted}, after it"
+
+
+def test_import_order_names_only_what_is_there() -> None:
+    present = {p.name.removesuffix(".py") for p in CORE.iterdir()}
+    absent = set(IMPORT_ORDER) - present
+    assert not absent, f"the import order names what is gone: {sorted(absent)}"
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_backend_reaches_no_other_backend_nor_the_registry(name: str) -> None:
+    others = {other for other in PLUGINS if other != name}
+    for path in _files(PLUGINS[name]):
+        for line, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+            top = dotted.split(".")[0]
+            assert top not in others, f"{path.name}:{line} imports {dotted}"
+            assert _noun(dotted) not in ("registry", "cli", "testing"), (
+                f"{path.name}:{line} uses {dotted}"
+            )
+
+
+def test_rooms_are_few() -> None:
+    rooms = {path.stem for path in CORE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    rooms.discard("__pycache__")
+    assert len(rooms) <= MOST_ROOMS, sorted(rooms)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in _files(CORE) if path.name == "__init__.py" and path.parent != CORE],
+    ids=lambda path: str(path.parent.relative_to(ROOT)),
+)
+def test_helpers_of_a_folder_do_not_import_its_init(path: Path) -> None:
+    """A folder of alternatives, such as renderers, is no noun with helpers: see `_LOOSE`."""
+    package = ".".join(path.parent.relative_to(ROOT).parts)
+    for helper in path.parent.glob("*.py"):
+        if helper == path or package in _LOOSE:
+            continue
+        names = _public(path)
+        for line, dotted in _imports(ast.parse(helper.read_text(encoding="utf-8"))):
+            owner, _, name = dotted.rpartition(".")
+            assert not (owner == package and name in names), f"{helper.name}:{line} uses {dotted}"
+
+
+# Folders whose parts stand side by side and use the shared names of `__init__`.
+_LOOSE: frozenset[str] = frozenset()
+
+
+def _public(path: Path) -> set[str]:
+    """Classes and functions that a file defines itself."""
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, kinds)}
+
+
+def test_no_two_files_import_each_other_at_run_time() -> None:
+    """No circle of files, of any length, among the imports at the top of modules."""
+    modules = {_module(path): path for path in _files(CORE)}
+    reaches = {name: _imported(path, modules) for name, path in modules.items()}
+    done: set[str] = set()
+
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, f"circle: {' -> '.join((*way[way.index(name) :], name))}"
+        if name not in done:
+            for other in sorted(reaches[name]):
+                visit(other, (*way, name))
+            done.add(name)
+
+    for name in reaches:
+        visit(name, ())
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules of the core that a file imports when it is imported itself."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
+    found = set()
+    for _, dotted in _imports(tree):
+        named = dotted if dotted in modules else dotted.rpartition(".")[0]
+        found |= {named} if named in modules else set()
+    return found - {_module(path), "hal_core"}
+
+
+@pytest.mark.parametrize("folder", [CORE, *PLUGINS.values()], ids=lambda path: path.name)
+def test_no_function_is_too_long(folder: Path) -> None:
+    for path in _files(folder):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, figures.Function):
+                length = figures.length_of(node)
+                where = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+                assert length <= LONGEST_FUNCTION, f"{where} has {length} lines"
+
+
+def test_helpers_serve_more_than_one_caller() -> None:
+    found = figures.together(_files(CORE))
+    assert found.single_share < SINGLE_USE, f"{found.single_use} of {found.helpers}"
+
+
+def test_the_map_names_every_room() -> None:
+    listed = set(re.findall(r"^\| (.*?) \|", PAGE, re.MULTILINE))
+    named = {name.strip("`/ ") for cell in listed for name in cell.split(",")}
+    rooms = {path.name for path in CORE.iterdir()} - {"__pycache__", "py.typed"}
+    assert rooms <= named, f"CONTRIBUTING.md does not name {sorted(rooms - named)}"
+
+
+def test_the_page_prints_the_import_order() -> None:
+    printed = re.search(r"^```text\n(errors <.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert printed is not None
+    assert printed[1].replace("<", " ").split() == IMPORT_ORDER
