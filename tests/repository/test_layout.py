@@ -37,9 +37,11 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.py"))
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of every import that runs, wherever it stands."""
+def _imports(tree: ast.AST, lazy: bool = True) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of every import that runs; without `lazy`, none inside of functions."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, figures.Function) and not lazy:
+            continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -47,9 +49,9 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             # `from hal_core import dtypes` imports the module hal_core.dtypes.
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            yield from _imports(ast.Module(node.orelse, []))
+            yield from _imports(ast.Module(node.orelse, []), lazy)
         else:
-            yield from _imports(node)
+            yield from _imports(node, lazy)
 
 
 def _noun(dotted: str, package: str = "hal_core") -> str | None:
@@ -154,10 +156,8 @@ def _module(path: Path) -> str:
 
 def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
     """The modules of the core that a file imports when it is imported itself."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
     found = set()
-    for _, dotted in _imports(tree):
+    for _, dotted in _imports(ast.parse(path.read_text(encoding="utf-8")), lazy=False):
         named = dotted if dotted in modules else dotted.rpartition(".")[0]
         found |= {named} if named in modules else set()
     return found - {_module(path), "hal_core"}
