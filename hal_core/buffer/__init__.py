@@ -133,7 +133,7 @@ class Buffer:
 
     def allocate(self) -> Self:
         """Get the memory now. Raises: InvalidState when allocated already, OutOfMemory."""
-        if self._key is not None or not self._take():
+        if self._key is not None or not self._allocate():
             raise InvalidState(
                 "allocate", f"{self!r} is allocated already", fix="Use ensure_allocated()."
             )
@@ -142,7 +142,7 @@ class Buffer:
     def ensure_allocated(self) -> Self:
         """Allocate unless that was done. Raises: OutOfMemory."""
         if self._key is None:
-            self._take()
+            self._allocate()
         return self
 
     def deallocate(self) -> None:
@@ -470,7 +470,7 @@ class Buffer:
         if self._key is None:
             if self._freed and self.base is None:
                 raise self._was_freed(operation)
-            self._take(operation)
+            self._allocate(operation)
         return self._buf
 
     def _opaque_to_read(self, operation: str) -> Any:
@@ -485,7 +485,7 @@ class Buffer:
             )
         return self._opaque_for(operation)
 
-    def _take(self, operation: str = "allocate") -> bool:
+    def _allocate(self, operation: str = "allocate") -> bool:
         """Get memory; False when another thread has allocated this buffer at the same time."""
         if self.base is not None:
             self._attach(operation, self.base)
