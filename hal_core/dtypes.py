@@ -139,7 +139,7 @@ class int16(Scalar):
 
 
 class int32(Scalar):
-    """Whole numbers from `-2**31` to `2**31 - 1`; arithmetic wraps. An index is one, or int64."""
+    """Whole numbers from `-2**31` to `2**31 - 1`; arithmetic wraps. Indices are int32 or int64."""
 
     name, itemsize, kind, format = "int32", 4, "i", "i"
     min, max = -(1 << 31), (1 << 31) - 1

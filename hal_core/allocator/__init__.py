@@ -32,11 +32,14 @@ class Allocator(Accounts[Opaque]):
     bounded in bytes by `cache_limit`, settable, 0 here: a plain allocator keeps nothing. The block
     freed longest ago goes first. `nolru`, `zero` and `external_ptr` bypass the cache.
 
+    An opaque is the backend's own handle of memory: an address, an object of the driver, or such
+    an object with an offset. The core only passes it on.
+
     Concurrency: every public method may be called from any thread. The underscored ones of a
     backend may be called from several threads at once, never with the allocator's lock held.
     """
 
-    honours: frozenset[str] = frozenset({"nolru", "zero"})  # fields of BufferSpec it keeps
+    honours: frozenset[str] = frozenset({"nolru", "zero"})  # BufferSpec fields; others are refused
     null: Any = None  # the opaque of an empty buffer
     fresh_is_zero: bool = False  # `_alloc` gives zeros whenever options.zero asks
     host_ordered: bool = False  # True: host access needs no wait, work is done on return
@@ -73,7 +76,7 @@ class Allocator(Accounts[Opaque]):
         raise self._missing("_free")
 
     def _wrap(self, pointer: int, nbytes: int) -> Opaque:
-        """Make an opaque of memory the caller owns. Only if `external_ptr` is in `honours`."""
+        """Make an opaque of memory that the caller owns. Only if `external_ptr` is in `honours`."""
         raise self._missing("_wrap")
 
     def _offset(self, opaque: Opaque, nbytes: int, offset: int) -> Opaque:

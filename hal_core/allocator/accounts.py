@@ -41,7 +41,7 @@ def block_nbytes(nbytes: int) -> int:
 
 
 class Accounts(Generic[Opaque]):
-    """The accounts of one allocator, which inherits them.
+    """Accounts of one allocator's blocks. `Allocator` is the subclass that does the work.
 
     A block is live, then returned (a finalizer gave it back, and no call has settled it yet), then
     cached or dropped (to be freed once the lock is released). For example, where the cache has

@@ -86,7 +86,10 @@ class Buffer:
         dtype: DType,
         options: BufferSpec | None = None,
     ) -> None:
-        """Raises: InvalidArgument for a negative size or something that is no dtype."""
+        """Describe the memory, of which none is allocated yet.
+
+        Raises: InvalidArgument for a negative size or something that is no dtype.
+        """
         self._owned: Allocator[Any] | None = None  # first: __del__ reads it
         # By class, which is faster than isinstance; a type checker does not see through it.
         opened: Compiled = Device[device] if device.__class__ is str else device  # type: ignore
@@ -128,7 +131,7 @@ class Buffer:
 
     @property
     def is_allocated(self) -> bool:
-        """True while it has memory: not before the first use, and not after `deallocate`."""
+        """True while the buffer has memory: from the first use until `deallocate`."""
         return self._key is not None
 
     def allocate(self) -> Self:
@@ -140,7 +143,7 @@ class Buffer:
         return self
 
     def ensure_allocated(self) -> Self:
-        """Allocate unless that was done. Raises: OutOfMemory."""
+        """Get the memory now, unless the buffer has it already. Raises: OutOfMemory."""
         if self._key is None:
             self._allocate()
         return self
@@ -148,7 +151,7 @@ class Buffer:
     def deallocate(self) -> None:
         """Give the memory back; views of this buffer become unusable for good.
 
-        Raises: InvalidState when it is not allocated.
+        Raises: InvalidState when the buffer is not allocated.
         """
         if self._key is None:
             raise InvalidState(
@@ -271,11 +274,11 @@ class Buffer:
     # -- views
 
     def view(self, size: int | None = None, dtype: DType | None = None, offset: int = 0) -> Buffer:
-        """Make a view of `size` elements of `dtype` from `offset` bytes on; both share the data.
+        """Make a view of `size` elements of `dtype` from `offset` bytes on, over the same data.
 
         By default all elements from `offset` to the end, of this dtype.
         Owns: keeps the base alive. A view of a view is a view of the base.
-        Raises: InvalidArgument when it does not lie inside.
+        Raises: InvalidArgument when the view does not lie inside this buffer.
         """
         kind = self.dtype if dtype is None else as_dtype(dtype, "view")
         start = _size(offset, "view", "offset")
