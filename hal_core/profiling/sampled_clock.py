@@ -40,7 +40,7 @@ class Span:
 
     def __init__(self, samples: ClockSamples) -> None:
         self.samples = samples
-        self.command: Any = None  # tells the device's times; None once they are read, or never
+        self.command: Any = None  # what gives the device's times; None once they are read
         self.called = 0, 0  # begin and end of the call that queued the work, on the host's clock
         self.passed: tuple[int, int] | None = None  # begin and end on the device's clock
 
@@ -103,7 +103,7 @@ class SampledClock(HostClock):
         """Set `span.command` to None, and `span.passed` unless the work failed."""
         raise NotImplementedError
 
-    # --
+    # -- translation
 
     def _sample(self) -> None:
         """Take a sample if one is due, which another thread may have done first."""
