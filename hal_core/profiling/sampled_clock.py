@@ -67,7 +67,7 @@ class SampledClock(HostClock):
         self._next_sample_ns = 0
 
     def measure(self, work: Callable[[], T]) -> tuple[T, Times]:
-        """Do `work`, and return with its result a function that tells its times."""
+        """Do `work`, and return with its result a function that gives its times."""
         if self.device.closed:
             return super().measure(work)
         begin_ns = perf_counter_ns()
@@ -81,7 +81,7 @@ class SampledClock(HostClock):
     # -- what a backend fills in
 
     def _mark(self) -> Any:
-        """Ask the device to note a moment now; return what tells it. Raises: HalError."""
+        """Ask the device to note a moment now, and return that mark. Raises: HalError."""
         raise NotImplementedError
 
     def _add_mark(self, mark: Any, host_ns: int) -> None:

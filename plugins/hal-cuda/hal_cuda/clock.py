@@ -20,9 +20,9 @@ _MAX_UNREAD = 1024
 
 
 class CUDAClock(SampledClock):
-    """Two events around each piece of work; nothing is waited for before they are read.
+    """A clock that records two events around each piece of work.
 
-    Events tell how much time passed between two of them and no more. So marks are events on a
+    Events give the time that passed between two of them and no more. So marks are events on a
     stream of their own, which has nothing else to do, and are waited for at once. The one that
     becomes a sample is the anchor that later events are counted from: the driver gives a float of
     milliseconds, wrong by 0.06 us for each second between the two, which is less than the clocks
@@ -30,6 +30,7 @@ class CUDAClock(SampledClock):
 
     Work for which there is no event is waited for and timed by the host.
 
+    Order: nothing else is waited for before the times are read.
     Owns: its events, which are used again; none is left after `stop`.
     Concurrency: one piece of work is queued at a time, or their spans would overlap.
     """
@@ -121,7 +122,8 @@ class CUDAClock(SampledClock):
         return event
 
     def _recorded(self, stream: Any) -> Event | None:
-        """Record an event; None where the driver refuses, which the work or a wait says too."""
+        """Record an event, or return None where the driver refuses."""
+        # The work itself or the next wait says what is wrong.
         try:
             return self._record(stream)
         except HalError:

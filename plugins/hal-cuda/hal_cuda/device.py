@@ -124,26 +124,28 @@ class CUDADevice(Compiled):
             return version
 
     def check(self, operation: str) -> driver.check:
-        """Make the context current; `with device.check("copyin"):` turns refusals into ours."""
+        """Make the context current; the result turns refusals into exceptions of hal-core.
+
+        `with device.check("copyin"):` does both.
+        """
         guard = driver.check(operation, self.name, self.last_launched, self)
         with guard:
             driver.use(self.context)
         return guard
 
     def own(self, operation: str) -> driver.check:
-        """Do as `check`, but trust no earlier call to have made the context current.
+        """Do the same as `check`, also if another library has changed the thread's context.
 
-        Another library may have changed the thread's context since, and the driver makes and loads
-        things in the current one.
+        The driver makes and loads things in the current context, whosever it is.
         """
         driver.current.context = None
         return self.check(operation)
 
     @contextmanager
     def visit(self, operation: str) -> Iterator[None]:
-        """Do as `own`, and make the earlier context current again at the end.
+        """Do the same as `own`, and make the earlier context current again at the end.
 
-        Finalizers need it: they run in the middle of anything, of another library's calls too.
+        Finalizers need this: they run in the middle of anything, of another library's calls too.
         """
         ours, before = driver.current.context, None
         with suppress(driver.Refused):

@@ -43,7 +43,10 @@ def launch(geometry{names}):
 
 
 class CUDAProgram(Program):
-    """Concurrency: every launch in progress has argument storage of its own."""
+    """A kernel on a CUDA device.
+
+    Concurrency: every launch in progress has argument storage of its own, a block of memory.
+    """
 
     device: CUDADevice
 
@@ -84,7 +87,7 @@ class CUDAProgram(Program):
             device.check(f"launch {name}")
 
         def refused(why: Any) -> None:
-            """Raise, unless another library had changed the context: then launch again."""
+            """Raise what the driver refused; return to launch again if the context was another."""
             error = api.launch_refused(why)
             if not device.regained(error):
                 device._check_open(f"launch {name}")
@@ -146,7 +149,10 @@ class CUDAProgram(Program):
 
 
 class Module:
-    """The owner of a module, which the device unloads after it: finalizers may run anywhere."""
+    """The owner of a driver's module, which the device unloads some time after its end.
+
+    Finalizers run in the middle of anything, where the driver cannot be called.
+    """
 
     __slots__ = ("handle", "unused")
 

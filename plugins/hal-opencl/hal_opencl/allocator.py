@@ -18,7 +18,7 @@ Opaque = tuple[cl.Buffer, int]  # memory, byte offset: a view at any offset need
 
 
 class OpenCLAllocator(LRUAllocator[Opaque]):
-    """Opaque: (memory, byte offset).
+    """Memory of one OpenCL device. Opaque: (memory, byte offset).
 
     `host` is CL_MEM_ALLOC_HOST_PTR. `external_ptr` is an integer `cl_mem` of this device's context:
     it is retained while the buffer lives and never freed.

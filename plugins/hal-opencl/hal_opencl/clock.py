@@ -20,14 +20,15 @@ _COMPLETE = cl.command_execution_status.COMPLETE
 
 
 class OpenCLClock(SampledClock):
-    """The platform's own timestamps of each command; nothing is waited for before they are read.
+    """A clock that reads the platform's own timestamps of each command.
 
-    Marks are markers in the queue. A marker is queued between two readings of the host's clock, and
-    the platform tells when that was on the device's clock, but not before the marker is complete.
+    Marks are markers in the queue. The platform notes when a marker was queued, on the device's
+    clock, and says so when the marker is complete. (clGetDeviceAndHostTimer would give samples at
+    once; PoCL 3.1 and Oclgrind lack it.)
 
     Work that gives no event, such as a copy through the host, is over when its call returns.
 
-    Source: clGetDeviceAndHostTimer would give samples at once; PoCL 3.1 and Oclgrind lack it.
+    Order: nothing is waited for before the times are read.
     """
 
     device: OpenCLDevice
@@ -50,7 +51,7 @@ class OpenCLClock(SampledClock):
         result = work()
         if isinstance(result, cl.Event):
             span.command = result
-            # Read now if it can be: the event of a blocking copy keeps the host memory.
+            # Read now if it can be: the event of a blocking copy owns the host memory.
             if result.command_execution_status == _COMPLETE:
                 with self._lock:
                     self._read(span)

@@ -70,13 +70,9 @@ class OpenCLCompiler(Compiler):
                 counted = fault_line(error.log, "input.cl")
                 line = counted and max(1, counted - 2 - len(options.defines))
             raise CompileError(
-                operation,
-                error.problem,
-                log=error.log,
-                source=source,
-                line=line,
+                operation, error.problem, log=error.log, source=source, line=line,
                 device=self.device.name,
-            ) from None
+            ) from None  # fmt: skip
         with driver.check(operation, self.device.name):
             kernel = find_kernel(program, options.entry, operation, self.device.name)
             check_arguments(
@@ -151,6 +147,6 @@ class Sealed(NamedTuple):
 
     @classmethod
     def of_bytes(cls, image: bytes, operation: str, device: str) -> Sealed:
-        """Raises: CompileError naming the cause."""
+        """Read a stored binary. Raises: CompileError naming the cause."""
         (kind, identity, flags), payload = unseal(_MAKER, image, operation, device)
         return cls(kind, identity, payload, tuple(flags))

@@ -77,7 +77,9 @@ class OpenCLDevice(Compiled):
         super().__init__(name, info)
         found = driver.find_devices()
         if self.index >= len(found):
-            raise DeviceUnavailable("open", "the device has gone", got=self.index, device=name)
+            raise DeviceUnavailable(
+                "open", "the device is no longer there", got=self.index, device=name
+            )
         self.hardware = found[self.index]
         self.context, self.queue = driver.open_queue(self.hardware, name)
         self.last_launched = ""  # a program's name, for the text of a fault

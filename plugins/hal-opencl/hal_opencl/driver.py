@@ -1,4 +1,4 @@
-"""All use of PyOpenCL: finding devices, building programs, and turning errors into ours.
+"""All use of PyOpenCL: finding devices, building programs, turning errors into hal-core's.
 
 Other modules take `cl` from here. Kernel arguments and builds go through PyOpenCL's inner
 `_Program` and `Kernel._set_arg_*`, the layer that its own launch code is generated for. The outer
@@ -86,7 +86,7 @@ def sentence(error: cl.Error) -> str:
 
 
 def explain(error: cl.Error, operation: str, device: str | None = None, last: str = "") -> HalError:
-    """Return the exception of ours for PyOpenCL's: with the call, the code and its name.
+    """Return the exception of hal-core for PyOpenCL's, with the call, the code and its name.
 
     `last` is the program launched last, which a failed wait names.
     """
@@ -100,15 +100,8 @@ def explain(error: cl.Error, operation: str, device: str | None = None, last: st
     return kind(operation, problem, got=error.code, device=device, fix=fix)
 
 
-def raise_failure(event: cl.Event) -> None:
-    """Raise cl.Error if the work of a complete event failed."""
-    status = event.command_execution_status
-    if status < 0:
-        raise cl.Error(_cl._ErrorRecord(msg="", code=status, routine="queued work"))
-
-
 class check:
-    """`with check("copyin", name):` turns errors of calls inside into exceptions of ours."""
+    """`with check("copyin", name):` turns errors of calls inside into exceptions of hal-core."""
 
     # A class: contextlib's generators leave a cycle, which would keep the caller's buffers alive.
 
@@ -128,6 +121,13 @@ class check:
     ) -> None:
         if isinstance(error, cl.Error):
             raise explain(error, self.operation, self.device) from None
+
+
+def raise_failure(event: cl.Event) -> None:
+    """Raise cl.Error if the work of a complete event failed."""
+    status = event.command_execution_status
+    if status < 0:
+        raise cl.Error(_cl._ErrorRecord(msg="", code=status, routine="queued work"))
 
 
 # -- devices

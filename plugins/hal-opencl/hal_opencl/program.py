@@ -19,7 +19,7 @@ from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
 
-# Kernel objects hold the arguments of the next launch, so each launch in progress has its own.
+# A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
 def launch(geometry{names}):
     memory = ({memory})  # a sub-buffer has no other owner until the kernel is queued
@@ -43,7 +43,10 @@ def launch(geometry{names}):
 
 
 class OpenCLProgram(Program):
-    """Concurrency: every launch in progress has a kernel object of its own, with its arguments."""
+    """A kernel on an OpenCL device.
+
+    Concurrency: every launch in progress has argument storage of its own, a kernel object.
+    """
 
     device: OpenCLDevice
 
@@ -166,8 +169,8 @@ class OpenCLProgram(Program):
 
 
 class Geometry(NamedTuple):
-    """A launch as OpenCL counts: work-items, those of a group; and the sizes of a block."""
+    """The extents of a launch, as OpenCL counts."""
 
-    items: tuple[int, ...]
-    group: tuple[int, ...]
-    block: tuple[bytes, ...]
+    items: tuple[int, ...]  # all work-items
+    group: tuple[int, ...]  # work-items of a group
+    block: tuple[bytes, ...]  # threads of a block, for kernels whose work-items are blocks
