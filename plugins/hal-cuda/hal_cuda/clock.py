@@ -98,13 +98,10 @@ class CUDAClock(SampledClock):
         with self._lock:
             self._anchor, self._samples, self._next_sample_ns = None, ClockSamples(), 0
             # What the driver refuses to destroy stays until the device closes.
-            for _ in range(len(self._spare)):
-                handle = self._spare.pop(0)
-                try:
-                    with device.own("profile"):
-                        api.destroy_event(handle)
-                except HalError:
-                    self._spare.append(handle)
+            for handle in list(self._spare):
+                with suppress(HalError), device.own("profile"):
+                    api.destroy_event(handle)
+                    self._spare.remove(handle)
             if self._stream is not None:
                 with suppress(HalError), device.own("profile"):
                     api.destroy_stream(self._stream)

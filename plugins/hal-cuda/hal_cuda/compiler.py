@@ -38,7 +38,37 @@ def pairs(device: CUDADevice) -> list[CompilerPair]:
     ]
 
 
-class NVRTCCompiler(Compiler):
+class CUDACompiler(Compiler):
+    """The base class of both: their binaries are PTX or machine code."""
+
+    format = "cuda"
+    device: CUDADevice
+
+    def _disassemble(self, image: bytes) -> str:
+        (kind, target), payload = unseal(MAKER, image, "disassemble", self.device.name)
+        if kind == "ptx":  # it is text
+            return payload.rstrip(b"\0").decode()
+        from cuda.pathfinder import find_nvidia_binary_utility
+
+        for name, options in (("nvdisasm", ()), ("cuobjdump", ("-sass",))):
+            tool = find_nvidia_binary_utility(name)
+            if tool:
+                with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+                    file.write(payload)
+                    file.flush()
+                    done = subprocess.run(
+                        [tool, *options, file.name], capture_output=True, text=True, timeout=60
+                    )
+                if done.returncode == 0:
+                    return done.stdout
+        raise Unsupported(
+            "disassemble", f"neither nvdisasm nor cuobjdump is installed, to read {target} code",
+            device=self.device.name,
+            fix="Run: python -m pip install nvidia-cuda-nvcc, or compile with CUDA_CC=ptx.",
+        )  # fmt: skip
+
+
+class NVRTCCompiler(CUDACompiler):
     """NVRTC: makes machine code for the device where it knows the architecture.
 
     Else it makes PTX for the newest older one that it knows, which the driver translates.
@@ -47,7 +77,6 @@ class NVRTCCompiler(Compiler):
     """
 
     language = "cuda"
-    format = "cuda"
 
     def __init__(self, device: CUDADevice) -> None:
         self.device = device
@@ -81,9 +110,6 @@ class NVRTCCompiler(Compiler):
             ) from None  # fmt: skip
         return seal(MAKER, [self.image.lower(), self.target], image)
 
-    def _disassemble(self, image: bytes) -> str:
-        return disassemble(image, self.device.name)
-
     def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
         refuse_files(options.options, _NAMES_FILE, operation, self.device.name)
         defines = tuple(f"--define-macro={name}={value}" for name, value in options.defines)
@@ -105,11 +131,10 @@ class NVRTCCompiler(Compiler):
             )  # fmt: skip
 
 
-class PTXCompiler(Compiler):
+class PTXCompiler(CUDACompiler):
     """The driver's assembler: the binary is the PTX itself, which the driver takes at each load."""
 
     language = "ptx"
-    format = "cuda"
 
     def __init__(self, device: CUDADevice) -> None:
         self.device = device
@@ -135,9 +160,6 @@ class PTXCompiler(Compiler):
             ) from None  # fmt: skip
         return seal(MAKER, ["ptx", self.target], source.encode())
 
-    def _disassemble(self, image: bytes) -> str:
-        return disassemble(image, self.device.name)
-
 
 def _capability(device: CUDADevice) -> int:
     """Return 86 for sm_86."""
@@ -154,28 +176,3 @@ def ptx_target(device: CUDADevice) -> str:
             limit=f"from sm_{_ISA_8_TARGETS[0]} on", device=device.name,
         )  # fmt: skip
     return f"sm_{known[-1]}"
-
-
-def disassemble(image: bytes, device: str) -> str:
-    """Return PTX as it is, and machine code as nvdisasm or cuobjdump shows it."""
-    (kind, target), payload = unseal(MAKER, image, "disassemble", device)
-    if kind == "ptx":
-        return payload.rstrip(b"\0").decode()
-    from cuda.pathfinder import find_nvidia_binary_utility
-
-    for name, options in (("nvdisasm", ()), ("cuobjdump", ("-sass",))):
-        tool = find_nvidia_binary_utility(name)
-        if tool:
-            with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-                file.write(payload)
-                file.flush()
-                done = subprocess.run(
-                    [tool, *options, file.name], capture_output=True, text=True, timeout=60
-                )
-            if done.returncode == 0:
-                return done.stdout
-    raise Unsupported(
-        "disassemble", f"neither nvdisasm nor cuobjdump is installed, to read {target} code",
-        device=device,
-        fix="Run: python -m pip install nvidia-cuda-nvcc, or compile with CUDA_CC=ptx.",
-    )  # fmt: skip

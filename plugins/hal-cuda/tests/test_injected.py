@@ -104,7 +104,7 @@ def watched(
 ) -> Iterator[Simulator]:
     """Close all devices, but retain their contexts: destroying one would hide a leak."""
     device.close()
-    if "CUDA:1" in hal.Device._opened:
+    if "CUDA:1" in hal.Device._devices:
         hal.Device["CUDA:1"].close()
     monkeypatch.setenv("CUDA_CC", "ptx")  # which asks the driver while it compiles, too
     monkeypatch.setenv("HAL_CCACHE", "0")
@@ -132,7 +132,7 @@ def _one_run(simulator: Simulator, name: str, nth: int) -> hal.HalError | None:
 
 def _close_what_is_open() -> None:
     for name in ("CUDA:1", "CUDA"):
-        if name in hal.Device._opened:
+        if name in hal.Device._devices:
             hal.Device[name].close()
 
 
