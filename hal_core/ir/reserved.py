@@ -1,12 +1,12 @@
-"""The names that some language has for itself, so that no kernel may have them."""
+"""The names that some device language uses itself, so that no kernel may have them."""
 
 from __future__ import annotations
 
 import re
 
-# Names of the C library: a kernel called so would be called in its place (`exp` by a rendered
-# `hal.exp`, `memset` by a loop that a compiler recognised). Refused in every language, so that a
-# kernel that runs on one device runs on the next.
+# Names of the C library: a kernel of that name would be called in its place (`exp` by a rendered
+# `hal.exp`, `memset` by a loop that a compiler recognised). They are refused in every language, so
+# that a kernel that runs on one device runs on the next.
 LIBRARY_NAMES = frozenset(
     f"{stem}{suffix}"
     for stem in (
@@ -23,7 +23,7 @@ LIBRARY_NAMES = frozenset(
     "printf", "realloc", "signbit", "strlen",
 }  # fmt: skip
 
-# More of the same, which no rendered text calls: taken for kernels, free for variables.
+# More names of libraries, which no rendered text calls: variables may have them, kernels may not.
 MORE_LIBRARY_NAMES = frozenset(
     f"{stem}{suffix}"
     for stem in (
@@ -38,7 +38,7 @@ MORE_LIBRARY_NAMES = frozenset(
     "va_copy", "va_end", "va_list", "va_start",
 }  # fmt: skip
 
-# Words no kernel or variable may be called in some language of the C family.
+# Keywords of the C family: neither kernels nor variables may have them.
 C_KEYWORDS = frozenset(
     """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
@@ -52,7 +52,7 @@ C_KEYWORDS = frozenset(
     """.split()  # noqa: SIM905 - words read better so
 )
 
-# Beyond those: what no kernel or variable may be called in one language.
+# Names of one language that neither kernels nor variables may have in it.
 CUDA_WORDS = frozenset(
     """
     threadIdx blockIdx blockDim gridDim warpSize dim3 size_t ptrdiff_t clock_t nullptr_t std
@@ -102,7 +102,7 @@ OPENCL_WORDS = frozenset(
     for width in (2, 3, 4, 8, 16)
 }  # fmt: skip
 
-# The functions of a language that its texts call: free for variables.
+# Functions that rendered texts call: variables may have their names, kernels may not.
 _CALLED = frozenset(
     """
     as_double as_float as_type as_uint as_ulong atom_add atom_and atom_cmpxchg atom_max atom_min
@@ -116,8 +116,8 @@ _CALLED = frozenset(
     """.split()  # noqa: SIM905 - words read better so
 )
 
-# Macros and types of the languages' own headers, what C keeps for itself, and rendered helpers;
-# the last two are PTX's.
+# Macros and types of the languages' own headers, names that C reserves, and rendered helpers; the
+# last two are PTX's.
 _NO_KERNEL = re.compile(
     r"_[A-Z_]|hal_|cl_khr_|(M|FP|CL|CLK|FLT|DBL|HUGE|MAX|U?INT(\d+|PTR|MAX)?)_[A-Z0-9_]+$"
     r"|(NULL|NAN|INFINITY|MAXFLOAT|linux|unix)$"
@@ -132,8 +132,8 @@ _ALL = (
 
 
 def is_taken(kernel_name: str) -> bool:
-    """Whether some language has another thing of this name, as keyword, type, function or macro.
+    """Tell whether some language has a keyword, type, function or macro of this name.
 
-    Every backend refuses it, so that a kernel that one device takes the next takes too.
+    Every backend refuses it, so that a kernel that runs on one device runs on the next.
     """
     return kernel_name in _ALL or _NO_KERNEL.match(kernel_name) is not None

@@ -1,4 +1,4 @@
-"""What a kernel takes: typed parameters in order, and the text form of the same."""
+"""Signatures: a kernel's typed parameters in order, and their text form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hal_core.errors import InvalidArgument
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
 
 _WIDER = "Give one that it holds, or use a wider dtype."
-LONGEST_NAME = 128  # letters; some compilers end the process over a name of 255
+LONGEST_NAME = 128  # letters; some compilers end the process for a name of 255
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _PARAM = re.compile(r"(const\s+)?([a-z]+[0-9]*)\s*(\*)?\s*\Z", re.ASCII)
@@ -27,7 +27,7 @@ class Param(NamedTuple):
 
     @property
     def is_pointer(self) -> bool:
-        """Whether a launch takes a buffer for it; else it takes a number, in `vals`."""
+        """Whether a launch takes a buffer for the parameter; else it takes a number, in `vals`."""
         return self.kind != VALUE
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Signature(NamedTuple):
 
     @classmethod
     def parse(cls, name: str, text: str) -> Signature:
-        """From its text form: `"y: float32*, x: const float32*, n: int32"`.
+        """Read the text form: `"y: float32*, x: const float32*, n: int32"`.
 
         Raises: InvalidArgument naming the parameter and the form that was expected.
         """
@@ -117,7 +117,7 @@ def _check_length(operation: str, name: str) -> None:
 
 
 def convert_value(value: Any, param: Param, operation: str, device: str) -> int | float | bool:
-    """A Python number of the parameter's kind: ints, floats, bools and numpy scalars are taken.
+    """Convert an int, float, bool or numpy scalar to a Python number of the parameter's kind.
 
     Raises: InvalidArgument for other types, a float where an integer is wanted, and numbers the
     dtype cannot hold. NaN and infinities pass.

@@ -107,17 +107,17 @@ class UOp:
         return f"<UOp {self.op}{arg}{f' {self.dtype!r}' if self.dtype else ''}>"
 
 
-# The slots themselves, past __setattr__: a kernel has hundreds of nodes.
+# The setters of the slots, faster than object.__setattr__: a kernel has hundreds of nodes.
 _put_op, _put_dtype, _put_src, _put_arg, _put_line = (
     vars(UOp)[slot].__set__ for slot in ("op", "dtype", "src", "arg", "line")
 )
 
 
 class Kernel(NamedTuple):
-    """A kernel that is decided: what renderers take.
+    """A kernel as IR, which renderers take.
 
-    `block` fixes the launch's block shape where the kernel depends on it; None leaves it to the
-    launch. `contract` allows a multiply and an add of one expression to fuse.
+    `block` is the only block shape that the kernel may be launched with; None leaves the shape to
+    the launch. `contract` allows a multiply and an add of one expression to fuse.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Kernel(NamedTuple):
 
     @property
     def shared_nbytes(self) -> int:
-        """Bytes of shared memory of a block, each array rounded up to 16."""
+        """The bytes of shared memory of a block, each array rounded up to 16."""
         arrays = [(uop.arg[1], uop.dtype) for uop in self.uops if uop.op == "SHARED"]
         return sum(-(-count * dtype.itemsize // 16) * 16 for count, dtype in arrays if dtype)
 

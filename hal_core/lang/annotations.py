@@ -89,6 +89,7 @@ class _Definition:
         code = function.__code__
         self.function, self.what = function, what
         self.names = code.co_varnames[: code.co_argcount]
+        # Only annotations that are texts need names, and merging three dicts takes long.
         textual = any(isinstance(text, str) for text in function.__annotations__.values())
         self._scope = {**function.__globals__, **caller, **closure_of(function)} if textual else {}
         if code.co_name == "<lambda>" or code.co_flags & _ASYNC:
@@ -109,10 +110,12 @@ class _Definition:
 
     def annotation(self, name: str) -> Any:
         annotation = self.function.__annotations__.get(name)
+        # A text may say a name that is another text.
         while isinstance(annotation, str):
             try:
                 # As Python does with an annotation.
                 annotation = eval(_compiled(annotation), self._scope)
+            # The text is the user's, and may raise anything.
             except Exception as error:
                 said, fix = str(error), _annotated(name, None)
                 if isinstance(error, InvalidArgument):  # of Ptr[...]

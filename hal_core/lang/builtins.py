@@ -1,8 +1,8 @@
-"""The functions of the kernel language but those of mathematics: places, memory, atomics.
+"""The functions of the kernel language except mathematics: indices, memory, atomics, loops.
 
-Inside a kernel the front end replaces a call by IR nodes; these bodies run only outside, and
-refuse. Their annotations are what type checkers and editors show. The tables at the end say which
-node each function becomes.
+Inside a kernel the front end replaces a call by IR nodes, so these bodies run only outside of
+kernels, where they raise. Type checkers and editors read their annotations. The tables at the end
+say which node each function becomes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ T = TypeVar("T", bound=Scalar)
 
 
 def outside(name: str) -> Unsupported:
+    """Return the error of a call outside of a kernel."""
     return Unsupported(
         f"{name}(...)",
         "it exists inside @hal.kernel functions only",
@@ -28,32 +29,32 @@ def outside(name: str) -> Unsupported:
 
 
 def global_idx(axis: int) -> int32:
-    """This thread's position among all threads of the launch; axis is 0 (x), 1 (y) or 2 (z)."""
+    """Return this thread's index among all threads of the launch; axis is 0 (x), 1 (y) or 2 (z)."""
     raise outside("global_idx")
 
 
 def block_idx(axis: int) -> int32:
-    """The position of this thread's block in the grid."""
+    """Return the index of this thread's block in the grid."""
     raise outside("block_idx")
 
 
 def thread_idx(axis: int) -> int32:
-    """This thread's position in its block."""
+    """Return this thread's index in its block."""
     raise outside("thread_idx")
 
 
 def block_dim(axis: int) -> int32:
-    """How many threads a block has along the axis."""
+    """Return the number of threads of a block along the axis."""
     raise outside("block_dim")
 
 
 def grid_dim(axis: int) -> int32:
-    """How many blocks the grid has along the axis."""
+    """Return the number of blocks of the grid along the axis."""
     raise outside("grid_dim")
 
 
 def shared(dtype: type[T], shape: int | tuple[int, ...]) -> Shared[T]:
-    """An array in the memory of the thread's block, of one to three dimensions.
+    """Declare an array in the memory of the thread's block, of one to three dimensions.
 
     All threads of the block see the same array; its contents are undefined at the start. Written
     as `tile = hal.shared(hal.float32, (16, 16))`, outside of conditions and loops.
@@ -62,52 +63,52 @@ def shared(dtype: type[T], shape: int | tuple[int, ...]) -> Shared[T]:
 
 
 def barrier() -> None:
-    """Waits until all threads of the block are here; what they wrote before is seen behind it."""
+    """Wait until all threads of the block are here; afterwards each sees what the others wrote."""
     raise outside("barrier")
 
 
 def atomic_add(p: Ptr[T], i: Index, value: T | float) -> T:
-    """Adds to `p[i]` in one step; the old value."""
+    """Add to `p[i]` in one step, and return the old value."""
     raise outside("atomic_add")
 
 
 def atomic_min(p: Ptr[T], i: Index, value: T | int) -> T:
-    """Puts the smaller of the two into `p[i]` in one step; the old value. Integers only."""
+    """Set `p[i]` to the smaller of the two in one step, return the old value. Integers only."""
     raise outside("atomic_min")
 
 
 def atomic_max(p: Ptr[T], i: Index, value: T | int) -> T:
-    """Puts the larger of the two into `p[i]` in one step; the old value. Integers only."""
+    """Set `p[i]` to the larger of the two in one step, return the old value. Integers only."""
     raise outside("atomic_max")
 
 
 def atomic_and(p: Ptr[T], i: Index, value: T | int) -> T:
-    """Leaves in `p[i]` the bits that `value` has too, in one step; the old value. Integers only."""
+    """Set `p[i]` to `p[i] & value` in one step, and return the old value. Integers only."""
     raise outside("atomic_and")
 
 
 def atomic_or(p: Ptr[T], i: Index, value: T | int) -> T:
-    """Sets in `p[i]` the bits of `value` in one step; the old value. Integers only."""
+    """Set `p[i]` to `p[i] | value` in one step, and return the old value. Integers only."""
     raise outside("atomic_or")
 
 
 def atomic_xor(p: Ptr[T], i: Index, value: T | int) -> T:
-    """Turns over in `p[i]` the bits of `value` in one step; the old value. Integers only."""
+    """Set `p[i]` to `p[i] ^ value` in one step, and return the old value. Integers only."""
     raise outside("atomic_xor")
 
 
 def atomic_exchange(p: Ptr[T], i: Index, value: T | float) -> T:
-    """Puts the value into `p[i]` in one step; the old value."""
+    """Set `p[i]` to the value in one step, and return the old value."""
     raise outside("atomic_exchange")
 
 
 def atomic_load(p: Ptr[T], i: Index) -> T:
-    """`p[i]`, read in one step, where other threads change it by atomics."""
+    """Read `p[i]` in one step, where other threads change it by atomics."""
     raise outside("atomic_load")
 
 
 def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T | int) -> T:
-    """Puts `desired` into `p[i]` if `expected` is there, in one step; the old value.
+    """Set `p[i]` to `desired` if it is `expected`, in one step, and return the old value.
 
     Integers only.
     """
@@ -115,14 +116,14 @@ def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T |
 
 
 def bitcast(dtype: type[T], x: Scalar | float) -> T:
-    """The bits of x as a number of another dtype, which is as wide."""
+    """Return the bits of x as a number of another dtype of the same width."""
     raise outside("bitcast")
 
 
 def unroll(start: int, stop: int = 0, step: int = 1, /) -> Iterable[int32]:
-    """`for k in hal.unroll(4)`: as range, but the body is repeated, with k a Python number.
+    """Repeat the body of `for k in hal.unroll(4):` in the text, with k a Python number each time.
 
-    The arguments are known at compile time, and there are 256 turns at most.
+    The arguments are those of `range`, known at compile time; there are 256 turns at most.
     """
     raise outside("unroll")
 

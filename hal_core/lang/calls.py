@@ -100,6 +100,7 @@ def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
         if constant is None:
             limits = f"it holds {dtype.min} to {dtype.max}"
             raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", instead(value, dtype))
+        # A number is rounded by the CASTs below where memory has fewer bits than a value.
         value = x.emit.constant(constant, result)
     if value.dtype is not result:
         value = x.emit.node("CAST", result, (value,))
@@ -116,6 +117,7 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp:
     if not isinstance(dtype, DType) or not dtype.itemsize:
         raise x.error(node.args[0], f"{ast.unparse(node.args[0])} is not a dtype", fix)
     source = dtype_of(value)
+    # No value is a 16-bit float, and the bits of a bool are not the same on all devices.
     for end in (dtype, source):
         if end in STORAGE_DTYPES:
             fix = "Take the memory as hal.Ptr[hal.uint16]: its elements are the bits."
@@ -131,6 +133,7 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp:
 
 def lower_barrier(x: Expressions, node: ast.Call) -> Nothing:
     _arguments(x, node, 0)
+    # For the error of a barrier that not all threads reach; the text may be an inlined function.
     x.emit.barriers[id(x.emit.node("BARRIER"))] = x.text, node
     return Nothing("hal.barrier()")
 
@@ -222,6 +225,7 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
             return _python(x, node, function, values)
     if function is getattr(builtins, name, None) and name in refusals.CALLS:
         raise x.error(node, f"{name} is not part of the kernel language", refusals.CALLS[name])
+    # In the module of the kernel a function of this name is the user's own.
     if getattr(function, "__module__", None) != x.names.function.__module__:
         _check_foreign(x, node, name)
     if name in MATH_NAMES:

@@ -64,6 +64,7 @@ def fit(value: Number, dtype: DType) -> Number | None:
             return None
         return bool(value) if dtype is bool_ else int(value)
     if not isinstance(value, float):
+        # An int must be exact as a float: what counts is the distance of its outermost set bits.
         low_zeros = (value & -value).bit_length() - 1 if value else 0
         if abs(value).bit_length() - low_zeros > _MANTISSA_BITS[dtype.name]:
             return None

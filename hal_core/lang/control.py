@@ -21,7 +21,7 @@ class Loop(NamedTuple):
     """A loop around the current place."""
 
     node: UOp | None  # None: it is unrolled
-    breaks: list[Path]
+    breaks: list[Path]  # the ends of the paths that leave it
 
 
 def if_(s: Statements, node: ast.If) -> None:
@@ -34,6 +34,7 @@ def if_(s: Statements, node: ast.If) -> None:
     block = emit.open("IF", None, (condition,))
     names.branch(before)
     s.block(node.body)
+    # Without an else, the other path is the one that skips the body.
     then, names.visible, names.reached = names.path(block), before, True
     if node.orelse:
         then = then[0], emit.node("ELSE", None, (block,))
@@ -49,8 +50,10 @@ def while_(s: Statements, node: ast.While) -> None:
         raise s.error(node.orelse[0], "while ... else is not part of the kernel language", _ELSE)
     names, emit = s.names, s.emit
     before = names.visible
+    # Every turn computes the condition, so its nodes go into the loop.
     condition, nodes = emit.capture(lambda: s.expressions.condition(node.test))
     if condition is False:
+        # The body does not exist. A load of the condition stays: a launch may refuse it.
         emit.uops += nodes
         return
     block = emit.open("LOOP")
@@ -65,8 +68,10 @@ def while_(s: Statements, node: ast.While) -> None:
     s.loops.append(loop)
     s.block(node.body)
     s.loops.pop()
+    # A launch of such a kernel would never end, and nothing after the loop could run.
     if not loop.breaks and not any(made.op == "RETURN" for made in emit.uops[start:]):
         raise s.error(node, "this loop never ends", "Put if ...: break into it.")
+    # ENDLOOP jumps back to the condition, in the line of the `while`.
     emit.line = s.text.line(node)
     emit.close(block)
     names.meet(before, loop.breaks, emit)
@@ -93,6 +98,7 @@ def for_(s: Statements, node: ast.For) -> None:
     before = s.names.visible
     block = s.emit.open("RANGE", bounds[0].dtype, bounds, name)
     s.names.branch(before)
+    # The RANGE is its own counter; after the loop the name has no value.
     s.names.visible[name] = block
     s.loops.append(Loop(block, []))
     s.block(node.body)
@@ -167,6 +173,7 @@ def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
     numbers = [value for value in values if not isinstance(value, UOp)]
     if any(isinstance(number, float) for number in numbers):
         raise s.error(call, "range takes integers, not floats", fix)
+    # Numbers alone decide no dtype: the first gets one, and `unify` gives it to the others.
     if len(numbers) == len(values):
         small = all(fit(number, int32) is not None for number in numbers)
         values[0] = x.typed(call, values[0], int32 if small else int64)
@@ -174,6 +181,7 @@ def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
     if start.dtype not in (int32, int64):
         fix = "Cast the bounds: hal.int32(...)."
         raise s.error(call, f"range takes int32 or int64, not {start.dtype}", fix)
+    # With a constant step renderers know whether the loop counts up or down.
     if step.op != "CONST":
         first, last, by = map(ast.unparse, call.args)
         fix = f"Write {name} = {first}, then while {name} < {last}: ... {name} += {by}."
@@ -186,6 +194,7 @@ def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
 def break_(s: Statements, node: ast.Break) -> None:
     loop = s.loops[-1]
     end = s.emit.node("BREAK", None, (_loop_to_leave(s, node, loop),))
+    # Only what is visible at all breaks is visible after the loop.
     loop.breaks.append((s.names.visible, end))
     s.names.reached = False
 
@@ -196,6 +205,7 @@ def continue_(s: Statements, node: ast.Continue) -> None:
 
 
 def _loop_to_leave(s: Statements, node: ast.stmt, loop: Loop) -> UOp:
+    # An unrolled loop is no loop in the IR, so that there is nothing to leave.
     if loop.node is None:
         fix = "Put the rest of its body under if, or loop with range(...)."
         raise s.error(node, "an unrolled loop is not left", fix)

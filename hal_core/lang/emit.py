@@ -132,6 +132,7 @@ class Emitter:
         both = first[1] + second[1]
         few = len(first[1]) <= _FEW and len(second[1]) <= _FEW
         if few and all(node.op in _CHEAP for node in both):
+            # `c ? x : False` is `c and x`.
             if dtype is bool_ and second[0].op == "CONST" and second[0].arg is False:
                 self.uops += first[1]
                 return self.node("AND", bool_, (condition, first[0]))
@@ -140,6 +141,7 @@ class Emitter:
                 return self.node("OR", bool_, (condition, second[0]))
             self.uops += both
             return self.node("WHERE", dtype, (condition, first[0], second[0]))
+        # Only one side may run: its value goes through a variable.
         result = self.node("VAR", dtype, (), "choice")
         sets = [UOp("SET", None, (result, value), None, self.line) for value, _ in (first, second)]
         self.branch(condition, [*first[1], sets[0]], [*second[1], sets[1]])

@@ -23,7 +23,7 @@ from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.names import Names
 from hal_core.lang.text import SourceText
 
-_MOST_NODES = 50_000
+_MOST_NODES = 50_000  # inlined calls and unrolled loops multiply when they are nested
 
 
 class Expressions:
@@ -49,6 +49,7 @@ class Expressions:
         Numbers of a choice become a `want` when no typed operand decides.
         """
         self.emit.line = self.text.mark(node)
+        # The only expression that takes `want`: a choice of numbers has no other dtype.
         if isinstance(node, ast.IfExp):
             return operators.choice(self, node, want)
         lower = _LOWERINGS.get(type(node))
@@ -120,6 +121,7 @@ class Expressions:
                 at, f"the dtype {value} is not a value", f"Cast with it: hal.{value.__name__}(x)."
             )
         if callable(value):
+            # `hal.global_idx` without its call.
             axis = "0" if value in SPECIALS else "..."
             fix = f"Call it: {ast.unparse(at)}({axis})."
             raise self.error(at, f"{_describe(value)} is a function, not a value", fix)
@@ -144,6 +146,7 @@ class Expressions:
         constant = fit(value, dtype)
         if constant is not None:
             return self.emit.constant(constant, dtype)
+        # Python would compute with floats. Here the user says whether in float32 or float64.
         if isinstance(value, float) and not dtype.is_float:
             whole = int(value) if value.is_integer() else None
             fits = whole is not None and fit(whole, dtype) is not None
@@ -157,6 +160,7 @@ class Expressions:
 
     def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]:
         """Return operands as nodes of one dtype; at least one of them is typed already."""
+        # A set, because every operation comes here. The order of the text matters to errors only.
         found = {part.dtype for part in values if isinstance(part, UOp)}
         if len(found) > 1:
             dtypes = list(dict.fromkeys(dtype_of(part) for part in values if isinstance(part, UOp)))
@@ -178,6 +182,7 @@ class Expressions:
             if not isinstance(node, ast.Name) or node.id not in self.names.numbers:
                 continue
             number, line = self.names.numbers[node.id]
+            # `total = 0` and then `total = total + x[i]` with a float32 `x`.
             own = default_dtype(number)
             for dtype in dtypes:
                 if (

@@ -33,6 +33,7 @@ class InlineFunction:
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
+        # Now and not at a call: an edit of the file must not change the function.
         self._lines = current_lines(function)
         self.parameters, self.returns = parameters_of(function, caller)
         self._text: SourceText | None = None

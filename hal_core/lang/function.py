@@ -42,12 +42,14 @@ class KernelFunction:
         block: tuple[int, int, int] | None,
         contract: bool,
     ) -> None:
+        # `inspect` and documentation tools see the function.
         self.__wrapped__ = function
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.name = function.__name__
+        # Now and not in `lower`: an edit of the file must not change the kernel.
         self._lines = current_lines(function)
         self.signature = signature_of(function, caller)
         self.block = block

@@ -61,6 +61,7 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
     within = f"{called}, {caller.within}" if caller.within else called
     text = text.within_call(caller.kernel, within, mark)
     body = Statements(text, Names(function.__wrapped__, text.tree), emit, function)
+    # A parameter is the argument itself; one that the body assigns is a variable.
     emit.calls.append(function)
     for argument, (parameter, _), value in zip(node.args, function.parameters, given, strict=True):
         body.names.visible[parameter] = value
@@ -102,6 +103,7 @@ def _bound(
             fix += f"{value.name}: hal.Ptr[hal.{dtype}]."
             problem = f"{function} writes {name}, and {value.name!r} is only read"
             raise x.error(argument, problem, fix)
+        # Pointers have one index, so a shared array of several dimensions is seen as rows in order.
         flat = None if value.shape is None else (math.prod(value.shape),)
         return Memory(name, value.node, annotation.const or value.const, flat)
     if isinstance(value, Memory):
@@ -130,6 +132,7 @@ def _branch(s: Statements, node: ast.If, rest: list[ast.stmt]) -> _Result:
     if not isinstance(condition, UOp):
         side = node.body if condition else node.orelse
         return _tail(s, side if any(map(leaves, side)) else side + rest, node)
+    # A side that does not return goes on with the statements after the if.
     ends = [any(map(leaves, side)) for side in (node.body, node.orelse)]
     if all(ends):
         _check_rest(s, rest)
@@ -143,6 +146,7 @@ def _branch(s: Statements, node: ast.If, rest: list[ast.stmt]) -> _Result:
     before, results, nodes = s.names.visible, [], []
     for side in sides:
         s.names.branch(before)
+        # Captured, because the dtype of a choice depends on both sides.
         result, made = s.emit.capture(partial(_tail, s, side, node))
         results.append(result)
         nodes.append(made)

@@ -1,7 +1,7 @@
-"""The functions of mathematics and of bits in the kernel language; builtins.py has the others.
+"""The functions of mathematics and of bits in the kernel language; `builtins.py` has the others.
 
-The table at the end says which operation each becomes, and what Python computes when all arguments
-are Python numbers.
+The table at the end says which operation each becomes, and which Python function computes it when
+all arguments are Python numbers.
 """
 
 from __future__ import annotations
@@ -15,209 +15,212 @@ from hal_core.lang.builtins import ATOMICS, SPECIALS, T, outside
 
 
 def exp(x: T) -> T:
-    """e to the power x."""
+    """Return e to the power x."""
     raise outside("exp")
 
 
 def exp2(x: T) -> T:
-    """2 to the power x."""
+    """Return 2 to the power x."""
     raise outside("exp2")
 
 
 def expm1(x: T) -> T:
-    """exp(x) - 1, exact near 0 too."""
+    """Return exp(x) - 1, exact near 0 too."""
     raise outside("expm1")
 
 
 def log(x: T) -> T:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     raise outside("log")
 
 
 def log2(x: T) -> T:
-    """The logarithm to base 2."""
+    """Return the logarithm to base 2."""
     raise outside("log2")
 
 
 def log10(x: T) -> T:
-    """The logarithm to base 10."""
+    """Return the logarithm to base 10."""
     raise outside("log10")
 
 
 def log1p(x: T) -> T:
-    """log(1 + x), exact near 0 too."""
+    """Return log(1 + x), exact near 0 too."""
     raise outside("log1p")
 
 
 def sqrt(x: T) -> T:
-    """The square root."""
+    """Return the square root."""
     raise outside("sqrt")
 
 
 def rsqrt(x: T) -> T:
-    """1 / sqrt(x), faster than the two where the device has it."""
+    """Return 1 / sqrt(x), in one instruction where the device has one."""
     raise outside("rsqrt")
 
 
 def hypot(x: T, y: T) -> T:
-    """sqrt(x * x + y * y), without an overflow on the way."""
+    """Return sqrt(x * x + y * y), where the squares do not overflow."""
     raise outside("hypot")
 
 
 def pow(x: T, y: T) -> T:
-    """x to the power y."""
+    """Return x to the power y."""
     raise outside("pow")
 
 
 def sin(x: T) -> T:
-    """Sine of x radians."""
+    """Return the sine of x radians."""
     raise outside("sin")
 
 
 def cos(x: T) -> T:
-    """Cosine of x radians."""
+    """Return the cosine of x radians."""
     raise outside("cos")
 
 
 def tan(x: T) -> T:
-    """Tangent of x radians."""
+    """Return the tangent of x radians."""
     raise outside("tan")
 
 
 def asin(x: T) -> T:
-    """Arc sine, in radians from -pi/2 to pi/2; NaN beyond -1 to 1."""
+    """Return the arc sine, in radians from -pi/2 to pi/2; NaN beyond -1 to 1."""
     raise outside("asin")
 
 
 def acos(x: T) -> T:
-    """Arc cosine, in radians from 0 to pi; NaN beyond -1 to 1."""
+    """Return the arc cosine, in radians from 0 to pi; NaN beyond -1 to 1."""
     raise outside("acos")
 
 
 def atan(x: T) -> T:
-    """Arc tangent, in radians."""
+    """Return the arc tangent, in radians."""
     raise outside("atan")
 
 
 def atan2(y: T, x: T) -> T:
-    """The angle of the point (x, y), in radians, from -pi to pi."""
+    """Return the angle of the point (x, y), in radians from -pi to pi."""
     raise outside("atan2")
 
 
 def sinh(x: T) -> T:
-    """Hyperbolic sine."""
+    """Return the hyperbolic sine."""
     raise outside("sinh")
 
 
 def cosh(x: T) -> T:
-    """Hyperbolic cosine."""
+    """Return the hyperbolic cosine."""
     raise outside("cosh")
 
 
 def tanh(x: T) -> T:
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     raise outside("tanh")
 
 
 def asinh(x: T) -> T:
-    """Inverse hyperbolic sine."""
+    """Return the inverse hyperbolic sine."""
     raise outside("asinh")
 
 
 def acosh(x: T) -> T:
-    """Inverse hyperbolic cosine; NaN below 1."""
+    """Return the inverse hyperbolic cosine; NaN below 1."""
     raise outside("acosh")
 
 
 def atanh(x: T) -> T:
-    """Inverse hyperbolic tangent; NaN beyond -1 to 1."""
+    """Return the inverse hyperbolic tangent; NaN beyond -1 to 1."""
     raise outside("atanh")
 
 
 def erf(x: T) -> T:
-    """The error function."""
+    """Return the error function of x."""
     raise outside("erf")
 
 
 def erfc(x: T) -> T:
-    """1 - erf(x), exact for a large x too."""
+    """Return 1 - erf(x), exact for a large x too."""
     raise outside("erfc")
 
 
 def floor(x: T) -> T:
-    """The largest whole number not above x, as a float."""
+    """Return the largest whole number not above x, as a float."""
     raise outside("floor")
 
 
 def ceil(x: T) -> T:
-    """The smallest whole number not below x, as a float."""
+    """Return the smallest whole number not below x, as a float."""
     raise outside("ceil")
 
 
 def trunc(x: T) -> T:
-    """x without its fraction, as a float."""
+    """Return x without its fraction, as a float."""
     raise outside("trunc")
 
 
 def fmod(x: T, y: T) -> T:
-    """The remainder of x / y with the sign of x."""
+    """Return the remainder of x / y with the sign of x."""
     raise outside("fmod")
 
 
 def fma(x: T, y: T, z: T) -> T:
-    """x * y + z, rounded once."""
+    """Return x * y + z, rounded once."""
     raise outside("fma")
 
 
 def copysign(x: T, y: T) -> T:
-    """The magnitude of x with the sign of y, also a zero's."""
+    """Return the magnitude of x with the sign of y, also of a zero."""
     raise outside("copysign")
 
 
 def isnan(x: Scalar) -> bool:
-    """Whether x is not a number."""
+    """Tell whether x is NaN."""
     raise outside("isnan")
 
 
 def isinf(x: Scalar) -> bool:
-    """Whether x is infinite."""
+    """Tell whether x is infinite."""
     raise outside("isinf")
 
 
 def isfinite(x: Scalar) -> bool:
-    """Whether x is neither infinite nor NaN."""
+    """Tell whether x is neither infinite nor NaN."""
     raise outside("isfinite")
 
 
 def popcount(x: T) -> T:
-    """How many bits of an integer are set."""
+    """Return the number of bits of an integer that are set."""
     raise outside("popcount")
 
 
 def clz(x: T) -> T:
-    """How many bits of an integer stand above the highest that is set; all of 0."""
+    """Count the bits of an integer above the highest that is set; for 0 all bits."""
     raise outside("clz")
 
 
 def ctz(x: T) -> T:
-    """How many bits of an integer stand below the lowest that is set; all of 0."""
+    """Count the bits of an integer below the lowest that is set; for 0 all bits."""
     raise outside("ctz")
 
 
 class MathFunction(NamedTuple):
-    """How a call is lowered whose arguments are all of one dtype."""
+    """The lowering of a function whose arguments are all of one dtype."""
 
     op: str
     arguments: int
-    fold: Callable[..., float]  # the same of Python numbers
-    derived: bool = False  # no operation of the IR: written out as arithmetic
-    integers: bool = False  # what it takes; else floats
+    fold: Callable[..., float]  # computes it of Python numbers
+    derived: bool = False  # the IR has no such operation: it is written out as arithmetic
+    integers: bool = False  # it takes integers; else floats
 
 
+# The bits of a number depend on its dtype, which a bare number has not.
 def _of_a_width(x: float) -> float:
     raise TypeError(f"{x!r} has no width; write hal.int32({x!r})")
 
 
+# Python's results are those of the formulas but for rounding: with constants alone there is no
+# dtype to compute in.
 MATH: dict[Callable[..., object], MathFunction] = {
     exp: MathFunction("EXP", 1, math.exp),
     exp2: MathFunction("EXP2", 1, math.exp2),
@@ -261,7 +264,7 @@ MATH: dict[Callable[..., object], MathFunction] = {
 
 MATH_NAMES = {function.__name__ for function in MATH}
 
-# Everything a kernel calls as hal.NAME.
+# Everything that a kernel can call as hal.NAME.
 LANGUAGE = [
     *MATH_NAMES,
     *SPECIALS.values(),

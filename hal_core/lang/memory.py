@@ -45,6 +45,7 @@ def place(
 
 def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
     """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`."""
+    # The most frequent case, `p[i]`, needs none of the checks below.
     if memory.shape is None and not isinstance(index, ast.Tuple):
         value = _one_index(x, index)
         _check_bounds(x, at, memory, 0, value)
@@ -61,6 +62,7 @@ def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
     values = [_one_index(x, part) for part in parts]
     for position, (part, value) in enumerate(zip(parts, values, strict=True)):
         _check_bounds(x, part if memory.shape else at, memory, position, value)
+    # Numbers take their dtype; two typed indices must have the same.
     known = [value for value in values if isinstance(value, UOp)]
     if known:
         x.unify(at, "the index", [*known])
@@ -75,6 +77,7 @@ def _multiply_add(
 ) -> UOp | Number:
     """Return row * extent + column, computed now as far as the numbers are known."""
     if isinstance(row, UOp):
+        # A column of a shape (n, 1) needs no MUL by 1, and a 0 below no ADD.
         if extent > 1:
             row = x.emit.node("MUL", row.dtype, (row, x.typed(at, extent, dtype_of(row))))
     else:
@@ -113,6 +116,7 @@ def _check_bounds(
 
 def load(x: Expressions, memory: Memory, index: UOp) -> UOp:
     dtype = dtype_of(memory.node)
+    # float16 and bfloat16 exist in memory only.
     value = x.emit.node("LOAD", dtype, (memory.node, index))
     return x.emit.node("CAST", float32, (value,)) if dtype in STORAGE_DTYPES else value
 

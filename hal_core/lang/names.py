@@ -41,6 +41,7 @@ class Names:
         self.visible: dict[str, Any] = {}
         self.reached = True  # False after a break, continue or return
         self._closure = closure_of(function)
+        # Counted before lowering: a local that is assigned once needs no variable.
         self._find_assignments(tree.body, 1)
 
     def _find_assignments(self, body: list[ast.stmt], times: int) -> None:
@@ -75,6 +76,7 @@ class Names:
 
     def outside(self, name: str) -> Any:
         """Return a Python object. Raises: KeyError when nothing around the kernel has the name."""
+        # The order in which Python looks names up.
         if name in self._closure:
             return self._closure[name]
         if name in self.function.__globals__:
@@ -107,6 +109,7 @@ class Names:
         (first, _), *others = alive
         self.visible = {}
         for name, value in first.items():
+            # A path has not assigned the name, or assigned it another value.
             if any(other.get(name) is not value for other, _ in others):
                 continue
             if isinstance(value, UOp) and value.op != "VAR" and before.get(name) is not value:

@@ -38,7 +38,7 @@ COMPARISON: dict[type[ast.AST], tuple[str, str]] = {
     ast.GtE: (">=", "GE"),
     ast.Eq: ("==", "EQ"),
     ast.NotEq: ("!=", "NE"),
-    ast.Is: ("is", ""),
+    ast.Is: ("is", ""),  # of dtypes, which are compared at compile time: no op
     ast.IsNot: ("is not", ""),
 }
 _JOIN = "Join conditions with and, or; else put brackets."
@@ -107,6 +107,7 @@ def unary_op(x: Expressions, node: ast.UnaryOp) -> Any:
     value = x.operand(node.operand, x.expression(node.operand))
     if not isinstance(value, UOp):
         if isinstance(node.op, ast.Invert):
+            # `~n` is `n ^ -1`.
             return _fold(x, node, "^", value, -1)
         return -value if isinstance(node.op, ast.USub) else +value
     dtype = dtype_of(value)
@@ -147,6 +148,7 @@ def comparison(x: Expressions, node: ast.Compare) -> Any:
 def _compare(x: Expressions, at: ast.AST, operator: ast.cmpop, left: Any, right: Any) -> Any:
     symbol, op = COMPARISON[type(operator)]
     if isinstance(left, DType) and isinstance(right, DType):
+        # `if dtype is hal.float64:`
         return _fold(x, at, symbol, left, right)
     if not op:
         raise x.error(at, f"{symbol} compares dtypes only", "Write == or !=.")
@@ -182,6 +184,7 @@ def _shortcut(x: Expressions, decides: bool, parts: list[Callable[[], UOp | bool
         value = _shortcut(x, decides, parts[1:])
         return value if isinstance(value, UOp) else x.emit.constant(value, bool_)
 
+    # `a and b` is `b if a else False`, and `a or b` is `True if a else b`.
     tail = x.emit.capture(rest)
     decided = x.emit.capture(lambda: x.emit.constant(decides, bool_))
     return x.emit.choose(left, *((decided, tail) if decides else (tail, decided)))
@@ -222,6 +225,7 @@ def join(
             dtypes = [dtype for dtype in (float32, int64, int32, bool_) if dtype in known]
     results = []
     for (at, _, nodes), value in zip(sides, values, strict=True):
+        # A number becomes a constant inside its own side.
         typed, constant = x.emit.capture(partial(x.typed, at, value, dtypes[0]))
         results.append((typed, nodes + constant))
     return x.emit.choose(condition, results[0], results[1])

@@ -114,6 +114,7 @@ def foreign(name: str) -> str | None:
         ("add", "add"), ("min", "min"), ("max", "max"), ("exch", "exchange"), ("and", "and"),
         ("xor", "xor"), ("or", "or"),
     )  # fmt: skip
+    # The first kind that the name contains: `atomicMax`, `atomic_fetch_max`, `atom_max`.
     own = [own for kind, own in kinds if kind in name.lower() and "cmp" not in name.lower()]
     if own and "compare" not in name:
         return f"Write hal.atomic_{own[0]}(p, i, value)."
@@ -122,6 +123,7 @@ def foreign(name: str) -> str | None:
 
 def absent(name: str) -> str:
     """Return a fix for `hal.NAME`, which does not exist."""
+    # Other libraries write Float32, or ATAN2.
     near = difflib.get_close_matches(name.lower(), LANGUAGE, 1)
     known = f"Did you mean hal.{near[0]}?" if near else "Write it with operators and hal functions."
     return foreign(name) or known
@@ -136,6 +138,7 @@ def loop(over: ast.expr) -> str:
         return fix
     if not numbers or any(type(number) is not int for number in numbers):
         return fix
+    # `for k in (0, 2, 4):` is a range.
     first, last = numbers[0], numbers[-1]
     step = numbers[1] - first if len(numbers) > 1 else 1
     end = last + (1 if step > 0 else -1)

@@ -38,6 +38,7 @@ def lower(
     except RecursionError:  # too many nested blocks; `block` points at a single deep statement
         raise text.error(text.tree, *_TOO_DEEP) from None
     kernel = Kernel(signature.name, signature, uops, block, contract)
+    # `verify` checks this too, for kernels of other compilers; this error points at the call.
     fault = divergent_barrier(kernel)
     if fault is not None:
         barrier, cause, reason = fault
@@ -71,7 +72,9 @@ class Statements:
             node = self.emit.node("PARAM", param.dtype, (), param.position)
             pointer = Memory(param.name, node, param.kind == CONST_POINTER)
             self.names.visible[param.name] = pointer if param.is_pointer else node
+        # PARAMs and variables stand in front of the body, and not all variables are known yet.
         params, self.emit.uops = self.emit.uops, []
+        # A parameter that the body assigns is a variable with the parameter as its first value.
         for param in signature.values:
             if self.names.assignments.get(param.name):
                 self.set_variable(tree, param.name, params[param.position])
@@ -106,6 +109,7 @@ class Statements:
 
     def assign(self, node: ast.Assign) -> None:
         x, (target, *more) = self.expressions, node.targets
+        # `a, b = f(x)`: refusing the tuple would not say that functions return one value.
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
             fix = "Write a function for each, or store them through a hal.Ptr parameter."
             if isinstance(x.expression(node.value.func), InlineFunction):
@@ -114,6 +118,7 @@ class Statements:
             fix = "Write one assignment on a line, each to one name or element."
             raise self.error(node, "an assignment has one target, a name or an element", fix)
         if isinstance(target, ast.Subscript):
+            # The place comes before the value, because its dtype is that of a bare number.
             place = self._target(target)
             value = x.value(node.value, computed(dtype_of(place[0].node)))
             memory.store(x, node.value, *place, value)
@@ -126,6 +131,7 @@ class Statements:
         want = variable.dtype if variable else None
         value = x.expression(node.value, want)
         if not variable and isinstance(value, (int, float)):
+            # For errors: this number decides the dtype of a local that may be meant to be wider.
             self.names.numbers[target.id] = value, self.text.line(node)
         if isinstance(value, float) and want is not None and not want.is_float:
             want = None  # set_variable says where the variable began
@@ -143,6 +149,7 @@ class Statements:
             memory.store(self.expressions, node, *place, self._combined(node, old))
         elif isinstance(target, ast.Name):
             self._check_assignable(target)
+            # Read as if the name stood there, so that errors underline the target.
             old = self.expressions.value(ast.copy_location(ast.Name(target.id, ast.Load()), target))
             self.set_variable(node, target.id, self._combined(node, old))
         else:
@@ -168,6 +175,7 @@ class Statements:
     def _combined(self, node: ast.AugAssign, old: UOp) -> UOp:
         x = self.expressions
         value = x.operand(node.value, x.expression(node.value, old.dtype))
+        # The value may go on over several lines; the operation is of the first.
         self.emit.line = self.text.mark(node)
         result: UOp = binary(x, node, node.op, old, value)
         return result
@@ -204,6 +212,7 @@ class Statements:
         value = self.expressions.expression(node.value)
         if isinstance(value, Nothing):
             return
+        # The old value of an atomic is seldom needed, and the call has an effect.
         if isinstance(node.value, ast.Call) and getattr(value, "op", "") in ("ATOMIC", "CAS"):
             return
         raise self.error(node, "the value is not used", "Assign it, or leave the line out.")
@@ -229,6 +238,7 @@ class Statements:
         pass
 
 
+# All other statements are refused, with the fixes of `refusals.STATEMENTS`.
 _LOWERINGS: dict[type[ast.stmt], Callable[[Statements, Any], None]] = {
     ast.Assign: Statements.assign,
     ast.AugAssign: Statements.augmented_assign,

@@ -25,6 +25,7 @@ class SourceText:
         self.filename = code.co_filename
         self.lines = lines
         self.shift = 0  # a line of the file minus the same line of the tree
+        # The first line is that of the first decorator.
         tree = self._parse(code.co_firstlineno)
         if tree is None:
             raise KernelSyntaxError(
@@ -35,6 +36,7 @@ class SourceText:
                 kernel=self.kernel,
             )
         self.tree = tree
+        # Another function at the same line means that the file was edited after its import.
         names = [arg.arg for arg in parameters_of(tree)]
         if tree.name != code.co_name or set(names) != set(code.co_varnames[: len(names)]):
             raise self.error(

@@ -105,6 +105,7 @@ class _Search:
             self._follow(node)
 
     def _visit(self, node: UOp) -> None:
+        """Follow the open blocks, and decide which loops can be hoisted."""
         op = node.op
         if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
             if node.src[0] not in self.hoisted:

@@ -1,4 +1,4 @@
-"""Functions as formulas of plain arithmetic, one module a family."""
+"""Formulas of plain arithmetic for math functions, one module for each family."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hal_core.ir.math.value import Value
 
 Formulas = dict[str, Callable[..., Value]]
 
-# Of operations of the IR, for languages that lack them.
+# Formulas of operations of the IR, for languages that lack these operations.
 FORMULAS: Formulas = {
     "EXP": exp, "EXP2": exp2, "LOG": log, "LOG2": log2, "SIN": sin, "COS": cos, "TAN": tan,
     "TANH": tanh, "ATAN": atan, "ATAN2": atan2, "POW": power, "FMOD": fmod,
 }  # fmt: skip
 
-# Of functions that the IR has no operation for: the front end writes them out, so that they give
-# the same on every device and no language needs to have them.
+# Formulas of functions that are no operation of the IR. The front end writes them out, so that they
+# give the same result on every device and no language needs to have them.
 DERIVED: Formulas = {
     "ACOS": acos, "ACOSH": acosh, "ASIN": asin, "ASINH": asinh, "ATANH": atanh, "COSH": cosh,
     "ERF": erf, "ERFC": erfc, "EXPM1": expm1, "HYPOT": hypot, "LOG10": log10, "LOG1P": log1p,

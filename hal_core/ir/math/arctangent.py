@@ -1,7 +1,7 @@
-"""atan, atan2, asin, acos.
+"""The formulas of atan, atan2, asin and acos.
 
-atan(x) = pi/2 + atan(-1/x) for a large x, pi/4 + atan((x - 1) / (x + 1)) for one near 1: what is
-left is at most tan(pi/8).
+atan(x) = pi/2 + atan(-1/x) for a large x, pi/4 + atan((x - 1) / (x + 1)) for an x near 1, so that
+the polynomial gets at most tan(pi/8).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def atan(x: Value) -> Value:
 
 
 def _of_positive(x: Value) -> Value:
+    """The arc tangent of an x that is not negative."""
     middle, large = x > _LOW, x > _HIGH
     above = large.where(-1.0, middle.where(x - 1.0, x))
     below = large.where(x, middle.where(x + 1.0, x.const(1.0)))

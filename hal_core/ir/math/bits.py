@@ -1,4 +1,4 @@
-"""popcount, clz, ctz: sums of bits in parallel, a form that compilers know as one instruction."""
+"""The formulas of popcount, clz and ctz, in the form that compilers turn into one instruction."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from hal_core.ir.math.value import Value
 
 
 def popcount(x: Value) -> Value:
-    """How many bits are set; of pairs, of fours, of bytes, of all."""
+    """Count the bits that are set, first in pairs, then in fours, in bytes, and in all."""
     return _of_same_sign(_count(_unsigned(x)), x)
 
 
 def clz(x: Value) -> Value:
-    """How many bits stand above the highest that is set."""
+    """Count the bits above the highest that is set: set all bits below it, and count the others."""
     width, bits = 8 * x.dtype.itemsize, _unsigned(x)
     step = 1
     while step < width:
@@ -22,7 +22,7 @@ def clz(x: Value) -> Value:
 
 
 def ctz(x: Value) -> Value:
-    """How many bits stand below the lowest that is set."""
+    """Count the bits below the lowest that is set: `~x & (x - 1)` has these and no others."""
     bits = _unsigned(x)
     return _of_same_sign(_count(bits.apply("NOT") & (bits - 1)), x)
 

@@ -1,6 +1,7 @@
-"""sin, cos, tan: x = n pi/2 + r with |r| <= pi/4, then polynomials in r.
+"""The formulas of sin, cos and tan: x = n pi/2 + r with |r| <= pi/4, then polynomials in r.
 
-float32 is computed in float64: its argument times 2/pi is exact in a few pieces, however large.
+float32 is computed in float64, in which its argument times 2/pi is exact in a few pieces, however
+large the argument is.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def tan(x: Value) -> Value:
 
 
 def _reduced(x: Value) -> tuple[Value, Reduced]:
-    """x as float64, and the reduction of its magnitude."""
+    """Return x as float64, and the reduction of its magnitude."""
     wide = x.cast(float64)
     return wide, reduced_float32(abs(wide)) if x.dtype is float32 else reduced_float64(abs(wide))
 
@@ -74,7 +75,7 @@ def _negated(value: Value, sign: Value) -> Value:
 
 
 def _both(angle: Reduced, dtype: DType) -> tuple[Value, Value]:
-    """Sine and cosine of r + tail, as accurate as `dtype` needs."""
+    """Return the sine and the cosine of r + tail, as accurate as `dtype` needs."""
     r, tail = angle.r, angle.tail
     z = r * r
     sine = z.polynomial(_SIN[dtype]) * (z * r)

@@ -1,6 +1,6 @@
-"""erf and erfc.
+"""The formulas of erf and erfc.
 
-Near 0 erf(x) = x + x P(x**2). Behind it, with t = (x - 4) / (x + 4),
+Near 0 erf(x) = x + x P(x**2). For larger x, with t = (x - 4) / (x + 4),
 erfc(x) = exp(-x**2) Q(t) / (1 + 2 x).
 
 Source: of the second form, Shepherd and Laframboise, Mathematics of Computation 36 (1981).
@@ -46,7 +46,7 @@ _TAIL: Table = {
         1.4784607583261667e-09,
     ),
 }  # fmt: skip
-_LAST: dict[DType, float] = {float32: 10.2, float64: 27.3}  # behind it erfc is 0
+_LAST: dict[DType, float] = {float32: 10.2, float64: 27.3}  # for larger x erfc is 0
 
 
 def erf(x: Value) -> Value:
@@ -63,11 +63,12 @@ def erfc(x: Value) -> Value:
 
 
 def _small(x: Value) -> Value:
+    """erf(x) for an |x| up to 1."""
     return x.fma((x * x).polynomial(_NEAR_ZERO[x.dtype]), x)
 
 
 def _tail(x: Value) -> Value:
-    """erfc(x) for an x not below 0.5."""
+    """erfc(x) for an x from 0.5 on."""
     x = x.apply("MIN", _LAST[x.dtype])
     square = x.times(x)
     lost = x.fma(x, -square)

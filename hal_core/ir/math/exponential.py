@@ -1,4 +1,4 @@
-"""exp, exp2, expm1.
+"""The formulas of exp, exp2 and expm1.
 
 exp(x) = 2**n * exp(r) with x = n ln 2 + r and |r| <= ln(2) / 2; 2**n is put together from bits.
 """
@@ -28,7 +28,7 @@ _EXP: Table = {
         2.0875350343152156e-09,
     ),
 }  # fmt: skip
-# Beyond these exponents of 2 every result is 0, or infinite, also half of it.
+# Beyond these exponents of 2 every result is 0 or infinite; half of a result is so too.
 _RANGE: Table = {float32: (-152.0, 130.0), float64: (-1078.0, 1026.0)}
 
 
@@ -38,7 +38,7 @@ def exp(x: Value) -> Value:
 
 
 def exp2(x: Value, tail: Value | None = None, accuracy: DType | None = None) -> Value:
-    """2**(x + tail); `tail` is small beside a unit of x. As accurate as x's dtype, or another."""
+    """2**(x + tail), as accurate as `accuracy` needs; `tail` is below the last digit of x."""
     x = x.between(*_RANGE[x.dtype])
     shifter = x.format.shifter
     n = (x + shifter) - shifter
@@ -57,13 +57,13 @@ def expm1(x: Value) -> Value:
 
 
 def bounded(x: Value) -> Value:
-    """As near to 0 as it can be without another result."""
+    """Clamp x to the range in which the exponential is neither 0 nor infinite."""
     low, high = (power / LOG2E for power in _RANGE[x.dtype])
     return x.between(low, high)
 
 
 def reduced(x: Value) -> tuple[Value, Value]:
-    """n and r with x = n ln 2 + r, n an integer and |r| at most half of ln 2."""
+    """Return n and r with x = n ln 2 + r, n an integer and |r| at most half of ln 2."""
     shifter = x.format.shifter
     n = x.fma(LOG2E, shifter) - shifter
     high, low = LN2[x.dtype]
@@ -71,18 +71,19 @@ def reduced(x: Value) -> tuple[Value, Value]:
 
 
 def expm1_near_zero(r: Value, accuracy: DType) -> Value:
+    """exp(r) - 1 = r + r**2 P(r), with P as accurate as `accuracy` needs."""
     return r.times(r).fma(r.polynomial(_EXP[accuracy]), r)
 
 
 def power_of_two(n: Value) -> Value:
-    """2**n for an n that is a normal number's exponent."""
+    """2**n for an n that is the exponent of a normal number."""
     form = n.format
     bits = (n + form.shifter).bits() << form.mantissa
     return (bits + (form.bias << form.mantissa)).bitcast(n.dtype)
 
 
 def scaled(value: Value, n: Value) -> Value:
-    """value * 2**n in two steps, for 2**n itself may be no normal number: rounds once."""
+    """value * 2**n in two steps, because 2**n may be no normal number; only the second rounds."""
     shifter = n.format.shifter
     half = n.fma(0.5, shifter) - shifter
     return value * power_of_two(half) * power_of_two(n - half)

@@ -1,4 +1,4 @@
-"""sinh, cosh, tanh and their inverses, from exp(x) - 1 and log(1 + x)."""
+"""The formulas of sinh, cosh, tanh and their inverses, from exp(x) - 1 and log(1 + x)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hal_core.ir.math.logarithm import INFINITY, NAN, log1p
 from hal_core.ir.math.value import Value
 
 _LN2 = 0.6931471805599453
-_NEGLIGIBLE = 22.0  # from here on exp(-x) is nothing beside exp(x)
-_LARGE: dict[DType, float] = {float32: 2.0**30, float64: 2.0**60}  # beside x, 1 is nothing
+_NEGLIGIBLE = 22.0  # from here on exp(-x) is below the last digit of exp(x)
+_LARGE: dict[DType, float] = {float32: 2.0**30, float64: 2.0**60}  # 1 is below the last digit
 
 
 def sinh(x: Value) -> Value:
@@ -69,6 +69,7 @@ def acosh(x: Value) -> Value:
 
 
 def _logarithm(large: Value, x: Value, z: Value) -> Value:
+    """log(2 x) where x is large, where 2 x could overflow, else log(1 + z)."""
     added = large.where(_LN2, x.const(0.0))
     return log1p(large.where(x, z)) + added
 

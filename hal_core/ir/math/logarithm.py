@@ -1,4 +1,4 @@
-"""log, log2, log10, log1p.
+"""The formulas of log, log2, log10 and log1p.
 
 x = 2**e * m with m between sqrt(1/2) and sqrt(2); with f = m - 1 and s = f / (2 + f),
 log(m) = log((1 + s) / (1 - s)) = 2 s + 2/3 s**3 + 2/5 s**5 + ...
@@ -74,7 +74,7 @@ def log1p(x: Value) -> Value:
 
 
 def near_one(f: Value, accuracy: DType) -> tuple[Value, Value]:
-    """h and r with log(1 + f) = f - (h - r): the largest term keeps all its digits."""
+    """Return h and r with log(1 + f) = f - (h - r), so that the largest term keeps all digits."""
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
@@ -82,7 +82,7 @@ def near_one(f: Value, accuracy: DType) -> tuple[Value, Value]:
 
 
 def parts(x: Value) -> tuple[Value, Value]:
-    """e and m - 1 of a positive finite x = m * 2**e, m between sqrt(1/2) and sqrt(2)."""
+    """Return e and m - 1 of a positive finite x = m * 2**e, m between sqrt(1/2) and sqrt(2)."""
     form = x.format
     tiny = x < form.smallest
     lift = 2.0 ** (form.mantissa + 1)
@@ -95,7 +95,7 @@ def parts(x: Value) -> tuple[Value, Value]:
 
 
 def of_special(x: Value, result: Value) -> Value:
-    """The logarithm of 0, of infinity, and of what has none."""
+    """Return `result`, corrected where x is 0, infinite, negative or NaN."""
     regular = x.equals(INFINITY).where(x, result)
     regular = x.equals(0.0).where(-INFINITY, regular)
     return x.compare("GE", 0.0).where(regular, x.const(NAN))

@@ -1,4 +1,4 @@
-"""pow and hypot.
+"""The formulas of pow and hypot.
 
 pow(x, y) = 2**(y log2(x)); float32 in float64, float64 with the logarithm as a sum of two.
 """

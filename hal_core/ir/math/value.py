@@ -1,4 +1,4 @@
-"""Formulas over IR nodes: what the expansions of math functions are written with."""
+"""Values with Python's operators, which write IR nodes: `x * 2.0 + y` becomes a MUL and an ADD."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Table = dict[DType, tuple[float, ...]]  # numbers for each dtype
 
 
 class Format(NamedTuple):
-    """How the bits of a float are laid out.
+    """The layout of the bits of a float.
 
     Adding `shifter` rounds to an integer and leaves that integer, in two's complement, in the low
     bits of the sum: cheaper on vectors than ROUND and a CAST that saturates.
@@ -36,12 +36,12 @@ FORMATS: dict[DType, Format] = {
 
 
 def bits_of(number: float, dtype: DType) -> int:
-    """The integer with the bits of a positive float."""
+    """Return the integer with the bits of a positive float."""
     return int.from_bytes(struct.pack(f">{dtype.format}", number), "big")
 
 
 class Page(NamedTuple):
-    """Where the nodes of formulas go: behind the last, as of one line of the user's file."""
+    """The list that formulas append nodes to, and the line of the user's file that nodes get."""
 
     uops: list[UOp]
     line: int
@@ -72,7 +72,7 @@ class Value:
         return type(self)(node, page)
 
     def statement(self, op: str, *sources: Value) -> Self:
-        """A node without a value."""
+        """Append a node without a value."""
         return self.new(op, None, *sources)
 
     def const(self, number: float, dtype: DType | None = None) -> Self:
@@ -82,7 +82,7 @@ class Value:
         return other if isinstance(other, Value) else self.const(other)
 
     def apply(self, op: str, *others: Value | float) -> Self:
-        """An operation whose operands and result have this value's dtype."""
+        """Append an operation whose operands and result have this value's dtype."""
         return self.new(op, self.node.dtype, self, *map(self._operand, others))
 
     def compare(self, op: str, other: Value | float) -> Self:
@@ -141,11 +141,11 @@ class Value:
         return self.apply("FMA", factor, addend)
 
     def times(self, factor: Value | float) -> Self:
-        """A product that no compiler fuses with an addition behind it."""
+        """A product that no compiler fuses with a following addition: x * y - 0 is one FMA."""
         return self.fma(factor, -0.0)
 
     def where(self, then: Value | float, other: Value) -> Value:
-        """`then` where this bool is true, else `other`."""
+        """Return `then` where this bool is true, else `other`."""
         chosen = then if isinstance(then, Value) else other.const(then)
         return self.new("WHERE", other.dtype, self, chosen, other)
 
@@ -161,29 +161,29 @@ class Value:
         return self.bitcast(self.format.bits)
 
     def small_integer_to(self, dtype: DType) -> Value:
-        """CAST for integers of few bits: cheaper where vectors have no such conversion."""
+        """Cast an integer of few bits, cheaper than CAST where vectors have no such conversion."""
         shifter = FORMATS[dtype].shifter
         return (self + bits_of(shifter, dtype)).bitcast(dtype) - shifter
 
     def between(self, low: float, high: float) -> Self:
-        """Clamped; a NaN stays, for it is the first operand."""
+        """Clamp the value; a NaN stays, because it is the first operand of MAX and MIN."""
         return self.apply("MAX", low).apply("MIN", high)
 
     def polynomial(self, coefficients: Sequence[float]) -> Value:
-        """The first coefficient is the constant's."""
+        """Evaluate a polynomial by Horner's rule; its constant is the first coefficient."""
         total: Value = self.const(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
             total = total.fma(self, coefficient)
         return total
 
     def with_sign_of(self, other: Value) -> Value:
-        """This magnitude, the other's sign bit, also a zero's and a NaN's."""
+        """Return this magnitude with the sign bit of `other`, which may be a zero or a NaN."""
         sign = self.format.bits.min
         return (abs(self).bits() | (other.bits() & int(sign))).bitcast(self.dtype)
 
 
 class Variable:
-    """A local variable: what carries a value out of an IF."""
+    """A local variable of a formula, which carries a value out of an IF or a LOOP."""
 
     def __init__(self, name: str, value: Value) -> None:
         self.first = value
