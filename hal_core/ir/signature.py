@@ -27,7 +27,7 @@ class Param(NamedTuple):
 
     @property
     def is_pointer(self) -> bool:
-        """Whether a launch takes a buffer for the parameter; else it takes a number, in `vals`."""
+        """True for a parameter that takes a buffer at a launch, False for a number in `vals`."""
         return self.kind != VALUE
 
     def __str__(self) -> str:

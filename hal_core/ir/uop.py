@@ -150,7 +150,7 @@ class Kernel(NamedTuple):
 
 
 def _from_rows(name: str, signature: Signature, rows: list[Any], *rest: Any) -> Kernel:
-    """Return the kernel that `Kernel.__reduce__` took apart."""
+    """Return the kernel of the rows that `Kernel.__reduce__` wrote."""
     uops: list[UOp] = []
     for op, dtype, places, arg, line in rows:
         uops.append(UOp(op, dtype, tuple([uops[place] for place in places]), arg, line))

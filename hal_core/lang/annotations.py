@@ -83,7 +83,7 @@ _compiled = functools.lru_cache(256)(lambda text: compile(text.strip(), "<annota
 
 
 class _Definition:
-    """The name and the parameters of a function, which errors call a `what`."""
+    """The name and the parameters of a function; `what` is "kernel" or "function", for errors."""
 
     def __init__(self, function: FunctionType, caller: dict[str, Any], what: str) -> None:
         code = function.__code__

@@ -1,4 +1,4 @@
-"""Python numbers in kernels: fit them into a dtype, compute two of them."""
+"""Python numbers in kernels: fit a number into a dtype, compute an operator of two numbers."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def _loop_to_leave(s: Statements, node: ast.stmt, loop: Loop) -> UOp:
 
 def return_(s: Statements, node: ast.Return) -> None:
     if s.inlined is not None:
-        fix = "Set a variable and break; return the variable behind the loop."
+        fix = "Set a variable and break; return the variable after the loop."
         raise s.error(node, "a function does not return from inside a loop", fix)
     if node.value is not None and getattr(node.value, "value", node) is not None:
         fix = "Store into a hal.Ptr parameter, and write return."
@@ -242,4 +242,4 @@ def _breaks(node: ast.stmt) -> bool:
 
 
 _MOST_TURNS = 256  # of an unrolled loop
-_ELSE = "Set a variable before the break, and test it behind the loop."
+_ELSE = "Set a variable before the break, and test it after the loop."

@@ -72,7 +72,7 @@ def restore_function(function: InlineFunction, state: tuple[Any, ...]) -> None:
 
 
 def _is_importable(made: KernelFunction | InlineFunction) -> bool:
-    """Whether importing the module and looking up the name leads to this very object."""
+    """Tell whether importing the module and looking up the name gives this very object."""
     if made.__module__ == "__main__":
         return False
     found: Any = sys.modules.get(made.__module__)
@@ -82,7 +82,7 @@ def _is_importable(made: KernelFunction | InlineFunction) -> bool:
 
 
 def _is_found(name: str) -> bool:
-    """Whether another process would find this module's file under its name.
+    """Tell whether another process would find this module's file under its name.
 
     `importlib.util.find_spec` answers from `sys.modules`, where a module may have been put by hand.
     """

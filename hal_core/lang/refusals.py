@@ -1,4 +1,4 @@
-"""Tables of what Python and other kernel languages have and this one has not, with the fixes."""
+"""Fixes for things that Python and other kernel languages have and this language has not."""
 
 from __future__ import annotations
 

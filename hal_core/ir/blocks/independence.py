@@ -13,10 +13,11 @@ def stores_last(uops: Sequence[UOp]) -> bool:
     """Tell whether each thread does all its loads of some memory before its only store to it.
 
     Threads that do not race may then run in lockstep, all loads before all stores, whatever their
-    pointers alias, so that vectorising needs no check. After a load behind a store, or two stores,
-    that is not so: both may touch one element in one thread, and compilers that are asked to ignore
-    dependences between threads have been seen to swap them. An atomic is a load and a store. Shared
-    arrays overlap nothing; pointers may overlap each other. The nodes contain no barrier.
+    pointers alias, so that vectorising needs no check. A load after a store, or a second store, may
+    touch the element that the first touched in the same thread, and compilers that are asked to
+    ignore dependences between threads have been seen to swap such accesses. An atomic is a load and
+    a store. Shared arrays overlap nothing; pointers may overlap each other. The nodes contain no
+    barrier.
     """
     depth = 0
     stored: set[UOp | None] = set()

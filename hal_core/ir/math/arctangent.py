@@ -50,8 +50,8 @@ def _of_positive(x: Value) -> Value:
 def asin(x: Value) -> Value:
     """The arc tangent of |x| / sqrt(1 - x**2)."""
     size = abs(x)
-    beside = ((1.0 - size) * (size + 1.0)).apply("SQRT")
-    return _of_positive(size / beside).with_sign_of(x)
+    adjacent = ((1.0 - size) * (size + 1.0)).apply("SQRT")
+    return _of_positive(size / adjacent).with_sign_of(x)
 
 
 def acos(x: Value) -> Value:
@@ -67,5 +67,5 @@ def atan2(y: Value, x: Value) -> Value:
     ratio = height.equals(width).where(alike, height / width)
     angle = _of_positive(ratio)
     high, low = PI[y.dtype]
-    behind = x.bits() < 0
-    return behind.where(high - (angle - low), angle).with_sign_of(y)
+    is_left = x.bits() < 0  # also for -0.0
+    return is_left.where(high - (angle - low), angle).with_sign_of(y)
