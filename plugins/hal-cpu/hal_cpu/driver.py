@@ -161,29 +161,12 @@ def memory_at(address: int, nbytes: int) -> memoryview:
     return view
 
 
-class _PyBuffer(ctypes.Structure):
-    """Py_buffer. Source: Python/C API, "Buffer Structures"; the layout is part of the ABI."""
-
-    _fields_ = (
-        ("buf", ctypes.c_void_p),
-        ("obj", ctypes.c_void_p),
-        ("len", ctypes.c_ssize_t),
-        ("itemsize", ctypes.c_ssize_t),
-        ("readonly", ctypes.c_int),
-        ("ndim", ctypes.c_int),
-        ("format", ctypes.c_void_p),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("suboffsets", ctypes.c_void_p),
-        ("internal", ctypes.c_void_p),
-    )
-
-
 _get_buffer = ctypes.pythonapi.PyObject_GetBuffer
-_get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
+_get_buffer.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
 _release_buffer = ctypes.pythonapi.PyBuffer_Release
-_release_buffer.argtypes = (ctypes.POINTER(_PyBuffer),)
+_release_buffer.argtypes = (ctypes.c_void_p,)
 _release_buffer.restype = None
+_PY_BUFFER_NBYTES = 80  # of struct Py_buffer, which begins with the address; part of the ABI
 
 
 class _ReadOnly:
@@ -192,10 +175,10 @@ class _ReadOnly:
     __slots__ = ("_buffer", "_release", "address")
 
     def __init__(self, view: memoryview) -> None:
-        self._buffer = _PyBuffer()
+        self._buffer = ctypes.create_string_buffer(_PY_BUFFER_NBYTES)
         _get_buffer(view, self._buffer, 0)
         self._release = _release_buffer  # at interpreter exit the module may be gone first
-        self.address = self._buffer.buf or 0
+        self.address = ctypes.c_void_p.from_buffer(self._buffer).value or 0
 
     def __del__(self) -> None:
         self._release(self._buffer)

@@ -338,7 +338,7 @@ def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:
 
 def test_no_process_to_be_had(checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     y, x = given_floats(checked, 4)
-    monkeypatch.setattr(child_process, "_forking_function", lambda: lambda job: -1)
+    monkeypatch.setattr(child_process, "_forking_function", lambda: lambda *_: -1)
     with pytest.raises(DeviceFault, match=r"the system grants no process.*Look at ulimit -u"):
         checked.compile(source("y[i] = x[i];"))(y, x, vals=(4,), threads=4)
 

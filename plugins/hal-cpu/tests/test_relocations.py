@@ -77,17 +77,17 @@ def reached(kind: str, place: int, word: int, before: int) -> int:
 
 def test_aarch64_instructions_reach_their_symbols(aarch64_object: bytes) -> None:
     loading = loader._Loading(aarch64_object, "aarch64", ("kernel",))
-    base, layout = loading.code.address, loading.layout
+    base = loading.code.address
     memory = driver.memory_at(base, loading.code.nbytes)
     seen, pages = set(), {}
     for patch, rule in loading.patches:
-        offset = layout.sections[patch.section] + patch.offset
+        offset = loading.sections[patch.section] + patch.offset
         kind = rule.name.removeprefix("R_AARCH64_")
         seen.add(kind)
         if rule.target == relocations.SLOT:
-            wanted = base + layout.slots[patch.symbol]
-        elif patch.symbol in layout.stubs:
-            wanted = base + layout.stubs[patch.symbol]
+            wanted = base + loading.slots[patch.symbol]
+        elif patch.symbol in loading.stubs:
+            wanted = base + loading.stubs[patch.symbol]
         else:
             wanted = loading._address(patch.symbol, base) + patch.addend
         if kind == "ABS64":
@@ -111,12 +111,12 @@ def test_aarch64_stubs_and_slots_hold_the_addresses(aarch64_object: bytes) -> No
     loading = loader._Loading(aarch64_object, "aarch64", ("kernel",))
     memory = driver.memory_at(loading.code.address, loading.code.nbytes)
     names = {number: symbol.name for number, symbol in enumerate(loading.object.symbols)}
-    ((stub, place),) = loading.layout.stubs.items()
+    ((stub, place),) = loading.stubs.items()
     assert names[stub] == "exp"
     load, jump, address = struct.unpack_from("<IIQ", memory, place)
     assert (load, jump) == (0x58000050, 0xD61F0200)  # ldr x16, .+8; br x16
     assert address == driver.symbol_address("exp")
-    slots = {names[number]: place for number, place in loading.layout.slots.items()}
+    slots = {names[number]: place for number, place in loading.slots.items()}
     (value,) = struct.unpack_from("<Q", memory, slots["environ"])
     assert value == driver.symbol_address("environ")
 

@@ -1,7 +1,7 @@
 """Run a kernel in a child process: a fault or an endless loop there leaves this process whole.
 
     this process                              the child
-    write a _Request, call @hal_fork_and_run
+    call @hal_fork_and_run
     fork ---------------------------------->  copy the regions of `before` into shared memory
     wait, at most `seconds`                   run the kernel on a private copy of all memory
                                               copy the regions of `after` into shared memory
@@ -20,6 +20,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from ctypes import c_int64, c_void_p
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -85,8 +86,8 @@ end:
   ret void
 }}
 
-define i32 @hal_fork_and_run(ptr %request) {{
-{loads}
+define i32 @hal_fork_and_run(ptr %run, ptr %args, ptr %launch, i64 %blocks, ptr %report,
+    ptr %action, ptr %stack, ptr %before, i64 %before_count, ptr %after, i64 %after_count) {{
   %out = load ptr, ptr @stdout
   %empty = call i32 @fflush(ptr %out)
   %pid = call i32 @fork()
@@ -109,18 +110,6 @@ work:
   unreachable
 }}
 """
-
-
-_WORDS = (
-    "run", "args", "launch", "blocks", "report", "action", "stack", "before", "before_count",
-    "after", "after_count",
-)  # fmt: skip
-
-
-class _Request(ctypes.Structure):
-    """Addresses and counts; `@hal_fork_and_run` reads them before it forks."""
-
-    _fields_ = tuple((name, ctypes.c_uint64) for name in _WORDS)
 
 
 class Region(NamedTuple):
@@ -170,19 +159,10 @@ def run_in_child(
     ctypes.c_int.from_buffer(action, 136).value = _SA_SIGINFO | _SA_ONSTACK
     signal_stack = ctypes.create_string_buffer(_SIGNAL_STACK_NBYTES)
     stack = (ctypes.c_uint64 * 3)(ctypes.addressof(signal_stack), 0, _SIGNAL_STACK_NBYTES)
-    request = _Request(
-        run=entry,
-        args=ctypes.cast(ctypes.c_char_p(args), ctypes.c_void_p).value,
-        launch=ctypes.addressof(launch),
-        blocks=blocks,
-        report=start,
-        action=ctypes.addressof(action),
-        stack=ctypes.addressof(stack),
-        before=ctypes.addressof(tables[0]),
-        before_count=len(before),
-        after=ctypes.addressof(tables[1]),
-        after_count=len(after),
-    )
+    request = (
+        c_void_p(entry), args, launch, c_int64(blocks), c_void_p(start), action, stack,
+        tables[0], c_int64(len(before)), tables[1], c_int64(len(after)),
+    )  # fmt: skip
     # A thread that ends takes its children along (PR_SET_PDEATHSIG), so it waits for them, too.
     ended = call_on_stack(STACK_NBYTES, lambda: _fork_and_wait(request, seconds))
     state, address = shared[:16].cast("Q")
@@ -198,9 +178,9 @@ def _spaced(nbytes: int) -> int:
     return (nbytes + 63) & -64
 
 
-def _fork_and_wait(request: _Request, seconds: float) -> Outcome:
+def _fork_and_wait(request: tuple[Any, ...], seconds: float) -> Outcome:
     """Fork, and return the child's end as far as the system tells."""
-    pid = _forking_function()(ctypes.addressof(request))
+    pid = _forking_function()(*request)
     if pid < 0:
         raise DeviceFault(
             "launch",
@@ -239,19 +219,14 @@ def _forking_function() -> Any:
     """Compile `@hal_fork_and_run`, once a process."""
     from hal_cpu.compilers.llvm import LLVMCompiler
 
-    loads = []
-    for place, name in enumerate(_WORDS):
-        kind = "i64" if name.endswith("count") or name == "blocks" else "ptr"
-        loads.append(f"  %{name}_at = getelementptr i64, ptr %request, i64 {place}")
-        loads.append(f"  %{name} = load {kind}, ptr %{name}_at")
     watched = [
         f"  %watch{number} = call i32 @sigaction(i32 {number:d}, ptr %action, ptr null)"
         for number in _CAUGHT
     ]
-    text = _TEXT.format(loads="\n".join(loads), watched="\n".join(watched), success=_SUCCESS)
+    text = _TEXT.format(watched="\n".join(watched), success=_SUCCESS)
     name = "hal_fork_and_run"
     options = CompileOptions(name, Signature.parse(name, ""), rendered=True)
     code = loader.load(LLVMCompiler().compile(text, options), name, name)
-    function: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(code.entry)
+    function: Any = ctypes.PYFUNCTYPE(ctypes.c_int)(code.entry)  # takes what `run_in_child` gives
     function.code = code  # which keeps its pages
     return function

@@ -62,12 +62,6 @@ class Block:
         """The accessible bytes ahead of the block and after it."""
         return (self.low, self.address), (self.end, self.high)
 
-    def mark_written(self, start: int, nbytes: int) -> None:
-        if nbytes == self.nbytes:
-            self.written = None
-        elif self.written is not None:
-            self.written[start : start + nbytes] = 1
-
     def drop_full_record(self) -> None:
         """Drop the record if all of the block is written."""
         if self.written is not None and self.written.all():
@@ -105,9 +99,10 @@ class Address(int):
 
     def mark_written(self, nbytes: int | None = None) -> None:
         """Record that the first `nbytes`, or all, are written."""
-        if self.block is not None:
-            start = self - self.block.address
-            self.block.mark_written(start, self.nbytes if nbytes is None else nbytes)
+        record = self.record(1)
+        if self.block is not None and record is not None:
+            record[:nbytes] = 1
+            self.block.drop_full_record()
 
     def record(self, itemsize: int) -> Array | None:
         """Return the record as the interpreter takes it, None if all is written.

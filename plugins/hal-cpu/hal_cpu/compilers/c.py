@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from hal_core.compiler import CompileOptions
@@ -26,32 +27,28 @@ class CCompiler(NamedTuple):
     flags: tuple[str, ...] = ()  # of this compiler only
 
 
-def _on_path(name: str) -> Callable[[], tuple[str, ...] | None]:
-    def find() -> tuple[str, ...] | None:
-        path = shutil.which(name)
-        return None if path is None else (path,)
-
-    return find
+def _find(name: str, *arguments: str) -> tuple[str, ...] | None:
+    path = shutil.which(name)
+    return None if path is None else (os.path.abspath(path), *arguments)
 
 
-def _zig() -> tuple[str, ...] | None:
+def _find_zig() -> tuple[str, ...] | None:
     """Find zig as a package of this Python (ziglang), else as a program."""
     from importlib.util import find_spec
 
     if find_spec("ziglang") is not None:
         return sys.executable, "-m", "ziglang", "cc"
-    path = shutil.which("zig")
-    return None if path is None else (path, "cc")
+    return _find("zig", "cc")
 
 
 _MARCH = {"x86-64": "-march=native", "aarch64": "-mcpu=native"}
+_ROUND = ("-frounding-math",)  # gcc 12 makes -x of 0 - x, which has another zero, without it
 C_COMPILERS = {
     row.name: row
     for row in (
-        CCompiler("clang", _on_path("clang"), _MARCH, "apt-get install clang"),
-        # gcc 12 makes -x of 0 - x, which has another zero, unless it respects other roundings.
-        CCompiler("gcc", _on_path("gcc"), _MARCH, "apt-get install gcc", ("-frounding-math",)),
-        CCompiler("zig", _zig, dict.fromkeys(_MARCH, "-mcpu=native"), "pip install ziglang"),
+        CCompiler("clang", partial(_find, "clang"), _MARCH, "apt-get install clang"),
+        CCompiler("gcc", partial(_find, "gcc"), _MARCH, "apt-get install gcc", _ROUND),
+        CCompiler("zig", _find_zig, dict.fromkeys(_MARCH, "-mcpu=native"), "pip install ziglang"),
     )
 }
 

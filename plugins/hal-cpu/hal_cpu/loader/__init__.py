@@ -14,7 +14,6 @@ its kernel in the compile cache.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from hal_core.errors import CompileError
 from hal_cpu import driver, processor
@@ -63,17 +62,6 @@ def load(image: bytes, name: str, *entries: str) -> Code:
         raise CompileError(f"load {name}", str(error), device="CPU") from None
 
 
-class _Layout(NamedTuple):
-    """Offsets in the region of everything that lies there."""
-
-    sections: dict[int, int]  # section -> its first byte
-    commons: dict[int, int]  # symbol -> its memory
-    stubs: dict[int, int]  # symbol -> a jump to it
-    slots: dict[int, int]  # symbol -> the word that holds its address
-    table: int
-    parts: list[tuple[int, int]]  # start and end of code, constants, writable data
-
-
 class _Loading:
     """The steps of one load; each relies on the ones before it."""
 
@@ -93,36 +81,38 @@ class _Loading:
                 raise BadObject(f"damaged: relocation {rule.name} lies outside its section")
             self.patches.append((patch, rule))
         self.externals = _resolve(self.object, {patch.symbol for patch, _ in self.patches})
-        self.layout = self._lay_out(part_of)
+        # Offsets in the region:
+        self.sections: dict[int, int] = {}  # section -> its first byte
+        self.commons: dict[int, int] = {}  # common symbol -> its memory
+        self.stubs: dict[int, int] = {}  # symbol -> a jump to it
+        self.table = 0
+        self.slots: dict[int, int] = {}  # symbol -> the word of the table that holds its address
+        self.parts: list[tuple[int, int]] = []  # start and end of each part
+        self._lay_out(part_of)
         self.code = self._fill(entry)
 
-    def _lay_out(self, part_of: dict[int, int]) -> _Layout:
-        offsets: dict[int, int] = {}
-        commons: dict[int, int] = {}
-        stubs: dict[int, int] = {}
-        slots: dict[int, int] = {}
-        parts, end, table = [], 0, 0
+    def _lay_out(self, part_of: dict[int, int]) -> None:
+        end = 0
         for part in (_CODE, _CONSTANT, _WRITABLE):
             start = end = driver.pages(end)
             for index in (index for index, own in part_of.items() if own == part):
                 section = self.object.sections[index]
-                offsets[index] = end = _align(end, section.alignment)
+                self.sections[index] = end = _align(end, section.alignment)
                 end += section.nbytes
             end = _align(end, _STUB_NBYTES)
             if part == _CODE:
-                end = self._reserve(STUB, stubs, end, _STUB_NBYTES)
+                end = self._reserve(STUB, self.stubs, end, _STUB_NBYTES)
             elif part == _CONSTANT:
-                table = end
-                end = self._reserve(SLOT, slots, end, 8)
+                self.table = end
+                end = self._reserve(SLOT, self.slots, end, 8)
             else:
                 for number, symbol in enumerate(self.object.symbols):
                     if symbol.section == elf.COMMON:
-                        commons[number] = end = _align(end, symbol.value or 1)
+                        self.commons[number] = end = _align(end, symbol.value or 1)
                         end += symbol.nbytes
-            parts.append((start, end))
+            self.parts.append((start, end))
         if end > _MAX_NBYTES:
             raise BadObject(f"needs {end} bytes of memory, the limit is {_MAX_NBYTES}")
-        return _Layout(offsets, commons, stubs, slots, table, parts)
 
     def _reserve(self, target: str, places: dict[int, int], end: int, nbytes: int) -> int:
         """Reserve a place for each symbol that a rule reaches through `target`; return the end."""
@@ -135,49 +125,48 @@ class _Loading:
 
     def _fill(self, entry: Symbol) -> Code:
         """Map the region, write what belongs there, and take the right to write away."""
-        layout = self.layout
-        nbytes = max(layout.parts[-1][1], 1)
+        nbytes = max(self.parts[-1][1], 1)
         code = Code(driver.map_pages(nbytes), nbytes)
         start = code.address
         memory = driver.memory_at(code.address, nbytes)
-        for index, offset in layout.sections.items():
+        for index, offset in self.sections.items():
             data = self.object.sections[index].data
             memory[offset : offset + len(data)] = data
-        for number, offset in layout.stubs.items():
+        for number, offset in self.stubs.items():
             jump = relocations.STUBS[self.machine]
             jump += struct.pack("<Q", self.externals[number])
             memory[offset : offset + len(jump)] = jump
-        for number, offset in layout.slots.items():
+        for number, offset in self.slots.items():
             struct.pack_into("<Q", memory, offset, self._address(number, start) & (2**64 - 1))
         for patch, rule in self.patches:
             if rule.target == SLOT:
-                target = start + layout.slots[patch.symbol]
+                target = start + self.slots[patch.symbol]
             elif rule.target == TABLE:
-                target = start + layout.table
-            elif rule.target == STUB and patch.symbol in layout.stubs:
-                target = start + layout.stubs[patch.symbol]
+                target = start + self.table
+            elif rule.target == STUB and patch.symbol in self.stubs:
+                target = start + self.stubs[patch.symbol]
             else:
                 target = self._address(patch.symbol, start)
-            offset = layout.sections[patch.section] + patch.offset
+            offset = self.sections[patch.section] + patch.offset
             relocations.apply(rule, memory, offset, target + patch.addend, start + offset)
         memory.release()
-        for (low, high), rights in zip(layout.parts, _RIGHTS, strict=True):
+        for (low, high), rights in zip(self.parts, _RIGHTS, strict=True):
             driver.protect_pages(start + low, high - low, rights)
-        low, high = layout.parts[_CODE]
+        low, high = self.parts[_CODE]
         driver.flush_instructions(start + low, high - low)
-        code.entry = start + layout.sections[entry.section] + entry.value
+        code.entry = start + self.sections[entry.section] + entry.value
         return code
 
     def _address(self, number: int, start: int) -> int:
         """Return the address of a symbol, in the region that begins at `start` or outside."""
         if number in self.externals:
             return self.externals[number]
-        if number in self.layout.commons:
-            return start + self.layout.commons[number]
+        if number in self.commons:
+            return start + self.commons[number]
         symbol = self.object.symbols[number]
         if symbol.section == elf.ABSOLUTE:
             return symbol.value
-        offset = self.layout.sections.get(symbol.section)
+        offset = self.sections.get(symbol.section)
         if offset is None:
             raise BadObject(f"refers to {symbol.name!r} in a section that is not loaded")
         return start + offset + symbol.value
