@@ -21,17 +21,6 @@ LIMITS = Limits((_BLOCK_THREADS,) * 3, _BLOCK_THREADS, (_MANY,) * 3, _MANY, 1, _
 _DEVICE = "the interpreter"
 
 
-class _Rules(Rules):
-    def _choose_block(self, threads: Dim3) -> Dim3:
-        """64 threads, 8 x 8 or 4 x 4 x 4 along the axes that have more than one.
-
-        A device fits its block to few threads, so that a forgotten guard shows at large sizes only.
-        """
-        size = (1, 64, 8, 4)[sum(count > 1 for count in threads)]
-        x, y, z = (size if count > 1 else 1 for count in threads)
-        return x, y, z
-
-
 class Inputs(NamedTuple):
     """Checked arguments, by position in the signature. Nothing here is copied.
 
@@ -64,7 +53,7 @@ class Arguments:
         ):
             if given != wanted:
                 self._refuse(f"wrong number of {what}", given, wanted, self._call())
-        arrays = self._arrays = {
+        arrays = {
             param.position: self._elements(param, array)
             for param, array in zip(pointers, bufs, strict=True)
         }
@@ -72,18 +61,28 @@ class Arguments:
             param.position: self._value(param, value)
             for param, value in zip(values, vals, strict=True)
         }
-        written = {
-            param.position: self._mask(param, mask)
-            for param, mask in zip(pointers, initialised, strict=False)
-            if mask is not None
-        }
+        written = {}
+        for param, mask in zip(pointers, initialised, strict=False):  # there may be no masks
+            if mask is None:
+                continue
+            size = len(arrays[param.position])
+            if mask.dtype != np.bool_ or mask.size != size:
+                got, what = f"{mask.size} x {mask.dtype}", f"initialised mask of {param.name!r}"
+                self._refuse(what, got, f"{size} x bool", "Give a bool for each element.")
+            written[param.position] = mask.reshape(-1).copy().view(np.uint8)
         self.inputs = Inputs(arrays, numbers, written)
 
     def geometry(
         self, grid: Extent | None, block: Extent | None, threads: Extent | None
     ) -> tuple[Dim3, Dim3]:
         """Return (grid, block), by a launch's rules, but for the block of `threads=` alone."""
-        rules = _Rules(self.operation, _DEVICE, LIMITS, _BLOCK_THREADS, self.kernel.block)
+        rules = Rules(self.operation, _DEVICE, LIMITS, _BLOCK_THREADS, self.kernel.block)
+        if threads is not None and block is None and self.kernel.block is None:
+            # 64 threads, 8 x 8 or 4 x 4 x 4 along the axes that have more than one. A device fits
+            # its block to few threads, so a forgotten guard would show at large sizes only.
+            counts, _ = rules.resolve(grid, 1, threads, 0)
+            size = (1, 64, 8, 4)[sum(count > 1 for count in counts)]
+            block = [size if count > 1 else 1 for count in counts]
         return rules.resolve(grid, block, threads, 0)
 
     def _call(self) -> str:
@@ -126,13 +125,6 @@ class Arguments:
             fix = "Give a copy: x.copy()."
             self._refuse(f"{what} cannot be written", "a read-only array", param, fix)
         return array.reshape(-1).view(stored_as(dtype))
-
-    def _mask(self, param: Param, mask: Array) -> Array:
-        size = len(self._arrays[param.position])
-        if mask.dtype != np.bool_ or mask.size != size:
-            given, what = f"{mask.size} x {mask.dtype}", f"initialised mask of {param.name!r}"
-            self._refuse(what, given, f"{size} x bool", "Give a bool for each element.")
-        return mask.reshape(-1).copy().view(np.uint8)
 
     def _refuse(self, problem: str, got: object, expected: object, fix: str) -> NoReturn:
         raise InvalidArgument(

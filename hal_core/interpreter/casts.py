@@ -25,22 +25,16 @@ def cast(value: Array, source: DType, target: DType) -> Array:
     """
     if source is bfloat16:
         value = (value.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    if target is bfloat16:
-        return _to_bfloat16(value)
-    if target.kind == "b":
-        return value.astype(bool)
-    if source.is_float and target.is_integer:
-        return _to_integer(value, target)
-    return value.astype(stored_as(target))
-
-
-def bitcast(value: Array, source: DType, target: DType) -> Array:
-    """Return the same bits as another dtype."""
-    return value.view(stored_as(target))
-
-
-def _to_integer(value: Array, target: DType) -> Array:
+    if target is bfloat16:  # the upper half of a float32
+        bits = value.view(np.uint32)
+        upper = bits >> np.uint32(16)
+        # Half to even: half of the last place is added, less one bit where the last bit is 0.
+        rounded = (bits + np.uint32(0x7FFF) + (upper & np.uint32(1))) >> np.uint32(16)
+        # A NaN whose bits are all in the lower half would become an infinity.
+        return np.where(np.isnan(value), upper | np.uint32(0x40), rounded).astype(np.uint16)
     dtype = stored_as(target)
+    if target.kind == "b" or not (source.is_float and target.is_integer):
+        return value.astype(dtype)
     whole = np.trunc(value.astype(np.float64))
     small, large = whole < target.min, whole >= float(target.max + 1)
     inside = np.where(small | large | np.isnan(whole), 0.0, whole).astype(dtype)
@@ -48,9 +42,6 @@ def _to_integer(value: Array, target: DType) -> Array:
     return np.where(small, limits[0], np.where(large, limits[1], inside))
 
 
-def _to_bfloat16(value: Array) -> Array:
-    """Round a float32 half to even to its upper 16 bits; a NaN stays one."""
-    bits = value.view(np.uint32)
-    upper = bits >> np.uint32(16)
-    rounded = (bits + np.uint32(0x7FFF) + (upper & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(value), upper | np.uint32(0x40), rounded).astype(np.uint16)
+def bitcast(value: Array, source: DType, target: DType) -> Array:
+    """Return the same bits as another dtype."""
+    return value.view(stored_as(target))

@@ -1,8 +1,8 @@
-"""What each operation without side effects means: the table of docs/kernel-language.md as code.
+"""Operations without side effects: the table of docs/kernel-language.md as code.
 
 A value is a numpy array with one element a thread, or with one element where all threads agree.
-Integers wrap, float32 is computed in float32, and every result is rounded once: what the table
-allows beside that (contraction, a few units in the last place) is a renderer's freedom.
+Integers wrap, float32 is computed in float32, and every result is rounded once. The table allows
+more (contraction, a few units in the last place): that is a renderer's freedom.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 def operation(node: UOp) -> Callable[..., Array] | None:
-    """The function from the values of a node's sources to its own; None: it is no such node."""
+    """Return the function from the values of a node's sources to its own; None for other nodes."""
     convert = {"CAST": cast, "BITCAST": bitcast}.get(node.op)
     if convert is None:
         return OPERATIONS.get(node.op)
@@ -34,18 +34,13 @@ def operation(node: UOp) -> Callable[..., Array] | None:
 
 
 def _floordiv(a: Array, b: Array) -> Array:
-    """As Python; by zero gives 0, and the least integer // -1 wraps."""
+    """Round down, as Python does; by zero gives 0, and the least integer // -1 wraps."""
     divisor = _divisor(a, b)
     return np.where(b == 0, a.dtype.type(0), np.where(_minus_one(b), -a, a // divisor))
 
 
-def _mod(a: Array, b: Array) -> Array:
-    """As Python, with the sign of b; by zero gives 0."""
-    return np.where((b == 0) | _minus_one(b), a.dtype.type(0), a % _divisor(a, b))
-
-
 def _divisor(a: Array, b: Array) -> Array:
-    """1 where the division is spelt out."""
+    """Return b, or 1 where numpy would divide by zero or overflow: those results are chosen."""
     return np.where((b == 0) | _minus_one(b), a.dtype.type(1), b)
 
 
@@ -54,38 +49,21 @@ def _minus_one(b: Array) -> Array:
 
 
 def _shl(a: Array, b: Array) -> Array:
-    """The amount is masked to the width."""
     bits = np.dtype(f"u{a.itemsize}")
     shifted: Array = np.left_shift(a.view(bits), _amount(b).view(bits))
     return shifted.view(a.dtype)
 
 
-def _shr(a: Array, b: Array) -> Array:
-    """The amount is masked to the width; a signed integer keeps its sign."""
-    return np.asarray(a >> _amount(b))
-
-
 def _amount(b: Array) -> Array:
+    """Mask the amount of a shift to the width."""
     return np.asarray(b & b.dtype.type(8 * b.itemsize - 1))
-
-
-# -- integers and floats
-
-
-def _min(a: Array, b: Array) -> Array:
-    """Python's: a NaN stays only as the first argument."""
-    return np.where(b < a, b, a)
-
-
-def _max(a: Array, b: Array) -> Array:
-    return np.where(b > a, b, a)
 
 
 # -- floats
 
 
 def _rounded(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Computed with more bits, then rounded: the nearest number but in the rarest of cases."""
+    """Compute with more bits, then round: the nearest number but in the rarest of cases."""
 
     def compute(*values: Array) -> Array:
         dtype = values[0].dtype
@@ -95,16 +73,8 @@ def _rounded(function: Callable[..., Array]) -> Callable[..., Array]:
     return compute
 
 
-def _pow(a: Array, b: Array) -> Array:
-    """Of zeros and infinities as they are: glibc errs about (-inf) ** -2**63 of long doubles."""
-    return np.where(np.isfinite(a) & (a != 0), _wide_pow(a, b), np.power(a, b))
-
-
-_wide_pow = _rounded(np.power)
-
-
 def fma(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c, rounded once."""
+    """Return a * b + c, rounded once."""
     if a.dtype == np.float64:
         return _fma64(a, b, c)
     a, b, c = (value.astype(np.float64) for value in (a, b, c))
@@ -113,7 +83,7 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _fma64(a: Array, b: Array, c: Array) -> Array:
-    """Sums of two floats each, where no part of them can be too large or too small.
+    """Compute with sums of two floats each where no part can overflow or vanish, else exactly.
 
     Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008).
     """
@@ -122,7 +92,9 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     size = abs(product)
     within = (size > 2.0**-900) & (size < 2.0**1000) & (abs(c) < 2.0**1000)
     within &= (abs(a) < 2.0**990) & (abs(b) < 2.0**990)
-    added, rest_added = _two_sum(c, _lost(a, b, product))
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    lost = a_high * b_high - product + a_high * b_low + a_low * b_high + a_low * b_low
+    added, rest_added = _two_sum(c, lost)
     high, low = _two_sum(product, added)
     result = high + _to_odd(*_two_sum(rest_added, low))
     plain = ~np.isfinite(a) | ~np.isfinite(b) | (a == 0) | (b == 0)
@@ -134,27 +106,21 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """The sum, and what was lost in rounding it."""
+    """Return the sum, and the part of it that was lost in rounding."""
     total = a + b
     grown = total - a
     return total, (a - (total - grown)) + (b - grown)
 
 
-def _lost(a: Array, b: Array, product: Array) -> Array:
-    """What was lost in rounding the product."""
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    lost = a_high * b_high - product
-    return np.asarray(lost + a_high * b_low + a_low * b_high + a_low * b_low)
-
-
 def _halves(value: Array) -> tuple[Array, Array]:
+    """Split 53 bits into two parts of 26, whose products are exact (Veltkamp)."""
     spread = value * (2.0**27 + 1)
     high = spread - (spread - value)
     return high, value - high
 
 
 def _to_odd(total: Array, lost: Array) -> Array:
-    """total + lost, rounded to the neighbour whose last bit is odd unless it is exact."""
+    """Round total + lost to the neighbour whose last bit is odd, unless it is exact."""
     bits = np.asarray(total).view(np.int64)
     even = (lost != 0) & np.isfinite(lost) & (bits & 1 == 0)
     step = np.where((lost > 0) == (total > 0), 1, -1)
@@ -179,12 +145,14 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "MUL": np.multiply,
     "NEG": np.negative,
     "ABS": np.abs,  # of the least integer: itself
-    "MIN": _min,
-    "MAX": _max,
+    # As Python's min and max: a NaN stays only as the first argument.
+    "MIN": lambda a, b: np.where(b < a, b, a),
+    "MAX": lambda a, b: np.where(b > a, b, a),
     "FLOORDIV": _floordiv,
-    "MOD": _mod,
+    # With the sign of b, as Python; by zero gives 0.
+    "MOD": lambda a, b: np.where((b == 0) | _minus_one(b), a.dtype.type(0), a % _divisor(a, b)),
     "SHL": _shl,
-    "SHR": _shr,
+    "SHR": lambda a, b: np.asarray(a >> _amount(b)),  # a signed integer keeps its sign
     "AND": np.bitwise_and,
     "OR": np.bitwise_or,
     "XOR": np.bitwise_xor,
@@ -216,5 +184,8 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "TANH": _rounded(np.tanh),
     "ATAN": _rounded(np.arctan),
     "ATAN2": _rounded(np.arctan2),
-    "POW": _pow,
+    # Of zeros and infinities in their own dtype: glibc errs about (-inf) ** -2**63 of long doubles.
+    "POW": lambda a, b: np.where(
+        np.isfinite(a) & (a != 0), _rounded(np.power)(a, b), np.power(a, b)
+    ),
 }

@@ -30,7 +30,7 @@ _INDEX_ARITHMETIC = frozenset({"ADD", "SUB", "MUL"})
 
 
 class Step(NamedTuple):
-    """One instruction. Values are kept in a list, at the place of their instruction."""
+    """One instruction. Values stand in a list, at the place of their instruction."""
 
     node: UOp
     place: int  # of its value: the node's place in the kernel's list

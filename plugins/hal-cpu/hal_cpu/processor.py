@@ -1,4 +1,4 @@
-"""What the processor is, and how much of it and of its memory is ours.
+"""Facts of the processor, and the share of it and of its memory that this process may use.
 
 Source: proc(5), cgroups(7).
 """
@@ -13,7 +13,7 @@ from functools import cache
 
 @cache
 def machine() -> str:
-    """`x86-64`, `aarch64`, or the system's own word."""
+    """Return `x86-64`, `aarch64`, or the system's own word."""
     name = platform.machine().lower()
     return {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}.get(name, name)
 
@@ -28,7 +28,7 @@ def system() -> str:
 
 @cache
 def _cpuinfo() -> dict[str, str]:
-    """The facts of the first processor in /proc/cpuinfo."""
+    """Read the facts of the first processor in /proc/cpuinfo."""
     facts: dict[str, str] = {}
     for line in _read("/proc/cpuinfo").splitlines():
         key, colon, value = line.partition(":")
@@ -51,23 +51,23 @@ def cpu_title() -> str:
 
 
 def cpu_flags() -> tuple[str, ...]:
-    """Features, sorted: `avx2`, `fma`, ...; what code for this processor may rely on."""
+    """Return the processor's features, sorted: `avx2`, `fma`, ..."""
     facts = _cpuinfo()
     return tuple(sorted(set((facts.get("flags") or facts.get("features") or "").split())))
 
 
 def has_half() -> bool:
-    """Whether it converts between float16 and float32 by itself."""
+    """Return whether the processor converts between float16 and float32 by itself."""
     return machine() == "aarch64" or "f16c" in cpu_flags()
 
 
 def has_fma() -> bool:
-    """Whether it multiplies and adds in one instruction."""
+    """Return whether the processor multiplies and adds in one instruction."""
     return machine() == "aarch64" or "fma" in cpu_flags()
 
 
 def cpu_identity() -> str:
-    """All that decides what `native` means to a compiler."""
+    """Return a text that differs where `native` means something else to a compiler."""
     facts = _cpuinfo()
     keys = (
         "vendor_id", "cpu family", "model", "stepping",
@@ -78,13 +78,13 @@ def cpu_identity() -> str:
 
 
 def cpu_arch() -> str:
-    """The machine and its widest vectors, for people: `x86-64 avx512f`."""
+    """Return the machine and its widest vectors, for people: `x86-64 avx512f`."""
     flags = cpu_flags()
     best = next((name for name in ("avx512f", "avx2", "avx", "sve", "asimd") if name in flags), "")
     return f"{machine()} {best}".strip()
 
 
-# -- our share of it
+# -- the share of this process
 
 
 def _read(path: str) -> str:
@@ -96,7 +96,7 @@ def _read(path: str) -> str:
 
 
 def _cgroup_files(controller: str, name_v1: str, name_v2: str, root: str = "") -> list[str]:
-    """A setting's texts in every cgroup this process is in, from its own up to the root's."""
+    """Read a setting in every cgroup that this process is in, from its own up to the root's."""
     texts = []
     for line in _read(f"{root}/proc/self/cgroup").splitlines():
         number, controllers, path = (*line.split(":", 2), "", "")[:3]
@@ -120,7 +120,7 @@ def _cgroup_files(controller: str, name_v1: str, name_v2: str, root: str = "") -
 
 
 def usable_cores(root: str = "") -> int:
-    """Cores that run us at once: the affinity mask, cut by a cgroup's quota (v1 and v2)."""
+    """Count the cores of the affinity mask, at most a cgroup's quota (v1 and v2)."""
     try:
         cores = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -136,7 +136,7 @@ def usable_cores(root: str = "") -> int:
 
 
 def usable_memory(root: str = "") -> int:
-    """Bytes of memory: the machine's, cut by a cgroup's limit (v1 and v2)."""
+    """Return the machine's bytes of memory, at most a cgroup's limit (v1 and v2)."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for text in _cgroup_files("memory", "memory.limit_in_bytes", "memory.max", root):
         if text.isdigit():

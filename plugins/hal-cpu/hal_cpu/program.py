@@ -5,7 +5,7 @@ int64_t last)`. `args` has eight bytes for each parameter, in the order of the s
 the grid and the block; it runs the blocks from `first` up to `last`, x fastest.
 
 The arguments are packed into a new bytes object, which is the launch's own: no storage to lock or
-to keep per thread. A geometry holds the function that runs its launches: with the GIL kept (work
+to keep per thread. A geometry holds the function that runs its launches: with the GIL held (work
 too short to be worth a release), with the GIL released, or split over the cores.
 """
 

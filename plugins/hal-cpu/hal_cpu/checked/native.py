@@ -66,6 +66,11 @@ class Argument(NamedTuple):
         """Return the index of the element that has the byte at `address`."""
         return (address - self.address) // self.param.dtype.itemsize
 
+    def is_near(self, address: int) -> bool:
+        """Return whether `address` lies in the block or in an inaccessible page beside it."""
+        low, high = self.accessible
+        return low - driver.PAGE <= address < high + driver.PAGE
+
     def distance(self, address: int) -> int:
         """Return how many bytes `address` lies outside of the argument; 0: it lies inside."""
         return max(self.address - address, address - self.end + 1, 0)
@@ -172,7 +177,7 @@ class Launch:
             problem, fix = f"it ended with {name}", _ADVICE.get(outcome.signal, sender)
             if outcome.address:
                 problem = f"{name} at {outcome.address:#x}"
-                near = [one for one in self.arguments if _is_around(one, outcome.address)]
+                near = [one for one in self.arguments if one.is_near(outcome.address)]
                 if near:
                     argument = min(near, key=lambda one: one.distance(outcome.address))
                     problem += f", out of bounds of {argument.param.name!r}"
@@ -188,11 +193,6 @@ class Launch:
 # -- ranges of addresses
 
 Range = tuple[int, int]  # from, up to
-
-
-def _is_around(argument: Argument, address: int) -> bool:
-    low, high = argument.accessible
-    return low - driver.PAGE <= address < high + driver.PAGE
 
 
 def join_ranges(ranges: Iterable[Range]) -> list[Region]:

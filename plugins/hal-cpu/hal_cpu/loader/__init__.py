@@ -39,7 +39,7 @@ class Code:
     __slots__ = ("_unmap", "address", "entry", "nbytes")
 
     def __init__(self, address: int, nbytes: int) -> None:
-        self._unmap = driver.unmap_pages  # at interpreter exit the module may be gone first
+        self._unmap = driver.unmap_pages  # at exit the module may be cleared already
         self.address, self.nbytes = address, nbytes
         self.entry = 0
 

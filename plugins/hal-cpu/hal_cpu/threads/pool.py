@@ -64,7 +64,7 @@ class Job:
             raise self.error
 
     def abandon(self) -> None:
-        """Drop the chunks that nobody has claimed, then wait for those that workers run.
+        """Drop the chunks that no thread has claimed, then wait for those that workers run.
 
         The kernel writes the caller's memory, which may be freed once control is back. So further
         interrupts (Ctrl-C) change nothing; the first is the one that the caller raises.
