@@ -1,6 +1,7 @@
-"""Tools for threads and forked processes: single flights, weak lists, locks and drivers.
+"""Tools for threads and forked processes: work done once, weak sets, locks that survive a fork.
 
-This module alone calls `os.register_at_fork`. Drivers do not survive a fork: docs/design/fork.md.
+This module alone calls `os.register_at_fork`. The reasons, and the order of the steps:
+docs/design/fork.md.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-    """Repair the child: locks first, as all else takes them; then modules in the order of their
-    imports; then devices; then registries, which let go of their devices."""
+    """Repair the child: locks first, as all else takes them; then modules, in the order of their
+    imports; then devices; then registries, which forget their devices."""
     for lock in _locks:
         # Python's own modules renew their locks this way. What the forking thread holds it will
         # release itself: it is the one thread that the child has.
@@ -155,9 +156,9 @@ class SingleFlight:
                 self._check_circle(flight, operation)
                 self._waiting[me] = flight
             try:
-                # Another thread may come to wait for a module that this thread is importing, and
-                # nobody tells; so a thread that imports looks again.
-                while not flight.done.wait(_LOOK_AGAIN_SECONDS if is_importing() else None):
+                # The owner may come to wait for a module that this thread is importing, of which
+                # the table knows nothing; so an importing thread looks for a circle now and then.
+                while not flight.done.wait(_IMPORT_POLL_SECONDS if is_importing() else None):
                     with self._lock:
                         self._check_circle(flight, operation)
             finally:
@@ -165,7 +166,7 @@ class SingleFlight:
             if flight.error is None:
                 return flight.result  # type: ignore[no-any-return]
             if isinstance(flight.error, Exception):
-                raise again(flight.error)
+                raise fresh_copy(flight.error)
         try:
             flight.result = work()
             return flight.result  # type: ignore[no-any-return]
@@ -180,10 +181,9 @@ class SingleFlight:
     def _check_circle(self, flight: _Flight, operation: str) -> None:
         """Follow who waits for whom, from the flight's owner. Raises: InvalidState when that leads
         to the calling thread."""
-        me = threading.get_ident()
-        owner: int | None = flight.owner
+        me, owner = threading.get_ident(), flight.owner
         seen = set[int]()
-        while owner is not None and owner not in seen:
+        while owner not in seen:
             if owner == me:
                 raise InvalidState(
                     operation,
@@ -192,9 +192,16 @@ class SingleFlight:
                 )
             seen.add(owner)
             pending = self._waiting.get(owner)
-            # A thread whose flight is done is only waking up.
-            is_blocked = pending is not None and not pending.done.is_set()
-            owner = pending.owner if pending and is_blocked else _import_lock_owner(owner)
+            if pending is not None and not pending.done.is_set():  # else it is only waking up
+                owner = pending.owner
+                continue
+            # Perhaps it waits for an import lock. Source: _ModuleLock.acquire in
+            # importlib._bootstrap, the same from Python 3.4 to 3.14, which sees circles of import
+            # locks, and none in which a flight is one of the links.
+            frame = sys._current_frames().get(owner)
+            place = (frame.f_code.co_filename, frame.f_code.co_name) if frame else None
+            if frame and place == (_IMPORT_SYSTEM, "acquire"):
+                owner = getattr(frame.f_locals.get("self"), "owner", None) or owner
 
     def _after_fork(self) -> None:
         """Forget the work of threads that a child does not have; its own thread may be at work."""
@@ -203,22 +210,19 @@ class SingleFlight:
         self._waiting.clear()
 
 
-def again(error: Exception) -> Exception:
-    """A copy to raise: raising one object twice grows its traceback and keeps frames alive."""
-    try:
-        fresh = copy.copy(error)
-    except Exception:  # a class of somebody else's that cannot be copied
-        return error
+def fresh_copy(error: Exception) -> Exception:
+    """Copy an error that is raised again: its traceback would grow, and keep frames alive."""
+    fresh = copy.copy(error)
     fresh.__cause__ = error.__cause__
     return fresh
 
 
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
-_LOOK_AGAIN_SECONDS = 0.05
+_IMPORT_POLL_SECONDS = 0.05
 
 
 def is_importing() -> bool:
-    """Return whether this thread is in the middle of an import, and so holds import locks."""
+    """Return True in the middle of an import, when this thread holds import locks."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == _IMPORT_SYSTEM:
@@ -227,22 +231,7 @@ def is_importing() -> bool:
     return False
 
 
-def _import_lock_owner(thread: int) -> int | None:
-    """Return the thread that holds the import lock for which `thread` waits; None if for none.
-
-    Source: _ModuleLock.acquire of importlib._bootstrap, the same from Python 3.4 to 3.14. It sees
-    circles of import locks, and none in which a flight is one of the links.
-    """
-    frame = sys._current_frames().get(thread)
-    if frame is None or frame.f_code.co_filename != _IMPORT_SYSTEM:
-        return None
-    if frame.f_code.co_name != "acquire":
-        return None
-    owner: int | None = getattr(frame.f_locals.get("self"), "owner", None)
-    return owner
-
-
-flights = SingleFlight()  # of every registry: loading, listing and opening
+flights = SingleFlight()  # loading, listing and opening, for every registry of the process
 
 
 # -- drivers that a child may not use

@@ -1,12 +1,13 @@
 """Environment settings: each declared once, with its default and its meaning.
 
-A setting is read when it is asked for, never on a hot path. Backends declare their own with the
-same function, so `hal doctor` and the documentation can list every one.
+The environment is read when a setting is used, never on a hot path. Backends declare settings of
+their own with the same function, so `hal doctor` and the documentation can list every one.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 from hal_core.errors import InvalidArgument
 
@@ -31,7 +32,7 @@ _FALSE = ("0", "false", "no", "off", "")
 
 
 class Setting(Generic[T]):
-    """One environment variable; `read()` gives its parsed value as the environment is now."""
+    """One environment variable, its default and its meaning."""
 
     __slots__ = ("default", "meaning", "name", "parse")
 
@@ -44,7 +45,10 @@ class Setting(Generic[T]):
         self.name, self.default, self.meaning, self.parse = name, default, meaning, parse
 
     def read(self) -> T:
-        """What it is now. Raises: InvalidArgument when the environment's text cannot be read."""
+        """Return the value as the environment is now.
+
+        Raises: InvalidArgument when the environment's text means nothing.
+        """
         text = os.environ.get(self.name)
         if text is None:
             return self.default
@@ -63,24 +67,40 @@ class Setting(Generic[T]):
 
 
 def declare(name: str, default: T, meaning: str, parse: Callable[[str], T]) -> Setting[T]:
-    """Declares a setting; declaring the same name again replaces it (a reloaded plugin)."""
+    """Declare a setting; a second declaration replaces the first, as a reloaded plugin makes."""
     setting: Setting[T] = Setting(name, default, meaning, parse)
     SETTINGS[name] = setting  # type: ignore[assignment]
     return setting
 
 
-def misspelt() -> dict[str, str]:
-    """Variables that nobody has declared, and the setting that each of them looks like."""
+def warn_of_misspelt() -> None:
+    """Warn of variables that look like a setting and are none, once in a process.
+
+    The warning shows the first line outside of this package: the user's.
+    """
+    global _has_warned
     unknown = [name for name in os.environ if name.startswith("HAL_") and name not in SETTINGS]
-    if not unknown:
-        return {}
+    if _has_warned or not unknown:
+        return
+    _has_warned = True
+    import warnings
     from difflib import get_close_matches
 
-    near = {name: get_close_matches(name, SETTINGS, 1, 0.85) for name in unknown}
-    return {name: found[0] for name, found in near.items() if found}
+    package = os.path.dirname(__file__) + os.sep
+    frame, level = sys._getframe(), 1
+    while frame.f_code.co_filename.startswith(package) and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    for name in unknown:
+        for meant in get_close_matches(name, SETTINGS, 1, 0.85):
+            text = f"{name} is no setting and does nothing; is it {meant} that you mean?"
+            warnings.warn(text, UserWarning, stacklevel=level)
+
+
+_has_warned = False
 
 
 def flag(text: str) -> bool:
+    """Parse `1` or `0`, and the words that mean the same."""
     lowered = text.strip().lower()
     if lowered in _TRUE:
         return True
@@ -90,12 +110,12 @@ def flag(text: str) -> bool:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Comma-separated words, in order, without blanks."""
+    """Parse words separated by commas, in order, without blanks."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def pairs(text: str) -> dict[str, str]:
-    """`A=x,B=y`."""
+    """Parse names with values: `A=x,B=y`."""
     result = {}
     for word in words(text):
         key, equals, value = word.partition("=")
@@ -106,7 +126,7 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def nbytes(text: str) -> int:
-    """A size: `1048576`, `512M`, `2G` (powers of 1024)."""
+    """Parse a size: `1048576`, `512M`, `2G` (powers of 1024)."""
     lowered = text.strip().lower().removesuffix("b").removesuffix("i")
     factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}.get(lowered[-1:], 0)
     digits = lowered[:-1] if factor else lowered
@@ -127,7 +147,9 @@ CACHE_DIR = declare("HAL_CACHE_DIR", "", "folder of compiled kernels; else the u
 CCACHE = declare("HAL_CCACHE", True, "0 turns the compile cache off", flag)
 CACHE_ONLY = declare("HAL_CACHE_ONLY", False, "1 makes a compile-cache miss an error", flag)
 LRU = declare("HAL_LRU", True, "0 returns freed memory to the device at once", flag)
-LRU_LIMIT = declare("HAL_LRU_LIMIT", 0, "bytes of freed memory kept a device; 0 = built-in", nbytes)
+LRU_LIMIT = declare(
+    "HAL_LRU_LIMIT", 0, "bytes of freed memory cached on a device; 0 = built-in", nbytes
+)
 MEMORY_LIMIT = declare("HAL_MEMORY_LIMIT", 0, "bytes a device may hold; 0 = no limit", nbytes)
 PROFILE = declare(
     "HAL_PROFILE", False, "1 records what devices do, for hal.finalize_profile()", flag

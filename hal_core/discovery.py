@@ -1,9 +1,9 @@
-"""Finding installed backends: a reader of `entry_points.txt` that imports nothing.
+"""Find installed backends: read every `entry_points.txt`, import nothing.
 
-It runs at `import hal_core`. A metadata library costs 25 to 35 ms for 100 distributions, and
-raises for all of them when one file is damaged; this reads plain folders in 1 ms and takes each
-distribution alone. Zip files and foreign finders are left to importlib-metadata (`complete`),
-at the first use.
+This runs at `import hal_core`. A metadata library costs 25 to 35 ms for 100 distributions, and
+raises for all of them when one file is damaged; this module reads plain folders in 1 ms and each
+distribution alone. `complete` leaves zip files and foreign finders to importlib-metadata, at the
+first use.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 __version__ = "0.1.0"
-API_VERSION = (1, 0)  # of the plugin interface; apart from package versions
+API_VERSION = (1, 0)  # of the plugin interface; changes independently of package versions
 
 DEVICES = "hal.devices"
 EXTENSIONS = "hal.extensions"
@@ -36,14 +36,25 @@ class Distribution:
 
     @property
     def version(self) -> str:
-        """From the folder's name, else from the metadata itself (egg-info); "?" if neither."""
+        """Version in the folder's name, else in the metadata itself (egg-info); "?" if neither."""
         if not self._version:
-            self._version = _version_in_name(self.folder) or _version_in_file(self.folder) or "?"
+            version = _stem(self.folder).partition("-")[2]
+            if self.folder.endswith(".egg-info"):
+                version = version.partition("-py")[0]  # of name-1.0-py3.12.egg-info
+            files = [os.path.join(self.folder, name) for name in ("METADATA", "PKG-INFO")]
+            while files and not version:
+                try:
+                    with open(files.pop(0), encoding="utf-8", errors="replace") as file:
+                        lines = [line for line in file if line.startswith("Version:")]
+                        version = "".join(lines[:1]).partition(":")[2].strip()
+                except OSError:
+                    continue
+            self._version = version or "?"
         return self._version
 
     @property
     def is_whole(self) -> bool:
-        """False for the empty folder that an interrupted uninstall leaves behind."""
+        """True where there is metadata: an interrupted uninstall leaves an empty folder."""
         return any(
             os.path.exists(os.path.join(self.folder, name)) for name in ("METADATA", "PKG-INFO")
         )
@@ -69,41 +80,61 @@ class EntryPoint:
 
 
 class Scan:
-    """What one look at the import path found."""
+    """Everything that one reading of the import path found."""
 
     __slots__ = ("damaged", "entries", "folders", "left")
 
     def __init__(self) -> None:
-        self.entries: list[EntryPoint] = []  # of our groups
+        self.entries: list[EntryPoint] = []  # of the groups hal.devices and hal.extensions
         self.damaged: dict[str, str] = {}  # file -> what is wrong with it
         self.folders: dict[str, list[Distribution]] = {}  # normalised name -> in path order
-        self.left: list[str] = []  # path entries that are no plain folder
+        self.left: list[str] = []  # path entries that are no plain folder, left to `complete`
 
 
 def scan(path: Iterable[object] | None = None, thorough: bool = False) -> Scan:
     """Read every distribution on `path` (`sys.path`).
 
-    Of a distribution seen twice the first counts, as for an import; an empty metadata folder
-    never hides a whole one. `thorough` also reads the files that do not mention our groups, to
-    report damage that breaks other tools. Never raises.
+    Of a distribution found twice the first counts, as for an import; an empty metadata folder
+    never hides a whole one. `thorough` also reads files that do not mention our groups, to report
+    damage that breaks other tools. Never raises.
     """
     found = Scan()
     places = [place for place in (sys.path if path is None else path) if isinstance(place, str)]
     for place in dict.fromkeys(places):
-        for folder in _metadata_folders(place, found):
+        try:
+            with os.scandir(place or ".") as children:
+                suffixes = (".dist-info", ".egg-info")
+                names = [child.name for child in children if child.name.lower().endswith(suffixes)]
+        except NotADirectoryError:
+            found.left.append(place)
+            continue
+        except (OSError, ValueError):
+            continue
+        for name in sorted(names):  # scandir's order is random
+            folder = os.path.join(os.path.abspath(place), name)
             distribution = Distribution(normalize(_stem(folder).partition("-")[0]), folder)
             found.folders.setdefault(distribution.name, []).append(distribution)
+        if place[-4:].lower() == ".egg" and os.path.isdir(os.path.join(place, "EGG-INFO")):
+            found.left.append(place)
     for same_name in found.folders.values():
-        _read_first_whole(same_name, found, thorough)
+        read = [(dist, _read(dist, found, thorough)) for dist in same_name]
+        if any(entries for _, entries in read):
+            # `is_whole` asks the disk: only where there is a choice.
+            whole = (entries for dist, entries in read if len(read) == 1 or dist.is_whole)
+            found.entries += next(whole, read[0][1])
     return found
 
 
 def complete(found: Scan) -> None:
-    """Add what plain folders do not hold: zip files and the distributions of foreign finders.
+    """Add the distributions in zip files and of foreign finders.
 
     Imports importlib-metadata, and only when there is something for it to read.
     """
-    if not found.left and not any(_is_foreign(finder) for finder in sys.meta_path):
+    # PathFinder reads plain folders and zip files; importlib-metadata adds a finder of its own.
+    known = ("_frozen_importlib_external", "importlib_metadata")
+    owners = [one if isinstance(one, type) else type(one) for one in sys.meta_path]
+    foreign = [one for one in owners if one.__module__ not in known]
+    if not found.left and not any(hasattr(owner, "find_distributions") for owner in foreign):
         return
     from importlib_metadata import DistributionFinder
 
@@ -123,11 +154,12 @@ def complete(found: Scan) -> None:
 
 
 def installed() -> Scan:
-    """The scan made at import, kept until `rescan`."""
+    """Return the scan made at `import hal_core`, or the last one of `rescan`."""
     return _latest if _latest is not None else rescan()
 
 
 def rescan() -> Scan:
+    """Scan again, for distributions installed while the process runs."""
     global _latest
     _latest = scan()
     return _latest
@@ -137,7 +169,7 @@ _latest: Scan | None = None
 
 
 def distribution_version(name: str) -> str | None:
-    """Version of an installed distribution; None when no plain folder holds it.
+    """Return the version of an installed distribution; None when no plain folder holds it.
 
     Costs a dictionary lookup and two `stat`: backends use it in compile-cache keys.
     """
@@ -149,16 +181,21 @@ def distribution_version(name: str) -> str | None:
 
 
 def normalize(name: str) -> str:
-    """One spelling of a distribution's name: `Hal.CPU`, `hal_cpu` -> `hal-cpu`."""
+    """Return the one spelling of a distribution's name: `Hal.CPU`, `hal_cpu` -> `hal-cpu`."""
     name = name.lower().replace("_", "-").replace(".", "-")
     while "--" in name:
         name = name.replace("--", "-")
     return name
 
 
+def _stem(folder: str) -> str:
+    """Return the name and version in a metadata folder's name: `hal_cpu-0.1.0`."""
+    return os.path.basename(folder).rpartition(".")[0]
+
+
 def parse(data: bytes) -> tuple[list[tuple[str, str, str]], str]:
-    """The (group, name, value) lines of an `entry_points.txt`, and what is wrong with it, if
-    anything: a damaged line costs no other line."""
+    """Return the (group, name, value) lines of an `entry_points.txt`, and the first thing wrong
+    with it or "". A damaged line costs no other line."""
     problem = ""
     if data.startswith(b"\xef\xbb\xbf"):
         data, problem = data[3:], "starts with a byte-order mark"
@@ -183,42 +220,21 @@ def parse(data: bytes) -> tuple[list[tuple[str, str, str]], str]:
     return entries, problem
 
 
-# -- one folder of sys.path
-
-
-def _metadata_folders(place: str, found: Scan) -> Iterator[str]:
-    try:
-        with os.scandir(place or ".") as children:
-            names = [child.name for child in children if _is_metadata(child.name)]
-    except NotADirectoryError:
-        found.left.append(place)
-        return
-    except (OSError, ValueError):
-        return
-    for name in sorted(names):  # scandir's order is random
-        yield os.path.join(os.path.abspath(place), name)
-    if place[-4:].lower() == ".egg" and os.path.isdir(os.path.join(place, "EGG-INFO")):
-        found.left.append(place)
-
-
-def _is_metadata(name: str) -> bool:
-    return name.lower().endswith((".dist-info", ".egg-info"))
-
-
-def _read_first_whole(same_name: list[Distribution], found: Scan, thorough: bool) -> None:
-    read = [(dist, _read(dist, found, thorough)) for dist in same_name]
-    if not any(entries for _, entries in read):
-        return
-    chosen = read[0]
-    if len(read) > 1:
-        chosen = next((one for one in read if one[0].is_whole), chosen)
-    found.entries += chosen[1]
+# -- plain folders
 
 
 def _read(distribution: Distribution, found: Scan, thorough: bool) -> list[EntryPoint]:
     file = os.path.join(distribution.folder, "entry_points.txt")
     try:
-        data = _content(file)
+        # os.open is a third of the price of open(), and a FIFO of this name must not block.
+        handle = os.open(file, _OPEN_FLAGS)
+        try:
+            nbytes = os.fstat(handle).st_size
+            if nbytes > _LARGEST:
+                raise ValueError(f"{nbytes} bytes, more than {_LARGEST}")
+            data = os.read(handle, _LARGEST)
+        finally:
+            os.close(handle)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError) as error:
@@ -227,18 +243,6 @@ def _read(distribution: Distribution, found: Scan, thorough: bool) -> list[Entry
     if not thorough and not any(group.encode() in data for group in _GROUPS):
         return []
     return _entries(data, distribution, file, found.damaged)
-
-
-def _content(file: str) -> bytes:
-    # os.open is a third of the price of open(), and a FIFO of this name must not block.
-    handle = os.open(file, _OPEN_FLAGS)
-    try:
-        nbytes = os.fstat(handle).st_size
-        if nbytes > _LARGEST:
-            raise ValueError(f"{nbytes} bytes, more than {_LARGEST}")
-        return os.read(handle, _LARGEST)
-    finally:
-        os.close(handle)
 
 
 def _entries(
@@ -252,13 +256,6 @@ def _entries(
 
 
 # -- foreign finders
-
-
-def _is_foreign(finder: object) -> bool:
-    # PathFinder reads plain folders and zip files only; importlib-metadata puts its own beside it.
-    known = ("_frozen_importlib_external", "importlib_metadata")
-    owner = finder if isinstance(finder, type) else type(finder)
-    return hasattr(finder, "find_distributions") and owner.__module__ not in known
 
 
 def _add_foreign(
@@ -280,27 +277,3 @@ def _add_foreign(
     if name not in folders:
         folders[name] = [Distribution(name, where, version)]
         entries += _entries(text.encode(), folders[name][0], where, damaged)
-
-
-# -- versions
-
-
-def _stem(folder: str) -> str:
-    return os.path.basename(folder).rpartition(".")[0]
-
-
-def _version_in_name(folder: str) -> str:
-    version = _stem(folder).partition("-")[2]
-    return version.partition("-py")[0] if folder.endswith(".egg-info") else version
-
-
-def _version_in_file(folder: str) -> str:
-    for name in ("METADATA", "PKG-INFO"):
-        try:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    if line.startswith("Version:"):
-                        return line.partition(":")[2].strip()
-        except OSError:
-            continue
-    return ""

@@ -1,7 +1,7 @@
-"""Every exception the library raises, in one tree.
+"""Every exception that the library raises on purpose, in one tree.
 
 Each class is also the builtin that a caller would catch. A message is always built from values,
-in one form, and the values stay readable as attributes:
+in one form, and the values can be read as attributes:
 
     operation: what is wrong (got X; limit Y) on DEVICE. What to do.
 """
@@ -40,7 +40,7 @@ class HalError(Exception):
             text += f" ({'; '.join(facts)})"
         if device:
             text += f" on {device}"
-        if not text.endswith("."):  # a sentence of the driver's own
+        if not text.endswith("."):  # a driver's own sentence may end with one
             text += "."
         if fix:
             text += f" {fix}"
@@ -132,29 +132,23 @@ class CompileError(HalError, RuntimeError):
         if log.strip():
             parts.append(log.strip())
         if source and line is not None:
-            parts.append(_excerpt(source, line))
+            lines = source.splitlines()
+            for number in range(max(1, line - 2), min(len(lines), line + 2) + 1):
+                mark = ">" if number == line else " "
+                parts.append(f"{mark} {number:4d} | {lines[number - 1]}")
         self.args = ("\n".join(parts),)
 
 
-def _excerpt(source: str, line: int, around: int = 2) -> str:
-    lines = source.splitlines()
-    first, last = max(1, line - around), min(len(lines), line + around)
-    return "\n".join(
-        f"{'>' if number == line else ' '} {number:4d} | {lines[number - 1]}"
-        for number in range(first, last + 1)
-    )
-
-
 class CompilerUnavailable(HalError, RuntimeError):
-    """No compiler can serve: the one asked for is missing, or every candidate failed."""
+    """No compiler can serve: the chosen one is missing, or every candidate failed."""
 
 
 class KernelSyntaxError(HalError, SyntaxError):
     """A ``@hal.kernel`` function leaves the kernel language.
 
-    Shown as Python shows a syntax error: file, line, the source line with the place underlined,
-    then what to write instead. Lines and columns are those of the user's file; columns count from
-    1, `end_offset` is the one behind the last. What goes over several lines ends with the first.
+    Python shows it like any syntax error: file, line, the source line with the place underlined,
+    then what to write instead. Lines and columns count in the user's file; columns begin at 1, and
+    `end_offset` is the column after the last. A place over several lines ends with its first.
     """
 
     def __init__(
@@ -189,7 +183,7 @@ class KernelSyntaxError(HalError, SyntaxError):
         self.args = (message,)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Python keeps the place outside of __dict__.
+        # Python stores these attributes of a syntax error outside of __dict__.
         names = ("msg", "filename", "lineno", "offset", "end_lineno", "end_offset", "text")
         place = {name: getattr(self, name) for name in names}
         return _rebuild, (type(self), self.args, self.__dict__ | place)
@@ -208,13 +202,14 @@ class DeviceFault(HalError, RuntimeError):
 
 
 class KernelFault(HalError, RuntimeError):
-    """A kernel did what its language leaves undefined, and was run where that is watched: a race,
-    a barrier not all threads reach, a read of shared memory nobody wrote, a loop without end."""
+    """A kernel did what its language leaves undefined, in the interpreter or in checked mode: a
+    race, a barrier that not all threads reach, a read of shared memory that nobody wrote, a loop
+    without end."""
 
 
 class OutOfBounds(KernelFault, IndexError):
-    """A kernel's index is negative or beyond the end, and it was run where that is watched."""
+    """A kernel used an index that is negative or beyond the end."""
 
 
 class FailedAssert(KernelFault, AssertionError):
-    """An ``assert`` of a kernel does not hold, and it was run where that is watched."""
+    """An ``assert`` of a kernel does not hold."""

@@ -1,18 +1,18 @@
-"""What a plugin can do: the hook specifications, one group for each noun.
+"""The hook specifications, one group for each noun, and the records that cross them.
 
 A plugin is a small instance with methods marked `@hookimpl` and two plain attributes:
 
 * `hal_api = (1, 0)`: the version of this interface it was written for. Read before anything else.
-* `rank` (optional): how its devices stand in the default order, by kind. Missing kinds count as
-  in `RANKS`; `{"gpu": 200}` puts an OpenCL GPU behind a vendor's own, `{"cpu": 0}` makes a CPU
-  the choice where there is nothing better.
+* `rank` (optional): the place of its devices in the default order, by kind; the highest is first.
+  Missing kinds count as in `RANKS`; `{"gpu": 200}` puts an OpenCL GPU after a vendor's own,
+  `{"cpu": 0}` makes a CPU the choice where there is nothing better.
 
 It is named by an entry point of the group `hal.devices`, whose name is the family:
 `CUDA = "hal_cuda:plugin"`. Importing the plugin loads no driver.
 
-Provider hooks go to the plugin that owns the family, and to nobody else; extensions (group
+Provider hooks go to the plugin that owns the family, and to no other; extensions (group
 `hal.extensions`) can wrap them. Observers go to the owner and to every extension; one that fails
-is logged and stops nobody.
+is logged and stops no other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 RANKS = {"gpu": 400, "accelerator": 100, "cpu": -1}  # device kind -> place in the default order
 
 REQUIRED = ("hal_enumerate", "hal_open_device")  # of a plugin that owns a family
-ADDED = ("hal_make_compilers", "hal_doctor")  # an extension may implement these beside the owner
+ADDED = ("hal_make_compilers", "hal_doctor")  # an extension may implement these too
 OBSERVERS = ("hal_device_opened", "hal_compiled", "hal_device_closed")
 
 
@@ -75,7 +75,7 @@ class Check(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Memory that somebody else allocated on a device."""
+    """Memory on a device that another library allocated."""
 
     pointer: int  # as BufferSpec(external_ptr=...) takes it
     size: int  # elements
@@ -88,9 +88,9 @@ class Foreign(NamedTuple):
 
 @hookspec(firstresult=True)
 def hal_enumerate(family: str) -> Sequence[DeviceInfo]:
-    """Every device of the family, in a stable order, without opening a context.
+    """List every device of the family, in a stable order, without opening a context.
 
-    The name of device 0 is the family (`CUDA`), of device 1 `CUDA:1`. Kept until
+    The name of device 0 is the family (`CUDA`), of device 1 `CUDA:1`. Asked once until
     `Device.refresh()`. An empty list is the normal answer of a machine without the hardware.
 
     Raises: DeviceUnavailable(why) when the driver is missing or refuses.
@@ -103,8 +103,8 @@ def hal_open_device(family: str, index: int, info: DeviceInfo) -> Compiled:
     """Open one device; `info` is what `hal_enumerate` gave for it.
 
     Order: called once for a device until it is closed; different devices may open in parallel.
-    Raises: DeviceUnavailable when it is busy or refused: the next use tries again. What was made
-    until then is undone.
+    Raises: DeviceUnavailable when it is busy or refused, after undoing all that was made; the
+    next use tries again.
     """
     raise NotImplementedError
 
@@ -114,7 +114,7 @@ def hal_open_device(family: str, index: int, info: DeviceInfo) -> Compiled:
 
 @hookspec(firstresult=True)
 def hal_make_allocator(device: Compiled) -> Allocator[Any]:
-    """The device's allocator, made at the first use and closed by the device."""
+    """Make the device's allocator, at its first use; the device closes it."""
     raise NotImplementedError
 
 
@@ -123,8 +123,8 @@ def hal_make_allocator(device: Compiled) -> Allocator[Any]:
 
 @hookspec(firstresult=True)
 def hal_import_buffer(device: Compiled, obj: object) -> Foreign | None:
-    """The memory of a vendor package's own array, for `Buffer.wrap`; None for an object that is
-    not understood."""
+    """Describe the memory of a vendor package's own array, for `Buffer.wrap`; None for an object
+    of another kind."""
     raise NotImplementedError
 
 
@@ -133,9 +133,9 @@ def hal_import_buffer(device: Compiled, obj: object) -> Foreign | None:
 
 @hookspec(firstresult=True)
 def hal_make_compilers(device: Compiled) -> Sequence[CompilerPair]:
-    """The ways to compile for the device, best first; nothing of a pair is made yet.
+    """List the compilers that can serve the device, best first; none is made yet.
 
-    Extensions add theirs behind the owner's.
+    Those of extensions come after the owner's.
     """
     raise NotImplementedError
 
@@ -154,17 +154,17 @@ def hal_make_program(device: Compiled, binary: Binary) -> Program:
 
 @hookspec
 def hal_device_opened(device: Compiled) -> None:
-    """The device is ready."""
+    """Hear of a device that is ready."""
 
 
 @hookspec
 def hal_compiled(device: Compiled, program: Program, cached: bool) -> None:
-    """A kernel became a program; `cached`: its binary came from the compile cache."""
+    """Hear of a kernel that became a program; `cached`: its binary was in the compile cache."""
 
 
 @hookspec
 def hal_device_closed(device: Compiled) -> None:
-    """The device is closed; its name and info can still be read."""
+    """Hear of a device that is closed; its name and info can still be read."""
 
 
 # -- diagnosis
@@ -172,5 +172,5 @@ def hal_device_closed(device: Compiled) -> None:
 
 @hookspec(firstresult=True)
 def hal_doctor(family: str) -> Sequence[Check]:
-    """What `hal doctor` shows beyond the devices: driver, versions, permissions."""
+    """Check what the devices need: driver, versions, permissions; shown by `hal doctor`."""
     raise NotImplementedError

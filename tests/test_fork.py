@@ -1,4 +1,4 @@
-"""Fork: what a child may not use of its parent, and that it is told so at once."""
+"""Fork: a child is refused at once what it may not use of its parent; all else works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 
 # The parent makes one of everything, on a device that does not survive a fork and on one that
-# does. `calls` counts what reaches the "driver" behind them.
+# does. `calls` counts what reaches the "driver" under them.
 PARENT = """
 import gc, os, sys, threading, time, warnings
 from types import SimpleNamespace
@@ -93,7 +93,7 @@ if child:
 
 
 def run(program: str, tmp_path: Path) -> str:
-    """What is printed. Parent and child must end by themselves, well, and silently."""
+    """Return what is printed. Parent and child must end by themselves, well, and silently."""
     environment = {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "HAL_CACHE_DIR": str(tmp_path),
@@ -108,7 +108,7 @@ def run(program: str, tmp_path: Path) -> str:
 
 
 def child(text: str, tmp_path: Path, *, before: str = "", leave: bool = True) -> str:
-    """What the child prints."""
+    """Return what the child prints."""
     program = PARENT.format(tests=str(Path(__file__).parent)) + before + "\ncalls.clear()" + CHILD
     program += textwrap.dedent(text)
     return run(program + "\nsys.stdout.flush(); os._exit(0)\n" * leave, tmp_path)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import hal_core as hal
-from hal_core.concurrency import SingleFlight, again, is_importing
+from hal_core.concurrency import SingleFlight, fresh_copy, is_importing
 
 
 def in_threads(count: int, work: object) -> None:
@@ -63,7 +63,7 @@ def test_R14_work_that_asks_for_itself() -> None:
 
 
 def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it() -> None:
-    """That thread is still waking up and waits for nothing any more: there is no circle."""
+    """The thread that waited is still waking up and waits for nothing now: there is no circle."""
     flights = SingleFlight()
     outcomes: list[object] = []
     begun = threading.Event()
@@ -107,7 +107,7 @@ def test_a_repeated_error_keeps_its_facts_and_cause() -> None:
     cause = OSError("no file")
     error = hal.DeviceUnavailable("open", "refused", got=3, device="ACC")
     error.__cause__ = cause
-    fresh = again(error)
+    fresh = fresh_copy(error)
     assert fresh is not error and type(fresh) is type(error) and str(fresh) == str(error)
     assert fresh.__cause__ is cause and vars(fresh) == vars(error)
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import logging
 import os
-import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -38,7 +35,6 @@ if config.DEBUG.read():
     logging.basicConfig(format="%(name)s: %(message)s")
     log.setLevel(logging.DEBUG)
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_SPELLINGS = 256  # of names that are looked up fast: "cpu", "CPU:0", ...
 
 
@@ -51,12 +47,16 @@ class DeviceRegistry:
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
         """`path` is searched for distributions instead of `sys.path`."""
+
+        def prepare(backend: Backend) -> None:
+            backend.on_opened, backend.on_closed = self._remember, self._forget
+
         self._devices: dict[str | None, Compiled] = {}  # any spelling -> open device
         self._lock = fork_safe_lock()
-        self._plugins = Plugins(path, self._prepare)
+        self._plugins = Plugins(path, prepare)
         self._skipped: dict[str, str] = {}
-        # The best device's name, once it is known. `refresh` makes a new list, so a choice made
-        # from what was there before goes into the old one.
+        # The best device's name, once it is known. `refresh` makes a new list: a choice that is
+        # being made from what was there before goes into the old one.
         self._best: list[str] = []
         self._override: ContextVar[str | None] = ContextVar("hal_default", default=None)
         self._closes_at_exit = False
@@ -75,7 +75,14 @@ class DeviceRegistry:
         except (KeyError, TypeError):
             pass
         if name is None:
-            return self._open_default()
+            name = self.DEFAULT
+            try:
+                return self[name]
+            except UnknownDevice as error:
+                if name in self._best and self._skipped and not config.DEVICE.read():
+                    why = " ".join(self._skipped.values())
+                    _add(error, f"It is the default as there is no other device: {why}")
+                raise
         family, index = parse(name)
         if family == "GPU":
             return self._open(*parse(self._gpu(index).name))
@@ -86,16 +93,6 @@ class DeviceRegistry:
                 self._devices[name] = device
         return device
 
-    def _open_default(self) -> Compiled:
-        name = self.DEFAULT
-        try:
-            return self[name]
-        except UnknownDevice as error:
-            if name in self._best and self._skipped and not config.DEVICE.read():
-                why = " ".join(self._skipped.values())
-                _add(error, f"It is the default as there is no other device: {why}")
-            raise
-
     def _open(self, family: str, index: int) -> Compiled:
         device = self._devices.get(join(family, index))
         if device is not None:
@@ -103,7 +100,7 @@ class DeviceRegistry:
         try:
             backend = self._plugins.backend(family)
             info = backend.info(index)
-            _warn_of_misspelt()
+            config.warn_of_misspelt()
             for extension in self._plugins.extensions():
                 backend.attach(extension)
             return backend.open(index, info)
@@ -113,9 +110,6 @@ class DeviceRegistry:
                 if wanted and parse(wanted) == (family, index):
                     _add(error, f"{config.DEVICE.name}={wanted} asks for it.")
             raise
-
-    def _prepare(self, backend: Backend) -> None:
-        backend.on_opened, backend.on_closed = self._remember, self._forget
 
     def _remember(self, device: Compiled) -> None:
         with self._lock:
@@ -134,7 +128,7 @@ class DeviceRegistry:
         for device in list(newest_first):
             try:
                 device.close()
-            except BaseException as error:  # the others must be closed, the exit code kept
+            except BaseException as error:  # the others must be closed, and the exit code stays
                 log.warning("closing %s at exit failed: %r", device.name, error, exc_info=error)
 
     def _after_fork(self) -> None:
@@ -227,22 +221,10 @@ class DeviceRegistry:
         wanted = config.DEVICE.read()
         if wanted:
             return join(*parse(wanted, f"environment variable {config.DEVICE.name}"))
-        switched_on = self._switched_on()
-        if switched_on:
-            return switched_on
-        best = self._best
-        if not best:
-            available = self._available()
-            best.append(available[0][1].name if available else "CPU")
-            log.debug("the default device is %s", best[0])
-        return best[0]
-
-    def _switched_on(self) -> str | None:
-        """Return the family of `<FAMILY>=1` in the environment."""
         # The environment is asked first: it is the cheaper question, and the answer is mostly no.
         installed = self._plugins.all_families()
-        on = [name for name in {*installed, *KNOWN} if os.environ.get(name) == "1"]
-        on = sorted(name for name in on if name in self or name not in installed)
+        on = [family for family in {*installed, *KNOWN} if os.environ.get(family) == "1"]
+        on = sorted(family for family in on if family in self or family not in installed)
         if len(on) > 1:
             raise InvalidArgument(
                 " and ".join(f"{family}=1" for family in on),
@@ -255,7 +237,14 @@ class DeviceRegistry:
             except HalError as error:
                 _add(error, f"{on[0]}=1 asks for it.")
                 raise
-        return on[0] if on else None
+        if on:
+            return on[0]
+        best = self._best
+        if not best:
+            available = self._available()
+            best.append(available[0][1].name if available else "CPU")
+            log.debug("the default device is %s", best[0])
+        return best[0]
 
     @contextmanager
     def default(self, name: str) -> Iterator[str]:
@@ -283,15 +272,15 @@ class DeviceRegistry:
         return len(self._plugins.families())
 
     def __contains__(self, name: object) -> bool:
-        """Whether the family of a name is installed; says nothing about hardware."""
+        """Look up the family of a name among the installed ones; hardware is not asked for."""
         try:
             return parse(name)[0] in self._plugins.families()
         except InvalidArgument:
             return False
 
     def states(self) -> dict[str, str]:
-        """Every installed family and what is known of it: open, ready, installed (not loaded
-        yet), no hardware, broken, incompatible, in conflict, disabled."""
+        """Every installed family with its state: open, ready, installed (not loaded yet),
+        no hardware, broken, incompatible, in conflict, disabled."""
         in_use = {device.family for device in list(self._devices.values())}
         return {
             family: "open" if family in in_use else self._plugins.state(family)
@@ -326,17 +315,6 @@ class DeviceRegistry:
         """Look again for distributions and devices; failures are forgotten, open devices stay."""
         self._plugins.refresh()
         self._best = []
-
-
-@functools.cache  # once in a process
-def _warn_of_misspelt() -> None:
-    """Warn of environment variables that look like a setting, at the caller's own line."""
-    frame, level = sys._getframe(), 1
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
-        frame, level = frame.f_back, level + 1
-    for name, meant in config.misspelt().items():
-        text = f"{name} is no setting and does nothing; is it {meant} that you mean?"
-        warnings.warn(text, UserWarning, stacklevel=level)
 
 
 def _add(error: HalError, sentence: str) -> None:

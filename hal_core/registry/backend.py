@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core import hookspecs
-from hal_core.concurrency import again, flights, fork_error, fork_safe_lock, forkable, survives_fork
+from hal_core.concurrency import (
+    flights,
+    fork_error,
+    fork_safe_lock,
+    forkable,
+    fresh_copy,
+    survives_fork,
+)
 from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
 from hal_core.registry import plugin as checks
 from hal_core.registry.names import join
@@ -32,33 +39,29 @@ class Backend(Plugin):
     """
 
     def __init__(self, plugin: object, family: str, origin: str, distribution: str = "") -> None:
-        self.family = family
-        self.ranks: dict[str, int] = {}
-        self.extensions: list[Extension] = []
-        self.open_devices: dict[str, Compiled] = {}  # by canonical name
-        self.touched = False  # this process has called the driver
-        self.forked = False  # the parent process had called the driver, which does not survive it
-        # The answer of hal_enumerate, once there is one. `forget` makes a new list, so an answer
-        # that comes after it goes into the old one and is not kept.
-        self._answer: list[tuple[DeviceInfo, ...] | HalError] = []
-        self._lock = fork_safe_lock()
-        self.on_opened: Callable[[Compiled], None] = lambda device: None  # set by the registry
-        self.on_closed: Callable[[Compiled], None] = lambda device: None
         super().__init__(plugin, family, origin, distribution)
-        forkable.add(self)
-
-    def _check_hooks(self) -> None:
-        super()._check_hooks()
         for hook in hookspecs.REQUIRED:
             if not self.implements(hook):
-                forgot = callable(getattr(self.plugin, hook, None))
+                forgot = callable(getattr(plugin, hook, None))
                 raise self.refuse(f"{hook} is " + ("not marked @hookimpl" if forgot else "missing"))
-        ranks: Any = getattr(self.plugin, "rank", {})
+        ranks: Any = getattr(plugin, "rank", {})
         if not isinstance(ranks, Mapping) or not all(
             kind in hookspecs.RANKS and isinstance(rank, int) for kind, rank in ranks.items()
         ):
             raise self.refuse(f"rank maps device kinds to numbers, and is {short_repr(ranks)}")
-        self.ranks = hookspecs.RANKS | dict(ranks)
+        self.family = family
+        self.ranks: dict[str, int] = hookspecs.RANKS | dict(ranks)
+        self.extensions: list[Extension] = []
+        self.open_devices: dict[str, Compiled] = {}  # by canonical name
+        self.touched = False  # this process has called the driver
+        self.forked = False  # the parent process had called the driver, which does not survive it
+        # The answer of hal_enumerate, once there is one. `forget` makes a new list: an answer that
+        # arrives later goes into the old one.
+        self._answer: list[tuple[DeviceInfo, ...] | HalError] = []
+        self._lock = fork_safe_lock()
+        self.on_opened: Callable[[Compiled], None] = lambda device: None  # set by the registry
+        self.on_closed: Callable[[Compiled], None] = lambda device: None
+        forkable.add(self)
 
     def attach(self, extension: Extension) -> None:
         """Let an extension observe, add compilers and wrap hooks from now on.
@@ -108,7 +111,7 @@ class Backend(Plugin):
             flights.run((self, "list", id(answer)), ask, operation=f"list {self.family}")
         known = answer[0]
         if isinstance(known, HalError):
-            raise again(known)
+            raise fresh_copy(known)
         return known
 
     def info(self, index: int) -> DeviceInfo:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hal_core import config, discovery
-from hal_core.concurrency import again, flights
+from hal_core.concurrency import flights, fresh_copy
 from hal_core.discovery import DEVICES, EXTENSIONS, EntryPoint, Scan, normalize
 from hal_core.errors import (
     DeviceUnavailable,
@@ -263,14 +263,14 @@ class Plugins:
 
         def work() -> None:
             if entry.key in self._failed:
-                raise again(self._failed[entry.key])
+                raise fresh_copy(self._failed[entry.key])
             if entry.key in self._loaded:
                 return
             try:
                 plugin = kind(_import(entry), name, origin(entry), entry.distribution.name)
             except PluginError as error:
                 self._failed[entry.key] = error.with_traceback(None)
-                raise again(error) from error.__cause__
+                raise fresh_copy(error) from error.__cause__
             if isinstance(plugin, Backend):
                 self._prepare(plugin)
             self._loaded[entry.key] = plugin

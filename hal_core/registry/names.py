@@ -5,13 +5,13 @@ from __future__ import annotations
 from hal_core.errors import InvalidArgument
 
 RESERVED = ("GPU", "DEFAULT")  # requests, never a backend's name
-# What this project publishes or plans, as hal-cpu, hal-cuda, ...: names to know when absent.
+# Families that this project publishes or plans, as hal-cpu, hal-cuda, ...; errors suggest them.
 KNOWN = ("CPU", "CUDA", "HIP", "METAL", "OPENCL")
 PLANNED = ("HIP", "METAL")  # not there yet
 
 
 def parse(name: object, operation: str = "device name") -> tuple[str, int]:
-    """Family and index of a name. Raises: InvalidArgument when it is malformed."""
+    """Return family and index of a name. Raises: InvalidArgument when it is malformed."""
     family, colon, index = name.partition(":") if isinstance(name, str) else ("", "", "")
     family = family.upper() if family.isascii() else ""
     numbered = index.isascii() and index.isdigit() and len(index) < 7 and str(int(index)) == index
@@ -26,9 +26,11 @@ def parse(name: object, operation: str = "device name") -> tuple[str, int]:
 
 
 def join(family: str, index: int) -> str:
+    """Return the canonical name of a device: `CUDA`, `CUDA:1`."""
     return f"{family}:{index}" if index else family
 
 
 def is_family(name: str) -> bool:
+    """Return True for a name that a backend may serve: an identifier, not reserved."""
     plain = name.isascii() and name.isidentifier() and name[0] != "_"
     return plain and name.upper() not in RESERVED

@@ -95,7 +95,11 @@ class Plugin:
             self.manager.register(plugin, name)
         except pluggy.PluginValidationError as error:
             raise self.refuse("a hook does not match its specification", error) from error
-        self._check_hooks()
+        for name in sorted(vars(self.manager.hook).keys() - set(HOOKS)):
+            near = difflib.get_close_matches(name, HOOKS, 1)
+            raise self.refuse(
+                f"unknown hook {name!r}" + (f", did you mean {near[0]!r}" if near else "")
+            )
 
     def refuse(self, problem: str, error: BaseException | None = None) -> PluginError:
         """Return the error that names this plugin, its origin, and what to do about it."""
@@ -135,19 +139,12 @@ class Plugin:
             fix=f"Run: python -m pip install --upgrade {upgrade}",
         )
 
-    def _check_hooks(self) -> None:
-        for name in sorted(vars(self.manager.hook).keys() - set(HOOKS)):
-            near = difflib.get_close_matches(name, HOOKS, 1)
-            raise self.refuse(
-                f"unknown hook {name!r}" + (f", did you mean {near[0]!r}" if near else "")
-            )
-
 
 class Extension(Plugin):
     """A plugin that owns no device: observers, more compilers, wrappers of provider hooks."""
 
-    def _check_hooks(self) -> None:
-        super()._check_hooks()
+    def __init__(self, plugin: object, name: str, origin: str, distribution: str = "") -> None:
+        super().__init__(plugin, name, origin, distribution)
         for hook in HOOKS:
             allowed = hook in hookspecs.ADDED or hook in hookspecs.OBSERVERS
             if not allowed and self.implements(hook):

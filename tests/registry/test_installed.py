@@ -325,7 +325,7 @@ class TestR14ImportsThatAsk:
         works = ["hal.Device['A'].name", "bool(importlib.import_module('user_module'))"]
         assert len(self.run(site, *works)) == 2
 
-    # Opening A takes a while, then needs `what`; meanwhile another thread has begun with B.
+    # Opening A takes a while, then needs `what`; another thread has begun with B by then.
     OPENING = """# more
 import importlib, time
 good = Plugin.hal_open_device

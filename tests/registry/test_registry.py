@@ -1,4 +1,4 @@
-"""From a name to an opened device: names, the default, sharing, exit and fork."""
+"""The registry: names, the default, opening in many threads, exit and fork."""
 
 from __future__ import annotations
 
