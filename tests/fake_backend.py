@@ -20,8 +20,7 @@ from hal_core.hookspecs import hookimpl
 from hal_core.ir import Kernel
 from hal_core.program import Program
 from hal_core.render import Renderer
-from hal_core.testing.fake import chip
-from hal_core.testing.fake import device as shipped
+from hal_core.testing.fake import allocator, chip, device
 
 MEMORY = 64 << 20
 LIMITS = Limits(
@@ -42,7 +41,7 @@ class Chip(chip.Chip):
         self._drain(tell=False)
 
 
-class FakeDevice(shipped.FakeDevice):
+class FakeDevice(device.FakeDevice):
     """A device whose `log` lists waits and the end."""
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
@@ -59,7 +58,7 @@ class FakeDevice(shipped.FakeDevice):
         self.log.append("close")
 
 
-class FakeAllocator(shipped.FakeAllocator):
+class FakeAllocator(allocator.FakeAllocator):
     """An allocator that counts; the next `fail_next` calls of `_alloc` raise `error`."""
 
     honours = frozenset({"nolru", "zero", "external_ptr"})
@@ -108,7 +107,7 @@ class FakeCompiler(Compiler):
 
 
 class FakeRenderer(Renderer):
-    """Writes a function that does nothing, whatever the kernel says."""
+    """Renders every kernel as a Python function that does nothing."""
 
     name, language = "Python", "python"
 
@@ -117,6 +116,8 @@ class FakeRenderer(Renderer):
 
 
 class FakeProgram(Program):
+    """A kernel in Python; `launches` lists the geometry and the arguments of each launch."""
+
     def __init__(self, device: Compiled, binary: Binary) -> None:
         super().__init__(device, binary)
         space: dict[str, Any] = {}
@@ -165,7 +166,7 @@ class FakePlugin:
     @hookimpl
     def hal_enumerate(self, family: str) -> list[DeviceInfo]:
         facts = {"memory_nbytes": MEMORY, "limits": LIMITS, "capabilities": self.capabilities}
-        infos = shipped.describe(family, len(self.kinds), arch="fake", **facts)
+        infos = device.enumerate_devices(family, len(self.kinds), arch="fake", **facts)
         return [
             info._replace(kind=kind, title=f"Fake {kind}")
             for info, kind in zip(infos, self.kinds, strict=True)

@@ -28,16 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     It is 0, or 1 when `doctor` or `check` finds a fault, or 2 after an error, which is printed.
     """
-    parser = argparse.ArgumentParser(prog="hal", description="Devices of hal-core.")
-    version = f"hal-core {__version__}, plugin API {'.'.join(map(str, API_VERSION))}"
-    parser.add_argument("--version", action="version", version=version)
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=command.HELP)
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
     given = sys.argv[1:] if arguments is None else arguments
-    options = parser.parse_args(given or ["--help"])
+    options = make_parser().parse_args(given or ["--help"])
     try:
         code: int = options.run(options)
     except HalError as error:
@@ -47,3 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the whole command line; each command adds its own arguments."""
+    parser = argparse.ArgumentParser(prog="hal", description="Devices of hal-core.")
+    version = f"hal-core {__version__}, plugin API {'.'.join(map(str, API_VERSION))}"
+    parser.add_argument("--version", action="version", version=version)
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=command.HELP)
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    return parser

@@ -105,7 +105,7 @@ def test_the_files_are_those_of_every_backend(tmp_path: Path) -> None:
         "pyproject.toml", "README.md", "LICENSE", "known-gaps.txt", ".gitignore",
         ".github/workflows/test.yml", "tests/test_conformance.py", "tests/test_npu2.py",
         *(f"hal_npu2/{name}.py" for name in (
-            "__init__", "chip", "compiler", "device", "driver", "program",
+            "__init__", "allocator", "chip", "compiler", "device", "driver", "program",
         )), "hal_npu2/py.typed",
     }  # fmt: skip
     assert (folder / "hal_npu2/py.typed").read_bytes() == b""

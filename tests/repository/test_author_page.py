@@ -139,10 +139,10 @@ def test_the_commands_of_the_page_are_commands(capsys: pytest.CaptureFixture[str
     assert len(ours) > 5
     for arguments in ours:
         if len(arguments) > 1:
-            cli._parser().parse_args(arguments)
+            cli.make_parser().parse_args(arguments)
         else:
             with pytest.raises(SystemExit) as done:
-                cli._parser().parse_args([*arguments, "--help"])
+                cli.make_parser().parse_args([*arguments, "--help"])
             assert done.value.code == 0
     assert capsys.readouterr().err == ""
 
@@ -170,7 +170,9 @@ def to_fill_in() -> set[str]:
     """The methods of the base classes that are a backend's."""
     found: set[str] = set()
     for name in ("device", "allocator", "program", "compiler"):
-        text = (ROOT / "hal_core" / f"{name}.py").read_text(encoding="utf-8")
+        module = ROOT / "hal_core" / name
+        file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+        text = file.read_text(encoding="utf-8")
         part = text.partition("# -- what a backend fills in\n")[2].partition("    # -- ")[0]
         found |= set(re.findall(r"^    def (_[a-z]\w*)", part or text, re.MULTILINE))
     return found - {"_missing"}

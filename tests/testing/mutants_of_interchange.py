@@ -7,7 +7,7 @@ from typing import Any
 from mutants import around, mutant
 
 from hal_core.buffer import Buffer, arrays, capsule, dlpack
-from hal_core.testing.fake.device import FakeAllocator
+from hal_core.testing.fake.allocator import FakeAllocator
 
 
 @mutant("B9", "interchange")

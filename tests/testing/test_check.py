@@ -26,12 +26,12 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 """
 FORGETFUL = """
-from hal_core.testing.fake.device import FakeAllocator
+from hal_core.testing.fake.allocator import FakeAllocator
 whole = FakeAllocator._copyin
 FakeAllocator._copyin = lambda self, dest, src: whole(self, dest, src[:-1])
 """
 STUCK = """
-from hal_core.testing.fake.device import FakeAllocator
+from hal_core.testing.fake.allocator import FakeAllocator
 import time
 FakeAllocator._copyout = lambda self, dest, src: time.sleep(60)
 """

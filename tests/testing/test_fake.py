@@ -222,8 +222,8 @@ def test_P10_programs_that_are_left_behind_are_unloaded(device: Any, faulty: Chi
 
 
 def test_open_chips_are_counted_and_more_are_refused(device: hal.Compiled) -> None:
-    hal.Device.register_plugin("MANY", FakePlugin(chip._MOST_OPEN + 1))
-    room = chip._MOST_OPEN - len(chip.opened)
+    hal.Device.register_plugin("MANY", FakePlugin(chip._MAX_OPEN + 1))
+    room = chip._MAX_OPEN - len(chip.opened)
     opened = [hal.Device[f"MANY:{index}"] for index in range(room)]
     with pytest.raises(hal.DeviceUnavailable, match="BUSY"):
         hal.Device[f"MANY:{room}"]

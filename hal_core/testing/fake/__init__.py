@@ -1,8 +1,8 @@
-"""A whole backend in memory: the one to copy, and the one on which the kit is tried.
+"""A complete backend without hardware: authors copy it, and the conformance kit is tested on it.
 
-`hal new NPU2` writes a distribution made of these files. chip.py stands for a vendor's library;
-everything else is what a backend is: a plugin, calls of the driver, device and memory, compiler,
-program. Importing this loads none of them.
+`hal new NPU2` writes a distribution made of these files. chip.py simulates a vendor's library; the
+other files are those of every backend: plugin, driver calls, device, allocator, compiler, program.
+Importing the plugin loads none of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from hal_core.compiler import Binary, CompilerPair
     from hal_core.device import Compiled, DeviceInfo
     from hal_core.program import Program
-    from hal_core.testing.fake.device import FakeAllocator, FakeDevice
+    from hal_core.testing.fake.allocator import FakeAllocator
+    from hal_core.testing.fake.device import FakeDevice
 
 
 class FakePlugin:
-    """What the entry point names. `facts` take the place of those in device.py, for tests."""
+    """The plugin object that the entry point names. Tests give `facts` other than device.py."""
 
     hal_api = (1, 0)
 
@@ -28,9 +29,9 @@ class FakePlugin:
 
     @hookimpl
     def hal_enumerate(self, family: str) -> list[DeviceInfo]:
-        from hal_core.testing.fake.device import describe
+        from hal_core.testing.fake.device import enumerate_devices
 
-        return describe(family, self.devices, **self.facts)
+        return enumerate_devices(family, self.devices, **self.facts)
 
     @hookimpl
     def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> FakeDevice:
@@ -40,7 +41,7 @@ class FakePlugin:
 
     @hookimpl
     def hal_make_allocator(self, device: Compiled) -> FakeAllocator:
-        from hal_core.testing.fake.device import FakeAllocator
+        from hal_core.testing.fake.allocator import FakeAllocator
 
         return FakeAllocator(device)
 

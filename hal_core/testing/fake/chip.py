@@ -1,7 +1,7 @@
-"""A pretended accelerator: what a vendor's library is to a real backend. Yours takes its place.
+"""A simulated accelerator, in the role of a vendor's library. Your driver replaces this file.
 
-Calls give a status, like a C library's; results come beside it. Memory is behind handles that mean
-nothing to the host. Work is queued and done, in order, when somebody waits or reads: what fails
+Calls return a status, like a C library's, or a status and a result. Memory is known by handles that
+mean nothing to the host. Work is queued, and done in order at the next wait or read, so what fails
 then fails late, as on a real device. Kernels are listings of the IR, which are interpreted.
 """
 
@@ -29,12 +29,12 @@ STATUS = (
 )  # fmt: skip
 OK, OUT_OF_MEMORY, BAD_HANDLE, BAD_RANGE, BAD_BINARY, FAULT, LOST, BUSY, TIMEOUT = range(9)
 
-END = b"\nend\n"  # of every binary, so that half a one is none
+END = b"\nend\n"  # the end of every binary, by which a truncated one is told from a whole one
 
-_MOST_QUEUED = 64
-_MOST_OPEN = 16  # chips of one process
+_MAX_QUEUED = 64
+_MAX_OPEN = 16  # chips of one process; a backend that leaks them is found out
 
-opened: list[Chip] = []  # and not closed
+opened: list[Chip] = []  # those that were not closed yet
 
 
 class Block(NamedTuple):
@@ -53,8 +53,8 @@ class Work(NamedTuple):
 
 
 def open_chip(memory_nbytes: int) -> tuple[int, Chip | None]:
-    """A device, until its `close`."""
-    if len(opened) >= _MOST_OPEN:
+    """Open a device, which is in use until its `close`."""
+    if len(opened) >= _MAX_OPEN:
         return BUSY, None
     opened.append(Chip(memory_nbytes))
     return OK, opened[-1]
@@ -71,15 +71,15 @@ class Chip:
         self._failing: dict[str, dict[int, int]] = {}  # call -> {which one: status}
         self._memory: dict[int, bytearray] = {}
         self._programs: dict[int, Kernel] = {}
-        self._freed: set[int] = set()  # gone for the caller; queued work may still use them
+        self._freed: set[int] = set()  # the caller may not use them; queued work still may
         self._handles = itertools.count(0x1000, 0x10)
         self._queue: deque[Work] = deque()
         self._late = OK, ""  # the first failure of queued work
         self._lock = threading.RLock()
-        self._told = threading.local()
+        self._latest = threading.local()
 
     def close(self) -> int:
-        """Programs have to be unloaded before; memory may be freed later."""
+        """Close the device. Programs have to be unloaded before; memory may be freed later."""
         with self._lock:
             if self._programs and not self.lost:
                 return BUSY
@@ -87,13 +87,15 @@ class Chip:
             return OK
 
     def fail(self, call: str, number: int = 1, status: int = FAULT) -> None:
-        """The call after `number - 1` more of its name gives `status`; "run" is a kernel's work
-        in the queue."""
+        """Make the `number`-th call of this name from now on return `status`.
+
+        "run" is the execution of a kernel in the queue.
+        """
         self._failing.setdefault(call, {})[self.calls.get(call, 0) + number] = status
 
     def _begin(self, call: str) -> int:
         number = self.calls[call] = self.calls.get(call, 0) + 1
-        self._told.text = ""
+        self._latest.text = ""
         return LOST if self.lost else self._failing.get(call, {}).pop(number, OK)
 
     def _linger(self, call: str) -> None:
@@ -101,8 +103,8 @@ class Chip:
 
     @property
     def last_error(self) -> str:
-        """What the latest call of this thread has to say beside its status."""
-        return getattr(self._told, "text", "")
+        """The text that explains the status of this thread's latest call."""
+        return getattr(self._latest, "text", "")
 
     # -- memory
 
@@ -115,7 +117,7 @@ class Chip:
             status = self._begin("alloc")
             self._linger("alloc")
             if status == OK and self.allocated_nbytes + nbytes > self.memory_nbytes:
-                self._drain()  # what is freed behind queued work
+                self._drain()  # blocks are freed after the work that may use them
                 if self.allocated_nbytes + nbytes > self.memory_nbytes:
                     status = OUT_OF_MEMORY
             block = Block(next(self._handles), 0)
@@ -124,7 +126,7 @@ class Chip:
             return status, block
 
     def free(self, block: Block) -> int:
-        """Takes effect behind the work that is queued."""
+        """Free a block after all work that is queued."""
         with self._lock:
             status = self._begin("free") or self._check(block, 0)
             if status == OK:
@@ -154,7 +156,7 @@ class Chip:
             return status
 
     def read(self, dest: memoryview, src: Block) -> int:
-        """Waits for the work before."""
+        """Wait for all queued work, then read."""
         with self._lock:
             status = self._begin("read") or self._check(src, dest.nbytes) or self._drain()
             if status == OK:
@@ -163,7 +165,7 @@ class Chip:
             return status
 
     def map(self, block: Block, nbytes: int) -> tuple[int, memoryview]:
-        """The memory itself. Waits for nothing."""
+        """Return the memory itself, without waiting for queued work."""
         with self._lock:
             status = self._begin("map") or self._check(block, nbytes)
             return status, memoryview(b"") if status else self._at(block, nbytes)
@@ -185,7 +187,7 @@ class Chip:
     # -- kernels
 
     def load(self, image: bytes, entry: str) -> tuple[int, int]:
-        """The handle of one kernel of a binary."""
+        """Load one kernel of a binary and return its handle."""
         with self._lock:
             status, handle = self._begin("load"), next(self._handles)
             if not image.endswith(END):
@@ -202,7 +204,7 @@ class Chip:
             return status, handle
 
     def unload(self, program: int) -> int:
-        """Launches of it that are queued are still done."""
+        """Unload a program. Its launches that are queued are still done."""
         with self._lock:
             status = self._begin("unload")
             if status == OK and self._programs.pop(program, None) is None:
@@ -212,7 +214,10 @@ class Chip:
     def launch(
         self, program: int, args: tuple[Any, ...], grid: Any, block: Any, done: Any = None
     ) -> int:
-        """`args`: a `Block`, None or a number a parameter. `done(start_ns, end_ns)` is called."""
+        """Queue a kernel; `args`: a `Block`, None or a number for each parameter.
+
+        `done(start_ns, end_ns)` is called after the kernel has run.
+        """
         with self._lock:
             status, kernel = self._begin("launch"), self._programs.get(program)
             if kernel is None:
@@ -246,11 +251,14 @@ class Chip:
 
     def _enqueue(self, call: str, name: str, work: Callable[[], int]) -> None:
         self._queue.append(Work(call, name, work))
-        if len(self._queue) > _MOST_QUEUED:
+        if len(self._queue) > _MAX_QUEUED:
             self._drain(tell=False)
 
     def _drain(self, timeout: float | None = None, tell: bool = True) -> int:
-        """Do what is queued. The first failure is told once, and what stood behind it is gone."""
+        """Do the queued work. After a failure the rest is dropped, except frees.
+
+        With `tell`, the failure is returned, once; otherwise it is left for the next wait.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._queue and not self._late[0]:
             work = self._queue.popleft()
@@ -265,13 +273,13 @@ class Chip:
                 return TIMEOUT
         status, text = self._late
         if status and tell:
-            self._told.text = text
+            self._latest.text = text
             self._late = OK, ""
             self._queue = deque(work for work in self._queue if work.call == "free")
         return status
 
     def wait(self, timeout: float | None = None) -> int:
-        """`timeout` in seconds; when it is over, a piece of work that was begun is still done."""
+        """Wait for all queued work, at most `timeout` seconds. Work that has begun is finished."""
         with self._lock:
             self._linger("wait")
             return self._begin("wait") or self._drain(timeout)

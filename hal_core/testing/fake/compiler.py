@@ -1,4 +1,4 @@
-"""From text to a binary."""
+"""Compile text to a binary."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def pairs(device: Compiled) -> list[CompilerPair]:
-    """The ways to compile, best first; nothing of them is made yet."""
+    """Return the compiler pairs, best first. A compiler is made when its pair is selected."""
     make = partial(FakeCompiler, device)
     return [CompilerPair("listing", FakeCompiler.language, UOpsRenderer, make)]
 
 
 class FakeCompiler(Compiler):
-    """The chip takes listings of the IR, so a binary is a text that was checked, and its end."""
+    """The chip runs listings of the IR, so a binary is a checked listing and an end mark."""
 
     language, format, target = "uops", "uops", "uops"
     identity = "fake 1"  # vendor, version, architecture and options: part of the cache key

@@ -1,16 +1,12 @@
-"""The device and its memory."""
+"""The devices: their facts, and one that is open."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hal_core.allocator import LRUAllocator
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.testing.fake import driver
-from hal_core.testing.fake.chip import LOST, TIMEOUT, Block
-
-if TYPE_CHECKING:
-    from hal_core.allocator import BufferSpec
+from hal_core.testing.fake.chip import TIMEOUT
 
 MEMORY_NBYTES = 64 << 20
 LIMITS = Limits(
@@ -26,12 +22,12 @@ CAPABILITIES = frozenset(
 )
 
 
-def describe(family: str, count: int, **facts: Any) -> list[DeviceInfo]:
-    """Facts of every device, none of them opened. Zero devices is a normal answer."""
+def enumerate_devices(family: str, count: int, **facts: Any) -> list[DeviceInfo]:
+    """Return the facts of every device without opening one. Zero devices is a normal answer."""
     common = DeviceInfo(
         name=family,
         kind="accelerator",
-        title="A pretended accelerator",
+        title="A simulated accelerator",
         memory_nbytes=MEMORY_NBYTES,
         arch="uops",
         compute_units=1,
@@ -61,46 +57,5 @@ class FakeDevice(Compiled):
         return True
 
     def _close(self) -> None:
-        # The queue is idle, programs are unloaded; memory that is still out is freed later.
+        # The queue is idle, programs are unloaded; memory that buffers still hold is freed later.
         self.check("close", self.chip.close())
-
-
-class FakeAllocator(LRUAllocator[Block]):
-    """Memory behind handles: a view's is its base's, with an offset. The host sees what is
-    `host`."""
-
-    honours = frozenset({"nolru", "zero", "host"})  # of BufferSpec; other fields are refused
-    device: FakeDevice
-
-    def _alloc(self, nbytes: int, options: BufferSpec) -> Block:
-        status, block = self.device.chip.alloc(nbytes)
-        self.device.check("alloc", status)
-        return block
-
-    def _free(self, opaque: Block, nbytes: int, options: BufferSpec) -> None:
-        status = self.device.chip.free(opaque)
-        if status != LOST:  # the memory went with the device; finalizers come here, and never raise
-            self.device.check("free", status)
-
-    def _offset(self, opaque: Block, nbytes: int, offset: int) -> Block:
-        return opaque._replace(offset=opaque.offset + offset)
-
-    def _host_sees(self, options: BufferSpec) -> bool:
-        return options.host
-
-    def _as_buffer(self, opaque: Block, nbytes: int) -> memoryview:
-        status, memory = self.device.chip.map(opaque, nbytes)
-        self.device.check("map", status)
-        return memory
-
-    def _copyin(self, dest: Block, src: memoryview) -> None:
-        self.device.check("write", self.device.chip.write(dest, bytes(src)))
-
-    def _copyout(self, dest: memoryview, src: Block) -> None:
-        self.device.check("read", self.device.chip.read(dest, src))
-
-    def _transfer(self, dest: Block, src: Any, nbytes: int, src_device: Compiled) -> bool:
-        if src_device is not self.device:
-            return False  # by way of the host
-        self.device.check("copy", self.device.chip.copy(dest, src, nbytes))
-        return True

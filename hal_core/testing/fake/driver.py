@@ -1,4 +1,4 @@
-"""Calls of the vendor's library, and one place where a status becomes an exception."""
+"""Call the vendor's library, and turn each status into an exception in one place."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _FIXES = {
 
 
 def open_chip(memory_nbytes: int, device: str) -> Chip:
-    """Raises: DeviceUnavailable when the driver has no more to give."""
+    """Open a device. Raises: DeviceUnavailable when the driver refuses."""
     status, opened = chip.open_chip(memory_nbytes)
     check("open", status, device)
     return cast(Chip, opened)
 
 
 def check(call: str, status: int, device: str, why: str = "") -> None:
-    """Raises: what a status other than OK means, with the call, the code and its name."""
+    """Raise the error that a status other than OK means, with the call, the code and its name."""
     if status == chip.BAD_BINARY:
         raise CompileError(f"fake {call}", "not a listing that the chip can run", device=device)
     if status != chip.OK:

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
 
 class FakeProgram(Program):
+    """A kernel in the chip's memory. Launches are queued; a failure surfaces at a later wait."""
+
     device: FakeDevice
 
     def __init__(self, device: FakeDevice, binary: Binary) -> None:
         super().__init__(device, binary)
         status, self.handle = device.chip.load(binary.image, binary.entry)
         device.check(f"load of {binary.entry}", status)
-        # Also when nobody holds the program any more; not at exit, the device is closed by then.
+        # Unloads also when the program is garbage. Not at exit: the device is closed by then.
         self._end = weakref.finalize(self, device.chip.unload, self.handle)
         self._end.atexit = False
         self.info = self.info._replace(max_block_threads=device.info.limits.max_block_threads)
