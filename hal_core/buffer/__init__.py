@@ -456,7 +456,11 @@ class Buffer:
             self.copyout(data)
             data = PickleBuffer(data) if protocol >= 5 else bytes(data)
         options = self.options._replace(external_ptr=None)
-        return _unpickle, (self.device, self.size, self.dtype, options, data)
+        return Buffer, (self.device, self.size, self.dtype, options), data
+
+    def __setstate__(self, data: Any) -> None:
+        # Called for data only: a buffer that was not allocated has none, and stays so.
+        self.allocate().copyin(data)
 
     def __repr__(self) -> str:
         place = f" at +{self.offset}" if self.base is not None else ""
@@ -611,8 +615,3 @@ def _size(value: Any, operation: str, what: str = "size") -> int:
             fix=fix if isinstance(value, (tuple, list)) else None,
         )
     return int(number)
-
-
-def _unpickle(device: str, size: int, dtype: DType, options: BufferSpec, data: Any) -> Buffer:
-    made = Buffer(device, size, dtype, options)
-    return made if data is None else made.allocate().copyin(data)
