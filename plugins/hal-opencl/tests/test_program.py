@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
+from hal_opencl import driver
 
 Rendered = Callable[[str, str, str], hal.Program]
 
@@ -266,3 +268,30 @@ def test_X1_one_program_from_many_threads(hardware: hal.Compiled, saxpy: hal.Pro
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(
+    device: hal.Compiled, saxpy: hal.Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finalizers and signal handlers launch in the middle of another launch."""
+    y, other = (hal.zeros(64, hal.float32, device) for _ in range(2))
+    one = hal.empty(64, hal.float32, device).fill(1)
+    to_come, setters = [other], driver.argument_setters
+
+    def watched(kernel: Any) -> tuple[Callable[..., None], Callable[..., None]]:
+        set_memory, set_numbers = setters(kernel)
+
+        def come_in(arguments: object) -> None:
+            set_numbers(arguments)
+            if to_come:
+                program(to_come.pop(), one, vals=(10.0, 32), threads=64)
+
+        return set_memory, come_in
+
+    program = device.load(saxpy.binary)
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "argument_setters", watched)
+        program(y, one, vals=(2.0, 64), threads=64)
+    assert not to_come
+    assert y.numpy().tolist() == [2] * 64
+    assert other.numpy().tolist() == [10] * 32 + [0] * 32
