@@ -54,6 +54,7 @@ def integer_operations(dtype: hal.DType) -> KernelFunction:
             y[12 * n + i] = ~p
             y[13 * n + i] = -p
             y[14 * n + i] = abs(p)
+            # The addition must not run, or not show, where it is not chosen.
             y[15 * n + i] = p if p < q else q + 1
             y[16 * n + i] = p**2
             y[17 * n + i] = dtype(compared(p, q))
@@ -86,6 +87,7 @@ def float_operations(dtype: hal.DType) -> KernelFunction:
             y[10 * n + i] = round(p)
             y[11 * n + i] = hal.fmod(p, q)
             y[12 * n + i] = hal.fma(p, q, p)
+            # Rounded twice: `contract=False` forbids the fma that the row above asks for.
             y[13 * n + i] = p * q + p
             y[14 * n + i] = dtype(compared(p, q))
             y[15 * n + i] = 1 if hal.isnan(p) else 0
@@ -107,6 +109,7 @@ def bool_operations(
         y[n + i] = p | q
         y[2 * n + i] = p ^ q
         y[3 * n + i] = not p
+        # Values of bools in memory are 0 and 1 only, whatever an expression computes.
         y[4 * n + i] = (p and q) or not (p or q)
         y[5 * n + i] = p == q
         y[6 * n + i] = p < q

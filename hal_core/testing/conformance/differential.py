@@ -46,6 +46,7 @@ def check(device: hal.Compiled, sample: Sample) -> None:
         return
     params = program.signature.pointers
     expected = [array.copy() for array in sample.arrays]
+    # Different bytes for each array, so that a write to the wrong one shows too.
     before = [pattern(_GUARD, place) for place in range(len(params))]
     bases = [
         buffer_of(device, guard + array.tobytes() + guard)

@@ -45,6 +45,7 @@ def _report(work: Callable[[], list[str]], writer: int) -> None:
     except BaseException:
         found = [traceback.format_exc()]
     finally:
+        # A pipe holds 64 KiB, and `_read` may have given up by now.
         os.write(writer, ("\n".join(found)[:60_000] + "\0").encode())
         os._exit(0)
 

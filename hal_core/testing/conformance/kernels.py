@@ -70,6 +70,7 @@ def visit(seen: hal.Ptr[hal.int32], who: hal.Ptr[hal.int32], total: hal.Ptr[hal.
     place = hal.global_idx(0) + width * (hal.global_idx(1) + height * hal.global_idx(2))
     hal.atomic_add(seen, place, 1)
     hal.atomic_add(total, 0, 1)
+    # Twelve numbers of each thread.
     k = place * 12
     who[k] = hal.thread_idx(0)
     who[k + 1] = hal.thread_idx(1)
@@ -98,6 +99,7 @@ def tiled(y: hal.Ptr[hal.int32]) -> None:
     tile = hal.shared(hal.int32, (5, 6))
     tile[hal.thread_idx(1), hal.thread_idx(0)] = hal.global_idx(0)
     hal.barrier()
+    # The block is 6 threads wide.
     place = hal.global_idx(0) + hal.grid_dim(0) * 6 * hal.global_idx(1)
     y[place] = tile[4 - hal.thread_idx(1), 5 - hal.thread_idx(0)]
 

@@ -29,6 +29,7 @@ def count_up_slowly(
     if i < n:
         x = start + hal.uint32(i)
         for _ in range(turns):
+            # `there` and `back` are arguments, so that their product is unknown to the compiler.
             x = (x ^ 0x55AA55AA) * there
             x = (x * back) ^ 0x55AA55AA
         y[i] = x

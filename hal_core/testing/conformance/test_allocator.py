@@ -131,6 +131,7 @@ class TestAllocator:
         eighth = min(info.memory_nbytes // 8, info.limits.max_alloc_nbytes or info.memory_nbytes)
         if options is ZERO:
             eighth = min(eighth, 64 * MIB)  # zeros are written
+        # Poison would write to all of it.
         monkeypatch.setattr(allocator, "poison", False)
         allocator.cache_limit = 0
         for turn in range(16):
@@ -180,6 +181,7 @@ class TestAllocator:
             assert str(fact) in text
         assert "700001" in text, "the largest live allocations"
         assert device.name in text and facts.current == current + 700_001
+        # A refusal must not harm what is allocated.
         assert read(held) == pattern(700_001), "the device is of use afterwards"
         held.deallocate()
         assert read(buffer_of(device, pattern(600_003))) == pattern(600_003)
@@ -314,7 +316,9 @@ class TestAllocator:
 
         def collect() -> None:
             ring: list[object] = [hal.Buffer(device, 5000, hal.uint8, options)]
+            # A cycle: only the garbage collector frees the buffer, wherever it happens to run.
             ring.append(ring)
+            # The young generations only: a full collection at each call takes minutes.
             gc.collect(1)
 
         def churn(_: int) -> None:
@@ -370,6 +374,7 @@ class TestAllocator:
                     seen += 1
                     if seen == nth:
                         sys.setprofile(None)
+                        # As a finalizer or a signal handler could, on the same thread.
                         hal.Buffer(device, 700, hal.uint8).allocate()
 
             sys.setprofile(hook)
@@ -402,6 +407,7 @@ class TestAllocator:
         slow = SlowCounter(device)
         for turn in range(12):
             first = slow.buffer(device, options)
+            # The launch is still running when its buffer is freed and the block is wanted again.
             slow(first, turn)
             first.deallocate()
             data = pattern(first.nbytes, turn)
@@ -461,6 +467,7 @@ class TestAllocator:
                 del out[: draw.randrange(2)]
 
         in_threads(churn, 8)
+        # Otherwise the test has shown nothing.
         assert refused, "the limit was never reached"
         assert allocator.statistics().current <= limit - MIB
 

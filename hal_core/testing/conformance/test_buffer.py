@@ -78,6 +78,7 @@ class TestBuffer:
         made = hal.Buffer(device, 12, hal.float32).allocate()
         frozen = numbers.reshape(3, 4).copy()
         frozen.setflags(write=False)
+        # Only the bytes count, not the shape and the format of the source.
         for source in (
             numbers, numbers.tobytes(), bytearray(numbers), numbers.data,
             numbers.data.cast("B"), frozen, array.array("f", numbers),
@@ -85,6 +86,8 @@ class TestBuffer:
             made.copyin(bytes(48)).copyin(source)
             assert read(made) == numbers.tobytes(), type(source)
 
+    # 12 elements are 48 bytes: no bytes, elements for bytes, one too few, one too many, bytes for
+    # elements.
     @pytest.mark.parametrize("given", [0, 12, 47, 49, 192])
     def test_B4_another_size_is_refused_and_nothing_written(
         self, device: hal.Compiled, given: int
@@ -106,6 +109,7 @@ class TestBuffer:
         for nbytes in SIZES:
             data = bytearray(pattern(nbytes))
             made = hal.Buffer(device, nbytes, hal.uint8).allocate().copyin(data)
+            # A device that still reads the source would read zeros.
             data[:] = bytes(nbytes)
             assert read(made) == pattern(nbytes), nbytes
 
@@ -153,6 +157,7 @@ class TestBuffer:
             data[end : end + size] = pattern(100)[start : start + size]
         assert read(dest) == data and read(source) == pattern(100)
 
+    # Overlaps upwards and downwards, by all but one byte and by half, and one range onto itself.
     @pytest.mark.parametrize(("start", "end"), [(0, 1), (1, 0), (0, 300), (300, 0), (64, 64)])
     def test_B6_overlapping_views_behave_as_memmove(
         self, device: hal.Compiled, start: int, end: int
@@ -167,6 +172,7 @@ class TestBuffer:
     def test_fill_sets_every_element(self, device: hal.Compiled, dtype: hal.DType) -> None:
         for size in (1, 7, 1000):
             made = hal.Buffer(device, size + 2, dtype).allocate().fill(1)
+            # Not 0 and not -1: a fill that repeats one byte would pass with those.
             made.view(size, offset=dtype.itemsize).fill(101)
             expected = np.full(size + 2, 101, dtype.to_numpy())
             expected[0] = expected[-1] = 1
@@ -262,6 +268,7 @@ class TestBuffer:
         made = [hal.Buffer(device, size, hal.float32).allocate() for size in (1, 10, 1000)]
         views = [one.view(1) for one in made]
         during = device.allocator.statistics()
+        # (1 + 10 + 1000) * 4 bytes.
         assert during.current - before.current == 4044, "bytes asked for; views do not count"
         assert during.live - before.live == 3
         for one in made:

@@ -92,6 +92,7 @@ class TestCompile:
     ) -> None:
         before = cache.statistics()
         for _ in range(3):
+            # `lower()` gives a new kernel; the same one would be compiled once, cache or not.
             works(device.compile(count_up.lower()))
         device.compile(triple.lower())
         assert runs == ["count_up", "triple"] and len(entries(folder)) == 2
@@ -124,6 +125,7 @@ class TestCompile:
         options = CompileOptions.of_kernel(kernel, device.renderer.options(kernel))
         text = device.renderer.render(kernel)
         assert [compiler.compile_or_reuse(text, options)[1] for _ in range(2)] == [False, True]
+        # As after an upgrade of the vendor's compiler.
         monkeypatch.setattr(compiler, "identity", compiler.identity + " and a patch")
         assert not compiler.compile_or_reuse(text, options)[1], "another compiler's binary"
 
@@ -134,6 +136,7 @@ class TestCompile:
                 identity = pair.compiler().identity
             except hal.CompilerUnavailable:
                 continue
+            # Without a version an upgraded compiler would be served old binaries.
             assert re.search(r"\d", identity), f"{pair.name}: no version in {identity!r}"
             assert identity not in found, f"{pair.name} and {found[identity]} have one identity"
             found[identity] = pair.name
@@ -144,6 +147,7 @@ class TestCompile:
     ) -> None:
         if not hal_source.macro:
             nothing_to_try(f"the kit knows no macros in {hal_source.language!r}")
+        # The third one is in the cache; a key without `defines` would return the second.
         for factor in (3, 4, 3):
             made = hal_source.source(hal_source.macro, defines={"FACTOR": factor})
             multiplied(device.compile(made), factor)
@@ -171,6 +175,7 @@ class TestCompile:
         (other,) = entries(folder)
         device.compile(count_up.lower())
         (entry,) = set(entries(folder)) - {other}
+        # Its checksum is right, but it is another kernel's.
         entry.write_bytes(other.read_bytes())
         works(device.compile(count_up.lower()))
         assert runs == ["triple", "count_up", "count_up"]
@@ -188,6 +193,7 @@ class TestCompile:
     def test_C3_a_folder_that_cannot_be_written(
         self, device: hal.Compiled, runs: list[str], folder: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
+        # Root may write to any folder, so no permission makes this case.
         folder.write_bytes(b"a file where the folder should be")
         for _ in range(2):
             works(device.compile(count_up.lower()))
@@ -227,6 +233,7 @@ class TestCompile:
         assert error.log.strip() and fault in error.source
         assert error.line == line and fault in str(error) and error.log.strip() in str(error)
         assert error.device == device.name
+        # Compilers like to print; a library must not.
         assert capfd.readouterr() == ("", "")
         assert not entries(folder)
         multiplied(device.compile(hal_source.source(hal_source.doubled)), 2)
@@ -238,9 +245,8 @@ class TestCompile:
         """Give garbage to the compiler alone, as the kit does not know every device's language."""
         signature, compiler = hal.Signature.parse("doubled", SIGNATURE), device.compiler
         for _ in range(2):
-            with pytest.raises(
-                hal.CompileError, match="doubled"
-            ):  # an empty text may compile to an empty binary
+            # An empty text may compile, to a binary that cannot be loaded.
+            with pytest.raises(hal.CompileError, match="doubled"):
                 image = compiler.compile(text, CompileOptions("doubled", signature))
                 made = (image, compiler.format, compiler.target, "doubled", signature)
                 device.load(hal.Binary(*made))
@@ -277,6 +283,7 @@ class TestCompile:
         expected = np.zeros(2000, np.float32)
         expected[step // 4 : step // 4 + 9] = 2 * (np.arange(9) + 2 * step // 4)
         assert read(made) == expected.tobytes()
+        # Source kernels get the plain handle, so their views need the device's alignment.
         if least > 4:
             with pytest.raises(hal.InvalidArgument, match=f"'x'.*{least}"):
                 program(made, base.view(9, offset=step + 4), vals=(9,), threads=9)

@@ -43,6 +43,7 @@ class TestEvent:
             other.fill(3)
             made.deallocate()
             del other
+            # A finalizer returns the block, which is an event like any other.
             gc.collect()
             device.synchronize()
         after = perf_counter_ns()

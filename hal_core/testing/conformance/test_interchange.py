@@ -38,6 +38,7 @@ class TestInterchange:
         seen = made.as_memoryview()
         array = np.from_dlpack(made)
         made.deallocate()
+        # If the memory was freed with the buffer, one of these gets it and overwrites it.
         others = [buffer_of(device, bytes(4096)) for _ in range(8)]
         assert bytes(seen) == pattern(4096) and array.tobytes() == pattern(4096)
         del others, seen, array
@@ -45,6 +46,7 @@ class TestInterchange:
     def test_B9_a_buffer_is_a_python_buffer(self, device: hal.Compiled) -> None:
         made: Any = buffer_of(device, pattern(4096), hal.int32)
         there = made.view(512, hal.int32, 1024)
+        # Before 3.12 no class written in Python can be a buffer.
         refusal = BufferError if sys.version_info >= (3, 12) else TypeError
         if refusal is TypeError or not device.info.host_visible:
             with pytest.raises(refusal, match=r"numpy\(\)|bytes-like"):
@@ -88,6 +90,7 @@ class TestInterchange:
         made = buffer_of(device, pattern(4096), hal.int32)
         array = np.from_dlpack(Asked(made.view(512, hal.int32, 1024), dl_device=HOST))
         if not device.info.host_visible:
+            # The array is a copy here, so a later write must not reach it.
             made.fill(0)
         made.deallocate()
         others = [buffer_of(device, bytes(4096)) for _ in range(8)]
@@ -123,6 +126,7 @@ class TestInterchange:
     def test_B9_dlpack_goes_to_no_device_that_it_is_not_of(self, device: hal.Compiled) -> None:
         made = buffer_of(device, pattern(64))
         with pytest.raises(BufferError, match=r"copy_from"):
+            # DLPack's number of a kind of device that no backend has.
             made.__dlpack__(dl_device=(14, 7))
 
     def test_B12_numpy_sees_it_or_is_told_what_to_call(self, device: hal.Compiled) -> None:

@@ -57,6 +57,7 @@ class TestProcess:
                 start = number * 1_000_000 + turn
                 made.fill(-1)
                 program(made, vals=(start, size), threads=size, block=16 << number % 2)
+                # Arguments of another thread would show as its start or its size.
                 expected = [*range(start, start + size), *[-1] * (200 - size)]
                 assert read(made) == np.array(expected, np.int32).tobytes()
 
@@ -99,6 +100,7 @@ class TestProcess:
         before = device.allocator.statistics()
 
         def work(number: int) -> None:
+            # Each thread has its own steps, the same ones at each run.
             draw, out = random.Random(number), list[tuple[hal.Buffer, bytes]]()
             for turn in range(60):
                 data = pattern(draw.choice((1, 256, 300, 5000, 66_000)), number << 16 | turn)
@@ -171,6 +173,7 @@ class TestProcess:
                 made = hal.Buffer(opened, 100, hal.int32).allocate()
                 opened.compile(count_up)(made, vals=(turn, 100), threads=100)
                 assert read(made) == _counted(turn)
+            # A device that cannot be closed after a failure could never be opened again.
             assert opened.closed
 
     @pytest.mark.parametrize("wait", ["synchronize", "copyout", "wait=True", "close"])
@@ -270,6 +273,7 @@ def _found_not_refused(device: hal.Compiled, made: hal.Buffer, program: hal.Prog
         "synchronize(timeout)": lambda: device.synchronize(0.1),
         "free_cache": lambda: device.allocator.free_cache(),
     }
+    # A driver that does not survive a fork hangs rather than fails, so the time counts too.
     found, begin = list[str](), time.monotonic()
     for what, use in uses.items():
         try:

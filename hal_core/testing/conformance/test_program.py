@@ -86,6 +86,7 @@ class TestProgram:
     def test_P1_an_entry_that_is_not_there(self, device: hal.Compiled, entry: str) -> None:
         program = device.compile(count_up)
         with pytest.raises(hal.CompileError, match=entry):
+            # Some loaders fall back to the first function of a binary.
             device.load(program.binary._replace(entry=entry))
         works(program)
 
@@ -96,6 +97,7 @@ class TestProgram:
             device.load(program.binary._replace(image=image))
         works(program)
 
+    # Some formats are loaded lazily: a missing end is found at the launch, or never.
     @pytest.mark.parametrize("part", [0.02, 0.25, 0.5, 0.75, 0.9])
     def test_P1_a_truncated_binary_is_refused(self, device: hal.Compiled, part: float) -> None:
         program = device.compile(count_up)
@@ -126,6 +128,7 @@ class TestProgram:
             "i": zeros(device, 8), "d": zeros(device, 4, hal.float64),
             "b": zeros(device, 32, hal.uint8), "1": 1.5, "N": None, "A": np.zeros(8, np.float32),
         }  # fmt: skip
+        # Loaded again, as compile() would return a program that earlier tests have launched.
         program = device.load(device.compile(copier(hal.float32)).binary)
         if is_warm:  # take the fast path, which an earlier launch has prepared
             program(made["x"], made["x"], vals=(8,), threads=8)
@@ -198,10 +201,13 @@ class TestProgram:
         elif dtype.is_integer:
             given += [np.int64(100), np.uint8(7), np.bool_(True), dtype.max - 1, np.array(5)]
         made = zeros(device, 1, dtype)
+        # The second time each value takes the fast path.
         for value in given * 2:
+            # A launch that does nothing must not pass as one that stores 0.
             made.copyin(b"\x55" * dtype.itemsize)
             program(made, vals=(value,), threads=1)
             got, expected = read(made), scalar(value)
+            # NaN: devices may change its payload.
             if expected != expected:
                 assert math.isnan(np.frombuffer(got, scalar)[0])
             else:
@@ -282,6 +288,7 @@ class TestProgram:
     )  # fmt: skip
     def test_P5_other_ways_are_refused(self, device: hal.Compiled, how: dict[str, Any]) -> None:
         made = zeros(device, 12)
+        # A prepared launch must not let through what the first one refuses.
         for warm in (False, True):
             if warm:
                 device.compile(add_one)(made, vals=(0,), threads=12)
@@ -294,6 +301,7 @@ class TestProgram:
     def test_P5_zero_anywhere_launches_nothing(
         self, device: hal.Compiled, what: str, axis: int
     ) -> None:
+        # Drivers treat a zero as an error, as 1, or as garbage: hal-core has to catch it.
         sizes = [2, 2, 2]
         sizes[axis] = 0
         how = {"threads": sizes} if what == "threads" else {"grid": 2, "block": 2, what: sizes}

@@ -27,6 +27,7 @@ class TestView:
 
     def test_V1_a_view_keeps_the_base_alive(self, device: hal.Compiled) -> None:
         view = buffer_of(device, pattern(4096)).view(16, offset=2048)
+        # If the view did not keep its base alive, one of these would overwrite it.
         others = [buffer_of(device, bytes(4096)) for _ in range(8)]
         assert read(view) == pattern(4096)[2048:2064]
         del others
@@ -44,6 +45,7 @@ class TestView:
     def test_V2_beyond_the_base_is_refused(
         self, device: hal.Compiled, size: int, dtype: hal.DType, offset: int
     ) -> None:
+        # The check must not depend on memory, which is allocated late.
         for root in (hal.Buffer(device, 100, hal.uint8), buffer_of(device, bytes(100))):
             with pytest.raises(hal.InvalidArgument):
                 root.view(size, dtype, offset)
@@ -62,6 +64,7 @@ class TestView:
         program, step = compiled(device, copier(dtype)), dtype.itemsize
         if program is None:
             return
+        # They differ: a kernel with one offset for both pointers would pass with equal ones.
         for there, here in ((0, 1), (1, 0), (1, 2), (3, 7), (5, 64), (1021, 33)):
             data = bytearray(pattern(2048, here))
             source, dest = buffer_of(device, bytes(data)), buffer_of(device, pattern(2048, 9))
@@ -81,6 +84,7 @@ class TestView:
             assert read(source) == data
 
     def test_V3_copies_take_any_offset(self, device: hal.Compiled) -> None:
+        # The same steps at each run, so that a failure can be repeated.
         random.seed(3)
         data = bytearray(pattern(3000))
         root = buffer_of(device, bytes(data))
@@ -99,6 +103,7 @@ class TestView:
 
     def test_V4_view_and_base_see_each_other(self, device: hal.Compiled) -> None:
         root = buffer_of(device, bytes(64))
+        # The two overlap from byte 24 to 40.
         left, right = root.view(40), root.view(40, offset=24)
         left.copyin(pattern(40))
         right.copyin(pattern(40, 2))

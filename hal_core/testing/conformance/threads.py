@@ -13,6 +13,7 @@ SECONDS = 60.0
 
 def in_threads(work: Callable[[int], None], count: int) -> None:
     """Call `work(number)` in `count` threads at once; fail if one of them fails or hangs."""
+    # They start together: threads that start one by one may have ended before they meet.
     begin, wrong = threading.Barrier(count), list[str]()
 
     def run(number: int) -> None:
@@ -22,6 +23,7 @@ def in_threads(work: Callable[[int], None], count: int) -> None:
         except BaseException:
             wrong.append(f"thread {number} of {count}:\n{traceback.format_exc()}")
 
+    # Daemons, so that a thread that hangs does not keep the process from ending.
     threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(count)]
     for thread in threads:
         thread.start()

@@ -29,6 +29,7 @@ class FakePlugin:
 
     @hookimpl
     def hal_enumerate(self, family: str) -> list[DeviceInfo]:
+        # Imported here, so that importing the plugin stays cheap and cannot fail.
         from hal_core.testing.fake.device import enumerate_devices
 
         return enumerate_devices(family, self.devices, **self.facts)

@@ -93,6 +93,7 @@ class Chip:
         """
         self._failing.setdefault(call, {})[self.calls.get(call, 0) + number] = status
 
+    # Counts a call, so that `fail` can name one that is still to come.
     def _begin(self, call: str) -> int:
         number = self.calls[call] = self.calls.get(call, 0) + 1
         self._latest.text = ""
@@ -122,6 +123,7 @@ class Chip:
                     status = OUT_OF_MEMORY
             block = Block(next(self._handles), 0)
             if status == OK:
+                # Fresh memory is not zero on a real device either.
                 self._memory[block.handle] = bytearray(b"\xaa" * nbytes)
             return status, block
 
@@ -190,6 +192,7 @@ class Chip:
         """Load one kernel of a binary and return its handle."""
         with self._lock:
             status, handle = self._begin("load"), next(self._handles)
+            # A driver has to check what it loads; kernels come from files too.
             if not image.endswith(END):
                 return status or BAD_BINARY, 0
             try:
@@ -275,6 +278,7 @@ class Chip:
         if status and tell:
             self._latest.text = text
             self._late = OK, ""
+            # The work after a failure is lost, its memory is not.
             self._queue = deque(work for work in self._queue if work.call == "free")
         return status
 

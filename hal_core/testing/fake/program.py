@@ -28,6 +28,7 @@ class FakeProgram(Program):
         self.info = self.info._replace(max_block_threads=device.info.limits.max_block_threads)
 
     def _bind(self) -> Callable[..., None]:
+        # Locals of a closure: a launch looks up nothing, and does not keep the program alive.
         chip, check, handle = self.device.chip, self.device.check, self.handle
 
         def launch(geometry: Any, *args: Any) -> None:
