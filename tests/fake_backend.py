@@ -34,7 +34,7 @@ LIMITS = Limits(
 
 
 class Chip(chip.Chip):
-    """A chip that does its work when it is asked to, so kernels in Python find it done."""
+    """A chip that does its work at once, so kernels in Python find copies done."""
 
     def _enqueue(self, call: str, name: str, work: Callable[[], int]) -> None:
         super()._enqueue(call, name, work)

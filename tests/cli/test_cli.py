@@ -1,4 +1,4 @@
-"""The `hal` command, as a user runs it."""
+"""Test the `hal` command as a user runs it."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def test_devices_in_full(site: FakeSite) -> None:
     first, second = said.removeprefix(short).strip("\n").split("\n\n")
     assert first.startswith("ACC: ") and second.startswith("ACC:1: ")
     facts = dict(re.split(r" {2,}", line.strip(), maxsplit=1) for line in first.splitlines()[1:])
-    told = {name for key in ("has", "has not") for name in facts[key].split(", ")}
-    assert told - {"none of them"} == CAPABILITIES
+    named = {name for key in ("has", "has not") for name in facts[key].split(", ")}
+    assert named - {"none of them"} == CAPABILITIES
     assert {"block", "grid", "shared memory", "one allocation", "offset of a view"} <= set(facts)
 
 

@@ -1,4 +1,4 @@
-"""`hal doctor`: every state a plugin can be in, told from outside, whatever the plugin does."""
+"""Test `hal doctor`: it names the state of every plugin, also of one that crashes or hangs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_compile_cache(site: FakeSite, tmp_path: Path) -> None:
 
 
 def row(table: str, name: str) -> str:
-    """One line of the table, its columns closed up."""
+    """Return one line of the table, with single blanks between its columns."""
     (line,) = [line for line in table.splitlines() if line.strip().startswith(name + "  ")]
     return " ".join(line.split())
 
@@ -96,7 +96,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-def test_every_fault_is_told_and_hides_no_other(site: FakeSite) -> None:
+def test_every_fault_is_named_and_hides_no_other(site: FakeSite) -> None:
     for family, (source, _, _) in BROKEN.items():
         site.backend(family, source)
     site.backend("TWICE", distribution="one")
@@ -142,7 +142,7 @@ Plugin.hal_doctor = hookimpl(lambda self: [
 
 
 def test_what_a_person_reads(site: FakeSite) -> None:
-    """A line each; below it what is to be mended and nothing else, and everything on request."""
+    """The table has a line for each plugin; below are the faults alone, or everything with -v."""
     site.backend("ACC", CHECKS)
     site.backend("GOOD")
     site.backend("NONE", "# more\nPlugin.kinds = ()\n")
@@ -207,7 +207,7 @@ while not os.path.exists({str(pids)!r}) or not open({str(pids)!r}).read():
 
 
 def _has_gone(pid: int) -> bool:
-    """Nobody reaps an orphan at once; a dead one is enough."""
+    """Return True once a process has ended; an orphan may stay a zombie for a while."""
     for _ in range(200):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -238,7 +238,7 @@ def test_R21_an_extension_may_have_checks(site: FakeSite) -> None:
 
 
 def test_five_plugins_take_seconds_of_their_own_not_in_turn(site: FakeSite, tmp_path: Path) -> None:
-    """Each waits until all have begun, which in turn they never would."""
+    """Each plugin waits until all five have started, so they hang unless probes run at once."""
     begun = tmp_path / "begun"
     begun.mkdir()
     for family in "ABCDE":

@@ -1,4 +1,4 @@
-"""`hal new`: names, files, and that what is written is a backend."""
+"""Test `hal new`: its names, its files, and that they are a working backend."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_a_family_is_refused(name: str, reason: str, tmp_path: Pa
 @settings(max_examples=25, deadline=None)
 @given(spelled)
 def test_a_name_is_refused_or_makes_sound_python(name: str) -> None:
-    """No file is left that does not parse, hides a name of the core or still says Fake."""
+    """Every file parses, hides no name of the core and contains no "Fake"."""
     try:
         called = new.names_of(name)
     except hal.InvalidArgument:
@@ -90,7 +90,7 @@ def _imported_from_the_core(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("name", ["X", "NPU2", "AAA", "my_chip", "ZZZZZZZZ"])
 def test_imports_and_lines_stand_as_ruff_has_them(name: str) -> None:
-    """That ruff and mypy find nothing is seen by the nox session `template`."""
+    """The nox session `template` runs ruff and mypy on the files."""
     for path, text in new.contents(new.names_of(name)):
         assert max(map(len, text.splitlines()), default=0) <= 100, path
         for run in re.findall(r"(?:^from hal_.*(?:\n .*|\n\))*\n)+", text, re.MULTILINE):
@@ -209,7 +209,7 @@ def test_a_long_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As installed: its metadata beside its package."""
+    """A written distribution with metadata, as if it were installed."""
     folder = written("NPU2", tmp_path_factory.mktemp("project"))
     site = FakeSite(folder)
     site.distribution("hal_npu2", "[hal.devices]\nNPU2 = hal_npu2:plugin\n", version="0.1.0")
@@ -217,7 +217,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_its_own_tests_pass(project: Path) -> None:
-    """The kit, and what only it promises. Nothing is skipped that a device could have."""
+    """The conformance kit and the distribution's own test pass."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hal-require-device"],
         cwd=project, env=os.environ | {"PYTHONPATH": str(project), "PYTHONOPTIMIZE": ""},

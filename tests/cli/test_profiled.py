@@ -1,4 +1,4 @@
-"""`hal profile FILE`: the program runs as it would, and a table says where its time went."""
+"""Test `hal profile FILE`: the program runs unchanged, and a table shows where its time went."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def profile(tmp_path: Path, text: str, *arguments: str) -> int:
 
 
 def rows(table: str) -> dict[str, list[str]]:
-    """Kind -> the cells behind it."""
+    """Return the cells of each line of the table, by the kind of event."""
     found = [line.split() for line in table.splitlines() if line.startswith(" FAKE")]
     return {kind: rest for _, kind, *rest in found}
 
@@ -69,7 +69,7 @@ def test_a_table_of_what_was_done_follows_the_program(
         ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
     ],
 )
-def test_a_program_that_ends_early_is_told_of_too(
+def test_a_program_that_ends_early_is_in_the_table_too(
     tmp_path: Path, end: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert profile(tmp_path, PROGRAM + end) == code

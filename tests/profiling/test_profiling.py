@@ -1,4 +1,4 @@
-"""F1: the events of a profile on every device, and no trace of it once it is closed."""
+"""Test F1: the events of a profile on every device, and no trace of it once it is closed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def real(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
 
 
 def everything(device: hal.Compiled) -> None:
-    """Each kind once; `copyin` and `alloc` three times, `free` twice."""
+    """Do work of each kind once; `copyin`, `alloc` and `free` three times."""
     x = hal.Buffer.from_numpy(np.ones(64, "f4"), device)
     y = hal.Buffer.from_numpy(np.zeros(64, "f4"), device)
     compiled(device)(x, vals=(3,), threads=64)
@@ -304,7 +304,7 @@ def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake: hal.Compiled
 
 
 def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake: hal.Compiled) -> None:
-    """Before the profile is read, with no lock held; and it may be used again."""
+    """The clock is stopped before the profile is read, with no lock held, and can be used again."""
     stopped: list[tuple[int, bool]] = []
 
     def look() -> None:
@@ -516,7 +516,7 @@ def test_HAL_PROFILE_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_F1_a_program_goes_with_its_last_user(fake: hal.Compiled) -> None:
-    """No cycle of ours keeps it until the collector runs."""
+    """A profile makes no reference cycle that would keep a program until the collector runs."""
     with hal.profile():
         kernel = hal.Source("work", PYTHON, SIGNATURE, language="python")
         reference = weakref.ref(fake.compile(kernel))

@@ -1,4 +1,4 @@
-"""The helpers of this folder are imported by name."""
+"""Make the helper modules of this folder importable by name."""
 
 from __future__ import annotations
 

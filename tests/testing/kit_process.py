@@ -1,6 +1,6 @@
-"""The conformance kit in a process of its own, on a fake that may be a mutant.
+"""Run the conformance kit in a process of its own, on a fake backend that may be a mutant.
 
-Processes are forked from one that has imported everything, so a run costs what its tests do.
+Processes are forked from one that has imported everything, so a run costs no more than its tests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run_kit(
     mutant: str = "",
     fake: str = "",
 ) -> Outcome:
-    """Of some chapters or all, or of a test file with this `text`. `fake`: see mutants.facts."""
+    """Run some chapters, or all, or a test file with this `text`. `fake`: see mutants.facts."""
     folder.mkdir(exist_ok=True)
     modules = [f"{PACKAGE}.test_{chapter}" for chapter in chapters] or [PACKAGE]
     if text:
@@ -68,7 +68,7 @@ def run_kit(
 
 
 def _begin() -> None:
-    """Starts the process from which the others are forked; once."""
+    """Start the process from which the others are forked, if it does not run yet."""
     if not _FORKS:
         return
     with _lock, pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Fakes that break one promise each, and a pytest plugin that puts one under the kit."""
+"""Mutants: fake backends that each break one promise, and a pytest plugin that applies one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def every() -> dict[str, Mutant]:
 
 
 def mutant(promises: str, chapters: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Enters a function that spoils something, with the promises it breaks."""
+    """Register a function that breaks something, with the promises that this violates."""
 
     def enter(spoil: Callable[[], None]) -> Callable[[], None]:
         name = spoil.__name__
@@ -47,8 +47,7 @@ def mutant(promises: str, chapters: str) -> Callable[[Callable[[], None]], Calla
 
 
 def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
-    """The decorated function takes the place of a method, and gets that one as its first
-    argument."""
+    """Replace a method by the decorated function, whose first argument is the real method."""
     inner = getattr(owner, name)
 
     def put(method: Callable[..., Any]) -> None:
@@ -61,7 +60,7 @@ def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
 
 
 def facts(fake: str) -> dict[str, Any]:
-    """What a fake of this name is, other than the plain one."""
+    """Return the facts by which the fake of this name differs from the plain one."""
     from hal_core.testing.fake.device import CAPABILITIES, LIMITS
 
     small = LIMITS._replace(
@@ -96,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """One failure is enough; what it leaves behind could hang."""
+    """End the process at the first failure: a broken fake could hang the following tests."""
     if os.environ["HAL_MUTANT"] and report.when == "call" and report.failed:
         Path(CAUGHT).write_text(f"{report.nodeid}\n{report.longreprtext}", encoding="utf-8")
         os._exit(1)

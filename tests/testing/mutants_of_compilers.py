@@ -1,4 +1,4 @@
-"""Fakes whose compiler, compile cache or dtypes are wrong."""
+"""Mutants whose compiler, compile cache or dtypes are wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hal_core.testing.fake.compiler import FakeCompiler
 
 
 def _key(change: dict[int, Any]) -> None:
-    """`digest` gets these in the place of (source, options, identity)."""
+    """Replace some of (source, options, identity), by place, in every cache key."""
 
     @around(compiler, "digest")
     def digest(inner: Any, *parts: Any) -> str:
@@ -61,7 +61,7 @@ def a_forbidden_miss_compiles() -> None:
 
 @mutant("C3", "compile")
 def a_damaged_entry_is_believed() -> None:
-    """Whatever is in the file behind what an entry begins with."""
+    """Return a truncated binary where the cache has found that its entry is damaged."""
 
     @around(cache, "store")
     def store(inner: Any, key: str, image: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Fakes whose clock lies, or whose work no profile sees."""
+"""Mutants whose clock is wrong, or whose work is missing from profiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Times = tuple[int, int]
 
 
 def _clock(change: Callable[[Times], Times]) -> None:
-    """Every measured piece of work has other times."""
+    """Change the times of all measured work."""
 
     class Clock(profiling.HostClock):
         def measure(self, work: Any) -> Any:
@@ -77,7 +77,7 @@ def events_tell_when_work_was_queued() -> None:
 
 
 @mutant("F1", "event")
-def frees_are_not_told() -> None:
+def frees_are_not_recorded() -> None:
     @around(recorder.Ring, "add")
     def add(inner: Any, self: Any, *entry: Any) -> None:
         if "free" not in entry:
@@ -85,7 +85,7 @@ def frees_are_not_told() -> None:
 
 
 @mutant("F1", "event")
-def launches_of_old_programs_are_not_told() -> None:
+def launches_of_old_programs_are_not_recorded() -> None:
     instrumentation.instrument_program = lambda program: None
 
 

@@ -1,4 +1,4 @@
-"""Fakes that hand over other memory than they were asked for, or in another way."""
+"""Mutants that export or import the wrong memory, or copy when they should share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def exports_begin_where_the_base_does() -> None:
 
 
 @mutant("B9", "interchange")
-def exports_are_kept_by_nobody() -> None:
+def exports_do_not_keep_their_memory() -> None:
     @around(capsule, "make")
     def make(
         inner: Any, pointer: int, size: int, dtype: Any, device: Any, owner: Any, **how: Any

@@ -1,4 +1,4 @@
-"""Fakes whose kernels, launches, order, times or compilers are wrong."""
+"""Mutants whose kernels, launches, order, times or compilers are wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hal_core.testing.fake.program import FakeProgram
 
 
 def _interprets(change: Callable[..., list[tuple[Any, Any]]]) -> None:
-    """`change(grid, block)` gives the launches that are made of one."""
+    """Replace each launch by the ones that `change(grid, block)` returns."""
 
     @around(Chip, "_interpret")
     def _interpret(
@@ -86,7 +86,7 @@ def zero_launches_one() -> None:
 
 
 def _changes_values(change: Callable[[list[Any]], list[Any]]) -> None:
-    """`change` gets the numbers of a launch, and gives those that the kernel sees."""
+    """Replace the numbers of each launch by what `change` returns for them."""
 
     @around(Chip, "launch")
     def launch(inner: Any, self: Any, program: int, args: Any, *rest: Any) -> int:
@@ -267,7 +267,7 @@ def times_are_missing() -> None:
 
 
 @mutant("P4", "program")
-def times_are_told_before_the_end() -> None:
+def times_are_known_before_the_end() -> None:
     @around(FakeProgram, "_launch_timed")
     def _launch_timed(inner: Any, self: Any, geometry: Any, args: Any) -> float:
         start = time.perf_counter()
@@ -321,7 +321,7 @@ def unloading_does_not_wait_for_the_queue() -> None:
 
 
 @mutant("P9", "process")
-def failures_on_the_device_are_not_told() -> None:
+def failures_on_the_device_are_not_raised() -> None:
     @around(Chip, "_drain")
     def _drain(inner: Any, self: Any, *args: Any, **named: Any) -> int:
         inner(self, *args, **named)

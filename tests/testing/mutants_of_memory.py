@@ -1,4 +1,4 @@
-"""Fakes whose memory, copies or accounts are wrong."""
+"""Mutants whose memory, copies or accounts are wrong."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def a_finalizer_that_allocates_waits_for_its_own_thread() -> None:
 
 
 class _OnceLock:
-    """As `threading.Lock`: a thread that has it waits for itself."""
+    """A lock that is not re-entrant: a thread that holds it waits for itself."""
 
     def __init__(self) -> None:
         lock = threading.Lock()
@@ -346,7 +346,7 @@ def host_writes_overtake_the_queue() -> None:
 
 @mutant("A7", "allocator")
 def free_does_not_wait_for_the_queue() -> None:
-    """And new memory is where the old was."""
+    """Free at once, and allocate new memory at the place of the old."""
 
     @around(Chip, "free")
     def free(inner: Any, self: Any, block: Block) -> int:
@@ -393,7 +393,7 @@ def statistics_count_rounded_sizes() -> None:
 
 @mutant("X1 A5 A8", "process allocator")
 def accounts_have_no_lock() -> None:
-    """Each counter is read, and written a little later."""
+    """Write each counter some time after reading it, without a lock."""
 
     @around(core.Allocator, "_settle")
     def _settle(inner: Any, self: Any, *args: Any) -> None:

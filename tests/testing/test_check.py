@@ -1,4 +1,4 @@
-"""`hal check`, as a user runs it, and the reports of the kit."""
+"""Test `hal check` as a user runs it, and the reports of the kit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_backend_that_conforms(tmp_path: Path) -> None:
 
 
 def test_the_folder_it_is_called_in_decides_nothing(tmp_path: Path) -> None:
-    """Not its settings, its conftest, its modules' tests, nor the caller's pytest."""
+    """The folder's settings, conftest and tests have no effect, nor have the caller's of pytest."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --there-is-no-such-option\n")
     (tmp_path / "conftest.py").write_text("raise SystemExit('the conftest was imported')\n")
     (tmp_path / "test_mine.py").write_text("def test_mine(): assert False\n")
@@ -204,7 +204,7 @@ def test_chapters_are_whole_where_an_author_imports_them(tmp_path: Path) -> None
 
 
 def test_ids_have_no_blanks(tmp_path: Path) -> None:
-    """A line of known gaps is an id, a blank and a reason."""
+    """A line of the known gaps is an id, a blank and a reason, so ids have none."""
     (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))
     done = plain_pytest(tmp_path, "--collect-only")
     ids = [line for line in done.stdout.splitlines() if "::" in line]

@@ -1,4 +1,4 @@
-"""The fake backend made to misbehave: each fault surfaces as the right error at the right call."""
+"""Test that each fault of the fake backend surfaces as the right error at the right call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def count_up(y: hal.Ptr[hal.int32], start: hal.int32, n: hal.int32) -> None:
 
 @pytest.fixture
 def device() -> Iterator[hal.Compiled]:
-    """A fake with 1 MiB of memory. It must end with nothing left, however it misbehaved."""
+    """A fake device with 1 MiB of memory; after the test, nothing of it may be left."""
     hal.Device.register_plugin("SIM", FakePlugin(3, memory_nbytes=MIB))
     before = len(chip.opened)
     opened = hal.Device["SIM"]
@@ -44,7 +44,7 @@ def device() -> Iterator[hal.Compiled]:
 
 @pytest.fixture
 def faulty(device: Any) -> Chip:
-    """What stands behind the device."""
+    """The simulated chip of the device."""
     made: Chip = device.chip
     return made
 
@@ -125,7 +125,7 @@ def test_P9_a_late_failure_names_the_program_at_the_next_wait(
     if wait == "close":
         assert device.closed
         return
-    assert device.synchronize(), "it is told once"
+    assert device.synchronize(), "a failure is raised once"
     launch(device, made)
     assert made.numpy().tolist() == list(range(5, 15))
 
@@ -161,7 +161,7 @@ def test_an_index_beyond_a_buffer_is_a_late_failure(device: hal.Compiled) -> Non
         ("wait", lambda made: hal.Device["SIM"].synchronize()),
     ],
 )
-def test_a_call_that_is_refused_is_told_by_name(
+def test_a_call_that_is_refused_is_named(
     device: hal.Compiled, faulty: Chip, call: str, use: Any
 ) -> None:
     made = hal.zeros(10, hal.int32, device)

@@ -1,4 +1,4 @@
-"""The kit on fakes that keep every promise, and on authors' tests beside it."""
+"""Test the kit on fakes that keep every promise, and together with an author's own tests."""
 
 from __future__ import annotations
 

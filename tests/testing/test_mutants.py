@@ -1,4 +1,4 @@
-"""The kit is strong enough: a fake that breaks a promise fails the test of that promise."""
+"""Test the kit itself: a fake that breaks a promise must fail the test of that promise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MUTANTS = every()
 
 
 class Runs:
-    """Runs of the kit, each on one mutant; those that are `wanted` begin ahead of their test."""
+    """Runs of the kit, each on one mutant; the `wanted` ones start before their tests ask."""
 
     def __init__(self, folder: Path, wanted: list[Mutant]) -> None:
         self._folder, self._pool = folder, ThreadPoolExecutor(AT_ONCE)

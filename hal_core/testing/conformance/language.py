@@ -1,7 +1,6 @@
 """Samples that together use every statement of the language, shared memory and atomics.
 
 Sums are of whole numbers, so neither the order of threads nor contraction changes a result.
-
 """
 
 # A type checker does not know the types of values in a kernel.
