@@ -88,6 +88,8 @@ def load(target: str) -> Kernel | Source:
 
 def variables(path: str) -> dict[str, object]:
     """Run a Python file and return its variables. Only if it fails, show what it printed."""
+    if not path.endswith(".py"):
+        raise InvalidArgument("render", "not a Python file", got=path)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # the file may import its neighbours
     printed = io.StringIO()
     try:

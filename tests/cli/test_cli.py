@@ -234,7 +234,9 @@ def test_render_says_what_is_wrong(
 ) -> None:
     (tmp_path / "fails.py").write_text("\nraise SystemExit('no')")
     (tmp_path / "device.py").write_text("import hal_core as hal\nhal.Device['CPU:x']")
+    (tmp_path / "scale.cl").write_text("__kernel void scale() {}")
     cases = {
+        f"{tmp_path}/scale.cl": "not a Python file",
         f"{kernels}:scales": "no such kernel (got 'scales'). In the file: scale, wrong, text.",
         f"{tmp_path}/none.py:scale": "no such file",
         "scale": "no such file (got 'scale'). Give FILE:KERNEL",
