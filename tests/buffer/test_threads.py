@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from interrupted import Scene, everywhere
+
 import hal_core as hal
-from hal_core.testing.interrupted import Scene, everywhere
 
 CORE = os.path.dirname(hal.__file__)
 

@@ -1,7 +1,7 @@
-"""Work that is interrupted wherever Python lets something else in: where a function begins, behind
-a call, at the end of a turn of a loop. There finalizers run, and threads change places.
+"""Interrupt work at every place where Python may switch threads, one place at a time.
 
-Python 3.13.0 shows only the first of these of code that has run often.
+Such places are the start of a function, the return of a call and the end of a loop's turn. Of code
+that has run often, Python 3.13.0 shows only the first of them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-_MOST_PLACES = 5000
+_MAX_PLACES = 5000
 _SECONDS = 60.0
-_BLOCKED = 0.02  # seconds after which an interruption that waits for the work is left to wait
+_BLOCKED = 0.02  # seconds to wait for an interruption, which may have to wait for the work itself
 
 
 class Scene(NamedTuple):
-    """`work` is interrupted once, by `other`, which comes behind it at the end of all; then `check`
-    looks at what has become of it."""
+    """`work` is interrupted once by `other`; `check` then looks at the result.
+
+    If there was no interruption, `other` runs after `work`.
+    """
 
     work: Callable[[], object]
     other: Callable[[], object]
@@ -31,9 +33,9 @@ class Scene(NamedTuple):
 def everywhere(
     folders: Iterable[str], scene: Callable[[], Scene], *, on_another_thread: bool = False
 ) -> int:
-    """Interrupts a new scene's work at each place in files of the folders; how many there were.
+    """Interrupt the work of a new scene at each place in files of the folders; return their number.
 
-    Fails where anything raises or hangs.
+    Fails if anything raises or hangs.
     """
     within = tuple(folders)
     for _ in range(2):  # some Pythons trace the steps of a function from its second run on
@@ -41,7 +43,7 @@ def everywhere(
     nth = 0
     while _Play(within, scene(), nth, on_another_thread).interrupted:
         nth += 1
-        if nth > _MOST_PLACES:
+        if nth > _MAX_PLACES:
             raise AssertionError("the work grows from one scene to the next")
     return nth
 
@@ -117,7 +119,7 @@ class _Play:
 
 @functools.cache
 def _openings(code: CodeType) -> frozenset[int]:
-    """Behind which instructions Python looks whether something else is to be done."""
+    """Return the offsets of instructions after which Python may switch threads."""
     return frozenset(
         one.offset
         for one in dis.get_instructions(code)
