@@ -12,7 +12,7 @@ from hal_core import concurrency, config, profiling
 from hal_core.allocator import Allocator
 from hal_core.compiler import Binary
 from hal_core.compiler.requirements import has_dtype
-from hal_core.compiler.selection import Selected, select
+from hal_core.compiler.selection import select
 from hal_core.compiler.stage import compile_kernel
 from hal_core.concurrency import Living
 from hal_core.dtypes import as_dtype
@@ -93,8 +93,8 @@ class Compiled:
         self._lock = concurrency.fork_safe_lock()
         self._keys = BufferKeys(name, aligned=True)
         self._misaligned_keys = BufferKeys(name, aligned=False)
-        self._failed: dict[str, str] = {}  # compiler pair -> why it cannot serve
-        self._selected: dict[str, Selected] = {}  # compiler pair -> its compiler
+        self._ready_compilers: dict[str, Compiler] = {}  # by the name of their pair
+        self._failed_compilers: dict[str, str] = {}  # name of a pair -> why it cannot serve
         self._loaded: Living[Program] = Living()
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
@@ -151,13 +151,14 @@ class Compiled:
     def renderer(self) -> Renderer:
         """The renderer of the compiler pair that serves `@hal.kernel` functions now."""
         self._check_open("compile")
-        return select(self, None).make_renderer()
+        pair, _ = select(self, None)
+        return pair.renderer()  # type: ignore[misc]  # select(None) gives one that has a renderer
 
     @property
     def compiler(self) -> Compiler:
         """The compiler of the pair that serves `@hal.kernel` functions now."""
         self._check_open("compile")
-        return select(self, None).compiler
+        return select(self, None)[1]
 
     def supports(self, dtype: DType) -> bool:
         """Return True when the device and its selected compiler both take `dtype` in kernels.
@@ -264,9 +265,9 @@ class Compiled:
         concurrency.never_release(self, dict(self.__dict__), programs)
         for program in programs:
             program._stop()
-        for chosen in self._selected.values():
+        for compiler in self._ready_compilers.values():
             for step in ("_compile", "_disassemble"):
-                setattr(chosen.compiler, step, concurrency.refuse_after_fork(step[1:], self.name))
+                setattr(compiler, step, concurrency.refuse_after_fork(step[1:], self.name))
         if allocator is not None:
             allocator._abandon()
         self.closed = self.forked = True

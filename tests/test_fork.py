@@ -64,7 +64,7 @@ def make(name):
     made.external = hal.Buffer(made.dev, 4, hal.int32,
                                hal.BufferSpec(external_ptr=made.buf._buf[0])).allocate()
     made.allocator = made.dev.allocator
-    made.compiler = made.dev._selected["python"].compiler
+    made.compiler = made.dev._ready_compilers["python"]
     made.binary = made.program.binary
     cached = hal.empty(4, hal.int32, made.dev)
     cached.deallocate()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hal_core import config
 from hal_core.compiler import Compiler, CompilerPair
@@ -13,23 +12,6 @@ from hal_core.errors import CompilerUnavailable, HalError, InvalidArgument
 
 if TYPE_CHECKING:
     from hal_core.device import Compiled
-    from hal_core.render import Renderer
-
-
-class Selected(NamedTuple):
-    """A compiler pair whose compiler was made."""
-
-    name: str
-    compiler: Compiler
-    renderer: Callable[[], Renderer] | None
-
-    def make_renderer(self) -> Renderer:
-        """Make a renderer: they are stateless and cost nothing."""
-        if self.renderer is None:
-            raise CompilerUnavailable(
-                "compile", f"the compiler {self.name} takes hal.Source kernels only"
-            )
-        return self.renderer()
 
 
 def forced(family: str, names: list[str]) -> str | None:
@@ -70,11 +52,11 @@ def forced(family: str, names: list[str]) -> str | None:
     return next(iter(on.values()), None)
 
 
-def select(device: Compiled, language: str | None) -> Selected:
-    """Select the forced pair, or the first one whose compiler can be made.
+def select(device: Compiled, language: str | None) -> tuple[CompilerPair, Compiler]:
+    """Return the forced pair, or the first one whose compiler can be made, and that compiler.
 
-    `language` is the language of a `Source`; None asks for a pair that renders kernel IR. A pair
-    that fails is remembered with its reason, and is not tried again.
+    `language` is the language of a `Source`; None asks for a pair that has a renderer. A pair that
+    fails is remembered with its reason, and is not tried again.
 
     Raises: CompilerUnavailable with every reason, when no pair serves.
     """
@@ -100,27 +82,25 @@ def select(device: Compiled, language: str | None) -> Selected:
             problem = f"the compiler {name!r}, which the environment forces, does not take it"
             raise CompilerUnavailable(operation, problem, device=device.name)
     for pair in able:
-        chosen = device._selected.get(pair.name)
-        if chosen is None and pair.name not in device._failed:
-            chosen = _try(device, pair)
-        if chosen is not None:
-            return chosen
-    reasons = "; ".join(f"{pair.name}: {device._failed[pair.name]}" for pair in able)
+        compiler = device._ready_compilers.get(pair.name)
+        if compiler is None and pair.name not in device._failed_compilers:
+            compiler = _try(device, pair)
+        if compiler is not None:
+            return pair, compiler
+    reasons = "; ".join(f"{pair.name}: {device._failed_compilers[pair.name]}" for pair in able)
     raise CompilerUnavailable(operation, f"no compiler can serve: {reasons}", device=device.name)
 
 
-def _try(device: Compiled, pair: CompilerPair) -> Selected | None:
+def _try(device: Compiled, pair: CompilerPair) -> Compiler | None:
     """Make the pair's compiler, or remember why that is not possible."""
     with device._lock:
         try:
-            chosen = Selected(pair.name, pair.compiler(), pair.renderer)
-            return device._selected.setdefault(pair.name, chosen)
+            return device._ready_compilers.setdefault(pair.name, pair.compiler())
         except (ImportError, OSError) as error:
             reason = str(error)
         except HalError as error:  # as part of a sentence that names operation and device itself
-            fix = error.fix and f" ({error.fix.rstrip('.')})"
-            reason = f"{error.problem}{fix or ''}"
+            reason = f"{error.problem} ({error.fix.rstrip('.')})" if error.fix else error.problem
         except (Exception, SystemExit) as error:  # a plugin may raise anything
             reason = f"{type(error).__name__}: {error}"
-        device._failed[pair.name] = reason
+        device._failed_compilers[pair.name] = reason
         return None

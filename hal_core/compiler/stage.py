@@ -7,9 +7,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from hal_core import profiling
-from hal_core.compiler import Binary, CompileOptions
+from hal_core.compiler import Binary, CompileOptions, CompilerPair
 from hal_core.compiler.requirements import check_kernel
-from hal_core.compiler.selection import Selected, select
+from hal_core.compiler.selection import select
 from hal_core.errors import InvalidArgument, Unsupported
 from hal_core.ir import Kernel, Source
 from hal_core.ir.verify import verify
@@ -24,15 +24,7 @@ log = logging.getLogger("hal_core")
 
 def compile_kernel(device: Compiled, kernel: object) -> Program:
     """Make a program of a kernel, whatever was compiled before. Raises: as `Compiled.compile`."""
-    if isinstance(kernel, KernelFunction):
-        chosen = select(device, None)
-        kernel = kernel.lower()
-    elif isinstance(kernel, Kernel):
-        chosen = select(device, None)
-        verify(kernel)  # `lower` has verified what it made
-    elif isinstance(kernel, Source):
-        chosen = select(device, kernel.language)
-    else:
+    if not isinstance(kernel, (KernelFunction, Kernel, Source)):
         raise InvalidArgument(
             "compile",
             "not a kernel",
@@ -40,9 +32,13 @@ def compile_kernel(device: Compiled, kernel: object) -> Program:
             device=device.name,
             fix="Decorate a function with @hal.kernel, or make a hal.Source.",
         )
+    pair, compiler = select(device, kernel.language if isinstance(kernel, Source) else None)
+    if isinstance(kernel, KernelFunction):
+        kernel = kernel.lower()
+    elif isinstance(kernel, Kernel):
+        verify(kernel)  # a user's own IR may have nodes of any form, which the next check reads
     check_kernel(kernel, device.info)
-    text, options = _text_of(kernel, chosen, device.name)
-    compiler = chosen.compiler
+    text, options = _text_of(kernel, pair, device.name)
     start_ns = perf_counter_ns()
     image, cached = compiler.compile_or_reuse(text, options)
     profiling.compiled(device, kernel.name, image, cached, start_ns)
@@ -57,17 +53,19 @@ def compile_kernel(device: Compiled, kernel: object) -> Program:
         options.rendered,
         options.work,
     )
-    program = device.load(binary, source=text, pair=chosen.name)
+    program = device.load(binary, source=text, pair=pair.name)
     device._backend.compiled(device, program, cached)
-    log.debug("%s: compiled %s with %s, cached: %s", device.name, kernel.name, chosen.name, cached)
+    log.debug("%s: compiled %s with %s, cached: %s", device.name, kernel.name, pair.name, cached)
     return program
 
 
-def _text_of(kernel: Kernel | Source, chosen: Selected, device: str) -> tuple[str, CompileOptions]:
+def _text_of(
+    kernel: Kernel | Source, pair: CompilerPair, device: str
+) -> tuple[str, CompileOptions]:
     """Return the text that the compiler is given, and its options."""
     if isinstance(kernel, Source):
         return kernel.text, CompileOptions.of_source(kernel)
-    renderer = chosen.make_renderer()
+    renderer = pair.renderer()  # type: ignore[misc]  # it was selected for having one
     try:
         text = renderer.render(kernel)
     except Unsupported as error:  # a renderer does not know for which device it writes

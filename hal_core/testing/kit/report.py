@@ -198,7 +198,7 @@ def facts_of(device: str) -> dict[str, Any]:
     facts["capabilities"] = sorted(info.capabilities)
     vendor = {key: str(value)[:80] for key, value in info.vendor.items()}
     try:
-        pair = select(hal.Device[device], None).name
+        pair = select(hal.Device[device], None)[0].name
     except HalError as error:
         pair = f"none: {error}"
     return {**known, "compiler": pair, "hardware": facts, "vendor": vendor}
