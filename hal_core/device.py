@@ -10,10 +10,9 @@ from weakref import ref
 
 from hal_core import concurrency, config, profiling
 from hal_core.allocator import Allocator
-from hal_core.compiler import Binary
+from hal_core.compiler import Binary, compile_kernel
 from hal_core.compiler.requirements import has_dtype
 from hal_core.compiler.selection import select
-from hal_core.compiler.stage import compile_kernel
 from hal_core.concurrency import Living
 from hal_core.dtypes import as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported

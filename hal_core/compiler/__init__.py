@@ -1,19 +1,29 @@
-"""Compilers turn kernel text into binaries, which are cached on disk."""
+"""Compilers turn kernel text into binaries; `compile_kernel` takes a kernel to a loaded program."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core import cache, config
+from hal_core import cache, config, profiling
+from hal_core.compiler.requirements import check_kernel
+from hal_core.compiler.selection import select
 from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported
 from hal_core.ir import Kernel, Signature, Source
 from hal_core.ir.cost import operations_per_thread
+from hal_core.ir.verify import verify
+from hal_core.lang import KernelFunction
 
 if TYPE_CHECKING:
+    from hal_core.device import Compiled
+    from hal_core.program import Program
     from hal_core.render import Renderer
+
+log = logging.getLogger("hal_core")
 
 
 class Binary(NamedTuple):
@@ -176,3 +186,52 @@ class CompilerPair(NamedTuple):
     language: str
     renderer: Callable[[], Renderer] | None  # None: the pair takes `Source` kernels only
     compiler: Callable[[], Compiler]  # raises CompilerUnavailable saying what to install
+
+
+def compile_kernel(device: Compiled, kernel: object) -> Program:
+    """Make a program of a kernel, whatever was compiled before. Raises: as `Compiled.compile`."""
+    if not isinstance(kernel, (KernelFunction, Kernel, Source)):
+        raise InvalidArgument(
+            "compile",
+            "not a kernel",
+            got=kernel,
+            device=device.name,
+            fix="Decorate a function with @hal.kernel, or make a hal.Source.",
+        )
+    pair, compiler = select(device, kernel.language if isinstance(kernel, Source) else None)
+    if isinstance(kernel, KernelFunction):
+        kernel = kernel.lower()
+    elif isinstance(kernel, Kernel):
+        verify(kernel)  # a user's own IR may have nodes of any form, which the next check reads
+    check_kernel(kernel, device.info)
+    if isinstance(kernel, Source):
+        text, options = kernel.text, CompileOptions.of_source(kernel)
+    else:
+        renderer = pair.renderer()  # type: ignore[misc]  # the pair was selected for having one
+        try:
+            text = renderer.render(kernel)
+        except Unsupported as error:  # a renderer does not know for which device it writes
+            facts = {} if error.limit is None else {"limit": error.limit}
+            fix = error.fix or "Use a dtype that it has."
+            raise Unsupported(
+                error.operation, error.problem, got=error.got, **facts, device=device.name, fix=fix
+            ) from None
+        options = CompileOptions.of_kernel(kernel, renderer.options(kernel))
+    start_ns = perf_counter_ns()
+    image, cached = compiler.compile_or_reuse(text, options)
+    profiling.compiled(device, kernel.name, image, cached, start_ns)
+    binary = Binary(
+        image,
+        compiler.format,
+        compiler.target,
+        options.entry,
+        options.signature,
+        options.block,
+        options.shared_nbytes,
+        options.rendered,
+        options.work,
+    )
+    program = device.load(binary, source=text, pair=pair.name)
+    device._backend.compiled(device, program, cached)
+    log.debug("%s: compiled %s with %s, cached: %s", device.name, kernel.name, pair.name, cached)
+    return program

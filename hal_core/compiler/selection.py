@@ -7,10 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 from hal_core import config
-from hal_core.compiler import Compiler, CompilerPair
 from hal_core.errors import CompilerUnavailable, HalError, InvalidArgument
 
 if TYPE_CHECKING:
+    from hal_core.compiler import Compiler, CompilerPair
     from hal_core.device import Compiled
 
 
