@@ -224,6 +224,7 @@ class Program:
             args[param.position] = convert_value(value, param, operation, self.device.name)
         for param, buffer in zip(pointers, bufs, strict=True):
             self._check_buffer(param, buffer)
+        # After all checks: a buffer may be allocated here, and a refused launch leaves no trace.
         for param, buffer in zip(pointers, bufs, strict=True):
             args[param.position] = buffer._opaque_for(operation)
         return tuple(args)
