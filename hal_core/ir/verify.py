@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 
 def verify(kernel: Kernel) -> None:
-    """Check all rules. Raises: InvalidKernel naming the first node that breaks one, and the rule."""
+    """Check all rules. Raises: InvalidKernel naming the first node that breaks one."""
     given: object = kernel  # another compiler may pass anything
     if not isinstance(given, Kernel):
         fix = "Of a function with @hal.kernel, kernel.lower() gives it."
