@@ -91,8 +91,8 @@ class _Walk:
                 name,
                 f"the BARRIER{_line(barrier)} is not reached by all threads of a block: {reason} "
                 f"({cause!r}{_line(cause)})",
-                fix="Move the barrier to where all threads come along, and put under if only the "
-                "work.",
+                fix="Move the barrier to a place that all threads reach, and put only the work "
+                "under the IF.",
             )
 
     def sources(self, node: UOp) -> str | None:

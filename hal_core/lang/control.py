@@ -208,7 +208,7 @@ def _loop_to_leave(s: Statements, node: ast.stmt, loop: Loop) -> UOp:
     # An unrolled loop is no loop in the IR, so that there is nothing to leave.
     if loop.node is None:
         fix = "Put the rest of its body under if, or loop with range(...)."
-        raise s.error(node, "an unrolled loop is not left", fix)
+        raise s.error(node, f"{ast.unparse(node)} cannot leave an unrolled loop", fix)
     return loop.node
 
 

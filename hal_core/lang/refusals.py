@@ -156,7 +156,7 @@ CALLS = {
     "print": "Store the value into a buffer and print it on the host.",
     "len": "Pass the number of elements as a parameter: n: hal.int32.",
     "sum": "Write for k in range(n): acc += x[k].",
-    "range": "It stands in for k in range(...): only.",
+    "range": "Use it in for k in range(...): only.",
     "enumerate": "Write for k in range(n): and index with k.",
     "zip": "Write for k in range(n): and index with k.",
     "divmod": "Write a // b and a % b.",

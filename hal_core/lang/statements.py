@@ -44,7 +44,7 @@ def lower(
         barrier, cause, reason = fault
         text, place = emit.barriers[id(barrier)]
         problem = f"not all threads of a block reach this barrier: {reason} (line {cause.line})"
-        fix = "Move it to where all threads come along, and put under if only the work."
+        fix = "Move it to a place that all threads reach, and put only the work under the if."
         raise text.error(place, problem, fix)
     return kernel
 

@@ -128,7 +128,7 @@ def test_a_barrier_that_some_threads_pass_by(
     assert error.text is not None and error.offset is not None
     assert error.text[error.offset - 1 :] == "hal.barrier()\n"
     assert because in str(error) and f"(line {start + at})" in str(error)
-    assert "Move it to where all threads come along" in str(error)
+    assert "Move it to a place that all threads reach" in str(error)
 
 
 def test_a_fixed_block_is_a_constant(tmp_path: Path) -> None:
