@@ -411,12 +411,15 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         module._Walk, "_join", lambda self, block: setattr(self, "left", False)
     ),
     "the wrong side": lambda p: p.setattr(module._Walk, "_fate", _swapped(module._Walk._fate)),
-    "every loop has one turn": lambda p: p.setattr(
-        module._Walk, "_ends_in_its_only_break", lambda self, block: self.out[-1].op == "BREAK"
-    ),
+    "every loop has one turn": lambda p: p.setattr(module, "_ONE_BREAK", _Anything()),
     "stores are dead": lambda p: p.setattr(live, "_SEEN", live._SEEN - {"STORE"}),
     "returns are dead": lambda p: p.setattr(live, "_SEEN", live._SEEN - {"RETURN"}),
 }
+
+
+class _Anything(dict[str, int]):
+    def __eq__(self, other: object) -> bool:
+        return True
 
 
 def _other_operand(node: UOp, sources: list[UOp], values: list[Any]) -> Any:

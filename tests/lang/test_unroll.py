@@ -91,7 +91,7 @@ BAD = [
     ("for k in hal.unroll(2.0):\n    pass", "2.0", "takes ints", "range"),
     ("for k in hal.unroll(0, 4, 0):\n    pass", "0)", "an int other than 0", "hal.unroll(4)"),
     ("for k in hal.unroll():\n    pass", "hal.unroll", "one to three arguments", "hal.unroll(4)"),
-    ("for k in hal.unroll(4):\n    break", "break", "break cannot leave an unrolled loop", "under if"),
+    ("for k in hal.unroll(4):\n    break", "break", "break cannot leave an unrolled", "under if"),
     ("for k in hal.unroll(4):\n    continue", "continue", "cannot leave an", "range(...)"),
     ("for k in hal.unroll(4):\n    pass\ny[0] = k", "k", "no value outside its loop", "before the"),
     ("for k in hal.unroll(4):\n    pass\nelse:\n    n = 1", "n = 1", "for ... else", "Set a"),

@@ -67,8 +67,29 @@ def in_step(kernel: Kernel) -> Lockstep | None:
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
     if not loops:
         return None
-    made, hoisted = _rewritten(uops, loops)
-    return Lockstep(made, hoisted, guards)
+    # A loop that starts at the thread's index is rewritten to start alike for all threads.
+    made: list[UOp] = []
+    new: dict[UOp, UOp] = {}
+    turned: dict[UOp, _Turned] = {}
+    hoisted: list[UOp] = []
+    for node in uops:
+        if node.op == "ENDRANGE" and node.src[0] in turned:
+            loop, inside, _ = turned[node.src[0]]
+            made += [UOp("ENDIF", None, (inside,)), UOp("ENDRANGE", None, (loop,))]
+            continue
+        sources = tuple(new.get(part, part) for part in node.src)
+        first = first_of(node) if node in loops else None
+        if first is not None:
+            turned[node] = _turn(node, sources[1:], first, made)
+            new[node] = turned[node].counter
+            hoisted += [turned[node].loop, turned[node].inside.src[0].src[1]]
+            continue
+        if sources != node.src:
+            new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+        made.append(new.get(node, node))
+        if node in loops:
+            hoisted.append(made[-1])
+    return Lockstep(tuple(made), tuple(hoisted), guards)
 
 
 def _without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
@@ -190,32 +211,6 @@ class _Turned(NamedTuple):
     loop: UOp
     inside: UOp  # the IF that leaves out threads beyond the end
     counter: UOp  # the value of the original loop's counter
-
-
-def _rewritten(uops: tuple[UOp, ...], loops: set[UOp]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
-    """Return the nodes with `loops` starting alike for all threads, and the nodes to hoist."""
-    made: list[UOp] = []
-    new: dict[UOp, UOp] = {}
-    turned: dict[UOp, _Turned] = {}
-    hoisted: list[UOp] = []
-    for node in uops:
-        if node.op == "ENDRANGE" and node.src[0] in turned:
-            loop, inside, _ = turned[node.src[0]]
-            made += [UOp("ENDIF", None, (inside,)), UOp("ENDRANGE", None, (loop,))]
-            continue
-        sources = tuple(new.get(part, part) for part in node.src)
-        first = first_of(node) if node in loops else None
-        if first is not None:
-            turned[node] = _turn(node, sources[1:], first, made)
-            new[node] = turned[node].counter
-            hoisted += [turned[node].loop, turned[node].inside.src[0].src[1]]
-            continue
-        if sources != node.src:
-            new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
-        made.append(new.get(node, node))
-        if node in loops:
-            hoisted.append(made[-1])
-    return tuple(made), tuple(hoisted)
 
 
 def _turn(loop: UOp, bounds: tuple[UOp, ...], first: tuple[str, int], made: list[UOp]) -> _Turned:

@@ -23,6 +23,8 @@ from hal_core.ir.uop import LEAVES, STRUCTURE, Kernel, UOp
 _NOT_COMPUTED = STRUCTURE | {"SET", "ASSERT"}
 _ROUNDS = 4  # a second is rare, and only a kernel made for it needs more
 
+_ONE_BREAK = {"BREAK": 1, "CONTINUE": 0}
+
 # The fate of an IF or a loop: it stays, one of its sides replaces it, or it is dropped.
 _KEPT, _THEN, _ELSE, _DROPPED = "kept", "replaced by its body", "replaced by its else", "dropped"
 
@@ -191,7 +193,13 @@ class _Walk:
             outer = self.blocks[-1].before
             for variable, value in block.before.items():
                 outer.setdefault(variable, value)
-        if node.op == "ENDLOOP" and self._ends_in_its_only_break(block):
+        if (
+            node.op == "ENDLOOP"
+            and block.exits == _ONE_BREAK
+            and self.out[-1].op == "BREAK"
+            and self.out[-1].src[0] is self.new[block.node]
+        ):
+            # The loop makes one turn, and its body can replace it.
             self.out.pop()
             del self.out[block.place]
             self.left = False
@@ -222,12 +230,6 @@ class _Walk:
             else:
                 self._know(variable, first if other_left else None)
         self.left = then_left and other_left
-
-    def _ends_in_its_only_break(self, block: _Block) -> bool:
-        """Tell whether a LOOP makes one turn, so that its body can replace it."""
-        last = self.out[-1]
-        alone = block.exits == {"BREAK": 1, "CONTINUE": 0}
-        return alone and last.op == "BREAK" and last.src[0] is self.new[block.node]
 
 
 _BLOCK_STEPS: dict[str, Callable[[_Walk, UOp], None]] = {
