@@ -44,8 +44,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):  # numpy.float64 is one
         return float(value)
     # By name, because kernels need no numpy.
-    bases = type(value).__mro__ if type(value).__module__ == "numpy" else ()
-    number = value.item() if any(base.__name__ == "generic" for base in bases) else None
+    kind = type(value)
+    if kind.__module__ != "numpy" or all(base.__name__ != "generic" for base in kind.__mro__):
+        return value
+    number = value.item()
     return number if isinstance(number, (int, float)) else value
 
 

@@ -107,7 +107,7 @@ class _Walk:
                 elif kind == "thread_idx" and self.shape[axis] == 1:
                     found = 0
         elif sources:
-            values = [_value(source) for source in sources]
+            values = [constant(s) if s.op == "CONST" else None for s in sources]
             known = [value for value in values if value is not None]
             if len(known) == len(values):
                 found = evaluate(node, known)
