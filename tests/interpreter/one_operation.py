@@ -13,7 +13,7 @@ from hal_core.testing import interpret
 
 
 def one_operation(op: str, sources: Sequence[DType], target: DType) -> Kernel:
-    """`y[i] = op(x0[i], x1[i], ...)`"""
+    """Return the kernel `y[i] = op(x0[i], x1[i], ...)`."""
     inputs = [f"x{k}: const {dtype.name}*" for k, dtype in enumerate(sources)]
     signature = Signature.parse("one", ", ".join([f"y: {target.name}*", *inputs]))
     params = [UOp("PARAM", param.dtype, (), param.position) for param in signature.params]
@@ -27,7 +27,7 @@ def one_operation(op: str, sources: Sequence[DType], target: DType) -> Kernel:
 def compute(
     op: str, sources: Sequence[DType], target: DType, rows: Sequence[tuple[Any, ...]]
 ) -> list[Any]:
-    """What the interpreter gives for each row of operands."""
+    """Return the interpreter's result for each row of operands."""
     kernel = one_operation(op, sources, target)
     columns = [
         np.array([row[k] for row in rows], dtype.to_numpy()) for k, dtype in enumerate(sources)

@@ -1,4 +1,4 @@
-"""What an operation gives, in Python's integers and fractions: a second way, one number a time."""
+"""A second implementation of every operation, in Python's integers and fractions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = {
 
 
 def nearest(exact: Fraction, dtype: DType, sign: float = 1.0) -> float:
-    """Half to even; `sign` is that of an exact zero."""
+    """Round half to even; `sign` is the sign of an exact zero."""
     bits, least, most = FORMATS[dtype.name]
     if not exact:
         return math.copysign(0.0, sign)
@@ -45,7 +45,7 @@ def wrap(value: int, dtype: DType) -> int:
 
 
 def same(got: Number, expected: Number) -> bool:
-    """Also the sign of a zero; all NaNs are one."""
+    """Compare also the signs of zeros; all NaNs are equal."""
     if isinstance(expected, float):
         if math.isnan(expected):
             return math.isnan(got)
@@ -91,7 +91,7 @@ def integer(op: str, dtype: DType, *values: int) -> int:
 
 
 def real(op: str, dtype: DType, *values: float) -> float:
-    """ADD, SUB, MUL, DIV and FMA; what is not finite is left to Python's own floats."""
+    """Compute ADD, SUB, MUL, DIV or FMA; Python's own floats serve where a number is not finite."""
     if all(map(math.isfinite, values)) and not (op == "DIV" and not values[1]):
         exact, sign = _exact(op, *values)
         return nearest(exact, dtype, sign)
@@ -108,7 +108,7 @@ def real(op: str, dtype: DType, *values: float) -> float:
 
 
 def _exact(op: str, *values: float) -> tuple[Fraction, float]:
-    """And the sign of the result, should it be zero."""
+    """Return the exact result, and its sign should it be zero."""
     a, b, *rest = (Fraction(value) for value in values)
     signs = [math.copysign(1, value) for value in values]
     if op == "MUL":
@@ -157,7 +157,7 @@ def bits(value: Number, source: DType, target: DType) -> Number:
 
 
 def numbers(dtype: DType) -> list[Number]:
-    """Values at which something changes."""
+    """Return values at which an operation's behaviour changes."""
     if dtype.kind == "b":
         return [False, True]
     if dtype.is_integer:

@@ -1,4 +1,4 @@
-"""What the interpreter is given: refused as at a launch, and the text says how to call."""
+"""Wrong arguments of `interpret` are refused as at a launch, and the text says how to call it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_buffer_is_refused_with_what_to_do(fake: hal.Compiled) -> None:
         interpret(shift, y, floats(), vals=(0,), threads=1)
 
 
-def test_values_in_the_wrong_order_are_told_the_right_one() -> None:
+def test_an_error_shows_the_right_order_of_values() -> None:
     text = "'n' is a float where .* Write interpret(scale, y, vals=(n, a), ...)."
     with pytest.raises(hal.InvalidArgument, match=re.escape(text).replace(r"\.\*", ".*", 1)):
         interpret(scale, floats(), vals=(0.5, 8), threads=8)

@@ -38,7 +38,7 @@ def test_cast(source: DType, target: DType) -> None:
 @pytest.mark.parametrize("target", INTEGERS, ids=repr)
 @pytest.mark.parametrize("source", FLOATS, ids=repr)
 def test_saturation_at_the_very_limit(source: DType, target: DType) -> None:
-    """The numbers next to both limits, on both sides."""
+    """Return the numbers next to both limits, on both sides."""
     kind = source.to_numpy().type
     limits = [kind(target.min), kind(target.max)]
     near = [np.nextafter(limit, kind(end)) for limit in limits for end in (-np.inf, np.inf)]
@@ -46,7 +46,7 @@ def test_saturation_at_the_very_limit(source: DType, target: DType) -> None:
 
 
 def ties(dtype: DType) -> list[float]:
-    """Numbers of `dtype`, what is halfway to the next, and both float32 beside that."""
+    """Return numbers of `dtype`, the middle to the next one, and both float32 next to that."""
     made: list[float] = []
     for pattern in range(1, 0x8000, 7):
         before, low = (_value(bits, dtype) for bits in (pattern - 1, pattern))

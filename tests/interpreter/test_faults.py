@@ -1,4 +1,4 @@
-"""What the language leaves undefined raises, and the text says what, where and who."""
+"""Undefined behaviour of the language raises, and the text names access, line and thread."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def wide(y: hal.Ptr[hal.float32], k: hal.int32) -> None:
 
 
 def _line(kernel: Any, text: str) -> int:
-    """Of the first line of the kernel that holds this text."""
+    """Return the number of the first line of the kernel that holds this text."""
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith(f"def {kernel.name}("))
     return 1 + next(n for n, line in enumerate(lines) if n >= start and text in line)
@@ -203,7 +203,7 @@ def unguarded(y: hal.Ptr[hal.int32], width: hal.int32, height: hal.int32) -> Non
 
 @pytest.mark.parametrize("threads", [10, (10,), (1, 7), (5, 3), (3, 3, 3), (1, 1, 5), (2, 1, 9)])
 def test_a_guard_that_was_forgotten(threads: Any) -> None:
-    """Some threads are too many, along each axis that has more than one."""
+    """The default block leaves surplus threads along each axis that has more than one."""
     width, height, depth = ((*threads, 1, 1) if isinstance(threads, tuple) else (threads, 1, 1))[:3]
     with pytest.raises(hal.OutOfBounds, match="a write of 'y'"):
         interpret(
@@ -297,7 +297,7 @@ def test_a_failed_assert() -> None:
 def test_a_barrier_that_some_threads_pass_by(
     leaves: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """verify refuses these kernels, so nothing but the watch is left."""
+    """verify refuses these kernels; without it the interpreter finds the fault."""
     monkeypatch.setattr(interpreter, "verify", lambda kernel: None)
     index = UOp("SPECIAL", int32, (), ("thread_idx", 0))
     two = UOp("CONST", int32, (), 2)

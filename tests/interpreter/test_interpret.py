@@ -61,7 +61,7 @@ def once(total: hal.Ptr[hal.int32], n: hal.int32) -> None:
         total[i] += 1
 
 
-def test_more_threads_than_are_kept_together() -> None:
+def test_more_threads_than_are_executed_together() -> None:
     total = ints(200_001)
     interpret(once, total, vals=(200_001,), threads=200_001)
     assert (total == 1).all()
@@ -87,7 +87,7 @@ def test_a_fixed_block_is_the_only_one() -> None:
 
 
 def as_python(kernel: Any, size: int, *values: int) -> list[int]:
-    """The function itself, thread by thread."""
+    """Run the Python function itself, thread by thread."""
     out = [0] * size
     function = kernel.__wrapped__
     real = function.__globals__["hal"]
@@ -274,7 +274,7 @@ def test_half_float_arrays(name: str) -> None:
 
 
 def test_small_kernels_take_milliseconds() -> None:
-    """A fuzzer needs a hundred kernels a second; four times that is left for a busy machine."""
+    """A fuzzer needs a hundred kernels a second; a busy machine has four times as long."""
     out = ints(64)
     interpret(search, out, vals=(7,), threads=64, block=8)
     start = time.thread_time()

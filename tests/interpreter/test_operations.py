@@ -132,7 +132,7 @@ def test_whole_numbers(op: str, dtype: DType) -> None:
 
 
 def python_math(op: str, *values: float) -> float:
-    """Python's, with IEEE's answers where it raises."""
+    """Return Python's result, or that of IEEE 754 where Python raises."""
     if (op, abs(values[0])) in POLES:
         pole = POLES[op, abs(values[0])]
         return math.copysign(pole, values[0]) if op == "RSQRT" else pole
@@ -181,7 +181,7 @@ def test_math(op: str, dtype: DType) -> None:
 
 
 def check_fma_ties(dtype: DType) -> None:
-    """Products halfway between two numbers, and something far below that decides."""
+    """Products lie halfway between two numbers, and a far smaller addend decides."""
     bits = oracles.FORMATS[dtype.name][0]
     a, b = 2.0 ** (bits // 2) + 1, 2.0 ** (bits - bits // 2) + 1  # needs one bit too many
     scales = [2.0**k for k in (-40, -3, 0, 5, 40)]

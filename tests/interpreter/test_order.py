@@ -1,4 +1,4 @@
-"""Another order of threads: each comes once, and what has no order in the language is the same."""
+"""Another order of threads: each runs once, and kernels that do not race give the same results."""
 
 from __future__ import annotations
 

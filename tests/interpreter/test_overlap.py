@@ -1,4 +1,4 @@
-"""Parameters on the same memory: a race is seen whatever name and dtype it goes through."""
+"""Parameters on the same memory: a race is found through any name and dtype."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hal_core.testing import interpret
 
 
 def make_move(target: Any, source: Any, back: bool = True) -> Any:
-    """`y[i] = x[by + i]`, or `x[by - i]`"""
+    """Return a kernel that computes `y[i] = x[by + i]`, or `x[by - i]`."""
     step = -1 if back else 1
 
     @hal.kernel
@@ -70,7 +70,7 @@ DTYPES = {"i1": hal.int8, "i2": hal.int16, "i4": hal.int32, "f8": hal.float64}
 
 @pytest.mark.parametrize(("to", "of"), [*product(DTYPES, DTYPES)])
 def test_views_of_any_dtype_at_any_place(to: str, of: str) -> None:
-    """Against a list of who touched which byte."""
+    """Compare with a list of all accesses to each byte."""
     move = make_move(DTYPES[to], DTYPES[of], back=False)
     wide, narrow = np.dtype(to).itemsize, np.dtype(of).itemsize
     threads = 3
@@ -112,8 +112,8 @@ def test_races_can_be_let_pass() -> None:
     assert a.tolist() == [*range(7, -1, -1)]
 
 
-def test_a_chain_of_three_and_one_apart() -> None:
-    """Two that have nothing in common share a record when a third lies on both."""
+def test_a_chain_of_three_and_a_separate_one() -> None:
+    """Two separate arrays share a shadow when a third lies on both."""
     memory = np.zeros(40, "u1")
     arrays = {
         0: memory[0:16], 1: memory[24:40], 2: memory[8:32], 3: np.zeros(4, "u1"), 4: memory[3:3],

@@ -1,4 +1,4 @@
-"""What the watch keeps of each element is enough: it sees what a full record of accesses sees."""
+"""The shadow's few facts of each element find every race that a full list of accesses shows."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_each_way_to_race(history: list[tuple[str, dict[int, int]] | int]) -> No
 
 
 def _no_several(self: Shadow, *access: np.ndarray) -> None:
-    """Keeps the last thread only."""
+    """A shadow that holds the last thread only."""
     how, places, threads, epochs = access
     for table in (self.threads, self.epochs):
         table.setdefault(str(how), np.full(self.size, races.NONE))

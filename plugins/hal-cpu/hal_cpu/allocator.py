@@ -29,10 +29,12 @@ class CPUAllocator(LRUAllocator[int]):
     host_ordered = True
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
-        with driver.check("allocate", self.device.name):
+        try:
             if nbytes >= _SMALL_NBYTES:
                 return driver.map_pages(nbytes, huge=nbytes >= driver.HUGE)
             address = driver.allocate_small(nbytes)
+        except driver.Refused as error:  # faster than `driver.check`
+            raise driver.explain(error, "allocate", self.device.name) from None
         if options.zero:
             ctypes.memset(address, 0, nbytes)
         return address

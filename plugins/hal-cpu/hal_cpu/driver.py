@@ -177,9 +177,7 @@ class _ReadOnly:
     def __init__(self, view: memoryview) -> None:
         self._buffer = ctypes.create_string_buffer(_PY_BUFFER_NBYTES)
         _get_buffer(view, self._buffer, 0)
-        self._release = (
-            _release_buffer  # at exit the module may be cleared already
-        )
+        self._release = _release_buffer  # at exit the module may be cleared already
         self.address = ctypes.c_void_p.from_buffer(self._buffer).value or 0
 
     def __del__(self) -> None:

@@ -27,14 +27,15 @@ def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def greedy(kept: int, threads: int) -> hal.Kernel:
-    """As much shared memory as there is, and `kept` numbers of each thread across a barrier."""
+def greedy(count: int, threads: int) -> hal.Kernel:
+    """Return a kernel with all the shared memory that a block may have, whose threads hold `count`
+    numbers across a barrier."""
 
     @hal.kernel(block=(threads, 1, 1))
     def turned(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
         tile = hal.shared(hal.float32, 16384)
         t = hal.thread_idx(0)
-        first = hal.global_idx(0) * kept
+        first = hal.global_idx(0) * count
         k0 = x[first]
         k1 = x[first + 1]
         for i in range(t, 16384, threads):
@@ -95,7 +96,7 @@ def test_memory_that_a_launch_adds_is_refused(device: hal.Compiled) -> None:
 
 
 def many_values() -> hal.Kernel:
-    """Every thread of 1024 keeps 64 numbers across a barrier: 256 KiB, and the shared memory."""
+    """Return a kernel whose 1024 threads hold 64 numbers each across a barrier: 256 KiB."""
     from hal_core.ir import Signature, UOp
     from hal_core.ir.blocks.fission import SPILL_LIMIT, spill_nbytes, split
 
@@ -140,7 +141,7 @@ def test_a_thread_with_a_small_stack_may_launch(
     stack_size: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """320 KiB of stack are used; the thread has 64, and so have those it would start."""
+    """The kernel uses 320 KiB of stack; the thread has 64, and so would threads that it starts."""
     monkeypatch.setenv("HAL_CPU_THREADS", "3")
     program = own_device.compile(many_values())
     start = np.arange(65536 * blocks, dtype="i4")[:65536]

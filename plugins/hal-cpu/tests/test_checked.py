@@ -1,5 +1,5 @@
-"""HAL_CHECK=1: what a kernel may not do is an exception that says what, where and who; what it may
-do gives the answer that it gives without."""
+"""HAL_CHECK=1: a forbidden access is an exception that names the access, the line and the thread;
+a correct kernel gives the same results as without."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def places(order: hal.Ptr[hal.int32], taken: hal.Ptr[hal.int32]) -> None:
 
 
 def line_of(kernel: hal.KernelFunction, mark: str) -> int:
-    """The line of this file on which a kernel's statement stands."""
+    """Return the line of this file on which a kernel's statement stands."""
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     start = next(i for i, text in enumerate(lines) if text.startswith(f"def {kernel.name}("))
     return next(i for i, text in enumerate(lines[start:], start + 1) if mark in text)
@@ -131,16 +131,16 @@ FAULTS: dict[str, tuple[hal.KernelFunction, str, Callable[[Any], Any], dict[str,
         far, "y[", lambda d: (ints(d, 0),), {"vals": (65536,), "threads": 1},
         (KernelFault, f"the index of 'y' overflows int32 in {T0} (got 4294967296)"),
     ),
-    "memory nobody has written": (
+    "memory that nothing has written": (
         copy, "y[i] = x[i]",
         lambda d: (hal.empty(4, hal.float32, d), hal.empty(4, hal.float32, d)), {"threads": 4},
         (KernelFault, f"a read of element 0 of 'x', which nothing has written, by {T0}"),
     ),
-    "an atomic on memory nobody has written": (
+    "an atomic on memory that nothing has written": (
         count, "hal.atomic_add", lambda d: (hal.empty(1, hal.int32, d),), {"threads": 4},
         (KernelFault, f"a read of element 0 of 'total', which nothing has written, by {T0}"),
     ),
-    "shared memory nobody has written": (
+    "shared memory that nothing has written": (
         reverse, "tile[7 - t]", lambda d: (ints(d, *range(8)),),
         {"vals": (1, 5), "threads": 8},
         (KernelFault, f"a read of element 7 of 'tile', which nothing has written, by {T0}"),
@@ -180,7 +180,7 @@ def test_P9_a_fault_says_kernel_line_argument_index_and_thread(
 
 
 def test_the_text_of_a_fault(checked: CheckedDevice) -> None:
-    """All of it, as a user reads it."""
+    """The whole text, as a user reads it."""
     x = floats(checked, *range(1000))
     with pytest.raises(OutOfBounds) as caught:
         checked.compile(copy)(x, x.view(), threads=1000)
@@ -218,7 +218,7 @@ def opened() -> CheckedDevice:
 def test_an_index_raises_exactly_if_it_is_outside_of_the_view(
     checked: CheckedDevice, data: st.DataObject
 ) -> None:
-    """Of any view at any offset, for reads and writes; and nothing beside a view is changed."""
+    """Draw views at any offset, for reads and writes; nothing outside of a view is changed."""
     size = data.draw(st.integers(1, 60))
     first = data.draw(st.integers(0, size))
     length = data.draw(st.integers(0, size - first))

@@ -83,7 +83,7 @@ def test_C5_llvm_errors(text: str, line: int | None, said: str) -> None:
 
 
 def test_C5_llvm_of_another_convention(device: hal.Compiled) -> None:
-    """It would run, with the launch's own tables in the place of `y` and `n`."""
+    """The function would run with the launch's own tables in the place of `y` and `n`."""
     good = NOTHING_LLVM.replace(
         "ret void", "%y = load ptr, ptr %a\n  store i32 7, ptr %y\n  ret void"
     )
@@ -226,7 +226,7 @@ def test_C5_a_function_the_signature_does_not_describe_shows_how_to_write_it(
     assert ("hal_global_idx(t, 0)" in first) == shown
 
 
-def test_P1_a_c_kernel_that_calls_what_nobody_has(device: hal.Compiled, cc: str) -> None:
+def test_P1_a_c_kernel_that_calls_a_missing_function(device: hal.Compiled, cc: str) -> None:
     text = "float nobody_has_this(float);\n" + SCALE.replace("x[i]", "nobody_has_this(x[i])")
     with pytest.raises(hal.CompileError, match="unresolved symbols: nobody_has_this"):
         device.compile(scale(text))

@@ -1,4 +1,4 @@
-"""What every backend must keep, with the compiler that serves; `nox -s conformance` asks all."""
+"""The conformance kit, with the compiler that serves; `nox -s conformance` runs all compilers."""
 
 from __future__ import annotations
 

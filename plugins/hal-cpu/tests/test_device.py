@@ -1,4 +1,4 @@
-"""Facts of the host, and memory: alignment, truthful options, copies, what an export keeps."""
+"""Facts of the host, and memory: alignment, options, copies, exports that outlive a buffer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def allocator(own_device: hal.Compiled) -> CPUAllocator:
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process that are in memory."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * driver.PAGE
 

@@ -18,7 +18,7 @@ from hal_cpu.device import CPUDevice, describe
 
 
 class ThriceCompiler(LLVMCompiler):
-    """LLVM, but one number of the text is another."""
+    """LLVM with one number of the text changed."""
 
     def __init__(self) -> None:
         super().__init__()

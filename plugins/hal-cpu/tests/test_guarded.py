@@ -1,4 +1,4 @@
-"""Memory in checked mode: who has written what, guard pages, and freed blocks."""
+"""Memory in checked mode: the record of what is written, guard pages, and freed blocks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def floats(device: hal.Compiled, *numbers: float) -> hal.Buffer:
 
 
 def unread(buffer: hal.Buffer) -> list[int]:
-    """The elements that a kernel may not read."""
+    """Return the elements that a kernel may not read."""
     device: Any = buffer._device
     into, found = hal.empty(1, buffer.dtype, device), []
     for place in range(buffer.size):
@@ -67,7 +67,7 @@ def test_B14_fresh_memory_may_not_be_read_by_a_kernel(checked: CheckedDevice) ->
 
 
 def test_what_writes_memory(checked: CheckedDevice) -> None:
-    """Copies, fills, kernels, and whoever is given the memory itself."""
+    """Copies, fills and kernels write memory, and so may anything that is given its address."""
     fresh = hal.empty(8, hal.float32, checked)
     fresh[0:1].copyin(np.ones(1, "f4"))
     fresh[2:3].fill(3)
@@ -100,7 +100,7 @@ def test_memory_of_others_counts_as_written(checked: CheckedDevice) -> None:
 
 
 def test_an_array_is_written_before_a_kernel_ends_with_a_fault(checked: CheckedDevice) -> None:
-    """Its stores up to there are in memory, and known."""
+    """The stores ahead of the fault are in memory, and recorded."""
     y, p = hal.empty(4, hal.int32, checked), np.array([0, 1, 9], "i8")
     with pytest.raises(OutOfBounds):
         checked.compile(scatter)(y, hal.Buffer.from_numpy(p, checked), threads=3)
@@ -203,7 +203,7 @@ def test_guard_pages_cannot_be_touched(offset: int, before: str, ends: bool) -> 
 
 
 @pytest.mark.parametrize(("offset", "where"), [(100, "behind the end"), (-1, "before the begin")])
-def test_a_write_beside_a_block_is_told_when_it_is_freed(
+def test_a_write_beside_a_block_is_reported_when_it_is_freed(
     checked: CheckedDevice, offset: int, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     buffer = hal.empty(100, hal.uint8, checked)
@@ -214,21 +214,34 @@ def test_a_write_beside_a_block_is_told_when_it_is_freed(
     assert re.search(text, caplog.text)
     with pytest.raises(DeviceFault, match=text):
         checked.synchronize()
-    assert checked.synchronize()  # told once
+    assert checked.synchronize()  # reported once
 
 
 @pytest.mark.parametrize("wait", ["synchronize", "close"])
-def test_a_write_beside_a_block_in_use_is_told_by_a_wait(checked: CheckedDevice, wait: str) -> None:
+def test_a_write_beside_a_block_in_use_is_raised_by_a_wait(
+    checked: CheckedDevice, wait: str
+) -> None:
     buffer = hal.empty(100, hal.uint8, checked)
     ctypes.memset(buffer._buf + 100, 1, 1)
     with pytest.raises(DeviceFault, match="wait: a write behind the end of block"):
         getattr(checked, wait)()
     if wait == "synchronize":
         buffer.deallocate()
-        assert checked.synchronize(), "told once"
+        assert checked.synchronize(), "reported once"
 
 
-_FREE_DURING_A_LOOK = """
+def test_a_profile_does_not_search_for_damage(checked: CheckedDevice) -> None:
+    """Work of the CPU is done when its call returns, so its clock waits for nothing."""
+    damaged, buffer = hal.empty(100, hal.uint8, checked), hal.empty(100, hal.uint8, checked)
+    ctypes.memset(damaged._buf + 100, 1, 1)
+    result, times = checked._make_clock().measure(lambda: buffer.fill(1))
+    start_ns, end_ns = times()
+    assert result is buffer and start_ns < end_ns
+    with pytest.raises(DeviceFault, match="behind the end"):
+        checked.synchronize()
+
+
+_FREE_DURING_A_SEARCH = """
 import faulthandler, sys, threading
 import hal_core as hal
 from hal_cpu.checked.guarded_memory import Block
@@ -239,7 +252,7 @@ device.synchronize()
 buffers, helpers = [hal.empty(1000, hal.uint8, device) for _ in range(3)], []
 damage = Block.find_damage
 
-def free_then_look(block):
+def free_then_search(block):
     if buffers:
         helper = threading.Thread(target=buffers.pop().deallocate, daemon=True)
         if {same_thread}:
@@ -251,7 +264,7 @@ def free_then_look(block):
         device.allocator.free_cache()
     return damage(block)
 
-Block.find_damage = free_then_look
+Block.find_damage = free_then_search
 device.synchronize()
 Block.find_damage = damage
 for helper in helpers:
@@ -264,9 +277,9 @@ device.synchronize()
 
 
 @pytest.mark.parametrize("same_thread", [True, False])
-def test_X1_a_block_is_freed_while_a_wait_looks_at_it(same_thread: bool) -> None:
-    """By a finalizer, or by another thread: it becomes inaccessible once nobody looks."""
-    code = _FREE_DURING_A_LOOK.replace("{same_thread}", str(same_thread))
+def test_X1_a_block_is_freed_while_a_wait_searches_it(same_thread: bool) -> None:
+    """A block that is freed during the search stays accessible until the search ends."""
+    code = _FREE_DURING_A_SEARCH.replace("{same_thread}", str(same_thread))
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"HAL_CHECK": "1"},
@@ -304,7 +317,7 @@ def test_A8_the_limit_counts_what_was_asked_for(checked: CheckedDevice) -> None:
 def test_A7_a_block_freed_under_a_launch_waits_for_it(
     checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the interpreter would touch what is inaccessible, which ends the process."""
+    """Without the wait the interpreter would touch inaccessible pages, which ends the process."""
     x, y = floats(checked, *range(8)), floats(checked, *range(8))
     live = []
 

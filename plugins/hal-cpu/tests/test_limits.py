@@ -1,4 +1,4 @@
-"""Kernels of a size nobody writes by hand: they compile, and mean what they say.
+"""Kernels of a size that only programs write: they compile, and compute what they should.
 
 LLVM recurses, and some of its passes take the square of a text's length.
 """
@@ -20,7 +20,7 @@ from hal_cpu.compilers import llvm
 
 
 class Nodes(list[UOp]):
-    """Of a kernel with the parameters y and x; `nodes(op, dtype, *sources)` appends."""
+    """Nodes of a kernel with the parameters y and x; `nodes(op, dtype, *sources)` appends one."""
 
     def __init__(self) -> None:
         super().__init__()

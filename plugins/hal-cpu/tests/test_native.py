@@ -1,4 +1,4 @@
-"""Machine code in checked mode: what ends it there is an exception here, and nothing is lost."""
+"""Machine code in checked mode: a fault in the child process is an exception in this one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def without_others() -> None:
 
 
 def children() -> bool:
-    """Whether a child of this test's is there, running or unreaped."""
+    """Return whether this test has a child, running or not waited for."""
     return bool(_of_process() - _others)
 
 
@@ -102,7 +102,7 @@ FAULTS = {
 def test_P9_a_native_fault_is_an_exception_that_names_the_program(
     checked: CheckedDevice, name: str
 ) -> None:
-    """And the next launch works, on memory that the one that failed did not touch."""
+    """The failed launch changes no memory, and the next one works."""
     body, text = FAULTS[name]
     body = body if "raise" not in body else "extern int raise(int); raise(9);"
     y, x = given_floats(checked, 1024)
@@ -136,7 +136,7 @@ def test_a_kernel_that_hangs_is_ended(
 def test_a_write_raises_exactly_if_it_is_outside_of_the_view(
     checked: CheckedDevice, data: st.DataObject
 ) -> None:
-    """Of any view: what was written before a fault, or beside the view, does not come back."""
+    """Draw any view: writes ahead of a fault, or outside of the view, are not copied back."""
     size = data.draw(st.integers(1, 40))
     first = data.draw(st.integers(0, size - 1))
     length = data.draw(st.integers(1, size - first))
@@ -238,7 +238,7 @@ def test_C8_machine_code_is_disassembled(checked: CheckedDevice) -> None:
             checked.compiler.disassemble(b"neither")
 
 
-def test_what_is_left_of_freed_memory_is_told_by_the_next_launch(checked: CheckedDevice) -> None:
+def test_a_write_beside_a_freed_block_is_raised_by_the_next_launch(checked: CheckedDevice) -> None:
     y, x = given_floats(checked, 4)
     program = checked.compile(source("y[i] = x[i];"))
     gone = hal.empty(100, hal.uint8, checked)
@@ -251,27 +251,27 @@ def test_what_is_left_of_freed_memory_is_told_by_the_next_launch(checked: Checke
 
 
 def test_a_stack_that_runs_out_in_any_thread(checked: CheckedDevice) -> None:
-    """Its handler needs another stack, which fault handlers of Python give to their thread only."""
+    """The signal handler needs a stack of its own, also outside of the first thread."""
     y, x = given_floats(checked, 4)
     # From its end on, page for page: far below the stack there may be other memory.
     down = "for (long k = (200l << 20) - 1; k >= 0; k -= 4096) many[k] = 1; y[0] = many[7];"
     program = checked.compile(source(f"volatile char many[200 << 20]; {down}"))
-    told: list[str] = []
+    errors: list[str] = []
 
     def launch() -> None:
         try:
             program(y, x, vals=(4,), threads=4)
         except DeviceFault as error:
-            told.append(str(error))
+            errors.append(str(error))
 
     thread = threading.Thread(target=launch)
     thread.start()
     thread.join()
-    assert told and re.match("kernel probe: SIGSEGV at 0x", told[0])
+    assert errors and re.match("kernel probe: SIGSEGV at 0x", errors[0])
 
 
 def test_launches_of_several_threads(checked: CheckedDevice) -> None:
-    """Each on its part of one buffer: what the others write meanwhile is no fault."""
+    """Each thread launches on its part of one buffer; the writes of others are no fault."""
     whole, x = given_floats(checked, 64)
     program = checked.compile(source("for (int k = 0; k < n; k++) y[k] += x[k];"))
 
@@ -322,7 +322,7 @@ def _mappings() -> int:
 
 
 def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:
-    """The system then tells nobody how a child ended; the child itself has."""
+    """The system does not say how a child ended, but the child's own report does."""
     y, x = given_floats(checked, 4)
     good = checked.compile(source("y[i] = x[i];"))
     bad = checked.compile(source("*(volatile int *)4096 = 1;", "bad"))
@@ -362,7 +362,7 @@ for _ in range(2):
 
 
 def test_what_a_kernel_prints_is_printed_once() -> None:
-    """As what the process had printed before: what C has not written yet is not written twice."""
+    """Text in the buffer of C's stdout at the fork is not printed by both processes."""
     environment = os.environ | {"HAL_CHECK": "1"}
     environment.pop("PYTHONUNBUFFERED", None)
     command = [sys.executable, "-c", _PRINTS]
@@ -410,7 +410,7 @@ threading.Thread(target=interrupt).start()
     ids=["segfault", "interrupt"],
 )
 def test_the_process_survives(body: str, error: str, before: str) -> None:
-    """Nothing is printed by a fault handler of Python, and no handler of a fork runs."""
+    """Python's fault handlers print nothing, and its handlers of a fork do not run."""
     name = f"hal.errors.{error}" if error == "DeviceFault" else error
     code = _SCRIPT.format(body=body, error=name, before=before)
     code = code.replace("import hal_core as hal", "import hal_core as hal\nimport hal_core.errors")

@@ -1,4 +1,4 @@
-"""Every chunk runs once, whoever calls, whatever fails; threads go when the pool goes."""
+"""The worker pool: every chunk runs once, errors reach the caller, interrupts wait for workers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pool() -> Any:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    """Whatever the machine does meanwhile."""
+    """Wait, for as long as a busy machine may take."""
     end = time.monotonic() + 30
     while not true():
         if time.monotonic() > end:
@@ -216,7 +216,7 @@ def test_work_is_done_by_the_threads_that_could_be_started(
         pool.run(record, b"", None, split(32, 8))
     assert len(record.seen) == 32
     assert len(pool._workers) == granted
-    assert pool._queue.empty()  # nobody would take a job from it
+    assert pool._queue.empty()  # no worker would take a job from it
     workers = list(pool._workers)
     pool.close()
     wait_until(lambda: not any(worker.is_alive() for worker in workers))

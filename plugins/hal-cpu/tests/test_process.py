@@ -35,7 +35,7 @@ def launch():
 
 
 def run(program: str, tmp_path: Path, *options: str, **environment: str) -> str:
-    """What the program prints; it must end well and say nothing on stderr."""
+    """Return what the program prints; it must end well and say nothing on stderr."""
     script = tmp_path / "program.py"
     script.write_text(PREFACE + program)
     paths = os.pathsep.join(path for path in sys.path if path)
@@ -116,7 +116,7 @@ assert set(y.numpy()) == {1.5}
 
 
 def test_X2_a_fork_while_another_thread_compiles(tmp_path: Path) -> None:
-    """The child compiles too: neither our locks nor llvmlite's are held there."""
+    """The child compiles too: it holds no lock of this project or of llvmlite."""
     program = """
 import os, threading, time
 def kernel(number):
@@ -241,7 +241,7 @@ run("isolated", "try: hal.Device['CPU'].close()\\n"
 
 def test_X4_a_sub_interpreter(tmp_path: Path) -> None:
     """One that shares the GIL does everything. An isolated one lists; it opens the CPU where
-    Python has ctypes for it, and is told where not."""
+    Python has ctypes for it, and else gets an error that says so."""
     (tmp_path / "seven.py").write_text(KERNEL_FILE)
     paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     done = subprocess.run(

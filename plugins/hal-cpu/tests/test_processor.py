@@ -1,4 +1,4 @@
-"""What the host says about itself, from written-down answers of other hosts."""
+"""Facts of processors and cgroups, read from files that other hosts gave."""
 
 from __future__ import annotations
 

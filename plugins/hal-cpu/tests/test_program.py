@@ -1,4 +1,4 @@
-"""Launches: every thread once, arguments as given, code freed, whatever way the launch goes."""
+"""Launches, with the GIL held, released or split: every thread once, arguments as given."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def binary(text: str, name: str, signature: str, **fields: object) -> hal.Binary
 
 
 def test_the_calling_convention_byte_by_byte(device: hal.Compiled) -> None:
-    """Eight bytes for each parameter, then the launch; looked at as raw memory."""
+    """The kernel copies its raw arguments and the launch, eight bytes for each parameter."""
     kinds = [
         "bool",
         "int8",
@@ -113,10 +113,10 @@ def test_the_calling_convention_byte_by_byte(device: hal.Compiled) -> None:
 @given(
     grid=st.tuples(*[st.integers(1, 9)] * 3),
     block=st.tuples(*[st.integers(1, 5)] * 3),
-    way=st.sampled_from(["keep", "release", "split"]),
+    kind=st.sampled_from(["keep", "release", "split"]),
 )
 def test_P6_every_thread_runs_once(
-    device: hal.Compiled, grid: tuple[int, int, int], block: tuple[int, int, int], way: str
+    device: hal.Compiled, grid: tuple[int, int, int], block: tuple[int, int, int], kind: str
 ) -> None:
     program = device.compile(count)
     assert isinstance(program, CPUProgram)
@@ -128,7 +128,7 @@ def test_P6_every_thread_runs_once(
         "keep": program._keeping,
         "release": program._releasing,
         "split": AdaptiveLaunch(program._releasing, device.pool, split_of(blocks), True),
-    }[way]
+    }[kind]
     launch = program._launch or program._bind()
     launch((run, *geometry[1:]), hits._buf, sizes[0], sizes[1])
     assert set(hits.numpy().tolist()) == {1}
@@ -145,14 +145,14 @@ def test_large_and_small_launches_agree_with_numpy(device: hal.Compiled, n: int)
     program = device.compile(saxpy)
     x, y = np.arange(n, dtype="f4"), np.ones(n, "f4")
     there, here = (hal.Buffer.from_numpy(a, device=device) for a in (x, y))
-    for _ in range(4):  # the way may change from launch to launch
+    for _ in range(4):  # a launch may be split, and the next one not
         program(here, there, vals=(2.0, n), threads=n)
         y = np.float32(2.0) * x + y
     assert np.allclose(here.numpy(), y, rtol=1e-6)
 
 
 @ordinary
-def test_ways_of_a_launch(device: hal.Compiled) -> None:
+def test_which_launches_hold_the_gil_release_it_or_split(device: hal.Compiled) -> None:
     program = device.compile(saxpy)
     assert isinstance(program, CPUProgram)
     small = program._geometry((2, 1, 1), (256, 1, 1), 0)
@@ -163,34 +163,34 @@ def test_ways_of_a_launch(device: hal.Compiled) -> None:
         assert isinstance(large, TrackedLaunch) and isinstance(large._run, AdaptiveLaunch)
     unknown = device.compile(slow)
     assert unknown.binary.work is None
-    way = unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0]
-    assert isinstance(way, TrackedLaunch) and way._run is unknown._releasing
+    run = unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0]
+    assert isinstance(run, TrackedLaunch) and run._run is unknown._releasing
 
 
 def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock that stands still but for what the kernel takes."""
+    """The test's clock advances only while the kernel runs."""
     clock = [0.0]
-    ways: list[str] = []
+    ran: list[str] = []
     takes = {"one": 0.0, "all": 0.0}
     monkeypatch.setattr("hal_cpu.program.perf_counter", lambda: clock[0])
 
     def run(*args: object) -> None:
-        ways.append("one")
+        ran.append("one")
         clock[0] += takes["one"]
 
     class Pool:
         def run(self, *args: object) -> None:
-            ways.append("all")
+            ran.append("all")
             clock[0] += takes["all"]
 
     measured = AdaptiveLaunch(run, Pool(), [], False)  # type: ignore[arg-type]
 
     def launches(one: float, split: float) -> list[str]:
         takes.update(one=one, all=split)
-        del ways[:]
+        del ran[:]
         for _ in range(4):
             measured(b"", None, None, None)  # type: ignore[arg-type]
-        return ways
+        return ran
 
     assert launches(20e-6, 40e-6) == ["one"] * 4
     assert launches(100e-6, 70e-6) == ["one", "one", "all", "all"]

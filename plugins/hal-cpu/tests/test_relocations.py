@@ -65,7 +65,7 @@ def signed(value: int, width: int) -> int:
 
 
 def reached(kind: str, place: int, word: int, before: int) -> int:
-    """The address an instruction means; `before` is what its ADRP put into the register."""
+    """Return the address an instruction means; `before` is what its ADRP put into the register."""
     if kind in ("CALL26", "JUMP26"):
         return place + 4 * signed(word & 0x3FFFFFF, 26)
     if kind in ("ADR_PREL_PG_HI21", "ADR_GOT_PAGE"):
