@@ -151,32 +151,29 @@ class Executor:
         self._loop(step, lambda done: np.True_)
 
     def _loop(self, step: Step, next_turn: Callable[[int], Any]) -> None:
-        entered, outer, done = self.active, self.continued, 0
+        """Execute turns while `next_turn(number of turns done)` has lanes that take one more."""
+        limits, entered, outer, done = self.limits, self.active, self.continued, 0
         self._activate(entered & next_turn(0))
         while len(self.running):
-            self._check_limits(step)
+            self.turns += 1
+            if self.turns > limits.turns:
+                self._access(step).fault(
+                    "the kernel does not end: its loops have taken too many turns",
+                    "Look whether the loop is left, or allow more with turns=.",
+                    limit=limits.turns,
+                )
+            if self.turns % _CHECK_TIME_EVERY == 0 and monotonic() > limits.until:
+                self._access(step).fault(
+                    "the kernel does not end: its loops have taken too long",
+                    f"Look whether the loop is left, or allow more {limits.setting}.",
+                    limit=f"limit {limits.seconds:g} s",
+                )
             self.continued = self.no_lane
             self.block(step.body)
             done += 1
             self._activate((self.active | self.continued) & next_turn(done))
         self.continued = outer
         self._activate(entered & ~self.returned)
-
-    def _check_limits(self, step: Step) -> None:
-        self.turns += 1
-        limits = self.limits
-        if self.turns > limits.turns:
-            self._access(step).fault(
-                "the kernel does not end: its loops have taken too many turns",
-                "Look whether the loop is left, or allow more with turns=.",
-                limit=limits.turns,
-            )
-        if self.turns % _CHECK_TIME_EVERY == 0 and monotonic() > limits.until:
-            self._access(step).fault(
-                "the kernel does not end: its loops have taken too long",
-                f"Look whether the loop is left, or allow more {limits.setting}.",
-                limit=f"limit {limits.seconds:g} s",
-            )
 
     def leave(self, step: Step) -> None:
         """Execute a BREAK: the loop's end activates these lanes again."""

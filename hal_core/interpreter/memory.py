@@ -100,11 +100,11 @@ class Memory:
 
     def watch(self, access: Access, places: Array) -> None:
         """Record an access. Raises: KernelFault for a race, or a read of unwritten memory."""
-        op = access.node.op
+        how, lanes, running = HOW[access.node.op], access.lanes, access.running
         if self.written is not None:
             known = self.written.dtype.type(_EVERY_BYTE & (1 << 8 * self.written.itemsize) - 1)
             unknown = self.written[places] != known
-            if op != "STORE" and unknown.any():
+            if how != WRITE and unknown.any():
                 first = int(np.argmax(unknown))
                 access.fault(
                     f"a read of element {self._index(places[first])} of {self.name!r}, which "
@@ -112,13 +112,9 @@ class Memory:
                     "Write it first, and put a barrier between if another thread does.",
                 )
             self.written[places] = known
-        if self.shadow is not None:
-            self._check_race(self.shadow, access, places)
-
-    def _check_race(self, shadow: Shadow | ShadowPart, access: Access, places: Array) -> None:
-        how, lanes = HOW[access.node.op], access.lanes
-        running = access.running
-        race = shadow.touch(how, places, lanes.threads[running], lanes.epochs[running])
+        if self.shadow is None:
+            return
+        race = self.shadow.touch(how, places, lanes.threads[running], lanes.epochs[running])
         if race is None:
             return
         other = "several threads" if race.thread == SEVERAL else lanes.name(race.thread)
