@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, suppress
 from types import FrameType
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 from weakref import ref
 
 from hal_core.errors import ForkError, InvalidState
@@ -41,16 +41,10 @@ class Living(Generic[T]):
 # -- locks and other state after a fork
 
 
-class Forkable(Protocol):
-    """An object that repairs itself in a forked child."""
-
-    def _after_fork(self) -> None: ...
-
-
 # Every hal.Compiled made in this process. Its type is not named: `lang` imports this module, and
 # mypy loses `hal_core.lang.func` in a circle of imports.
 devices: Living[Any] = Living()
-forkable: Living[Forkable] = Living()  # registries and thread pools, which must repair themselves
+forkable: Living[Any] = Living()  # registries, thread pools, ...: objects with an `_after_fork()`
 _locks: Living[threading.RLock] = Living()
 _held_locks: list[threading.RLock] = []
 _module_repairs: list[Callable[[], None]] = []

@@ -53,8 +53,9 @@ class Backend(Plugin):
         self.ranks: dict[str, int] = hookspecs.RANKS | dict(ranks)
         self.extensions: list[Extension] = []
         self.open_devices: dict[str, Compiled] = {}  # by canonical name
-        self.touched = False  # this process has called the driver
-        self.forked = False  # the parent process had called the driver, which does not survive it
+        self.forked = False  # a parent process has called the driver, which does not survive that
+        self._touched = False  # this process has called the driver
+        self._survives_fork = False  # as far as is known
         # The answer of hal_enumerate, once there is one. `forget` makes a new list: an answer that
         # arrives later goes into the old one.
         self._answer: list[tuple[DeviceInfo, ...] | HalError] = []
@@ -93,9 +94,15 @@ class Backend(Plugin):
             if answer:
                 return
             self._check_fork()
-            self.touched = True
+            self._touched = True
             try:
-                infos = self.enumerate()
+                infos = self._provide(
+                    "hal_enumerate",
+                    lambda answer: checks.as_devices(self.family, answer),
+                    family=self.family,
+                )
+                survive = [survives_fork(info.capabilities) for info in infos]
+                self._survives_fork = bool(survive) and all(survive)
                 if not infos:
                     raise DeviceUnavailable(
                         "open",
@@ -163,20 +170,10 @@ class Backend(Plugin):
 
     def _after_fork(self) -> None:
         """Forget the parent's devices, and refuse to touch a driver that does not survive."""
-        infos = self.known if isinstance(self.known, tuple) else ()
-        survives = infos and all(survives_fork(info.capabilities) for info in infos)
-        self.forked = self.forked or (self.touched and not survives)
+        self.forked = self.forked or (self._touched and not self._survives_fork)
         self.open_devices.clear()
 
     # -- provider hooks
-
-    def enumerate(self) -> tuple[DeviceInfo, ...]:
-        """Ask the plugin for its devices. Raises: DeviceUnavailable, PluginError."""
-        return self._provide(
-            "hal_enumerate",
-            lambda answer: checks.as_devices(self.family, answer),
-            family=self.family,
-        )
 
     def make_allocator(self, device: Compiled) -> Allocator[Any]:
         """Return the new allocator of a device, which looks whether it is one."""

@@ -163,7 +163,7 @@ class Plugins:
         )
 
     def _check_enabled(self, family: str) -> None:
-        if self._is_disabled(family):
+        if family in _upper(config.DISABLE.read()):
             setting, fix = config.DISABLE, f"Take {family} out of"
         elif config.PLUGINS.read() and family not in _upper(config.PLUGINS.read()):
             setting, fix = config.PLUGINS, f"Add {family} to"
@@ -231,7 +231,7 @@ class Plugins:
 
     def is_disabled(self, entry: EntryPoint) -> bool:
         """Return whether HAL_DISABLE names an entry point."""
-        return self._is_disabled(entry.name.upper())
+        return entry.name.upper() in _upper(config.DISABLE.read())
 
     def register(self, name: str, plugin: object) -> None:
         """Serve a family with a plugin object; it goes before entry points and earlier calls."""
@@ -254,9 +254,6 @@ class Plugins:
     def _backends(self) -> list[Backend]:
         loaded = [one for one in list(self._loaded.values()) if isinstance(one, Backend)]
         return [*loaded, *list(self._registered.values())]
-
-    def _is_disabled(self, name: str) -> bool:
-        return name in _upper(config.DISABLE.read())
 
     def _load(self, entry: EntryPoint, kind: type[P], name: str) -> P:
         """Return the plugin of an entry point. A failure is remembered, and raised again."""

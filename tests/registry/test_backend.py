@@ -24,7 +24,7 @@ def make(plugin: object) -> Backend:
 
 
 def opened(owner: Backend) -> hal.Compiled:
-    return owner.open(0, owner.enumerate()[0])
+    return owner.open(0, owner.infos()[0])
 
 
 # -- version
@@ -108,7 +108,7 @@ def test_R17_a_module_may_be_a_plugin() -> None:
     module.hal_api = (1, 0)  # type: ignore[attr-defined]
     for name in ("hal_enumerate", "hal_open_device"):
         setattr(module, name, getattr(plugin, name))
-    assert [info.name for info in make(module).enumerate()] == ["ACC"]
+    assert [info.name for info in make(module).infos()] == ["ACC"]
 
 
 def test_R17_a_misspelt_hook_is_named_with_its_near_one() -> None:
@@ -174,15 +174,15 @@ def answering(hook: str, answer: object) -> Backend:
 @pytest.mark.parametrize("answer", [None, 3, [object()], ["ACC"]])
 def test_an_enumeration_that_is_none(answer: object) -> None:
     with pytest.raises((hal.PluginError), match="hal_enumerate"):
-        answering("hal_enumerate", answer).enumerate()
+        answering("hal_enumerate", answer).infos()
 
 
 def test_enumerated_devices_have_their_place_in_their_name() -> None:
     infos = FakePlugin("gpu", "gpu").hal_enumerate("ACC")
     with pytest.raises(hal.PluginError, match="as device 0, not a DeviceInfo of ACC"):
-        answering("hal_enumerate", infos[::-1]).enumerate()
+        answering("hal_enumerate", infos[::-1]).infos()
     with pytest.raises(hal.PluginError, match="the kind 'tpu'"):
-        answering("hal_enumerate", [infos[0]._replace(kind="tpu")]).enumerate()
+        answering("hal_enumerate", [infos[0]._replace(kind="tpu")]).infos()
 
 
 @pytest.mark.parametrize("answer", [None, 3, "ACC"])

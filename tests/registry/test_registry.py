@@ -736,6 +736,10 @@ class TestFork:
         out = self.child(site, "Device['DRV']; list(Device)", child)
         assert out.startswith("OTHER {'CPU': 'installed'")
 
+    def test_X2_the_cpu_opens_anew_after_refresh(self, site: FakeSite) -> None:
+        parent = "Device['CPU']; Device.refresh()"
+        assert self.child(site, parent, "print(Device['CPU'].name)") == "CPU\n"
+
     def test_X2_a_family_stays_refused_when_its_plugin_is_replaced(self, site: FakeSite) -> None:
         parent = "plugin = Device.backend('DRV').plugin; Device['DRV']"
         child = "Device.register_plugin('DRV', plugin); Device['DRV']"
