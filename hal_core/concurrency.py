@@ -80,12 +80,12 @@ def _before_fork() -> None:
         lock.acquire()
 
 
-def _in_parent() -> None:
+def _after_fork_in_parent() -> None:
     for lock in reversed(_held_locks):
         lock.release()
 
 
-def _in_child() -> None:
+def _after_fork_in_child() -> None:
     """Repair the child: locks first, as all else takes them; then modules, in the order of their
     imports; then devices; then registries, which forget their devices."""
     for lock in _locks:
@@ -93,7 +93,7 @@ def _in_child() -> None:
         # release itself: it is the one thread that the child has.
         if not lock._is_owned():  # type: ignore[attr-defined]
             lock._at_fork_reinit()  # type: ignore[attr-defined]
-    _in_parent()
+    _after_fork_in_parent()
     repairs = [
         *_module_repairs,
         *(device._after_fork for device in devices),
@@ -105,7 +105,11 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
 
 
 # -- work that threads share
