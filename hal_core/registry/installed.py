@@ -80,7 +80,8 @@ class Plugins:
 
     def all_families(self) -> list[str]:
         """Every installed family, also one that is switched off."""
-        return sorted({*self._found()[1], *self._registered})
+        _, claims = self._found()
+        return sorted({*claims, *self._registered})
 
     def state(self, family: str) -> str:
         """Describe an installed family in one word or two, without loading it."""
@@ -100,20 +101,24 @@ class Plugins:
 
     def entry_points(self, family: str) -> list[EntryPoint]:
         """Every entry point that claims a family."""
-        return list(self._found()[1].get(family, ()))
+        _, claims = self._found()
+        return list(claims.get(family, ()))
 
     def misnamed(self) -> list[EntryPoint]:
         """Entry points whose name cannot be a family's."""
-        entries = self._found()[0].entries
-        return [one for one in entries if one.group == DEVICES and not is_family(one.name)]
+        scan, _ = self._found()
+        return [one for one in scan.entries if one.group == DEVICES and not is_family(one.name)]
 
     def extension_points(self) -> list[EntryPoint]:
         """Every entry point of an extension."""
-        return [one for one in self._found()[0].entries if one.group == EXTENSIONS]
+        scan, _ = self._found()
+        return [one for one in scan.entries if one.group == EXTENSIONS]
 
     def _found(self, again: bool = False) -> tuple[Scan, dict[str, list[EntryPoint]]]:
-        """Look for distributions, the first time or `again`: all that was found, and of that the
-        entry points that claim each family."""
+        """Return all that is installed, and the entry points that claim each family.
+
+        The import path is read the first time and `again`.
+        """
         known = self._scanned
         if known is None or again:
             if self._path is not None:
@@ -125,7 +130,7 @@ class Plugins:
             for entry in scan.entries:
                 if entry.group == DEVICES and is_family(entry.name):
                     claims.setdefault(entry.name.upper(), []).append(entry)
-            if self._scanned is known:  # else another thread was faster, or has refreshed
+            if again or self._scanned is None:  # else another thread was faster, or has refreshed
                 self._scanned = scan, claims
             return scan, claims
         return known
