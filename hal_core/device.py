@@ -21,7 +21,7 @@ from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
-from hal_core.program.keys import BufferKey, BufferKeys
+from hal_core.program.keys import BufferKey
 from hal_core.registry.plugin import short_repr
 
 if TYPE_CHECKING:
@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
 
 T = TypeVar("T")
+
+
+class _BufferKeys(dict["DType", BufferKey]):
+    """The keys of one device, each made at its first use: `keys[dtype]`."""
+
+    def __init__(self, device: str, aligned: bool) -> None:
+        self.device, self.aligned = device, aligned
+
+    def __missing__(self, dtype: DType) -> BufferKey:
+        # One step under the GIL: two threads get the same key.
+        return self.setdefault(dtype, BufferKey(self.device, dtype, self.aligned))
 
 
 class _MadeOnce(Generic[T]):
@@ -90,8 +101,8 @@ class Compiled:
         self.forked = False
         self._backend: Backend = None  # type: ignore[assignment]  # set by the registry
         self._lock = concurrency.fork_safe_lock()
-        self._keys = BufferKeys(name, aligned=True)
-        self._misaligned_keys = BufferKeys(name, aligned=False)
+        self._keys = _BufferKeys(name, aligned=True)
+        self._misaligned_keys = _BufferKeys(name, aligned=False)
         self._ready_compilers: dict[str, Compiler] = {}  # by the name of their pair
         self._failed_compilers: dict[str, str] = {}  # name of a pair -> why it cannot serve
         self._loaded: Living[Program] = Living()

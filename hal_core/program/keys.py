@@ -23,14 +23,3 @@ class BufferKey:
 
     def __repr__(self) -> str:
         return f"<BufferKey {self.device} {self.dtype.name}{'' if self.aligned else ' misaligned'}>"
-
-
-class BufferKeys(dict["DType", BufferKey]):
-    """The keys of one device, each made at its first use: `keys[dtype]`."""
-
-    def __init__(self, device: str, aligned: bool) -> None:
-        self.device, self.aligned = device, aligned
-
-    def __missing__(self, dtype: DType) -> BufferKey:
-        # One step under the GIL: two threads get the same key.
-        return self.setdefault(dtype, BufferKey(self.device, dtype, self.aligned))
