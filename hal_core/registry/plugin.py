@@ -89,8 +89,23 @@ class Plugin:
             unmarked = [name for name in HOOKS if callable(getattr(plugin, name, None))]
             why = f": {', '.join(unmarked)} not marked @hookimpl" if unmarked else ""
             raise self.refuse(f"{short_repr(plugin)} has no hooks{why}")
-        # Before the hooks: a newer plugin may have hooks and arguments that this core lacks.
-        self._check_version()
+        # The version before the hooks: a newer plugin may have hooks that this core lacks.
+        version: Any = getattr(plugin, "hal_api", None)
+        is_pair = isinstance(version, tuple) and [type(part) for part in version] == [int, int]
+        if not is_pair or version[0] != API_VERSION[0] or version[1] > API_VERSION[1]:
+            upgrade = distribution or "its package"
+            if version is None:
+                problem = "does not say which plugin API it was written for (hal_api is missing)"
+            elif not is_pair:
+                problem = f"says {short_repr(version)} for hal_api, which is not a pair of numbers"
+            else:
+                problem = f"was written for plugin API {version[0]}.{version[1]}"
+                upgrade = "hal-core" if version > API_VERSION else upgrade
+            raise IncompatiblePlugin(
+                f"plugin {name}",
+                f"it {problem}, hal-core has {'.'.join(map(str, API_VERSION))}; from {origin}",
+                fix=f"Run: python -m pip install --upgrade {upgrade}",
+            )
         try:
             self.manager.register(plugin, name)
         except pluggy.PluginValidationError as error:
@@ -117,26 +132,6 @@ class Plugin:
         return any(
             found.plugin is self.plugin and not (found.wrapper or found.hookwrapper)
             for found in getattr(self.manager.hook, hook).get_hookimpls()
-        )
-
-    def _check_version(self) -> None:
-        version: Any = getattr(self.plugin, "hal_api", None)
-        core = ".".join(map(str, API_VERSION))
-        upgrade = self.distribution or "its package"
-        is_pair = isinstance(version, tuple) and [type(part) for part in version] == [int, int]
-        if version is None:
-            problem = "does not say which plugin API it was written for (hal_api is missing)"
-        elif not is_pair:
-            problem = f"says {short_repr(version)} for hal_api, which is not a pair of numbers"
-        elif version[0] == API_VERSION[0] and version[1] <= API_VERSION[1]:
-            return
-        else:
-            problem = f"was written for plugin API {version[0]}.{version[1]}"
-            upgrade = "hal-core" if version > API_VERSION else upgrade
-        raise IncompatiblePlugin(
-            f"plugin {self.name}",
-            f"it {problem}, hal-core has {core}; from {self.origin}",
-            fix=f"Run: python -m pip install --upgrade {upgrade}",
         )
 
 
