@@ -28,6 +28,7 @@ IMPORT_ORDER = """
     cache hookspecs registry profiling allocator buffer compiler program device __init__ testing
     cli __main__
 """.split()  # noqa: SIM905  # one line of words reads as the order it is
+NOUNS = ("allocator", "buffer", "compiler", "program", "device")
 MOST_ROOMS = 26
 LONGEST_FUNCTION = 50  # lines, docstring left out
 SINGLE_USE = 0.35  # share of private helpers that serve one caller
@@ -78,6 +79,19 @@ def test_core_module_imports_only_what_stands_before_it(path: Path) -> None:
             continue
         assert noun in IMPORT_ORDER, f"line {line}: {dotted} is in no place of the import order"
         assert IMPORT_ORDER.index(noun) < place, f"line {line}: {own} imports {dotted}, after it"
+
+
+@pytest.mark.parametrize("path", _files(CORE), ids=lambda p: str(p.relative_to(ROOT)))
+def test_type_only_imports_that_point_up_name_a_noun(path: Path) -> None:
+    own = path.relative_to(CORE).parts[0].removesuffix(".py")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for block in ast.walk(tree):
+        if not (isinstance(block, ast.If) and ast.unparse(block.test).endswith("TYPE_CHECKING")):
+            continue
+        for line, dotted in _imports(ast.Module(block.body, [])):
+            noun = _noun(dotted)
+            if noun is not None and IMPORT_ORDER.index(noun) > IMPORT_ORDER.index(own):
+                assert noun in NOUNS, f"line {line}: {own} names {dotted}"
 
 
 def test_import_order_names_only_what_is_there() -> None:
