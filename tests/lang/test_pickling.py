@@ -81,9 +81,30 @@ def send(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     return SENT[request.param]
 
 
-def test_what_an_import_finds_travels_by_name(send: Callable[[Any], Any]) -> None:
-    assert send(of_a_module) is of_a_module
-    assert send(scaled) is scaled
+IMPORTABLE = """
+import hal_core as hal
+
+@hal.func
+def scaled(x: hal.float32) -> hal.float32:
+    return x * 3.0
+
+@hal.kernel
+def of_a_module(y: hal.Ptr[hal.float32]) -> None:
+    y[0] = scaled(2.0)
+"""
+
+
+def test_what_an_import_finds_travels_by_name(
+    send: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "importable_kernels.py").write_text(IMPORTABLE)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("importable_kernels")
+    try:
+        assert send(module.of_a_module) is module.of_a_module
+        assert send(module.scaled) is module.scaled
+    finally:
+        del sys.modules["importable_kernels"]
 
 
 def test_a_kernel_of_a_factory_travels_by_value(send: Callable[[Any], Any]) -> None:
