@@ -1,9 +1,9 @@
-"""A small network learns to read handwritten digits, and every number is computed in HAL kernels.
+"""Train a small network to read handwritten digits; kernels compute every number.
 
-scikit-learn's digits: 1797 pictures of 8 x 8 pixels. Three quarters train a network of one hidden
-layer by gradient descent with momentum; the rest test it. The host shuffles and launches; first
-weights, mini-batches, both passes, the steps and the count of right answers are kernels. Writes a
-picture of the loss and one of test digits with what the network reads.
+The data are scikit-learn's digits: 1797 pictures of 8 x 8 pixels. Three quarters train a network
+of one hidden layer by gradient descent with momentum; the rest test it. The host shuffles and
+launches. Kernels make the first weights and the mini-batches, run both passes, take the steps and
+count the right answers. Writes a picture of the loss, and one of test digits with the answers.
 
     python examples/digits.py --device CPU --out pictures
 """
@@ -25,20 +25,20 @@ import hal_core as hal
 PIXELS, HIDDEN, CLASSES = 64, 128, 10
 BATCH, ROUNDS = 64, 30
 RATE, MOMENTUM = 0.1, 0.9
-WANTED = 0.95  # of the test digits
-TOLERANCE = 1e-3  # of scores of up to about 30, against numpy in float64
+WANTED = 0.95  # share of the test digits that must be read right
+TOLERANCE = 1e-3  # of scores, which go up to about 30; numpy computes in float64
 
 Array = NDArray[Any]
-Numbers = hal.Ptr[hal.float32]  # written
+Numbers = hal.Ptr[hal.float32]  # that the kernel writes
 Input = hal.ConstPtr[hal.float32]
 
 
-# -- the kernels. Weights have one row more than inputs: the bias, whose input is 1.
+# -- the kernels. Weights have a row for each input and one for the bias, whose input is 1.
 
 
 @hal.func
 def scrambled(x: hal.uint32) -> hal.uint32:
-    """A random-looking number for each x: PCG-RXS-M-XS with one step (O'Neill, 2014)."""
+    """Return a pseudo-random number for each x: one step of PCG-RXS-M-XS (O'Neill, 2014)."""
     state = x * 747796405 + 2891336453
     word = ((state >> ((state >> 28) + 4)) ^ state) * 277803737
     return (word >> 22) ^ word
@@ -46,7 +46,7 @@ def scrambled(x: hal.uint32) -> hal.uint32:
 
 @hal.kernel
 def initialise(weights: Numbers, count: hal.int32, seed: hal.uint32, scale: hal.float32) -> None:
-    """Uniform from -scale to scale."""
+    """Draw weights uniformly from -scale to scale."""
     i = hal.global_idx(0)
     if i < count:
         number = scrambled(hal.uint32(i) ^ scrambled(seed)) >> 8  # 24 bits, exact in float32
@@ -63,7 +63,7 @@ def gather(
     first: hal.int32,
     rows: hal.int32,
 ) -> None:
-    """A mini-batch: pixels of 0 to 16 as numbers of 0 to 1, and what they show."""
+    """Gather a mini-batch: scale pixels of 0 to 16 to 0 to 1, and copy the labels."""
     pixel = hal.global_idx(0)
     row = hal.global_idx(1)
     if pixel < PIXELS and row < rows:
@@ -76,7 +76,7 @@ def gather(
 def make_layer(inputs: int, outputs: int, rectified: bool) -> hal.KernelFunction:
     @hal.kernel
     def layer(y: Numbers, x: Input, weights: Input, rows: hal.int32) -> None:
-        """y = x @ weights + bias; negative numbers become 0 if `rectified`."""
+        """Compute y = x @ weights + bias; negative numbers become 0 if `rectified`."""
         column = hal.global_idx(0)
         row = hal.global_idx(1)
         if column < outputs and row < rows:
@@ -96,7 +96,7 @@ def loss_gradient(
     labels: hal.ConstPtr[hal.int32],
     rows: hal.int32,
 ) -> None:
-    """Cross entropy of softmax: adds the batch's mean to `loss`, and writes its slope."""
+    """Add the mean cross entropy of the batch's softmax to `loss`, and write its gradient."""
     row = hal.global_idx(0)
     if row >= rows:
         return
@@ -117,7 +117,7 @@ def loss_gradient(
 def make_backward(inputs: int, outputs: int) -> hal.KernelFunction:
     @hal.kernel
     def backward(out: Numbers, x: Input, weights: Input, gradient: Input, rows: hal.int32) -> None:
-        """The slope of a rectified layer's numbers x, from the slope behind the next layer."""
+        """Compute the gradient at a rectified layer's output x from that at the next layer's."""
         column = hal.global_idx(0)
         row = hal.global_idx(1)
         if column < inputs and row < rows:
@@ -140,7 +140,7 @@ def make_step(inputs: int, outputs: int) -> hal.KernelFunction:
         rows: hal.int32,
         rate: hal.float32,
     ) -> None:
-        """Moves each weight against its slope, x^T @ gradient, with momentum."""
+        """Move each weight against its gradient, x^T @ gradient, with momentum."""
         column = hal.global_idx(0)
         row = hal.global_idx(1)
         if column < outputs and row <= inputs:
@@ -163,7 +163,7 @@ def read(
     labels: hal.ConstPtr[hal.int32],
     rows: hal.int32,
 ) -> None:
-    """The class with the highest score of each row; adds to `right` how many are the labels."""
+    """Find the class with the highest score in each row; add the number of hits to `right`."""
     row = hal.global_idx(0)
     if row < rows:
         best = hal.int32(0)
@@ -186,7 +186,7 @@ last_step = make_step(HIDDEN, CLASSES)
 
 
 class Digits:
-    """Pictures and labels on a device, in an order that can be changed."""
+    """Pictures and labels on a device, in an order that `shuffle` changes."""
 
     def __init__(self, device: hal.Compiled, pictures: Array, labels: Array) -> None:
         self.size = len(labels)
@@ -199,10 +199,10 @@ class Digits:
 
 
 class Network:
-    """Weights on one device, and the order of the launches."""
+    """The network: weights on one device, and methods that launch the kernels."""
 
     def __init__(self, device: hal.Compiled, rows: int) -> None:
-        """`rows` is the most that one pass takes."""
+        """`rows` is the largest number of digits in one pass."""
         self.device = device
         sizes = {
             "x": rows * PIXELS, "hidden": rows * HIDDEN, "hidden_slope": rows * HIDDEN,
@@ -232,14 +232,14 @@ class Network:
         self.device.compile(kernel)(*buffers, *others, vals=vals, threads=threads)
 
     def forward(self, digits: Digits, first: int, rows: int) -> None:
-        """The scores of `rows` digits, from position `first` of their order."""
+        """Compute the scores of `rows` digits, from position `first` of their order."""
         stored = (digits.pictures, digits.labels, digits.order)
         self.run(gather, "x labels", (first, rows), (PIXELS, rows), *stored)
         self.run(first_layer, "hidden x first", (rows,), (HIDDEN, rows))
         self.run(last_layer, "scores hidden last", (rows,), (CLASSES, rows))
 
     def learn(self, digits: Digits, first: int, rows: int, rate: float) -> None:
-        """One step, on one mini-batch."""
+        """Take one step of gradient descent, on one mini-batch."""
         self.forward(digits, first, rows)
         self.run(loss_gradient, "slope loss scores labels", (rows,), rows)
         self.run(hidden_backward, "hidden_slope hidden last slope", (rows,), (HIDDEN, rows))
@@ -248,7 +248,7 @@ class Network:
         self.run(first_step, "first first_speed x hidden_slope", both, (HIDDEN, PIXELS + 1))
 
     def read(self, digits: Digits) -> float:
-        """The share of the digits that are read right; what is read is in `answers`."""
+        """Return the share of digits that are read right; `answers` then holds what is read."""
         rows = digits.size
         self.forward(digits, 0, rows)
         self.buffers["right"].fill(0)
@@ -260,15 +260,15 @@ class Network:
 
 
 class Learnt(NamedTuple):
-    losses: list[float]  # the mean of each round through the training digits
-    accuracy: float  # of the test digits, 0 to 1
-    answers: Array  # to the test digits
-    difference: float  # of the scores from numpy's with the same weights, the largest
-    seconds: float  # of learning
+    losses: list[float]  # the mean loss of each round through the training digits
+    accuracy: float  # share of the test digits that are read right
+    answers: Array  # the digits that the network reads in the test pictures
+    difference: float  # the largest, of the scores from numpy's with the same weights
+    seconds: float  # that learning took
 
 
 def learn(device: hal.Compiled, split: list[Array], progress: Progress) -> Learnt:
-    """Trains a network on one device, and tests it."""
+    """Train a network on one device, and test it."""
     pictures, test_pictures, labels, test_labels = split
     digits = Digits(device, pictures, labels)
     test = Digits(device, test_pictures, test_labels)
@@ -295,7 +295,7 @@ def learn(device: hal.Compiled, split: list[Array], progress: Progress) -> Learn
 
 
 def reference(pictures: Array, first: Array, last: Array) -> Array:
-    """The network's scores by numpy, in float64."""
+    """Compute the network's scores by numpy, in float64."""
     first, last = (
         part.astype("f8").reshape(-1, width) for part, width in ((first, HIDDEN), (last, CLASSES))
     )
@@ -304,11 +304,11 @@ def reference(pictures: Array, first: Array, last: Array) -> Array:
     return scores
 
 
-# -- data, pictures and the table. Only these need scikit-learn and Pillow.
+# -- data, pictures and the table; the functions that import scikit-learn and Pillow
 
 
 def load() -> list[Array]:
-    """Pictures to learn from, pictures to be tested with, and the digits both show."""
+    """Return training pictures, test pictures, training labels and test labels."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -318,7 +318,7 @@ def load() -> list[Array]:
 
 
 def draw_losses(losses: list[float], path: Path) -> None:
-    """The loss of each round, on a logarithmic scale."""
+    """Draw the loss of each round, on a logarithmic scale."""
     from PIL import Image, ImageDraw
 
     width, height, left, top = 480, 280, 60, 30
@@ -339,7 +339,7 @@ def draw_losses(losses: list[float], path: Path) -> None:
 
 
 def draw_digits(pictures: Array, labels: Array, answers: Array, path: Path) -> None:
-    """Sixty test digits and what was read; those read wrong come first, in red."""
+    """Draw sixty test digits and what was read; the wrong ones come first, in red."""
     from PIL import Image, ImageDraw
 
     sheet = Image.new("RGB", (12 * 70, 5 * 88), "white")

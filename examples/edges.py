@@ -1,7 +1,7 @@
-"""Gaussian blur and Sobel edges of a photograph, written once, run on every device of the machine.
+"""Blur a photograph and find its edges, with the same kernels on every device of the machine.
 
-Shows the whole path: find devices, open, copy in, compile, launch, copy out. Writes pictures,
-prints one table, and ends with an error when a device disagrees with scipy.
+Shows all steps: find devices, open, copy in, compile, launch, copy out. Writes pictures, prints one
+table, and ends with an error when a device's result differs from scipy's.
 
     python examples/edges.py --out pictures
 """
@@ -31,7 +31,7 @@ import hal_core as hal
 SIGMA = 1.5
 RADIUS = 4  # pixels on either side; a compile-time constant of the kernels
 TOLERANCE = 1e-5  # of values from 0 to about 4, against scipy in float64
-REPEAT_SECONDS = 0.3  # how long the best time is looked for
+REPEAT_SECONDS = 0.3  # measured this long, for the best time
 
 Picture = NDArray[Any]
 
@@ -41,7 +41,7 @@ Picture = NDArray[Any]
 
 @hal.kernel
 def grey(out: hal.Ptr[hal.float32], rgb: hal.ConstPtr[hal.uint8], count: hal.int32):
-    """Luminance from 0 to 1."""
+    """Compute the luminance of each pixel, from 0 to 1."""
     i = hal.global_idx(0)
     if i < count:
         red = hal.float32(rgb[3 * i])
@@ -60,7 +60,7 @@ def blur(
     dx: hal.int32,
     dy: hal.int32,
 ):
-    """One direction of a Gaussian blur: (dx, dy) is (1, 0) for rows, (0, 1) for columns."""
+    """Blur in one direction, by a Gaussian: (dx, dy) is (1, 0) for rows, (0, 1) for columns."""
     x = hal.global_idx(0)
     y = hal.global_idx(1)
     if x < width and y < height:
@@ -80,7 +80,7 @@ def edges(
     width: hal.int32,
     height: hal.int32,
 ):
-    """Magnitude of the Sobel gradient."""
+    """Compute the magnitude of the Sobel gradient."""
     x = hal.global_idx(0)
     y = hal.global_idx(1)
     if x < width and y < height:
@@ -106,8 +106,8 @@ KERNELS = (grey, blur, edges)
 class Result(NamedTuple):
     blurred: Picture
     edges: Picture
-    seconds: float  # of all four launches, the best of several runs
-    nbytes: int  # read and written by them, at least
+    seconds: float  # the sum of all four launches, in the best of several runs
+    nbytes: int  # that the launches read and write, at least
 
 
 def weights() -> Picture:
@@ -118,7 +118,7 @@ def weights() -> Picture:
 
 
 def run(device: hal.Compiled, photograph: Picture) -> Result:
-    """Everything between the photograph and the two pictures, on one device."""
+    """Make the two pictures of the photograph on one device, and time the kernels."""
     height, width = photograph.shape[:2]
     count = height * width
     rgb = hal.Buffer.from_numpy(photograph.reshape(-1), device=device)
@@ -143,7 +143,7 @@ def run(device: hal.Compiled, photograph: Picture) -> Result:
 
 
 def reference(photograph: Picture) -> tuple[Picture, Picture]:
-    """The same by scipy, in float64."""
+    """Compute both pictures by scipy, in float64."""
     plain = photograph @ np.array([0.299, 0.587, 0.114]) / 255
     blurred = plain
     for axis in (1, 0):
@@ -152,11 +152,11 @@ def reference(photograph: Picture) -> tuple[Picture, Picture]:
     return blurred, np.hypot(across, down)
 
 
-# -- what compiling costs
+# -- time of compilation
 
 
 def compile_seconds(name: str, cache: str) -> float:
-    """In a process of its own: nothing is left over from an earlier compile but `cache`."""
+    """Compile in a new process, so that the folder `cache` alone can make it faster."""
     command = (sys.executable, __file__, "--only-compile", name)
     # A driver's own cache would make a cold compile look warm.
     environment = os.environ | {"HAL_CACHE_DIR": cache, "POCL_CACHE_DIR": cache + "/pocl"}
@@ -183,7 +183,7 @@ def picture(values: Picture) -> Image.Image:
 
 
 def save(folder: Path, name: str, photograph: Picture, result: Result) -> None:
-    """Two pictures of the device, and one that shows them beside the photograph."""
+    """Save the device's two pictures, and one that shows them next to the photograph."""
     stem = name.lower().replace(":", "-")
     parts = {"blurred": picture(result.blurred), "edges": picture(result.edges)}
     for part, image in parts.items():
@@ -198,7 +198,7 @@ def save(folder: Path, name: str, photograph: Picture, result: Result) -> None:
 
 
 def examine(name: str, photograph: Picture, cache: str, folder: Path) -> tuple[float, list[str]]:
-    """The largest difference from scipy, and the device's row of the table."""
+    """Return the largest difference from scipy, and the device's row of the table."""
     cold = compile_seconds(name, cache)
     cached = compile_seconds(name, cache)
     with hal.Device[name] as device:

@@ -1,7 +1,7 @@
-"""How often each byte occurs: each block counts in shared memory, then adds its counts to all.
+"""Count each byte: a block counts its share in shared memory, then adds its counts to the buffer.
 
-Threads of a block that meet at one bin wait for each other; in shared memory that is short, and
-the buffer sees one addition a bin and block.
+Threads of a block that count the same byte wait for each other. In shared memory they wait for a
+short time, and the buffer gets one addition for each byte and block.
 
     python examples/histogram.py --count 10000000 --device CPU
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import hal_core as hal
 
 BINS = 256  # also the threads of a block: one for each bin
-ITEMS = 64  # bytes a thread counts
+ITEMS = 64  # bytes that one thread counts
 SHARE = BINS * ITEMS
 
 
@@ -23,7 +23,7 @@ SHARE = BINS * ITEMS
 def histogram(
     counts: hal.Ptr[hal.uint32], values: hal.ConstPtr[hal.uint8], count: hal.int32
 ) -> None:
-    """Adds to `counts`: zero them before the launch."""
+    """Add to `counts`, which are zero before the launch."""
     own = hal.shared(hal.uint32, BINS)
     t = hal.thread_idx(0)
     own[t] = 0
@@ -39,7 +39,7 @@ def histogram(
 
 
 def run(device: hal.Compiled, values: NDArray[np.uint8]) -> bool:
-    """Prints the device's lines; whether its counts are numpy's."""
+    """Print the device's lines; return True if its counts are those of numpy."""
     buffer = hal.Buffer.from_numpy(values, device)
     counts = hal.zeros(BINS, hal.uint32, device)
     blocks = -(-values.size // SHARE)

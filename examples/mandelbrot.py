@@ -1,7 +1,7 @@
-"""The Mandelbrot set: how many steps z = z * z + c takes to leave a circle, for each pixel.
+"""The Mandelbrot set: for each pixel c, count the steps of z = z * z + c that stay in a circle.
 
-Neighbours leave after a handful of steps or after all of them, so each thread loops for as long
-as it has to.
+Some pixels leave the circle after a few steps and their neighbours never, so each thread loops for
+as long as its pixel needs.
 
     python examples/mandelbrot.py --size 600 --device CPU --out mandelbrot.png
 """
@@ -48,7 +48,7 @@ def mandelbrot(counts: hal.Ptr[hal.int32], size: hal.int32, step: hal.float32) -
 
 
 def reference(size: int) -> NDArray[np.int32]:
-    """The same by numpy, all pixels step by step."""
+    """Count by numpy, one step of all pixels at a time."""
     step = np.float32(SIDE / size)
     pixels = np.arange(size, dtype="f4")
     across, down = np.float32(LEFT) + pixels * step, (np.float32(TOP) + pixels * step)[:, None]
@@ -65,7 +65,7 @@ def reference(size: int) -> NDArray[np.int32]:
 
 
 def run(device: hal.Compiled, expected: NDArray[np.int32], out: Path | None) -> bool:
-    """Prints the device's lines; whether its counts are numpy's."""
+    """Print the device's lines; return True if its counts are those of numpy."""
     size = len(expected)
     buffer = hal.Buffer(device, size * size, hal.int32)
     program = device.compile(mandelbrot)

@@ -1,7 +1,7 @@
-"""c = a @ b in tiles: each block copies tiles of a and b into shared memory and works from there.
+"""c = a @ b in tiles: a block copies tiles of a and b to shared memory and reads them there.
 
-Without tiles every element of a and b would be read from device memory once for each row or
-column of the result; with them, once for each tile.
+Without tiles, every element of a and b would be read from device memory once for each row or column
+of the result; with tiles, once for each row or column of tiles.
 
     python examples/matmul.py --size 512 --device CPU
 """
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 import hal_core as hal
 
-TOLERANCE = 1e-5  # of the largest sum of absolute products, against numpy in float64
+TOLERANCE = 1e-5  # relative to the largest sum of absolute products; numpy computes in float64
 
 
 def make_matmul(tile: int) -> hal.KernelFunction:
-    """A kernel for tiles of `tile` x `tile`; sizes need not be multiples of it."""
+    """Make a kernel for tiles of `tile` x `tile`; sizes need not be multiples of `tile`."""
 
     @hal.kernel(block=(tile, tile, 1))
     def matmul(
@@ -41,10 +41,10 @@ def make_matmul(tile: int) -> hal.KernelFunction:
             left[y, x] = a[row * inner + k] if row < rows and k < inner else 0.0
             k = start + y
             right[y, x] = b[k * columns + column] if k < inner and column < columns else 0.0
-            hal.barrier()  # the tiles are whole
+            hal.barrier()  # both tiles are complete
             for step in range(tile):
                 total += left[y, step] * right[step, x]
-            hal.barrier()  # nobody reads them any more
+            hal.barrier()  # no thread reads them any more
         if row < rows and column < columns:
             c[row * columns + column] = total
 
@@ -55,7 +55,7 @@ matmul = make_matmul(16)
 
 
 def run(device: hal.Compiled, a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:
-    """Prints the device's line; whether its answer is numpy's."""
+    """Print the device's lines; return True if its result is that of numpy."""
     (rows, inner), columns = a.shape, b.shape[1]
     left = hal.Buffer.from_numpy(a.reshape(-1), device)
     right = hal.Buffer.from_numpy(b.reshape(-1), device)

@@ -1,7 +1,8 @@
-"""The sum and the largest of many numbers: each block reduces its share, one block the shares.
+"""Sum and maximum of many numbers: each block reduces its share, another launch the results.
 
-A block folds its numbers in a tree: half of the threads add the other half's values, a quarter
-theirs, ... with a barrier after each step. The order is fixed, so the sum is the same at each run.
+A block combines its numbers in a tree: half of the threads add the values of the other half, then
+a quarter those of the next quarter, ... with a barrier after each step. The order is fixed, so the
+sum is the same in each run.
 
     python examples/reduction.py --count 10000000 --device CPU
 """
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 import hal_core as hal
 
 BLOCK = 256
-ITEMS = 16  # numbers a thread takes before the tree begins
+ITEMS = 16  # numbers that one thread combines before the tree begins
 SHARE = BLOCK * ITEMS
 
 
@@ -34,7 +35,7 @@ def larger(a: hal.float32, b: hal.float32) -> hal.float32:
 def make_reduction(
     combine: Callable[[hal.float32, hal.float32], hal.float32], start: float
 ) -> hal.KernelFunction:
-    """A kernel that writes one number a block; `start` changes nothing it is combined with."""
+    """Make a kernel that writes one number for each block; `start` is the neutral element."""
 
     @hal.kernel(block=(BLOCK, 1, 1))
     def reduce(
@@ -67,7 +68,7 @@ max_blocks = make_reduction(larger, -math.inf)
 
 
 def reduce(device: hal.Compiled, kernel: hal.KernelFunction, values: hal.Buffer) -> float:
-    """One number of all `values`: launches until one is left."""
+    """Combine all `values`: launch the kernel until one number is left."""
     program = device.compile(kernel)
     while values.size > 1:
         blocks = -(-values.size // SHARE)
@@ -78,7 +79,7 @@ def reduce(device: hal.Compiled, kernel: hal.KernelFunction, values: hal.Buffer)
 
 
 def seconds(device: hal.Compiled, kernel: hal.KernelFunction, values: hal.Buffer) -> float:
-    """Of the first launch, which reads every number."""
+    """Return the time of the first launch, which reads every number."""
     blocks = -(-values.size // SHARE)
     shares, program = hal.Buffer(device, blocks, hal.float32), device.compile(kernel)
     return min(
@@ -88,7 +89,7 @@ def seconds(device: hal.Compiled, kernel: hal.KernelFunction, values: hal.Buffer
 
 
 def run(device: hal.Compiled, values: NDArray[np.float32]) -> bool:
-    """Prints the device's lines; whether its answers are numpy's."""
+    """Print the device's lines; return True if its results are those of numpy."""
     buffer = hal.Buffer.from_numpy(values, device)
     total, largest = (reduce(device, kernel, buffer) for kernel in (sum_blocks, max_blocks))
     exact = float(values.sum(dtype="f8"))

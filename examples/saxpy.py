@@ -1,4 +1,4 @@
-"""y = a * x + y on one device: the README's example, word for word."""
+"""Compute y = a * x + y on one device: the README's first example."""
 
 import numpy as np
 

@@ -1,7 +1,6 @@
-"""Softmax over the rows of a matrix, a block a row: exp(x - largest) / their sum.
+"""Softmax over the rows of a matrix, one block for each row: exp(x - largest) / sum.
 
-The largest and the sum are found by a function that all threads of the block call; it holds the
-barriers.
+All threads of a block call one function, with barriers in it, to find the largest and the sum.
 
     python examples/softmax.py --rows 4096 --columns 1000 --device CPU
 """
@@ -31,7 +30,7 @@ def larger(a: hal.float32, b: hal.float32) -> hal.float32:
 
 @hal.func
 def block_reduce(tree: hal.Ptr[hal.float32], value: hal.float32, combine) -> hal.float32:
-    """The values of all threads of the block, combined; each thread is given the result."""
+    """Combine the values of all threads of the block; each thread gets the result."""
     t = hal.thread_idx(0)
     tree[t] = value
     hal.barrier()
@@ -72,7 +71,7 @@ def reference(x: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def run(device: hal.Compiled, x: NDArray[np.float32]) -> bool:
-    """Prints the device's lines; whether its answer is numpy's."""
+    """Print the device's lines; return True if its result is that of numpy."""
     rows, columns = x.shape
     source = hal.Buffer.from_numpy(x.reshape(-1), device)
     result = hal.Buffer(device, x.size, hal.float32)
