@@ -1,1 +1,1 @@
-"""What the library costs, beside floors and beside what a user would pick instead."""
+"""Benchmarks: hal-core's speed compared with floors and with other libraries."""

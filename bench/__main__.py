@@ -1,6 +1,6 @@
-"""`python -m bench`: everything in one run, one table, and JSON.
+"""`python -m bench`: measure everything in one run; write one table, and JSON.
 
-`python -m bench --device CUDA` measures one device beside its driver's own interface instead.
+`python -m bench --device CUDA` measures one device, compared with its driver's own interface.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOUNS = {
 
 
 def main() -> int:
-    """Exit code: 1 where a row could not be measured though it should."""
+    """Return the exit code: 1 if a row could not be measured that should have been."""
     options = arguments()
     effort = QUICK if options.quick else FULL
     rows: list[report.Row | report.Figure | report.Missing] = []

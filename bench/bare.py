@@ -1,4 +1,4 @@
-"""What hal is held against on a device: the driver's own interface, through its binding alone."""
+"""The floor of a device's benchmarks: the driver's own interface, without hal."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Protocol
 import hal_core as hal
 from bench.measure import Task
 
-Others = dict[str, Callable[[], Task]]  # by name; making one fails where it is not installed
+Others = dict[str, Callable[[], Task]]  # by name; making one fails if it is not installed
 
 
 class Bare(Protocol):
-    """Tasks that do without hal what a row does with it. Tasks own the memory that they use."""
+    """Makes tasks that do the work of a row without hal. A task owns the memory that it uses."""
 
-    name: str  # of the binding
-    targets: Mapping[str, float]  # what is promised against it, by the kind of row
+    name: str  # the binding's
+    targets: Mapping[str, float]  # kind of row -> the score that is promised
 
     def launch(self, kernel: hal.KernelFunction, count: int, batch: int) -> Task:
-        """`batch` launches of a kernel of three float arrays and their length, not waited for.
+        """Launch a kernel of three float arrays and their length `batch` times, without waiting.
 
         The arguments are built beforehand.
         """
 
     def copy_in(self, nbytes: int, pinned: bool) -> Task:
-        """From the host, waited for."""
+        """Copy from the host and wait."""
 
     def copy_out(self, nbytes: int, pinned: bool) -> Task:
-        """To the host, waited for."""
+        """Copy to the host and wait."""
 
     def copy(self, nbytes: int, batch: int) -> Task:
-        """`batch` copies within the device, then a wait."""
+        """Copy within the device `batch` times, then wait."""
 
     def allocate(self, nbytes: int) -> Task:
-        """Memory taken and given back."""
+        """Allocate memory and free it."""
 
     def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Others:
-        """The same launch through what a user would pick instead."""
+        """Make the same launches through other libraries."""
 
     def multiply(self, size: int) -> Others:
-        """The product of two square matrices by the vendor's library, waited for."""
+        """Multiply two square matrices by the vendor's library and wait."""

@@ -1,4 +1,4 @@
-"""Kernels of blocks: shared memory and barriers, against loops written by hand."""
+"""Kernels with shared memory and barriers, compared with loops written by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.measure import OURS, Effort, Task, call, compare
 from bench.peers import Peers
 from bench.report import Missing, Row
 
-SIZE = 512  # of the matrices
+SIZE = 512  # rows and columns of the matrices
 TILE = 16
 ROWS, COLUMNS = 4096, 1024
 BLOCK = 256
@@ -157,7 +157,7 @@ def _c(function: ctypes._NamedFuncPointer, y: hal.Buffer, x: hal.Buffer, *sizes:
     return call(lambda: function(*pointers, *numbers, ctypes.c_int(floors.cores())))
 
 
-# -- the matrix product, by everybody
+# -- the matrix product, by every library
 
 
 def _matrices() -> tuple[np.ndarray, np.ndarray]:

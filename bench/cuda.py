@@ -1,4 +1,4 @@
-"""CUDA's driver through bare cuda-bindings."""
+"""The floor for CUDA: the driver through cuda-bindings alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ for _ in turns:
 
 
 def checked(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
-    """Its result. Raises: RuntimeError with the name of what went wrong."""
+    """Return the result of a driver call. Raises: RuntimeError with the name of its status."""
     status, *results = function(*arguments)
     if status:
         raise RuntimeError(f"{function.__name__} gave {status.name}")
@@ -30,7 +30,7 @@ def checked(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
 
 
 class CUDA:
-    """On the primary context, with a stream of its own."""
+    """The driver's interface, on the primary context and a stream of its own."""
 
     name = "cuda-bindings"
     targets: Mapping[str, float] = MappingProxyType({"launch": 1.3, "copy": 0.95, "kernel": 0.9})
@@ -46,7 +46,7 @@ class CUDA:
         checked(cu.cuStreamSynchronize, self.stream)
 
     def ptx(self, kernel: hal.KernelFunction) -> str:
-        """What every candidate of a launch is given."""
+        """Return the PTX that every candidate of a launch runs."""
         (pair,) = (pair for pair in self.device.compilers if pair.name == "ptx")
         return pair.renderer().render(kernel.lower())  # type: ignore[misc]
 
@@ -97,7 +97,7 @@ class CUDA:
 
 
 class Memory:
-    """Of the device; given back with the object."""
+    """Memory of the device, freed with the object."""
 
     def __init__(self, nbytes: int) -> None:
         self.address = int(checked(cu.cuMemAlloc, nbytes))
@@ -107,7 +107,7 @@ class Memory:
 
 
 class Pinned:
-    """Host memory that the bus reads by itself."""
+    """Pinned memory of the host."""
 
     def __init__(self, nbytes: int) -> None:
         self.address = int(checked(cu.cuMemHostAlloc, nbytes, 0))
@@ -118,7 +118,7 @@ class Pinned:
 
 
 def _ends(nbytes: int, pinned: bool) -> dict[str, object]:
-    """Of a copy: addresses on both sides, and who owns them."""
+    """Return the two addresses of a copy, and the owners of their memory."""
     there, array = Memory(nbytes), np.ones(0 if pinned else nbytes, np.uint8)
     here = Pinned(nbytes) if pinned else None
     address = here.address if here else array.ctypes.data

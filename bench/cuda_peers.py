@@ -1,4 +1,4 @@
-"""Launches of the same PTX through what a user of NVIDIA GPUs would pick instead."""
+"""Launches of the same PTX through other libraries for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Launch = Callable[[str, str, int, int, int], Task]  # text, entry, device, count
 
 
 def cupy(text: str, entry: str, index: int, count: int, batch: int) -> Task:
-    """A RawKernel, from a file: its texts are CUDA C++ for its own compiler."""
+    """Launch a RawModule's kernel. PTX comes from a file: CuPy compiles text as CUDA C++."""
     import cupy as cp
 
     cp.cuda.Device(index).use()
@@ -48,19 +48,19 @@ def cuda_core(text: str, entry: str, index: int, count: int, batch: int) -> Task
 
 
 def pycuda(text: str, entry: str, index: int, count: int, batch: int) -> Task:
-    """A prepared call, the fastest that it has."""
+    """Launch by a prepared call, PyCUDA's fastest."""
     import pycuda.driver as driver
 
     driver.init()
     context = driver.Device(index).retain_primary_context()
-    context.push()  # where PyCUDA makes what it makes
+    context.push()  # PyCUDA makes its objects in this context
     try:
         kernel = driver.module_from_buffer(text.encode() + b"\0").get_function(entry)
         kernel.prepare("PPPi")
         stream = driver.Stream()
         memory = [driver.mem_alloc(4 * count) for _ in range(3)]
     finally:
-        context.pop()  # or PyCUDA aborts the process at its end
+        context.pop()  # else PyCUDA aborts the process when it ends
         atexit.register(context.detach)
     names = {"kernel": kernel, "turns": range(batch), "stream": stream, "n": count}
     names |= {"grid": (1, 1), "block": (count, 1, 1)} | dict(zip("cab", memory, strict=True))
@@ -72,7 +72,7 @@ LAUNCHES: dict[str, Launch] = {"CuPy RawKernel": cupy, "cuda.core": cuda_core, "
 
 
 def cupy_matmul(index: int, size: int) -> Task:
-    """cuBLAS, in float32 throughout: without TF32, as CuPy does by itself."""
+    """Multiply by cuBLAS, all in float32: CuPy does not use TF32 unless asked."""
     import cupy as cp
 
     cp.cuda.Device(index).use()

@@ -1,4 +1,4 @@
-"""One device of any family: what hal costs there, beside the driver's own interface."""
+"""The speed of hal on one device of any family, compared with the driver's own interface."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from bench.peers import Peers
 from bench.report import Figure, Missing, Row, Work
 from bench.sizes import Sizes, choose, multiplication, readable
 
-BATCH = 64  # launches, before a wait: fewer than a queue holds
-BATCH_SECONDS = 0.005  # of long launches, so that the wait behind them does not count
+BATCH = 64  # launches before a wait: fewer than a queue holds
+BATCH_SECONDS = (
+    0.005  # that long launches take together, so that the wait after them does not count
+)
 Array = hal.Ptr[hal.float32]
 Input = hal.ConstPtr[hal.float32]
 Found = Row | Figure | Missing
@@ -35,7 +37,7 @@ def copied(y: Array, x: Input, n: hal.int32):
 
 
 def floor_of(device: hal.Compiled) -> Bare | None:
-    """The driver's own interface; None for a family that has none here."""
+    """Return the driver's own interface, or None for a family without one in this folder."""
     if device.family == "CUDA":
         from bench.cuda import CUDA
 
@@ -48,7 +50,7 @@ def floor_of(device: hal.Compiled) -> Bare | None:
 
 
 class Bench(NamedTuple):
-    """What every part works with. `floor` is None for a family that has none here."""
+    """The device and the settings of a run. `floor` is None for a family without one."""
 
     device: hal.Compiled
     floor: Bare | None
@@ -60,7 +62,7 @@ class Bench(NamedTuple):
         return self.effort.rarely()
 
     def beside(self, what: str, kind: str, tasks: dict[str, Task], effort: Effort) -> Row | Figure:
-        """Ours, the floor's where there is one, and the peers': as a multiple of the floor."""
+        """Make a row of hal, the floor if there is one, and the peers: a multiple of the floor."""
         times = compare(tasks, effort)
         peers = {name: times.typical(name) for name in tasks if name not in (OURS, "floor")}
         if self.floor is None:
@@ -71,8 +73,8 @@ class Bench(NamedTuple):
 
 
 def rows(name: str, effort: Effort, quick: bool) -> Iterator[tuple[str, list[Found]]]:
-    """Of each part of the table its name, then its rows: what fails is a row that says so."""
-    # A driver's own cache would make a cold compile look warm. Read when it comes up.
+    """Yield each part's name, then its rows. A part that fails gives a row that says so."""
+    # A driver's own cache would make a cold compile look warm. It is read when the driver starts.
     os.environ |= {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0"}
     device = hal.Device[name]
     bench = Bench(device, floor_of(device), choose(device, quick), effort)
@@ -84,7 +86,7 @@ def rows(name: str, effort: Effort, quick: bool) -> Iterator[tuple[str, list[Fou
 def _guarded(part: Callable[[Bench], Iterator[Found]], bench: Bench) -> Iterator[Found]:
     try:
         yield from part(bench)
-    except Exception as error:  # the other parts are worth their rows
+    except Exception as error:  # the rows of other parts are still useful
         why = f"failed: {type(error).__name__}: {error}"
         yield Missing(part.__name__, " ".join(why.split())[:300], failed=True)
 
@@ -93,7 +95,7 @@ def _guarded(part: Callable[[Bench], Iterator[Found]], bench: Bench) -> Iterator
 
 
 def launching(bench: Bench) -> Iterator[Found]:
-    """The call alone: the work it starts is waited for when the clock stands."""
+    """Measure the call alone: the wait for its work is not timed."""
     device, floor = bench.device, bench.floor
     buffers = [hal.Buffer.from_numpy(np.ones(COUNT, "f4"), device) for _ in "cab"]
     names = {"program": device.compile(add), "turns": range(BATCH), "n": COUNT}
@@ -148,12 +150,12 @@ def _copy(bench: Bench, direction: str, nbytes: int, pinned: bool) -> Found:
 
 
 def _as_speed(row: Row | Figure, factor: float) -> Row | Figure:
-    """A row whose score is to be large: our speed over the floor's."""
+    """Turn a row into one whose score is a speed: ours over the floor's."""
     return row._replace(score=factor / row.score, at_least=True) if isinstance(row, Row) else row
 
 
 def streaming(bench: Bench) -> Iterator[Found]:
-    """Kernels that are bound by memory, beside a copy within the device."""
+    """Measure kernels that are bound by memory, compared with a copy within the device."""
     nbytes = bench.sizes.array
     for kernel, moved, vals in ((copied, 2, ()), (saxpy, 3, (FACTOR,))):
         for pair in pairs(bench.device):
@@ -167,7 +169,7 @@ def _stream(
     device, n = bench.device, nbytes // 4
     y, x = (hal.empty(n, hal.float32, device).fill(1) for _ in "yx")
     with using(device, pair):
-        program = device.compile(kernel.lower())  # anew for each pair
+        program = device.compile(kernel.lower())  # a plain Kernel is compiled for each pair
     once = program(y, x, vals=(*vals, n), threads=n, wait=True)
     batch = max(1, min(BATCH, int(BATCH_SECONDS / max(once, 1e-6))))
 
@@ -181,12 +183,12 @@ def _stream(
         tasks["floor"] = bench.floor.copy(nbytes, batch)
     what = f"{'copy kernel' if kernel is copied else 'saxpy'} over {readable(nbytes)}, {pair}"
     row = bench.beside(what, "kernel", tasks, bench.rarely)
-    # A copy reads and writes every byte.
+    # A copy moves every byte twice: it reads and writes.
     return _as_speed(row._replace(work=Work(moved * nbytes, 2 * nbytes, "GB/s")), moved / 2)
 
 
 def compiling(bench: Bench) -> Iterator[Found]:
-    """From a function to a loaded program, each time another function of the same text."""
+    """Measure from a function to a loaded program, each time for a new function."""
     device, effort = bench.device, bench.rarely
     with tempfile.TemporaryDirectory() as folder:
         for pair in pairs(device):
@@ -218,7 +220,7 @@ PARTS = (launching, allocating, copying, streaming, compiling, multiplying)
 
 
 def compilers(device: hal.Compiled) -> dict[str, str]:
-    """Those for kernels of ours, by name; and why one does not serve here, or nothing."""
+    """Map each pair for rendered kernels to the reason why it cannot serve, or to ""."""
     found = {}
     for pair in device.compilers:
         if pair.renderer is None:
@@ -226,7 +228,7 @@ def compilers(device: hal.Compiled) -> dict[str, str]:
         found[pair.name] = ""
         try:
             with using(device, pair.name):
-                device.compiler  # noqa: B018  # made now
+                device.compiler  # noqa: B018  # makes the compiler
         except hal.CompilerUnavailable as error:
             found[pair.name] = error.problem
     return found
@@ -238,7 +240,7 @@ def pairs(device: hal.Compiled) -> list[str]:
 
 @contextmanager
 def using(device: hal.Compiled, pair: str, **environment: str) -> Iterator[None]:
-    """Compile with this pair, and with these settings."""
+    """Make the device compile with this pair and these settings inside the block."""
     settings = {f"{device.family}_CC": pair, **environment}
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)

@@ -1,4 +1,4 @@
-"""The floors in C: the best loop a compiler makes, on one core and on all, through ctypes."""
+"""Floors in C: the best loops that a compiler makes, on one core and on all, through ctypes."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ void block_sums(float *y, const float *x, int64_t blocks, int64_t width, int thr
 }
 """
 
-STEPS = 256  # of the compute-bound kernel, for each element
+STEPS = 256  # multiply-adds of the compute-bound kernel for each element
 
 
 def library() -> ctypes.CDLL | None:
-    """None where there is no C compiler."""
+    """Compile and load the C code; return None if there is no C compiler."""
     compiler = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
     if compiler is None:
         return None

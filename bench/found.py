@@ -1,4 +1,4 @@
-"""What a run of everything on one device found."""
+"""Records of a run of kit, examples and benchmarks on one device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench import report
 
 
 class Ended(NamedTuple):
-    """A process that has ended, or was ended."""
+    """The end of a process that ended by itself or was killed."""
 
     code: int
     seconds: float
@@ -21,7 +21,7 @@ class Ended(NamedTuple):
 
 
 class Kit(NamedTuple):
-    """A run of the conformance kit; `report` is what `hal check` wrote, if it came to that."""
+    """A run of the conformance kit; `report` is None if `hal check` wrote none."""
 
     pair: str
     ended: Ended
@@ -31,12 +31,12 @@ class Kit(NamedTuple):
 class Example(NamedTuple):
     name: str
     arguments: tuple[str, ...]
-    ended: Ended | None  # None: left out
+    ended: Ended | None  # None: the example was left out
     why: str = ""
 
 
 class Table(NamedTuple):
-    """Rows of the benchmarks; `ended` tells where there are none."""
+    """Rows of the benchmarks; `ended` shows why there are none."""
 
     title: str
     ended: Ended
@@ -44,11 +44,11 @@ class Table(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Everything that a page is made of."""
+    """All contents of a page."""
 
     info: hal.DeviceInfo
     quick: bool
-    absent: dict[str, str]  # compilers that do not serve here, and why
+    absent: dict[str, str]  # compiler that cannot serve -> why
     facts: list[tuple[str, str]]
     kits: list[Kit]
     examples: list[Example]
@@ -56,7 +56,7 @@ class Run(NamedTuple):
 
     @property
     def failures(self) -> list[str]:
-        """Empty where all is well."""
+        """The parts that failed."""
         found = [f"the kit with {kit.pair}" for kit in self.kits if kit.ended.code]
         found += [f"{one.name}.py" for one in self.examples if one.ended and one.ended.code]
         found += [table.title for table in self.tables if table.ended.code]

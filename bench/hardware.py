@@ -1,8 +1,8 @@
-"""One device of this machine, asked everything: the kit, the examples, the benchmarks, and a page.
+"""Run the kit, the examples and the benchmarks on one device, and write a page about it.
 
     python -m bench.hardware CUDA --examples examples --into docs/hardware
 
-Each runs in a process of its own, so that one that ends badly leaves the others their results.
+Each runs in a process of its own, so that a crash of one leaves the results of the others.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from bench import machine, page, report, sizes
 from bench.device import compilers
 from bench.found import Ended, Example, Kit, Run, Table
 
-HOUR = 3600.0  # of any process: a device that hangs is a result too
-SLOW = 16 << 20  # bytes: a device whose fitting arrays are smaller gets small examples
+HOUR = 3600.0  # limit of each process: a device that hangs is a result too
+SLOW = 16 << 20  # bytes: a device for which `sizes` chooses smaller arrays gets small examples
 QUICK_CHAPTERS = ("event", "program")
-# Of the examples that take a size: what a slow device does in seconds.
+# Arguments for examples that take a size: a slow device needs seconds for these.
 SMALL = {
     "matmul": ("--size", "64"),
     "reduction": ("--count", "70000"),
@@ -38,11 +38,11 @@ SMALL = {
     "softmax": ("--rows", "20", "--columns", "300"),
     "mandelbrot": ("--size", "50"),
 }
-LONG = ("digits", "edges")  # which have none
+LONG = ("digits", "edges")  # examples without a size
 
 
 def main() -> int:
-    """Exit code: 1 where something failed; the page is written all the same."""
+    """Return the exit code: 1 if something failed; the page is written anyway."""
     options = arguments()
     try:
         run = everything(options.device, options.examples, options.quick)
@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
 
 
 def everything(name: str, examples: Path, quick: bool) -> Run:
-    """Raises: HalError where there is no such device, or it does not open."""
+    """Run everything. Raises: HalError if there is no such device, or it does not open."""
     with hal.Device[name] as device:
         info, serving = device.info, compilers(device)
         small = quick or sizes.choose(device, quick).array < SLOW
@@ -94,12 +94,12 @@ def everything(name: str, examples: Path, quick: bool) -> Run:
 
 
 def tables(name: str) -> list[tuple[str, str]]:
-    """Titles of benchmarks, and the device that they name; the CPU's own table names none."""
+    """Return the titles of benchmarks, and the device of each; the CPU's own table has ""."""
     return [("benchmarks", name)] + [("benchmarks of the CPU", "")] * (name == "CPU")
 
 
 def shown(title: str, steps: dict[str, Callable[[], Any]]) -> list[Any]:
-    """What the steps gave, with a line that moves meanwhile."""
+    """Run the steps under a progress line, and return their results."""
     columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
     done = []
     with Progress(*columns) as progress:
@@ -111,11 +111,11 @@ def shown(title: str, steps: dict[str, Callable[[], Any]]) -> list[Any]:
     return done
 
 
-# -- each in a process of its own
+# -- parts that run in a process of their own
 
 
 def ended(*arguments: str, cwd: str | None = None, **environment: str) -> Ended:
-    """A Python program's end."""
+    """Run a Python program to its end."""
     start = time.perf_counter()
     try:
         done = subprocess.run(
@@ -140,10 +140,10 @@ def check(name: str, pair: str, quick: bool, folder: Path) -> Kit:
 
 
 def example(path: Path, info: hal.DeviceInfo, small: bool, quick: bool, folder: Path) -> Example:
-    """With nothing compiled beforehand."""
+    """Run an example with an empty compile cache."""
     if quick and path.stem in LONG:
         return Example(path.stem, (), None, "left out by --quick")
-    if path.stem == "saxpy":  # the README's lines, word for word
+    if path.stem == "saxpy":  # it has no options: the README shows all of its code
         if info.name != "CPU":
             return Example(path.stem, (), None, "its text names the CPU")
         given: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ def example(path: Path, info: hal.DeviceInfo, small: bool, quick: bool, folder: 
 
 
 def bench(title: str, name: str, quick: bool, folder: Path) -> Table:
-    """Of a device; without a name the CPU's own table."""
+    """Run the benchmarks of a device, or without a name those of the CPU's own table."""
     path = folder / f"{title}.json"
     of_device = ("--device", name) if name else ()
     end = ended("-m", "bench", *of_device, "--json", str(path), *(("--quick",) if quick else ()))

@@ -1,4 +1,4 @@
-"""Kernels that take long: one bound by memory, one by arithmetic."""
+"""Long kernels: one bound by memory, one by arithmetic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.peers import Peers
 from bench.report import Missing, Row
 
 COUNT = (64 << 20) // 4
-FACTOR = 1e-9  # keeps a sum that is taken a thousand times finite, and free of denormals
+FACTOR = 1e-9  # keeps a thousandfold sum finite and free of denormals
 SMALL = 256 << 10
 STEPS = floors.STEPS
 Array = hal.Ptr[hal.float32]
@@ -51,7 +51,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
 
 
 def memory_bound(library: ctypes.CDLL, effort: Effort) -> Row:
-    """Speed of the best C loop over ours; both on the same memory."""
+    """Measure the memory-bound kernel against the best C loop on the same memory."""
     ours, floor = _both(library.saxpy, saxpy, COUNT, FACTOR)
     peers = Peers(
         hal_opencl=lambda: _ours("OPENCL", saxpy, COUNT, FACTOR)[0],
@@ -85,7 +85,7 @@ def arithmetic_bound(library: ctypes.CDLL, effort: Effort) -> Row:
 
 
 def speedup(library: ctypes.CDLL, effort: Effort) -> Iterator[Row | Missing]:
-    """All cores against one. C's own gain stands beside it: it shows a machine that is busy."""
+    """Measure all cores against one. The row has C's gain too: it is small on a busy machine."""
     what = f"the same, all cores over one ({floors.cores()} cores)"
     if floors.cores() < 2:
         yield Missing(what, "this machine has one core")
@@ -109,7 +109,7 @@ def speedup(library: ctypes.CDLL, effort: Effort) -> Iterator[Row | Missing]:
 
 
 def _with_threads(count: int) -> float:
-    """The device is opened again: it reads how many threads it has when it makes them."""
+    """Open the device again: it reads the number of threads when it makes them."""
     hal.Device["CPU"].close()
     os.environ["HAL_CPU_THREADS"] = str(count)
     try:
@@ -135,7 +135,7 @@ def _both(
     y, x = (ctypes.c_void_p(np.asarray(buffer).ctypes.data) for buffer in buffers)
     names: dict[str, object] = {"function": function, "y": y, "x": x, "a": ctypes.c_float(factor)}
     names |= {"n": ctypes.c_int64(count), "threads": ctypes.c_int(floors.cores())}
-    names |= {"owners": buffers}  # the addresses are theirs
+    names |= {"owners": buffers}  # keeps the memory at these addresses alive
     return ours, Task("function(y, x, a, n, threads)", names)
 
 
@@ -185,7 +185,7 @@ def _pyopencl() -> Task:
 
 
 def _tinygrad() -> Task:
-    """Its replayed graph, which writes a third array."""
+    """Replay tinygrad's graph, which writes a third array."""
     from tinygrad import Device, Tensor, TinyJit
 
     y, x = (Tensor.ones(COUNT, device="CPU").contiguous().realize() for _ in "yx")

@@ -1,4 +1,4 @@
-"""From a function's text to a program: front end, first and later compiles, interpreter."""
+"""Speed of the front end, of first and later compiles, and of the interpreter."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bench.report import Missing, Row
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
 
-LIMIT = 0.005  # seconds, of the front end for fifty lines
-GENERATED = 200  # kernels of the fuzzer
-GENERATED_LIMIT = 0.01  # seconds, of the interpreter for one of them
+LIMIT = 0.005  # seconds that the front end may take for fifty lines
+GENERATED = 200  # number of kernels of the fuzzer
+GENERATED_LIMIT = 0.01  # seconds that the interpreter may take for one of them
 FUZZ = Path(__file__).resolve().parents[1] / "tests" / "fuzz"
 
 
@@ -31,7 +31,7 @@ def make_saxpy() -> hal.KernelFunction:
 
 
 def make_fifty_lines() -> hal.KernelFunction:
-    """Escape times of a fractal, twice over: loops, branches, casts and calls."""
+    """Make a kernel of fifty lines, escape times of a fractal: loops, branches, casts and calls."""
 
     @hal.kernel
     def fifty(
@@ -110,7 +110,7 @@ def front_end(effort: Effort) -> Row:
 
 
 def first_compile(effort: Effort) -> Row:
-    """Everything from the function to the loaded program, against LLVM for the rendered text."""
+    """Measure from a function to a loaded program, compared with LLVM for the rendered text."""
     device = hal.Device["CPU"]
     os.environ["HAL_CCACHE"] = "0"
     try:
@@ -127,7 +127,7 @@ def first_compile(effort: Effort) -> Row:
 
 
 def later_compile(effort: Effort) -> Row:
-    """A kernel that the device has compiled before."""
+    """Measure `compile` of a kernel that the device has compiled before."""
     kernel, device = make_saxpy(), hal.Device["CPU"]
     names = {"device": device, "kernel": kernel, "plain": {id(kernel): device.compile(kernel)}}
     tasks = {OURS: Task("device.compile(kernel)", names), "dict": Task("plain[id(kernel)]", names)}
@@ -140,7 +140,7 @@ def later_compile(effort: Effort) -> Row:
 
 
 def interpreter() -> Row | Missing:
-    """On average over the kernels that fuzzing begins with; their text is read before."""
+    """Measure the average over the fuzzer's first kernels, without reading their text."""
     what = f"reference interpreter, a generated kernel of {GENERATED}"
     if not FUZZ.is_dir():
         return Missing(what, "tests/fuzz is not beside bench")
@@ -153,7 +153,7 @@ def interpreter() -> Row | Missing:
             inside = [array[harness.GUARD : -harness.GUARD] for array in case.arrays()]
             try:
                 interpret(kernel, *inside, vals=case.vals, turns=harness.TURNS, **case.launch)
-            except hal.KernelFault:  # a kernel that fuzzing discards, for this
+            except hal.KernelFault:  # the fuzzer discards such kernels too
                 continue
 
     spent = compare({OURS: call(run, GENERATED)}, Effort(5, 0.0)).typical(OURS)

@@ -1,4 +1,4 @@
-"""A checked launch of a kernel that does next to nothing, beside the same function in C."""
+"""The cost of a checked launch of a tiny kernel, compared with a call of the same function in C."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
 
 
 def _tinygrad() -> Task:
-    """Its own compiled program, which checks nothing."""
+    """Call tinygrad's compiled program, which checks nothing."""
     from tinygrad.device import Buffer, Device, TinyELF
     from tinygrad.dtype import dtypes
 
@@ -72,7 +72,7 @@ def _tinygrad() -> Task:
 
 
 def _pyopencl() -> Task:
-    """Enqueued a hundred at a time, then waited for."""
+    """Enqueue a hundred launches at a time, then wait."""
     import pyopencl as cl
 
     queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))

@@ -1,4 +1,4 @@
-"""What a page of a device says of the machine: versions of everything that had a part in it."""
+"""Facts of the machine for a device's page: versions of everything that took part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIB = 1 << 20
 
 
 def facts(info: hal.DeviceInfo) -> Iterator[tuple[str, str]]:
-    """Lines of a table: what, and its version or size."""
+    """Return rows of a table: a part, and its version or size."""
     family = info.name.partition(":")[0]
     yield "device", f"{info.title}, `{info.name}`, {info.arch}, {info.compute_units} units"
     yield "its memory", f"{info.memory_nbytes // _MIB} MiB"
@@ -39,14 +39,14 @@ def facts(info: hal.DeviceInfo) -> Iterator[tuple[str, str]]:
 
 
 def versions() -> dict[str, str]:
-    """Of the distributions that have a part in it."""
+    """Yield the versions of the distributions that took part."""
     found = ((one.name, one.version) for one in distributions() if one.name)
     names = ((re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in found)
     return {name: version for name, version in names if _PARTS.match(name)}
 
 
 def nvidia_driver() -> str:
-    """The kernel driver's version, which CUDA itself does not tell."""
+    """Return the version of the kernel driver, for which CUDA has no call."""
     module = Path("/sys/module/nvidia/version")
     if module.exists():
         return module.read_text(encoding="ascii").strip()
@@ -66,12 +66,12 @@ def _system() -> str:
 
 
 def software(info: hal.DeviceInfo) -> bool:
-    """Whether the device is no hardware: its title says so."""
+    """Return True for a device simulated in software, by its title."""
     return re.search("software|simulat|oclgrind|llvmpipe", info.title, re.IGNORECASE) is not None
 
 
 def notice(info: hal.DeviceInfo) -> str:
-    """What a reader is to know before the first figure; empty for hardware of its own."""
+    """Return a warning for the top of the page, or "" if the device is hardware."""
     if software(info):
         return (
             "**This is a software driver, not a GPU.** It carries kernels out on the processor: "

@@ -1,4 +1,4 @@
-"""Timing that holds on a noisy machine: candidates take turns, and ratios are medians of rounds."""
+"""Timing for noisy machines: candidates take turns, and ratios are medians of rounds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ OURS = "hal"
 
 
 class Effort(NamedTuple):
-    """How long to look."""
+    """The number of rounds, and their length."""
 
     rounds: int
-    seconds: float  # of one candidate in one round
+    seconds: float  # that one candidate runs in one round
 
     def rarely(self) -> Effort:
-        """For candidates that take milliseconds or are whole processes."""
+        """Return a smaller effort, for candidates that take milliseconds or are whole processes."""
         return Effort(max(5, self.rounds // 3), 0.0)
 
 
@@ -26,15 +26,15 @@ FULL = Effort(60, 0.004)
 
 
 class Task(NamedTuple):
-    """A statement to time; `repeats` is how often the statement itself does the thing."""
+    """A statement to time; executed once, it does the measured thing `repeats` times."""
 
     statement: str
     names: Mapping[str, object]
     repeats: int = 1
-    after: Callable[[], object] | None = None  # what is no part of it: a wait for what it started
+    after: Callable[[], object] | None = None  # runs untimed: a wait for started work
 
     def timer(self) -> Callable[[int], float]:
-        """Seconds of so many executions."""
+        """Return a function that gives the seconds of so many executions."""
         timer = timeit.Timer(self.statement, globals=dict(self.names))
 
         def run(count: int) -> float:
@@ -47,7 +47,7 @@ class Task(NamedTuple):
 
 
 def call(function: Callable[[], object], repeats: int = 1) -> Task:
-    """For things that take so long that a Python call more does not matter."""
+    """Make a task of a function so slow that one more Python call does not matter."""
     return Task("function()", {"function": function}, repeats)
 
 
@@ -64,7 +64,7 @@ class Times:
         return statistics.median(self.rounds[name])
 
     def ratio(self, name: str, other: str) -> float:
-        """Median over the rounds of name / other: a slow phase of the machine hits both."""
+        """Return the median of name / other over the rounds: a slow phase slows both down."""
         pairs = zip(self.rounds[name], self.rounds[other], strict=True)
         return statistics.median(mine / its for mine, its in pairs)
 
@@ -74,7 +74,7 @@ class Times:
 
 
 def compare(tasks: Mapping[str, Task], effort: Effort) -> Times:
-    """Runs the tasks in turn, `effort.rounds` times, and every other round in reverse order."""
+    """Run the tasks in turn, `effort.rounds` times, every other round in reverse order."""
     timers = {name: task.timer() for name, task in tasks.items()}
     counts = {name: _count(timer, effort.seconds) for name, timer in timers.items()}
     empty = min(timeit.repeat("pass", number=100_000, repeat=5)) / 100_000
@@ -88,7 +88,7 @@ def compare(tasks: Mapping[str, Task], effort: Effort) -> Times:
 
 
 def _count(run: Callable[[int], float], seconds: float) -> int:
-    """How many executions last `seconds`. The first ones are not counted: they warm up."""
+    """Return how many executions last `seconds`. The first ones warm up and do not count."""
     run(1)
     count = 1
     while (spent := run(count)) < seconds and count < 1 << 20:

@@ -1,4 +1,4 @@
-"""Opening by name, buffers through the cache, copies, and fresh memory."""
+"""The cost of finding a device, of cached and fresh memory, and of copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
 
 
 def lookup(effort: Effort) -> Row:
-    """`Device["CPU"]` once it is open."""
+    """Measure `Device["CPU"]` of an open device."""
     hal.Device["CPU"]
     names = {"Device": hal.Device, "plain": {"CPU": hal.Device["CPU"]}}
     peers = Peers(tinygrad=_tinygrad_lookup)
@@ -47,7 +47,7 @@ def _tinygrad_lookup() -> Task:
 
 
 def cycle(effort: Effort) -> Row | Missing:
-    """A buffer object, its memory from the cache, and both gone again."""
+    """Measure a buffer's life: the object, memory from the cache, both deleted."""
     what = "Buffer: allocate, delete (1 KiB, cached)"
     names = {"Buffer": hal.Buffer, "device": hal.Device["CPU"], "f4": hal.float32}
     peers = Peers(tinygrad=_tinygrad_cycle)
@@ -68,7 +68,7 @@ def _tinygrad_cycle() -> Task:
 
 
 def copies(nbytes: int, target: float, effort: Effort) -> Iterator[Row]:
-    """Both directions, beside memmove between the same two places."""
+    """Measure copies in both directions, compared with memmove between the same places."""
     size = f"{nbytes // 1024} KiB" if nbytes < MIB else f"{nbytes // MIB} MiB"
     buffer = hal.Buffer(hal.Device["CPU"], nbytes // 4, hal.float32).allocate()
     host = np.ones(nbytes, np.uint8)
@@ -120,7 +120,7 @@ def _pyopencl_copy(nbytes: int, direction: str) -> Task:
 
 
 def fresh(effort: Effort) -> Row:
-    """64 MiB that were never used before: allocated, every page touched, given back."""
+    """Measure 64 MiB of unused memory: allocate it, touch every page, free it."""
     count = 64 * MIB // 4
     device, once = hal.Device["CPU"], hal.BufferSpec(nolru=True)
 

@@ -1,4 +1,4 @@
-"""OpenCL through bare pyopencl."""
+"""The floor for OpenCL: the driver through pyopencl alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _flags = cl.mem_flags
 
 
 class OpenCL:
-    """In a context of its own."""
+    """The driver's interface, in a context of its own."""
 
     name = "pyopencl"
     targets: Mapping[str, float] = MappingProxyType({})
@@ -56,7 +56,7 @@ class OpenCL:
             return np.ones(nbytes, np.uint8)
         memory = self.memory(nbytes, _flags.ALLOC_HOST_PTR)
         flags = cl.map_flags.READ | cl.map_flags.WRITE
-        enqueue: Any = cl.enqueue_map_buffer  # its annotations fit not every numpy
+        enqueue: Any = cl.enqueue_map_buffer  # its annotations do not fit every numpy
         mapped, _ = enqueue(self.queue, memory, flags, 0, (nbytes,), np.uint8)
         mapped.fill(1)
         return mapped

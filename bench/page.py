@@ -1,4 +1,4 @@
-"""The page of a device: Markdown, of nothing but what one run found."""
+"""The page of a device, in Markdown, from the records of one run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _kit(kit: Kit) -> tuple[str, ...]:
 
 
 def _chapters(kit: Kit) -> Iterator[str]:
-    """Passed, or passed of all, by chapter; in one line."""
+    """Yield one line: for each chapter how many tests passed, and of how many if not all."""
     chapters = []
     for name, row in (kit.report or {})["chapters"].items():
         whole = sum(row[count] for count in COUNTS)
@@ -92,7 +92,7 @@ def _chapters(kit: Kit) -> Iterator[str]:
 
 
 def _why(kits: list[Kit], outcome: str) -> Iterator[tuple[str, str, str]]:
-    """Tests with the compilers and the reason; one line where it is the same with all."""
+    """Yield rows of test, compilers and reason; compilers with the same reason share a row."""
     found: dict[tuple[str, str], list[str]] = {}
     for kit in kits:
         for one in (kit.report or {}).get(outcome, ()):

@@ -1,4 +1,4 @@
-"""What a user would pick instead; a peer that does not work here is a note in the table."""
+"""Other libraries to compare with; one that does not work here becomes a note in the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.measure import Task, Times
 
 
 class Peers:
-    """Tasks of the peers that work here, and the reasons of those that do not."""
+    """Tasks of the peers that work here, and for the others the reasons why not."""
 
     def __init__(self, **make: Callable[[], Task]) -> None:
         self.tasks: dict[str, Task] = {}
@@ -19,7 +19,7 @@ class Peers:
                 self.tasks[name] = prepare()
             except ModuleNotFoundError as error:
                 self.reasons[name] = f"not installed ({error.name})"
-            except Exception as error:  # whatever a foreign package raises is its answer
+            except Exception as error:  # a foreign package may raise anything
                 self.reasons[name] = f"failed: {type(error).__name__}: {error}".splitlines()[0][:90]
 
     def results(self, times: Times) -> dict[str, float | str]:

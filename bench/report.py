@@ -1,4 +1,4 @@
-"""Rows of the comparison, as a table on the terminal, as JSON, and as the README's table."""
+"""Rows of the comparison, written as a table on the terminal, as JSON, and into the README."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCALE = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
 
 
 class Work(NamedTuple):
-    """What one run moves or computes, so that the table can say how fast."""
+    """The bytes or operations of one run, from which the table computes the speed."""
 
     ours: float
     floor: float
@@ -31,17 +31,17 @@ class Work(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One thing measured. Times are seconds; `score` is what the target speaks of."""
+    """A measurement with a floor. Times are seconds; the target is a bound of `score`."""
 
     what: str
     ours: float
     floor_name: str
     floor: float
     score: float
-    target: float | None  # None: nothing was promised
-    at_least: bool = False  # the score is to reach the target, not to stay below it
-    difference: bool = False  # the score is seconds over the floor, not a multiple of it
-    peers: Mapping[str, float | str] = {}  # seconds, or why there are none
+    target: float | None  # None: there is no promise
+    at_least: bool = False  # the target is a lower bound of the score
+    difference: bool = False  # the score is seconds above the floor, not a ratio
+    peers: Mapping[str, float | str] = {}  # seconds, or the reason why there are none
     work: Work | None = None
 
     @property
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One thing measured that has nothing to be held against."""
+    """A measurement without a floor."""
 
     what: str
     ours: float
@@ -65,7 +65,7 @@ class Missing(NamedTuple):
 
     what: str
     why: str
-    failed: bool = False  # it should have been
+    failed: bool = False  # it should have been measured
 
 
 Rows = Iterable[Row | Figure | Missing]
@@ -108,7 +108,7 @@ def table(rows: Rows, title: str = "hal-core speed") -> Table:
 
 
 def markdown(rows: Rows) -> list[str]:
-    """Lines of a table."""
+    """Return the lines of a Markdown table."""
     lines = [HEADS, ("---",) * len(HEADS), *map(_cells, rows)]
     return [f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines]
 
@@ -141,7 +141,7 @@ def _target(row: Row) -> str:
 
 
 def seconds(value: float) -> str:
-    """With the unit that leaves one to three digits before the point."""
+    """Format a time in the unit that leaves one to three digits before the point."""
     unit = next((u for u, scale in reversed(_SCALE.items()) if abs(value) * scale >= 1), "ns")
     return f"{value * _SCALE[unit]:.3g} {unit}"
 
@@ -166,7 +166,7 @@ def _row(entry: dict[str, Any]) -> Row | Figure | Missing:
 
 
 def write_readme(path: Path, rows: Rows) -> None:
-    """Puts the table between the README's markers."""
+    """Write the table between the README's markers."""
     facts = machine()
     lines = [
         f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; times are medians, and "

@@ -1,4 +1,4 @@
-"""How much a device is given to do: as much as it does in a short while, up to what fills a GPU."""
+"""Sizes of arrays: as large as the device handles in a short time, at most what fills a GPU."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bench.blocks import TILE, matmul
 from bench.kernels import saxpy
 
 MIB = 1 << 20
-FULL = 256 * MIB  # of one array: more than any cache holds
+FULL = 256 * MIB  # bytes of one array: more than any cache holds
 LARGEST_MATRIX = 4096
-MATRICES = 3  # sizes, each twice the one before
-QUICK_SECONDS, SECONDS = 0.01, 0.25  # the most that one launch may take
+MATRICES = 3  # how many sizes, each twice the one before
+QUICK_SECONDS, SECONDS = 0.01, 0.25  # limits of one launch
 QUICK_COPY = 4 * MIB
 
 
 class Sizes(NamedTuple):
-    """Units: bytes, of an array or copy; rows, of a square matrix."""
+    """The chosen sizes. Units: bytes of an array or copy; rows of a square matrix."""
 
     array: int
     copies: tuple[int, ...]
@@ -29,7 +29,7 @@ class Sizes(NamedTuple):
 
     @property
     def note(self) -> str:
-        """Empty where nothing was made smaller."""
+        """A note of the sizes that were reduced; empty if none was."""
         wanted = readable(FULL), readable(FULL), str(LARGEST_MATRIX)
         given = readable(self.array), readable(self.copies[-1]), str(self.matrices[-1])
         what = ("arrays", "copies", "matrices")
@@ -61,7 +61,7 @@ def choose(device: hal.Compiled, quick: bool) -> Sizes:
 def _largest(
     sizes: Iterator[int], growth: int, seconds: float, make: Callable[[int], Callable[[], object]]
 ) -> int:
-    """The last size that takes no longer than `seconds`, judged by the one before it."""
+    """Return the last size that should take at most `seconds`, judged by the size before it."""
     size = next(sizes)
     while (larger := next(sizes, 0)) and growth * _spent(make(size)) <= seconds:
         size = larger
@@ -69,7 +69,7 @@ def _largest(
 
 
 def _spent(run: Callable[[], object]) -> float:
-    run()  # compiled, loaded, memory taken
+    run()  # a first run, which compiles, loads and allocates
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
@@ -88,7 +88,7 @@ def _matrix(device: hal.Compiled, size: int) -> Callable[[], object]:
 def multiplication(
     device: hal.Compiled, size: int
 ) -> tuple[Callable[[], object], Callable[[], bool]]:
-    """Our tiled product of two square matrices, and whether a few of its rows are right."""
+    """Return our tiled product of two square matrices, and a check of a few of its rows."""
     random = np.random.default_rng(0)
     a, b = (random.random((size, size), dtype=np.float32) for _ in "ab")
     left, right = (hal.Buffer.from_numpy(matrix.reshape(-1), device) for matrix in (a, b))

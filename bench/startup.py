@@ -1,4 +1,4 @@
-"""What a fresh process pays: the import alone, and everything up to a first result."""
+"""Costs of a new process: the import alone, and all steps to a first result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
 
 
 def importing(folder: Path, effort: Effort) -> Row:
-    """Distributions enough that the search for plugins has something to read."""
+    """Measure the import beside a hundred distributions, which the search for plugins reads."""
     site = folder / "site"
     for number in range(DISTRIBUTIONS):
         info = site / f"filler_{number}-1.0.dist-info"
@@ -72,7 +72,7 @@ def importing(folder: Path, effort: Effort) -> Row:
 
 
 def first_result(folder: Path, effort: Effort) -> Row | Missing:
-    """Import, open the CPU, a kernel from the cache on disk, the result on the host."""
+    """Measure import, opening the CPU, a kernel from the disk cache, and the result on the host."""
     what = "fresh process to a first result (cached kernel)"
     script = folder / "first_result.py"
     script.write_text(FIRST_RESULT, encoding="utf-8")
@@ -92,7 +92,7 @@ def first_result(folder: Path, effort: Effort) -> Row | Missing:
 
 def _process(code: str, environment: dict[str, str]) -> Task:
     command = (sys.executable, "-c", code)
-    _run(command, environment)  # raises where the code does not work
+    _run(command, environment)  # raises if the code does not work
     return call(lambda: _run(command, environment))
 
 

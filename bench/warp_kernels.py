@@ -1,4 +1,4 @@
-"""The kernels in Warp's language. A file of their own: Warp reads annotations as objects."""
+"""The kernels in Warp's language, in a file without postponed annotations: Warp needs objects."""
 
 import warp as wp
 
