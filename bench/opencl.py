@@ -24,9 +24,8 @@ class OpenCL:
     name = "pyopencl"
     targets: Mapping[str, float] = MappingProxyType({})
 
-    def __init__(self, device: hal.Compiled) -> None:
-        hardware = device.hardware
-        self.queue = cl.CommandQueue(cl.Context([hardware]))
+    def __init__(self, device: Any) -> None:  # OpenCLDevice: this file imports no backend
+        self.queue = cl.CommandQueue(cl.Context([device.hardware]))
 
     def memory(self, nbytes: int, flags: int = 0) -> cl.Buffer:
         return cl.Buffer(self.queue.context, _flags.READ_WRITE | flags, nbytes)
