@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import weakref
+from functools import partial
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Self
 
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec
-from hal_core.buffer import arrays, dlpack
-from hal_core.buffer.host import host_bytes
-from hal_core.concurrency import never_release, never_released
+from hal_core.buffer import dlpack
+from hal_core.buffer.host import check_nbytes, host_bytes, in_place
+from hal_core.concurrency import Living, never_release, never_released
 from hal_core.dtypes import DType, as_dtype, pack
 from hal_core.errors import InvalidArgument, InvalidState, NotShareable
 from hal_core.ir import VALUE, Param, convert_value
@@ -17,7 +17,7 @@ from hal_core.profiling import on_switch
 from hal_core.registry import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,15 +44,11 @@ class Lease:
     The block goes back to the allocator with the last of them.
     """
 
-    __slots__ = ("allocator", "nbytes", "opaque", "options")
-
-    def __init__(self, opaque: Any, nbytes: int, options: BufferSpec) -> None:
-        self.allocator: Allocator[Any] | None = None  # without one, nothing goes back
-        self.opaque, self.nbytes, self.options = opaque, nbytes, options
+    give_back: Callable[[], None] | None = None  # none for a lease that another thread outran
 
     def __del__(self) -> None:
-        if self.allocator is not None:
-            self.allocator._give_back(self.opaque, self.nbytes, self.options)
+        if self.give_back is not None:
+            self.give_back()
 
 
 class Buffer:
@@ -109,14 +105,12 @@ class Buffer:
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
-        if options is None:
-            options = DEFAULT_SPEC
+        if options is None or options == DEFAULT_SPEC:
+            options = DEFAULT_SPEC  # the allocator recognises it by identity
         elif not isinstance(options, BufferSpec):
             raise InvalidArgument(
                 "Buffer", "options is no hal.BufferSpec", got=options, fix="BufferSpec(zero=True)"
             )
-        elif options == DEFAULT_SPEC:
-            options = DEFAULT_SPEC  # the allocator recognises it by identity
         self.options = options
         self.base = None
         self.offset = 0
@@ -124,7 +118,7 @@ class Buffer:
         self._buf: Any = None  # the opaque
         self._lease: Any = None  # a Lease, or the owner of borrowed memory
         self._host: memoryview | None = None  # the memory itself, after a first copy
-        self._views: set[weakref.ref[Buffer]] | None = None
+        self._views: Living[Buffer] | None = None
         self._freed = 0  # how often; a view remembers its base's count
 
     # -- memory
@@ -154,11 +148,7 @@ class Buffer:
         Raises: InvalidState when the buffer is not allocated.
         """
         if self._key is None:
-            raise InvalidState(
-                "deallocate",
-                f"{self!r} is not allocated",
-                fix="Free a buffer once, and only after it was used.",
-            )
+            raise InvalidState("deallocate", f"{self!r} is not allocated")
         owner = self._owned
         if owner is not None:
             self._owned = None
@@ -166,10 +156,8 @@ class Buffer:
         self._detach()
         if self.base is None:
             self._freed += 1
-            for reference in list(self._views or ()):
-                view = reference()
-                if view is not None:
-                    view._detach()
+            for view in self._views or ():
+                view._detach()
             self._views = None
 
     def __del__(self) -> None:
@@ -214,12 +202,9 @@ class Buffer:
         view = host_bytes(dest, nbytes, "copyout", self.device)
         if view.readonly:
             raise InvalidArgument(
-                "copyout",
-                "the destination is read-only",
-                got=type(dest).__name__,
-                device=self.device,
-                fix="Give a bytearray or a writable array.",
-            )
+                "copyout", "the destination is read-only", got=type(dest).__name__,
+                device=self.device, fix="Give a bytearray or a writable array.",
+            )  # fmt: skip
         host = self._host
         if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
             view[:] = host
@@ -242,15 +227,7 @@ class Buffer:
             raise InvalidArgument(
                 "copy_from", "not a hal.Buffer", got=type(src).__name__, fix="Use copyin."
             )
-        if src.nbytes != self.nbytes:
-            raise InvalidArgument(
-                "copy_from",
-                "sizes differ",
-                got=f"{src.nbytes} bytes",
-                limit=f"expected {self.nbytes} bytes",
-                device=self.device,
-                fix="Copy a part: buffer[:n].copy_from(other[:n]).",
-            )
+        check_nbytes(src.nbytes, self.nbytes, "copy_from", self.device)
         source = src._opaque_to_read("copy_from")
         dest = self._opaque_for("copy_from")
         if not self.nbytes:
@@ -300,41 +277,23 @@ class Buffer:
         made.base = root
         made.offset = self.offset + start
         made._freed = root._freed
-        if made._start() % kind.itemsize:
-            raise InvalidArgument(
-                "view",
-                "the offset is not a multiple of the element size",
-                got=made.offset,
-                limit=f"{kind.name} has {kind.itemsize} bytes",
-                device=self.device,
-                fix="offset counts bytes, from the start of the base.",
-            )
-        views = root._views
-        if views is None:
-            fresh = set[weakref.ref[Buffer]]()
+        if root._views is None:
+            views = Living[Buffer]()
             if root._views is None:  # else another thread was faster; one step under the GIL
-                root._views = fresh
-            views = root._views
-        views.add(weakref.ref(made, views.discard))  # weak: freeing reaches it, nothing keeps it
-        if root._key is not None:
+                root._views = views
+        root._views.add(made)
+        if root._key is None:
+            made._aligned_key("view")  # which is checked now, not at the first use
+        else:
             made._attach("view", root)
         return made
 
     def __getitem__(self, index: slice) -> Buffer:
         """Make a view, `buffer[a:b]`, of elements a to b; Python's rules, step 1 only."""
-        if not isinstance(index, slice):
-            raise InvalidArgument(
-                "buffer[...]",
-                "not a slice",
-                got=index,
-                fix="Copy out first: buffer.numpy()[i].",
-            )
-        start, stop, step = index.indices(self.size)
-        if step != 1:
-            raise InvalidArgument(
-                "buffer[a:b:c]", "the step must be 1", got=step, device=self.device,
-                fix="Copy out first: buffer.numpy()[a:b:c].",
-            )  # fmt: skip
+        if not isinstance(index, slice) or index.step not in (None, 1):
+            problem, fix = "not a slice of step 1", "Copy out first: buffer.numpy()[...]."
+            raise InvalidArgument("buffer[...]", problem, got=index, fix=fix)
+        start, stop, _ = index.indices(self.size)
         return self.view(max(0, stop - start), offset=start * self.dtype.itemsize)
 
     def __len__(self) -> int:
@@ -344,7 +303,20 @@ class Buffer:
 
     def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
         """Return a copy on the host, one-dimensional or of `shape`. Raises: InvalidArgument."""
-        return arrays.to_numpy(self, shape)
+        import numpy as np
+
+        array = np.empty(self.size, self.dtype.to_numpy())
+        self.copyout(array.view(np.uint8))
+        if shape is None:
+            return array
+        try:
+            return array.reshape(shape)
+        except ValueError:
+            raise InvalidArgument(
+                "numpy", "the shape has another number of elements",
+                got=shape, limit=f"has {self.size}", device=self.device,
+                fix="Copy a part: buffer[:n].numpy(shape).",
+            ) from None  # fmt: skip
 
     @classmethod
     def from_numpy(
@@ -357,7 +329,14 @@ class Buffer:
 
         Raises: InvalidArgument for dtypes no device has (complex, strings, objects).
         """
-        return arrays.from_numpy(cls, array, device, options)
+        import numpy as np
+
+        array = np.ascontiguousarray(array)
+        dtype = as_dtype(array.dtype, "from_numpy")
+        made = cls(Device[None] if device is None else device, array.size, dtype, options)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        return made.allocate().copyin(array.reshape(-1).view(np.uint8))
 
     def as_memoryview(self) -> memoryview:
         """Return the memory itself as flat writable bytes, where the host sees it.
@@ -365,7 +344,7 @@ class Buffer:
         Owns: the view keeps the memory, not the buffer: it stays readable after `deallocate`.
         Raises: NotShareable where the host does not see it.
         """
-        return arrays.in_place(self, "as_memoryview").view("u1").data
+        return in_place(self, "as_memoryview").data
 
     def __buffer__(self, flags: int) -> memoryview:
         """Answer `memoryview(buffer)`, from Python 3.12 on: the memory, where the host sees it.
@@ -378,11 +357,19 @@ class Buffer:
                 "memoryview", "a memoryview has no bfloat16", device=self.device,
                 fix="Take the bits: buffer.view(dtype=hal.uint16).",
             )  # fmt: skip
-        return arrays.in_place(self, "memoryview").data
+        return in_place(self, "memoryview").view(self.dtype.to_numpy()).data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Answer `numpy.asarray(buffer)`: no copy, where the host sees the memory."""
-        return arrays.as_array(self, dtype, copy)
+        array = in_place(self, "numpy.asarray").view(self.dtype.to_numpy())
+        if dtype is None or array.dtype == dtype:
+            return array.copy() if copy else array
+        if copy is False:
+            raise InvalidArgument(
+                "numpy.asarray", "another dtype needs a copy", got=dtype, device=self.device,
+                fix="Leave out copy=False, or look at the bytes: buffer.view(dtype=...).",
+            )  # fmt: skip
+        return array.astype(dtype)
 
     # -- other libraries
 
@@ -435,7 +422,26 @@ class Buffer:
         The device's backend decides which objects it understands. Owns: `obj`, which keeps its
         memory. Raises: InvalidArgument for any other object.
         """
-        return arrays.wrap(cls, obj, device)
+        opened = Device[device] if device is None or isinstance(device, str) else device
+        found = opened._backend.import_buffer(opened, obj)
+        if found is None:
+            raise InvalidArgument(
+                "wrap", "the backend knows no such object",
+                got=type(obj).__name__, device=opened.name,
+                fix="Buffer.from_dlpack and from_numpy take other libraries' arrays.",
+            )  # fmt: skip
+        return cls._borrow(opened, *found)
+
+    @classmethod
+    def _borrow(
+        cls, device: Compiled, pointer: int, size: int, dtype: DType, owner: object
+    ) -> Self:
+        """Make a buffer over memory of `owner`, which the buffer and its exports keep."""
+        if not size:
+            return cls(device, 0, dtype).allocate()
+        made = cls(device, size, dtype, BufferSpec(external_ptr=pointer)).allocate()
+        made._lease = owner
+        return made
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of a protocol that only this device's memory has."""
@@ -507,17 +513,7 @@ class Buffer:
         if owned:
             key = device._keys.get(self.dtype) or device._key(self.dtype)
         else:
-            start = self._start()
-            if start % self.dtype.itemsize:
-                raise InvalidArgument(
-                    "external_ptr",
-                    "the address is not a multiple of the element size",
-                    got=hex(start),
-                    limit=f"{self.dtype.name} has {self.dtype.itemsize} bytes",
-                    device=self.device,
-                    fix="Copy the data to an aligned address before you wrap it.",
-                )
-            key = device._key(self.dtype, start % device.info.limits.view_alignment == 0)
+            key = self._aligned_key(operation)
         if self._key is None:  # from here to the last assignment it is one step under the GIL
             self._buf = opaque
             if owned:
@@ -538,8 +534,21 @@ class Buffer:
             self._buf = allocator._offset(base._buf, self.nbytes, self.offset)
         else:
             self._buf = allocator.null
-        alignment = self._device.info.limits.view_alignment
-        self._key = self._device._key(self.dtype, self._start() % alignment == 0)
+        self._key = self._aligned_key(operation)
+
+    def _aligned_key(self, operation: str) -> BufferKey:
+        """Return a launch's test of a view or of borrowed memory. Raises: InvalidArgument."""
+        start, itemsize = self._start(), self.dtype.itemsize
+        if start % itemsize:
+            raise InvalidArgument(
+                operation,
+                "the start is not a multiple of the element size",
+                got=start if self.base is not None else hex(start),
+                limit=f"{self.dtype.name} has {itemsize} bytes",
+                device=self.device,
+                fix="Offsets count bytes; memory at such an address can be copied, not wrapped.",
+            )
+        return self._device._key(self.dtype, start % self._device.info.limits.view_alignment == 0)
 
     def _start(self) -> int:
         """Return the address whose alignment decides which key a launch sees.
@@ -556,10 +565,11 @@ class Buffer:
     def _share(self) -> Any:
         """Move the memory to a lease, so that an export can own it too; return the owner."""
         root = self if self.base is None else self.base
-        if root._owned is not None:
-            lease = Lease(root._buf, root.nbytes, root.options)
+        owner, lease = root._owned, Lease()
+        if owner is not None:
+            give_back = partial(owner._give_back, root._buf, root.nbytes, root.options)
             if root._owned is not None:  # else another thread was faster; one step under the GIL
-                lease.allocator = root._owned
+                lease.give_back = give_back
                 root._owned = None
                 root._lease = lease
         return root._lease

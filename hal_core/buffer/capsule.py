@@ -1,5 +1,8 @@
 """DLPack capsules: a description of memory (place, dtype, shape) together with its owner.
 
+numpy makes and reads them, as if all memory were the host's and all elements were integers. Place
+and dtype are written and read here, in the capsule itself.
+
 Source: dlpack.h, version 1.0, with the structure of 0.8 for consumers that know no other; "Python
 Specification for DLPack" of the array API standard.
 """
@@ -7,13 +10,17 @@ Specification for DLPack" of the array API standard.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hal_core.buffer.host import ArrayMemory
+import numpy as np
+
+from hal_core.buffer.host import array_at
 from hal_core.dtypes import DTYPES, DType, bfloat16
 from hal_core.errors import InvalidArgument
 
-VERSION = 1, 0  # the newest that is exported and imported
+# The newest that is asked for: numpy before 2.1 has no versions.
+VERSION = (1, 0) if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
 
 _KIND_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 _CODES = {t: 4 if t is bfloat16 else _KIND_CODES[t.kind] for t in DTYPES.values()}
@@ -21,6 +28,8 @@ _READ_ONLY, _COPIED = 1, 2  # flags
 
 
 class _Tensor(ctypes.Structure):
+    """The first fields of a tensor; numpy reads shape, strides and offset, which follow."""
+
     _fields_ = (
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
@@ -29,28 +38,17 @@ class _Tensor(ctypes.Structure):
         ("code", ctypes.c_uint8),
         ("bits", ctypes.c_uint8),
         ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _Managed(ctypes.Structure):
-    NAME, USED = b"dltensor", b"used_dltensor"
-    _fields_ = (
-        ("tensor", _Tensor),
-        ("manager", ctypes.c_void_p),
-        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
     )
 
 
 class _Versioned(ctypes.Structure):
-    NAME, USED = b"dltensor_versioned", b"used_dltensor_versioned"
+    """The content of a capsule with a version; one without begins with the tensor."""
+
     _fields_ = (
         ("major", ctypes.c_uint32),
         ("minor", ctypes.c_uint32),
         ("manager", ctypes.c_void_p),
-        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
         ("tensor", _Tensor),
     )
@@ -63,12 +61,6 @@ _valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", _api)
 )
-_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_SetName", _api)
-)
-
-
-# -- export
 
 
 def make(
@@ -86,28 +78,16 @@ def make(
     `newest` is the latest version that the consumer knows; None for one that names none. `copied`
     says that nobody else has this memory. Owns: `owner`, until the consumer is done.
     """
-    import numpy as np
-
-    # numpy makes the capsule, as if of host memory, and then place and dtype are corrected. With a
-    # deleter in Python the error of a consumer would be lost, and a capsule that is destroyed
-    # after the interpreter has ended would call into nothing.
-    bits = np.dtype(f"u{dtype.itemsize}")
-    memory = ArrayMemory(pointer, size, bits.str, owner)
-    array = np.asarray(memory) if size else np.empty(0, bits)
-    try:
-        made = array.__dlpack__(max_version=newest)
-    except TypeError:  # numpy before 2.1
-        made = array.__dlpack__()
-    managed = _managed_of(made)
-    tensor = managed.tensor
+    # With a deleter in Python instead of numpy's the error of a consumer would be lost, and a
+    # capsule that is destroyed after the interpreter has ended would call into nothing.
+    array = array_at(pointer, size, f"u{dtype.itemsize}", owner)
+    made = array.__dlpack__(max_version=newest) if VERSION else array.__dlpack__()
+    tensor, versioned = _open(made)
     tensor.device_type, tensor.device_id = device
     tensor.code = _CODES[dtype]
-    if isinstance(managed, _Versioned) and copied:
-        managed.flags |= _COPIED
+    if versioned is not None and copied:
+        versioned.flags |= _COPIED
     return made
-
-
-# -- import
 
 
 class Taken(NamedTuple):
@@ -121,64 +101,53 @@ class Taken(NamedTuple):
     read_only: bool
 
 
-class _Owner:
-    """Keeps the producer's memory; its end calls the producer's deleter."""
+class Producer:
+    """An array of another library as `numpy.from_dlpack` sees it; `make` makes its capsule."""
 
-    def __init__(self, managed: _Managed | _Versioned) -> None:
-        # Both are stored, as at exit this module may have no names any more.
-        self._delete, self._address = managed.deleter, ctypes.addressof(managed)
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
 
-    def __del__(self) -> None:
-        if self._delete:
-            self._delete(self._address)
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # the host
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._make(**options)
 
 
 def take(made: Any) -> Taken:
     """Take the memory out of a capsule, which cannot be used again.
 
     Raises: InvalidArgument for something else, a used capsule, a later major version, a dtype
-    that hal-core lacks, and memory with gaps; the capsule then stays as it was.
+    that hal-core lacks, and memory with gaps.
     """
-    managed = _managed_of(made)
-    tensor = managed.tensor
+    tensor, versioned = _open(made)
     for dtype in DTYPES.values():
         if (_CODES[dtype], 8 * dtype.itemsize, 1) == (tensor.code, tensor.bits, tensor.lanes):
             break
     else:
         got = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
         raise InvalidArgument("from_dlpack", "hal-core lacks the dtype", got=got)
-    shape = tensor.shape[: tensor.ndim]
-    size, dense = 1, True
-    for axis in reversed(range(tensor.ndim)):
-        if tensor.strides and shape[axis] != 1:  # an axis of one element may have any stride
-            dense = dense and tensor.strides[axis] == size
-        size *= shape[axis]
-    if size and not dense:
+    device = tensor.device_type, tensor.device_id
+    read_only = versioned is not None and bool(versioned.flags & _READ_ONLY)
+    tensor.device_type, tensor.code = 1, _KIND_CODES["u"]
+    array = np.from_dlpack(Producer(lambda **_: made))  # its end calls the producer's deleter
+    if not array.flags.c_contiguous:
         raise InvalidArgument(
             "from_dlpack", "the array is not C-contiguous",
-            got=f"shape {shape}, strides {tensor.strides[: tensor.ndim]}",
+            got=f"shape {array.shape}, strides {array.strides}",
             fix="Make it contiguous in its own library first.",
         )  # fmt: skip
-    _rename(id(made), managed.USED)
-    return Taken(
-        (tensor.data or 0) + tensor.byte_offset,
-        size,
-        dtype,
-        (tensor.device_type, tensor.device_id),
-        _Owner(managed),
-        isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY),
-    )
+    return Taken(array.ctypes.data, array.size, dtype, device, array, read_only)
 
 
-def _managed_of(made: Any) -> _Managed | _Versioned:
-    """Return the structure in a capsule that nobody has used yet."""
-    if type(made).__name__ == "PyCapsule":
-        for form in (_Managed, _Versioned):
-            if _valid(id(made), form.NAME):
-                found: _Managed | _Versioned
-                found = form.from_address(_pointer(id(made), form.NAME))
-                if isinstance(found, _Versioned) and found.major > VERSION[0]:
-                    got = f"{found.major}.{found.minor}"
-                    raise InvalidArgument("from_dlpack", "DLPack is too new", got=got, limit="1.x")
-                return found
-    raise InvalidArgument("from_dlpack", "not a fresh DLPack capsule", got=repr(made))
+def _open(made: Any) -> tuple[_Tensor, _Versioned | None]:
+    """Return the structures in a capsule that nobody has used yet."""
+    if _valid(id(made), b"dltensor"):
+        return _Tensor.from_address(_pointer(id(made), b"dltensor")), None
+    if not _valid(id(made), b"dltensor_versioned"):
+        raise InvalidArgument("from_dlpack", "not a fresh DLPack capsule", got=repr(made))
+    found = _Versioned.from_address(_pointer(id(made), b"dltensor_versioned"))
+    if found.major > 1:
+        got = f"{found.major}.{found.minor}"
+        raise InvalidArgument("from_dlpack", "DLPack is too new", got=got, limit="1.x")
+    return found.tensor, found

@@ -1,10 +1,16 @@
-"""Host memory: checks of the memory that copies take, and device memory shown to numpy."""
+"""Memory that the host sees: checks of what copies take, and buffers as numpy arrays in place."""
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import InvalidArgument
+from hal_core.errors import InvalidArgument, NotShareable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hal_core.buffer import Buffer
 
 
 def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview:
@@ -26,36 +32,62 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
             ) from None
     if view.format == "B" and view.ndim == 1 and view.nbytes == nbytes and view.contiguous:
         return view
-    if view.nbytes != nbytes:
-        raise InvalidArgument(
-            operation,
-            "the host memory has another size",
-            got=f"{view.nbytes} bytes",
-            limit=f"expected {nbytes} bytes",
-            device=device,
-            fix="Bytes are copied as they are: give the buffer's dtype and size, or copy a view.",
-        )
+    check_nbytes(view.nbytes, nbytes, operation, device)
     if not view.c_contiguous:
-        raise InvalidArgument(
-            operation,
-            "the host memory is not C-contiguous",
-            got=f"strides {view.strides}",
-            device=device,
-            fix="Use numpy.ascontiguousarray.",
-        )
+        got, fix = f"strides {view.strides}", "Use numpy.ascontiguousarray."
+        problem = "the host memory is not C-contiguous"
+        raise InvalidArgument(operation, problem, got=got, device=device, fix=fix)
     return view.cast("B") if nbytes else memoryview(b"")
 
 
-class ArrayMemory:
-    """Memory that `numpy.asarray` makes an array of. The array keeps `owner` alive.
+def check_nbytes(got: int, expected: int, operation: str, device: str) -> None:
+    """Refuse to copy between memories of two sizes. Raises: InvalidArgument naming both."""
+    if got != expected:
+        raise InvalidArgument(
+            operation,
+            "the sizes differ",
+            got=f"{got} bytes",
+            limit=f"expected {expected} bytes",
+            device=device,
+            fix="Bytes are copied as they are: give the buffer's dtype and size, or a part: [:n].",
+        )
+
+
+def array_at(address: int, size: int, typestr: str, owner: object) -> NDArray[Any]:
+    """Return an array over memory at `address`, which keeps `owner` alive.
 
     numpy only records the address. It may be device memory while nobody reads the array.
     """
+    import numpy as np
 
-    __slots__ = ("__array_interface__", "_owner")
+    if not size:
+        return np.empty(0, typestr)
+    facts = {"version": 3, "shape": (size,), "typestr": typestr, "data": (address, False)}
+    return np.asarray(SimpleNamespace(__array_interface__=facts, owner=owner))
 
-    def __init__(self, address: int, size: int, typestr: str, owner: object) -> None:
-        self._owner = owner
-        self.__array_interface__ = {
-            "version": 3, "shape": (size,), "typestr": typestr, "data": (address, False),
-        }  # fmt: skip
+
+def in_place(buffer: Buffer, operation: str) -> NDArray[Any]:
+    """Return the bytes of the buffer's own memory as an array, which keeps the memory alive.
+
+    Order: waits for all work of the device queued so far.
+    Raises: NotShareable where the host does not see the memory.
+    """
+    import numpy as np
+
+    check_visible(buffer, operation)
+    opaque = buffer._opaque_for(operation)
+    allocator = buffer._device.allocator
+    if not allocator.host_ordered:
+        buffer._device.synchronize()
+    if not buffer.nbytes:
+        return np.empty(0, np.uint8)
+    # An array over `memory` itself would keep the view of it alive, but not the block behind it.
+    memory = np.frombuffer(allocator._as_buffer(opaque, buffer.nbytes), np.uint8)
+    return array_at(memory.ctypes.data, buffer.nbytes, "|u1", buffer._share())
+
+
+def check_visible(buffer: Buffer, operation: str) -> None:
+    """Refuse memory that the host does not see. Raises: NotShareable."""
+    if not buffer._device.allocator._host_sees(buffer.options):
+        problem, fix = "the memory is not visible to the host", "Copy it: buffer.numpy()."
+        raise NotShareable(operation, problem, device=buffer.device, fix=fix)

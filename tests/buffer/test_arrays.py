@@ -121,11 +121,13 @@ def test_what_is_no_array_of_ours_is_refused(thing: object) -> None:
         hal.Buffer.from_dlpack(thing, "CPU")
 
 
-def test_bfloat16_says_how_to_export_its_bits() -> None:
+def test_B9_bfloat16_is_exported_for_those_who_have_it() -> None:
     buffer = hal.zeros(4, hal.bfloat16, "CPU")
-    with pytest.raises(hal.Unsupported, match=r"view\(dtype=hal.uint16\)"):
-        np.from_dlpack(buffer)
-    assert np.from_dlpack(buffer.view(dtype=hal.uint16)).tolist() == [0] * 4
+    there = hal.Buffer.from_dlpack(buffer, "CPU", copy=False)
+    assert there.dtype is hal.bfloat16
+    buffer.fill(1)
+    for one in (buffer, there):
+        assert np.from_dlpack(one.view(dtype=hal.uint16)).tolist() == [0x3F80] * 4
 
 
 def test_torch_shares_both_ways() -> None:

@@ -6,22 +6,23 @@ from typing import Any
 
 from mutants import around, mutant
 
-from hal_core.buffer import Buffer, arrays, capsule, dlpack
+import hal_core.buffer as buffers
+from hal_core.buffer import Buffer, capsule, dlpack
 from hal_core.testing.fake.allocator import FakeAllocator
 
 
 @mutant("B9", "interchange")
 def exports_copy_though_a_copy_is_refused() -> None:
-    @around(dlpack, "_export_host_copy")
-    def export(inner: Any, buffer: Any, newest: Any, copy: Any) -> Any:
-        return inner(buffer, newest, None)
+    @around(dlpack, "export")
+    def export(inner: Any, buffer: Any, stream: Any, newest: Any, target: Any, copy: Any) -> Any:
+        return inner(buffer, stream, newest, target, copy or None)
 
 
 @mutant("B9", "interchange")
 def exports_begin_where_the_base_does() -> None:
-    @around(dlpack, "_export_host_copy")
-    def export(inner: Any, buffer: Any, newest: Any, copy: Any) -> Any:
-        return inner(buffer if buffer.base is None else buffer.base, newest, copy)
+    @around(dlpack, "export")
+    def export(inner: Any, buffer: Any, *how: Any) -> Any:
+        return inner(buffer if buffer.base is None else buffer.base, *how)
 
 
 @mutant("B9", "interchange")
@@ -72,13 +73,15 @@ def pinned_memory_is_shown_from_where_the_base_begins() -> None:
 
 @mutant("B9", "interchange")
 def pinned_memory_is_shown_while_work_is_queued() -> None:
-    @around(arrays, "in_place")
-    def in_place(inner: Any, buffer: Any, operation: str) -> Any:
-        buffer._device.allocator.host_ordered = True
-        try:
-            return inner(buffer, operation)
-        finally:
-            del buffer._device.allocator.host_ordered
+    for module in (buffers, dlpack):
+
+        @around(module, "in_place")
+        def in_place(inner: Any, buffer: Any, operation: str) -> Any:
+            buffer._device.allocator.host_ordered = True
+            try:
+                return inner(buffer, operation)
+            finally:
+                del buffer._device.allocator.host_ordered
 
 
 @mutant("B9", "interchange")
@@ -88,6 +91,7 @@ def arrays_of_pinned_memory_keep_nothing() -> None:
 
 @mutant("B9", "interchange")
 def arrays_on_the_host_are_copies_of_pinned_memory() -> None:
-    @around(dlpack, "_export_host_memory")
-    def export(inner: Any, buffer: Any, stream: Any, newest: Any, copy: Any) -> Any:
-        return dlpack._export_host_copy(buffer, newest, None)
+    @around(dlpack, "export")
+    def export(inner: Any, buffer: Any, stream: Any, newest: Any, target: Any, copy: Any) -> Any:
+        seen = buffer._device.allocator._host_sees(buffer.options)
+        return inner(buffer, stream, newest, target, True if seen else copy)
