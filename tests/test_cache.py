@@ -254,20 +254,6 @@ def test_no_home_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.folder() == "" and cache.load(KEY) is None
 
 
-def test_C4_a_forked_child_counts_from_zero(own_cache: Path) -> None:
-    text = (
-        "import os\n"
-        "from hal_core import cache\n"
-        f"cache.load({KEY!r})\n"
-        "if os.fork() == 0:\n"
-        "    os._exit(cache.statistics().misses)\n"
-        "assert (os.wait()[1], cache.statistics().misses) == (0, 1)\n"
-    )
-    env = dict(os.environ, HAL_CACHE_DIR=str(own_cache))
-    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_C4_what_a_killed_process_left_is_cleared(own_cache: Path) -> None:
     cache.store(KEY, CONTENT)
     shelf = own_cache / KEY[:2]

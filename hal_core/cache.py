@@ -8,17 +8,19 @@ replaced atomically, and nothing is ever unpickled. A fault of an entry or of th
 from __future__ import annotations
 
 import contextlib
+import errno
+import glob
 import hashlib
 import logging
 import os
+import stat
 import tempfile
 import time
 from collections import Counter
 from typing import NamedTuple
 
 from hal_core import config
-from hal_core.cache.files import Foreign, read_own
-from hal_core.concurrency import fork_safe_lock, renew_after_fork
+from hal_core.concurrency import fork_safe_lock
 
 log = logging.getLogger("hal_core")
 
@@ -27,6 +29,9 @@ _HEADER_NBYTES = len(_MAGIC) + 32 + 32  # magic, key, checksum
 _STORES_PER_CHECK = 64  # listing the folder costs more than storing an entry
 _PREFIX = "new-"  # of a file that is still being written
 _ABANDONED_SECONDS = 3600  # the process that wrote a file this old has been killed
+# NONBLOCK: opening a pipe that nobody writes would wait. NOFOLLOW: a link leads to any file.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FLAGS |= getattr(os, "O_BINARY", 0)
 
 LIMIT = config.declare(
     "HAL_CACHE_LIMIT", 512 << 20, "bytes of compiled kernels kept on disk", config.nbytes
@@ -49,14 +54,6 @@ _lock = fork_safe_lock()
 _hits = _stores = 0
 _misses: Counter[str] = Counter()  # reason -> how many
 _unwritable: set[str] = set()  # folders that the log has named
-
-
-@renew_after_fork
-def _count_from_zero() -> None:
-    """Start the child's counts anew: those of the parent are not its own."""
-    global _hits
-    _hits = 0
-    _misses.clear()
 
 
 def folder() -> str:
@@ -171,23 +168,29 @@ def statistics() -> CacheStatistics:
 
 
 def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
-    """Return the content stored under `key`, or None and the reason of the miss."""
+    """Return the content stored under `key`, or None and the reason of the miss.
+
+    An entry would run as code of this user. So it is neither a link nor a pipe, and only this
+    user, or root, can have written it.
+    """
     try:
-        data = read_own(path)
+        with open(path, "rb", opener=lambda path, _: os.open(path, _FLAGS)) as file:
+            # The facts of the opened file: nobody can exchange it between check and read.
+            facts = os.fstat(file.fileno())
+            others = hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid())
+            if not stat.S_ISREG(facts.st_mode) or others or facts.st_mode & 0o022:
+                return None, "foreign"
+            data = file.read()
     except FileNotFoundError:
         return None, "absent"
-    except Foreign:
-        return None, "foreign"
-    except OSError:
-        return None, "unreadable"
+    except OSError as error:
+        return None, "foreign" if error.errno == errno.ELOOP else "unreadable"
     content, header = data[_HEADER_NBYTES:], data[:_HEADER_NBYTES]
     expected = _header(key, content)
     if header == expected:
         return content, ""
     # A correct checksum under another key: a whole entry, but not the one of this name.
-    key_end = len(_MAGIC) + 32
-    whole = len(header) == _HEADER_NBYTES and header[key_end:] == expected[key_end:]
-    return None, "foreign" if whole else "damaged"
+    return None, "foreign" if header[-32:] == expected[-32:] else "damaged"
 
 
 def _path(place: str, key: str) -> str:
@@ -209,13 +212,7 @@ def _entries(place: str) -> list[tuple[str, os.stat_result]]:
 def _files(place: str) -> list[tuple[str, os.stat_result]]:
     """List all files in the subfolders, which are named by the first two digits of their keys."""
     found: list[tuple[str, os.stat_result]] = []
-    try:
-        subfolders = [entry.path for entry in os.scandir(place) if len(entry.name) == 2]
-    except OSError:
-        return found
-    for subfolder in subfolders:
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(subfolder):
-                with contextlib.suppress(OSError):  # another process has deleted it
-                    found.append((entry.path, entry.stat(follow_symlinks=False)))
+    for path in glob.iglob(os.path.join(glob.escape(place), "??", "*")):
+        with contextlib.suppress(OSError):  # another process has deleted it
+            found.append((path, os.lstat(path)))
     return found
