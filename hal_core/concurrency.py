@@ -1,4 +1,4 @@
-"""Tools for threads and forked processes: work done once, weak sets, locks that survive a fork.
+"""Tools for threads and forked processes: work done once, weak sets, waiting, locks after a fork.
 
 This module alone calls `os.register_at_fork`. The reasons, and the order of the steps:
 docs/design/fork.md.
@@ -10,6 +10,7 @@ import copy
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, suppress
 from types import FrameType
@@ -230,6 +231,23 @@ def is_importing() -> bool:
 
 
 flights = SingleFlight()  # loading, listing and opening, for every registry of the process
+
+
+def poll(is_done: Callable[[], bool], timeout: float) -> bool:
+    """Wait until `is_done()`; return False when `timeout` seconds have passed first.
+
+    For drivers that have no wait with a limit. Between two looks the thread sleeps, so that a long
+    wait takes no processor from others. Raises: what `is_done` raises.
+    """
+    deadline = time.monotonic() + timeout
+    nap = 20e-6  # seconds
+    while not is_done():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(nap, left))
+        nap = min(2 * nap, 1e-3)
+    return True
 
 
 # -- drivers that a child may not use

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hal_core.concurrency import Living
+from hal_core.concurrency import Living, poll
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault
-from hal_core.polling import poll
 from hal_cuda import driver
 from hal_cuda.clock import CUDAClock
 

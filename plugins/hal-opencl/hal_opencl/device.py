@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hal_core.compiler import CompileOptions
+from hal_core.concurrency import poll
 from hal_core.device import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, CompilerUnavailable, DeviceUnavailable
 from hal_core.ir import Signature
-from hal_core.polling import poll
 from hal_opencl import driver
 from hal_opencl.clock import OpenCLClock
 from hal_opencl.compiler import OpenCLCompiler
