@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from weakref import ref
 
 from hal_core import concurrency, config, profiling
 from hal_core.allocator import Allocator
 from hal_core.compiler import Binary, compile_kernel
-from hal_core.compiler.requirements import has_dtype
 from hal_core.compiler.selection import select
 from hal_core.concurrency import Living
-from hal_core.dtypes import as_dtype
+from hal_core.dtypes import DTYPES, as_dtype, float64
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.geometry import Limits
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
-from hal_core.program.keys import BufferKey
 from hal_core.registry.plugin import short_repr
 
 if TYPE_CHECKING:
@@ -35,15 +33,19 @@ __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
 T = TypeVar("T")
 
 
-class _BufferKeys(dict["DType", BufferKey]):
-    """The keys of one device, each made at its first use: `keys[dtype]`."""
+class BufferKey:
+    """Stands for (device, dtype, aligned): an allocated buffer carries it, a program expects it.
 
-    def __init__(self, device: str, aligned: bool) -> None:
-        self.device, self.aligned = device, aligned
+    A launch compares keys by identity. One test covers all three, and that the buffer is alive:
+    freeing takes the key away. A view is aligned if the device's `view_alignment` divides its
+    offset; `Source` kernels take no other.
+    """
 
-    def __missing__(self, dtype: DType) -> BufferKey:
-        # One step under the GIL: two threads get the same key.
-        return self.setdefault(dtype, BufferKey(self.device, dtype, self.aligned))
+    def __init__(self, device: str, dtype: DType, aligned: bool) -> None:
+        self.device, self.dtype, self.aligned = device, dtype, aligned
+
+    def __repr__(self) -> str:
+        return f"<BufferKey {self.device} {self.dtype.name}{'' if self.aligned else ' misaligned'}>"
 
 
 class _MadeOnce(Generic[T]):
@@ -57,13 +59,9 @@ class _MadeOnce(Generic[T]):
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make, self._name, self.__doc__ = make, make.__name__, make.__doc__
 
-    @overload
-    def __get__(self, device: None, kind: type) -> Self: ...
-    @overload
-    def __get__(self, device: Compiled, kind: type) -> T: ...
-    def __get__(self, device: Compiled | None, kind: type) -> Self | T:
+    def __get__(self, device: Compiled | None, kind: type) -> T:
         if device is None:
-            return self
+            return self  # type: ignore[return-value]  # as a property of the class
         with device._lock:
             if self._name not in device.__dict__:
                 device._check_open(self._name)
@@ -101,8 +99,8 @@ class Compiled:
         self.forked = False
         self._backend: Backend = None  # type: ignore[assignment]  # set by the registry
         self._lock = concurrency.fork_safe_lock()
-        self._keys = _BufferKeys(name, aligned=True)
-        self._misaligned_keys = _BufferKeys(name, aligned=False)
+        self._keys = {dtype: BufferKey(name, dtype, True) for dtype in DTYPES.values()}
+        self._misaligned_keys = {dtype: BufferKey(name, dtype, False) for dtype in DTYPES.values()}
         self._ready_compilers: dict[str, Compiler] = {}  # by the name of their pair
         self._failed_compilers: dict[str, str] = {}  # name of a pair -> why it cannot serve
         self._loaded: Living[Program] = Living()
@@ -176,7 +174,9 @@ class Compiled:
         Raises: InvalidArgument when `dtype` is no dtype.
         """
         kind = as_dtype(dtype, "supports")
-        return self.renderer.supports(kind) and has_dtype(self.info, kind)
+        # float16 and bfloat16 need no ability of the device: kernels compute with them in float32.
+        has_float64 = "fp64" in self.info.capabilities
+        return self.renderer.supports(kind) and (kind is not float64 or has_float64)
 
     def _key(self, dtype: DType, aligned: bool = True) -> BufferKey:
         return (self._keys if aligned else self._misaligned_keys)[dtype]
@@ -293,7 +293,8 @@ class Compiled:
                 operation,
                 "the device is closed",
                 device=self.name,
-                fix=f'Open it again with hal.Device["{self.name}"].',
+                fix=f'Open it again with hal.Device["{self.name}"], and make its buffers and '
+                "programs anew.",
             )
 
     def __enter__(self) -> Self:

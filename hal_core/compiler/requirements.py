@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hal_core.dtypes import DType, bfloat16, float16, float64
+from hal_core.dtypes import bfloat16, float16, float64
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel, Source
 
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 
 # As values of a `Source` kernel these need an ability; in memory they are sixteen plain bits.
 _HALVES = {float16: "fp16", bfloat16: "bf16"}
-
-
-def has_dtype(info: DeviceInfo, dtype: DType) -> bool:
-    """Return True when kernels of the device can load, store and compute with `dtype`.
-
-    float16 and bfloat16 need no ability: kernels compute with them in float32.
-    """
-    return dtype is not float64 or "fp64" in info.capabilities
 
 
 def check_kernel(kernel: Kernel | Source, info: DeviceInfo) -> None:

@@ -2,8 +2,8 @@
 
 Launching is the hot path. `Program.__call__` is generated for each shape of signature: it makes
 one identity test for each buffer, one class and range test for each value and one dictionary
-look-up for the geometry, and hands over to the backend. Any other launch goes to `_checked`, which
-explains what is wrong, or converts and prepares and then launches.
+look-up for the geometry, and hands over to the backend. Any other launch goes to the method that is
+written here, which explains what is wrong, or converts and prepares and then launches.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
-from hal_core import concurrency
 from hal_core.buffer import Buffer
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.ir import Param, Signature, convert_value
-from hal_core.program.call import specialised
+from hal_core.program.generated import specialised
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
@@ -113,18 +112,7 @@ class Program:
         block: Extent | None = ...,
         threads: Extent | None = ...,
         shared: int = ...,
-        wait: Literal[False] = ...,
-    ) -> None: ...
-    @overload
-    def __call__(
-        self,
-        *bufs: Buffer,
-        vals: Sequence[Any] = ...,
-        grid: Extent | None = ...,
-        block: Extent | None = ...,
-        threads: Extent | None = ...,
-        shared: int = ...,
-        wait: bool,
+        wait: bool = ...,
     ) -> float | None: ...
     def __call__(
         self,
@@ -149,19 +137,7 @@ class Program:
         Raises: InvalidArgument naming the argument, InvalidState for freed buffers or a closed
         device, OutOfMemory.
         """
-        return self._checked(bufs, vals, grid, block, threads, shared, wait)
-
-    def _checked(
-        self,
-        bufs: tuple[Buffer, ...],
-        vals: Sequence[Any],
-        grid: Extent | None,
-        block: Extent | None,
-        threads: Extent | None,
-        shared: int,
-        wait: bool,
-    ) -> float | None:
-        """Check everything, say what is wrong, prepare the next fast launch, and launch."""
+        # The generated `__call__` has launched already where nothing is unusual.
         if self._unloaded:
             self._refuse_unloaded()
         limits = self.device.info.limits
@@ -251,16 +227,8 @@ class Program:
         if buffer.dtype is not param.dtype:
             fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
-        if buffer._device.forked:
-            raise concurrency.fork_error(f"launch {self.name}", buffer.device)
-        if buffer._device.closed:
-            raise InvalidState(
-                f"launch {self.name}",
-                f"the device of {what} was closed",
-                device=buffer.device,
-                fix="Make a new buffer on the device that is open now.",
-            )
         if buffer._device is not self.device:
+            buffer._device._check_open(f"launch {self.name} with {what}")
             fix = "Copy it first: there.copy_from(here)."
             self._refuse(f"{what} is on another device", buffer.device, self.device.name, fix)
         alignment, start = self.device.info.limits.view_alignment, buffer._start()
@@ -287,14 +255,10 @@ class Program:
         self._launch = self._refuse_unloaded
 
     def _refuse_unloaded(self, *args: Any) -> NoReturn:
-        if self.device.forked:
-            raise concurrency.fork_error(f"launch {self.name}", self.device.name)
-        raise InvalidState(
-            f"launch {self.name}",
-            "the program's device was closed",
-            device=self.device.name,
-            fix="Compile the kernel again on an open device.",
-        )
+        operation = f"launch {self.name}"
+        self.device._check_open(operation)
+        fix = "Compile the kernel again."
+        raise InvalidState(operation, "it was unloaded", device=self.device.name, fix=fix)
 
     def __repr__(self) -> str:
         state = " unloaded" if self._unloaded else ""

@@ -11,6 +11,7 @@ import numpy as np
 from mutants import around, mutant
 
 from hal_core.errors import HalError
+from hal_core.geometry import Rules
 from hal_core.program import Program
 from hal_core.testing.fake import chip, driver
 from hal_core.testing.fake.chip import Block, Chip
@@ -59,27 +60,20 @@ def z_is_ignored() -> None:
 
 @mutant("P6", "program")
 def surplus_threads_do_not_run() -> None:
-    @around(Program, "_checked")
-    def _checked(
-        inner: Any, self: Any, bufs: Any, vals: Any, grid: Any, block: Any, threads: Any, *rest: Any
-    ) -> Any:
+    @around(Program, "__call__")
+    def __call__(inner: Any, self: Any, *bufs: Any, threads: Any = None, **options: Any) -> Any:
         if threads is not None and self.binary.block is None:
-            grid, block, threads = threads, 1, None
-        return inner(self, bufs, vals, grid, block, threads, *rest)
+            options |= {"grid": threads, "block": 1}
+            threads = None
+        return inner(self, *bufs, threads=threads, **options)
 
 
 @mutant("P5", "program")
 def zero_launches_one() -> None:
-    @around(Program, "_rules")
-    def _rules(inner: Any, self: Any) -> Any:
-        rules = inner(self)
-
-        class Rules:
-            def resolve(self, *extents: Any) -> Any:
-                grid, block = rules.resolve(*extents)
-                return tuple(max(1, n) for n in grid), tuple(max(1, n) for n in block)
-
-        return Rules()
+    @around(Rules, "resolve")
+    def resolve(inner: Any, self: Any, *extents: Any) -> Any:
+        grid, block = inner(self, *extents)
+        return tuple(max(1, n) for n in grid), tuple(max(1, n) for n in block)
 
 
 # -- arguments
