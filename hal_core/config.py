@@ -17,13 +17,8 @@ if TYPE_CHECKING:
     from typing import Generic, TypeVar
 
     T = TypeVar("T")
-else:
-    # `typing` costs 7 ms and this module runs at `import hal_core`.
-    class Generic:
-        def __class_getitem__(cls, item: object) -> type:
-            return cls
-
-    T = None
+else:  # `typing` costs 7 ms and this module runs at `import hal_core`
+    T, Generic = None, {None: object}
 
 SETTINGS: dict[str, Setting[object]] = {}
 
@@ -45,22 +40,15 @@ class Setting(Generic[T]):
         self.name, self.default, self.meaning, self.parse = name, default, meaning, parse
 
     def read(self) -> T:
-        """Return the value as the environment is now.
-
-        Raises: InvalidArgument when the environment's text means nothing.
-        """
+        """Return the value as the environment is now. Raises: InvalidArgument."""
         text = os.environ.get(self.name)
         if text is None:
             return self.default
         try:
             return self.parse(text)
         except ValueError as error:
-            raise InvalidArgument(
-                f"environment variable {self.name}",
-                str(error),
-                got=text,
-                fix=f"It means: {self.meaning}.",
-            ) from None
+            operation, fix = f"environment variable {self.name}", f"It means: {self.meaning}."
+            raise InvalidArgument(operation, str(error), got=text, fix=fix) from None
 
     def __repr__(self) -> str:
         return f"<Setting {self.name}={self.read()!r}>"
@@ -136,12 +124,12 @@ def nbytes(text: str) -> int:
 
 
 DEVICE = declare("HAL_DEVICE", "", "the default device, for example CUDA:1", str.strip)
-NO_WORDS: tuple[str, ...] = ()
-NO_PAIRS: dict[str, str] = {}
-PLUGINS = declare("HAL_PLUGINS", NO_WORDS, "families to use, best first; no other is used", words)
-DISABLE = declare("HAL_DISABLE", NO_WORDS, "families that are not used", words)
-PREFER = declare("HAL_PREFER", NO_PAIRS, "which distribution serves a family: CUDA=hal-cuda", pairs)
-REQUIRE = declare("HAL_REQUIRE", NO_WORDS, "families whose tests must not be skipped", words)
+PLUGINS = declare("HAL_PLUGINS", words(""), "families to use, best first; no other is used", words)
+DISABLE = declare("HAL_DISABLE", words(""), "families that are not used", words)
+PREFER = declare(
+    "HAL_PREFER", pairs(""), "which distribution serves a family: CUDA=hal-cuda", pairs
+)
+REQUIRE = declare("HAL_REQUIRE", words(""), "families whose tests must not be skipped", words)
 DEBUG = declare("HAL_DEBUG", False, "1 logs what discovery, caches and compilers decide", flag)
 CACHE_DIR = declare("HAL_CACHE_DIR", "", "folder of compiled kernels; else the user's", str)
 CCACHE = declare("HAL_CCACHE", True, "0 turns the compile cache off", flag)

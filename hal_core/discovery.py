@@ -23,7 +23,6 @@ EXTENSIONS = "hal.extensions"
 
 _GROUPS = (DEVICES, EXTENSIONS)
 _LARGEST = 1 << 20  # bytes of an entry_points.txt; real ones have a few hundred
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Distribution:
@@ -38,17 +37,11 @@ class Distribution:
     def version(self) -> str:
         """Version in the folder's name, else in the metadata itself (egg-info); "?" if neither."""
         if not self._version:
-            version = _stem(self.folder).partition("-")[2]
-            if self.folder.endswith(".egg-info"):
-                version = version.partition("-py")[0]  # of name-1.0-py3.12.egg-info
-            files = [os.path.join(self.folder, name) for name in ("METADATA", "PKG-INFO")]
-            while files and not version:
-                try:
-                    with open(files.pop(0), encoding="utf-8", errors="replace") as file:
-                        lines = [line for line in file if line.startswith("Version:")]
-                        version = "".join(lines[:1]).partition(":")[2].strip()
-                except OSError:
-                    continue
+            version = _stem(self.folder).partition("-")[2].partition("-py")[0]  # name-1.0-py3.12
+            if not version and self.is_whole:
+                from importlib_metadata import Distribution as Metadata
+
+                version = Metadata.at(self.folder).version
             self._version = version or "?"
         return self._version
 
@@ -66,14 +59,11 @@ class Distribution:
 class EntryPoint:
     """One line of one distribution's `entry_points.txt`."""
 
-    __slots__ = ("distribution", "group", "name", "value")
+    __slots__ = ("distribution", "group", "key", "name", "value")
 
     def __init__(self, group: str, name: str, value: str, distribution: Distribution) -> None:
         self.group, self.name, self.value, self.distribution = group, name, value, distribution
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.group, self.name, self.value, self.distribution.folder
+        self.key = (group, name, value, distribution.folder)  # the same after another scan
 
     def __repr__(self) -> str:
         return f"{self.name} = {self.value} of {self.distribution!r}"
@@ -114,8 +104,6 @@ def scan(path: Iterable[object] | None = None, thorough: bool = False) -> Scan:
             folder = os.path.join(os.path.abspath(place), name)
             distribution = Distribution(normalize(_stem(folder).partition("-")[0]), folder)
             found.folders.setdefault(distribution.name, []).append(distribution)
-        if place[-4:].lower() == ".egg" and os.path.isdir(os.path.join(place, "EGG-INFO")):
-            found.left.append(place)
     for same_name in found.folders.values():
         read = [(dist, _read(dist, found, thorough)) for dist in same_name]
         if any(entries for _, entries in read):
@@ -132,23 +120,22 @@ def complete(found: Scan) -> None:
     """
     # PathFinder reads plain folders and zip files; importlib-metadata adds a finder of its own.
     known = ("_frozen_importlib_external", "importlib_metadata")
-    owners = [one if isinstance(one, type) else type(one) for one in sys.meta_path]
-    foreign = [one for one in owners if one.__module__ not in known]
-    if not found.left and not any(hasattr(owner, "find_distributions") for owner in foreign):
+    foreign = [finder for finder in sys.meta_path if finder.__module__ not in known]
+    if not found.left and not any(hasattr(finder, "find_distributions") for finder in foreign):
         return
-    from importlib_metadata import DistributionFinder
+    from importlib_metadata import distributions
 
     entries, folders, damaged = list(found.entries), dict(found.folders), dict(found.damaged)
-    for finder in list(sys.meta_path):
-        search = getattr(finder, "find_distributions", None)
-        if search is None:
-            continue
+    for metadata in distributions(path=found.left):
+        where = str(getattr(metadata, "_path", metadata))
         try:
-            context = DistributionFinder.Context(path=found.left)  # type: ignore[no-untyped-call]
-            for dist in search(context):
-                _add_foreign(dist, entries, folders, damaged)
-        except Exception as error:  # foreign code; it must not hide the others
-            damaged[repr(finder)] = f"{type(error).__name__}: {error}"
+            text = metadata.read_text("entry_points.txt")
+            name = normalize(metadata.metadata["Name"]) if text else ""
+            if text and name not in folders:
+                folders[name] = [Distribution(name, where, metadata.version)]
+                entries += _entries(text.encode(), folders[name][0], where, damaged)
+        except Exception as error:  # a damaged distribution must not hide the others
+            damaged[where] = f"cannot be read: {type(error).__name__}: {error}"
     # Replaced, not changed in place: two threads may complete one scan at a time.
     found.entries, found.folders, found.damaged = entries, folders, damaged
 
@@ -174,10 +161,7 @@ def distribution_version(name: str) -> str | None:
     Costs a dictionary lookup and two `stat`: backends use it in compile-cache keys.
     """
     candidates = installed().folders.get(normalize(name), [])
-    for distribution in candidates:
-        if distribution.is_whole:
-            return distribution.version
-    return None
+    return next((found.version for found in candidates if found.is_whole), None)
 
 
 def normalize(name: str) -> str:
@@ -220,14 +204,10 @@ def parse(data: bytes) -> tuple[list[tuple[str, str, str]], str]:
     return entries, problem
 
 
-# -- plain folders
-
-
 def _read(distribution: Distribution, found: Scan, thorough: bool) -> list[EntryPoint]:
     file = os.path.join(distribution.folder, "entry_points.txt")
     try:
-        # os.open is a third of the price of open(), and a FIFO of this name must not block.
-        handle = os.open(file, _OPEN_FLAGS)
+        handle = os.open(file, os.O_RDONLY)  # a third of the price of open()
         try:
             nbytes = os.fstat(handle).st_size
             if nbytes > _LARGEST:
@@ -253,27 +233,3 @@ def _entries(
         damaged[file] = problem
     wanted = dict.fromkeys(line for line in lines if line[0] in _GROUPS)
     return [EntryPoint(*line, distribution) for line in wanted]
-
-
-# -- foreign finders
-
-
-def _add_foreign(
-    dist: object,
-    entries: list[EntryPoint],
-    folders: dict[str, list[Distribution]],
-    damaged: dict[str, str],
-) -> None:
-    where = str(getattr(dist, "_path", dist))
-    try:
-        text = dist.read_text("entry_points.txt")  # type: ignore[attr-defined]
-        if not text:
-            return
-        name = normalize(dist.metadata["Name"])  # type: ignore[attr-defined]
-        version = str(dist.version)  # type: ignore[attr-defined]
-    except Exception as error:
-        damaged[where] = f"cannot be read: {type(error).__name__}: {error}"
-        return
-    if name not in folders:
-        folders[name] = [Distribution(name, where, version)]
-        entries += _entries(text.encode(), folders[name][0], where, damaged)

@@ -50,16 +50,9 @@ class HalError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Constructors take values, Exception's default reduction would hand back the text.
-        return _rebuild, (type(self), self.args, self.__dict__.copy())
-
-
-def _rebuild(cls: type[HalError], args: tuple[object, ...], state: dict[str, object]) -> HalError:
-    error = cls.__new__(cls)
-    error.args = args
-    for name, value in state.items():
-        setattr(error, name, value)
-    return error
+        # Constructors take values, Exception's default reduction would hand them the text.
+        # Not `type(self).__new__`, which MemoryError has an own one of, and refuses to serve.
+        return Exception.__new__, (type(self), *self.args), self.__dict__.copy()
 
 
 class InvalidArgument(HalError, ValueError):
@@ -164,29 +157,21 @@ class KernelSyntaxError(HalError, SyntaxError):
         kernel: str | None = None,
     ) -> None:
         super().__init__(f"kernel {kernel}" if kernel else "kernel", problem, fix=fix)
-        message = str(self.args[0])
         self.kernel = kernel
-        self.msg = message
+        self.msg = str(self.args[0])
         self.filename, self.lineno, self.offset, self.text = filename, lineno, offset, text
         self.end_lineno, self.end_offset = lineno, end_offset
         if filename is not None:
-            where = f'\n  File "{filename}", line {lineno}'
-            if text is not None:
-                stripped = text.rstrip("\n")
-                body = stripped.lstrip()
-                where += f"\n    {body}"
-                if offset:
-                    start = max(0, offset - 1 - len(stripped) + len(body))
-                    width = max(1, (end_offset or 0) - offset)
-                    where += "\n    " + " " * start + "^" * width
-            message += where
-        self.args = (message,)
+            from traceback import format_exception_only
+
+            *place, _ = format_exception_only(self)  # the last line is the message
+            self.args = (f"{self.msg}\n{''.join(place)}".rstrip(),)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Python stores these attributes of a syntax error outside of __dict__.
         names = ("msg", "filename", "lineno", "offset", "end_lineno", "end_offset", "text")
         place = {name: getattr(self, name) for name in names}
-        return _rebuild, (type(self), self.args, self.__dict__ | place)
+        return Exception.__new__, (type(self), *self.args), self.__dict__ | place
 
 
 class InvalidKernel(HalError, ValueError):

@@ -180,7 +180,6 @@ def test_R12_only_a_thorough_scan_looks_at_files_without_our_groups(site: FakeSi
 
 def test_R12_strange_path_entries_are_passed_over(site: FakeSite, tmp_path: Path) -> None:
     site.distribution("good", GOOD)
-    os.mkfifo(site.distribution("fifo") / "entry_points.txt")
     (site.distribution("folder") / "entry_points.txt").mkdir()
     path: list[object] = [
         None,
@@ -236,15 +235,13 @@ def test_R18_a_plain_folder_goes_before_the_same_distribution_in_a_zip(
 class ForeignFinder:
     """A finder as frozen applications have, whose distributions lie nowhere."""
 
-    def __init__(self, text: str | None) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
 
     def find_spec(self, *_: object) -> None:
         return None
 
     def find_distributions(self, context: object) -> Iterator[object]:
-        if self.text is None:
-            raise RuntimeError("broken finder")
         text = self.text
 
         class Found(importlib_metadata.Distribution):
@@ -259,12 +256,11 @@ class ForeignFinder:
 
 
 def test_R18_a_foreign_finder_is_asked(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    finders = [ForeignFinder(None), *sys.meta_path, ForeignFinder("[hal.devices]\nF = f:plugin\n")]
+    finders = [*sys.meta_path, ForeignFinder("[hal.devices]\nF = f:plugin\n")]
     monkeypatch.setattr(sys, "meta_path", finders)
     found = discovery.scan([str(site)])
     discovery.complete(found)
     assert names(found) == ["F"]
-    assert "broken finder" in str(found.damaged)
 
 
 # -- versions

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 import hal_core as hal
+from hal_core import errors
 
 
 @pytest.mark.parametrize(
@@ -20,3 +24,17 @@ def test_a_message_is_made_from_values(problem: str, facts: dict[str, str], text
     error = hal.HalError("open", problem, **facts)
     assert str(error) == text
     assert error.problem == problem
+
+
+@pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])
+def test_every_error_can_be_copied_and_pickled(kind: type[hal.HalError]) -> None:
+    """One with MemoryError among its bases too, whose `__new__` is its own."""
+    if kind is not hal.KernelSyntaxError:
+        error = kind("open", "it hangs", fix="Wait.")
+    else:
+        error = hal.KernelSyntaxError("it hangs", filename="f.py", lineno=3, text="y = 1\n")
+    copies = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(6)]
+    for made in (copy.copy(error), *copies):
+        assert type(made) is kind and str(made) == str(error) and vars(made) == vars(error)
+        if isinstance(made, hal.KernelSyntaxError):
+            assert (made.filename, made.lineno, made.text) == ("f.py", 3, "y = 1\n")
