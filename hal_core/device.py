@@ -109,7 +109,7 @@ class Compiled:
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
         concurrency.devices.add(self)
         if config.PROFILE.read():
-            profiling.device_made(self)
+            profiling.device_made()
 
     # -- what a backend fills in
 
@@ -142,7 +142,7 @@ class Compiled:
         # In its place before the profiler hears of it: a profile that another thread opens now
         # looks for it there.
         self.__dict__["allocator"] = made
-        profiling.allocator_made(made)
+        profiling.device_changed(self)
         return made
 
     @_MadeOnce
@@ -226,7 +226,7 @@ class Compiled:
             raise self._backend.refuse(wrong)
         program.source, program.pair = source, pair
         self._loaded.add(program)
-        profiling.program_loaded(program)
+        profiling.device_changed(self)
         return program
 
     # -- order and end

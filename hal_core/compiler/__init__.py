@@ -219,7 +219,11 @@ def compile_kernel(device: Compiled, kernel: object) -> Program:
         options = CompileOptions.of_kernel(kernel, renderer.options(kernel))
     start_ns = perf_counter_ns()
     image, cached = compiler.compile_or_reuse(text, options)
-    profiling.compiled(device, kernel.name, image, cached, start_ns)
+    times = start_ns, perf_counter_ns()
+    kind = "reuse" if cached else "compile"
+    profiling.record(
+        profiling.ProfileProgramEvent, kind, kernel.name, device.name, times, len(image)
+    )
     binary = Binary(
         image,
         compiler.format,

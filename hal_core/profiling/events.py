@@ -1,8 +1,15 @@
-"""The records that a profile consists of, one for each event."""
+"""The records that a profile consists of, one for each event, and adding one to each profile."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from threading import get_ident
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hal_core.profiling.host_clock import Times
+    from hal_core.profiling.session import Profile
+
+open_profiles: tuple[Profile, ...] = ()  # replaced as a whole, so readers need no lock
 
 
 class ProfileEvent(NamedTuple):
@@ -45,3 +52,20 @@ class ProfileRangeEvent(ProfileEvent):
     """A block `with hal.profile_range(name):`, timed by the host; its kind is "range"."""
 
     __slots__ = ()
+
+
+def record(
+    kind_of: type[ProfileEvent],
+    kind: str,
+    name: str,
+    device: str,
+    times: tuple[int, int] | Times,
+    nbytes: int = 0,
+) -> None:
+    """Add an event of this thread to every open profile.
+
+    Concurrency: takes no lock, as finalizers record too; each step is one under the GIL.
+    """
+    event = kind_of, kind, name, device, times, nbytes, get_ident()
+    for profile in open_profiles:
+        profile._entries.append((next(profile._numbers), *event))

@@ -8,15 +8,13 @@ No hot path asks whether a profile is open. A launch calls `program._launch` and
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from hal_core.profiling.events import ProfileDeviceEvent, ProfileProgramEvent
-from hal_core.profiling.host_clock import HostClock
-from hal_core.profiling.recorder import record
+from hal_core.profiling.events import ProfileDeviceEvent, ProfileProgramEvent, record
+from hal_core.profiling.host_clock import HostClock, Times
 
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator, BufferSpec
@@ -58,7 +56,7 @@ def instrument_allocator(allocator: Allocator[Any]) -> None:
     methods: dict[str, Any] = {
         "alloc": memory.alloc,
         "free": memory.free,
-        "_returned": _RecordedReturns(allocator._returned, allocator.device.name),
+        "_returned": memory,
     }
     for name, (kind, nbytes_of) in _COPIES.items():
         methods[name] = _recorded_copy(getattr(allocator, name), kind, nbytes_of, clock)
@@ -75,8 +73,7 @@ def instrument_program(program: Program) -> None:
         except Exception:  # its first launch raises the same, and has the caller to tell it to
             return
         program._launch = program._launch or bound
-    launches = _RecordedLaunches(program, _clock(program.device))
-    _replace(program, {"_launch": launches.launch, "_launch_timed": launches.launch_timed})
+    _replace(program, _recorded_launches(program, _clock(program.device)))
 
 
 def restore_all() -> list[HostClock]:
@@ -114,35 +111,38 @@ def _clock(device: Compiled) -> HostClock:
     return clock
 
 
-class _RecordedLaunches:
-    """Replacements for the launch methods of one program.
+def _recorded_launches(program: Program, clock: HostClock) -> dict[str, Any]:
+    """Return launch methods of a program that record.
 
-    Holds the bound launch, not the program, which is freed as soon as its last user is.
+    They hold the bound launch, not the program, which is freed as soon as its last user is.
     """
+    real: Any = program._launch
+    name, device = program.name, clock.device
 
-    def __init__(self, program: Program, clock: HostClock) -> None:
-        self.clock, self.name = clock, program.name
-        self.real: Callable[..., None] = program._launch  # type: ignore[assignment]  # is bound
+    def launch(*args: Any) -> Times:
+        _, times = clock.measure(lambda: real(*args))
+        record(ProfileProgramEvent, "launch", name, device.name, times)
+        return times
 
-    def launch(self, *args: Any) -> None:
-        _, times = self.clock.measure(lambda: self.real(*args))
-        device = self.clock.device.name
-        record(ProfileProgramEvent, "launch", self.name, device, times)
-
-    def launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
-        _, times = self.clock.measure(lambda: self.real(geometry, *args))
-        self.clock.device._synchronize(None)  # raises when the work failed
+    def launch_timed(geometry: Any, args: tuple[Any, ...]) -> float:
+        times = launch(geometry, *args)
+        device._synchronize(None)  # raises when the work failed
         start, end = times()
-        device = self.clock.device.name
-        record(ProfileProgramEvent, "launch", self.name, device, (start, end))
         return (end - start) * 1e-9
+
+    return {"_launch": launch, "_launch_timed": launch_timed}
 
 
 class _RecordedMemory:
-    """Replacements for `alloc` and `free` of one allocator, timed by the host."""
+    """Replacements for `alloc` and `free` of one allocator and its list of returned blocks.
+
+    The host times them. A block that a finalizer returns still goes to the real list, so that none
+    is lost while a profile opens or closes.
+    """
 
     def __init__(self, allocator: Allocator[Any]) -> None:
         self.real_alloc, self.real_free = allocator.alloc, allocator.free
+        self.returned, self.popleft = allocator._returned, allocator._returned.popleft
         self.device = allocator.device.name
 
     def alloc(self, nbytes: int, options: BufferSpec | None = None) -> Any:
@@ -156,30 +156,19 @@ class _RecordedMemory:
         self.real_free(opaque, nbytes, options)
         self._record("free", start, nbytes, options)
 
+    def append(self, block: tuple[Any, int, BufferSpec]) -> None:
+        start = perf_counter_ns()
+        self.returned.append(block)
+        self._record("free", start, block[1], block[2])
+
+    def __len__(self) -> int:
+        return len(self.returned)
+
     def _record(self, kind: str, start: int, nbytes: int, options: BufferSpec | None) -> None:
         # An empty buffer has no memory, and memory of the caller's own is not the allocator's.
         if nbytes and (options is None or options.external_ptr is None):
             times = start, perf_counter_ns()
             record(ProfileDeviceEvent, kind, kind, self.device, times, nbytes)
-
-
-class _RecordedReturns:
-    """Replacement for the list of blocks that finalizers returned; it records each addition.
-
-    Blocks still go to the real list, so one that a finalizer returns while a profile opens or
-    closes is not lost.
-    """
-
-    def __init__(self, real: deque[Any], device: str) -> None:
-        self.real, self.device, self.popleft = real, device, real.popleft
-
-    def append(self, block: tuple[Any, int, BufferSpec]) -> None:
-        self.real.append(block)
-        now = perf_counter_ns()
-        record(ProfileDeviceEvent, "free", "free", self.device, (now, now), block[1])
-
-    def __len__(self) -> int:
-        return len(self.real)
 
 
 def _recorded_copy(

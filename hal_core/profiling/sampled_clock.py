@@ -15,13 +15,14 @@ Half a second later the same gives the sample (500_056_900, 501_021_000): this d
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
+from operator import itemgetter
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.errors import HalError
-from hal_core.profiling.clock_samples import ClockSamples
 from hal_core.profiling.host_clock import HostClock, Times
 
 if TYPE_CHECKING:
@@ -31,6 +32,48 @@ T = TypeVar("T")
 
 _SAMPLE_EVERY_NS = 500_000_000
 _TRIES = 5
+_MAX_SAMPLES = 4096  # at two a second, half an hour until the older ones are thinned out
+
+
+class ClockSamples:
+    """Samples of a device's clock, each later than the one before, and what lies between them.
+
+    Both clocks are taken to run evenly from one sample to the next, so a straight line joins them;
+    it continues before the first and after the last. With one sample both run at one rate.
+
+        samples, added in this order      `on_host(device_ns)`
+        device_ns   host_ns               device_ns   host_ns
+                0     7_000                     400     7_500   between the first two: 1.25 to 1
+            1_000     8_250                   1_500     8_800   between the last two:  1.10 to 1
+            2_000     9_350                   3_000    10_450   after the last, at the last rate
+                                               -400     6_500   before the first, at the first rate
+
+    Order: the translation keeps the order of events on the device.
+    Concurrency: one thread adds at a time; any thread may translate, at any time.
+    """
+
+    def __init__(self) -> None:
+        # Of (device_ns, host_ns); replaced as a whole, so readers need no lock.
+        self._samples: tuple[tuple[int, int], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def add(self, device_ns: int, host_ns: int) -> None:
+        """Add a sample; when there are too many, drop every other one but the first and last."""
+        samples = (*self._samples, (device_ns, host_ns))
+        many = len(samples) > _MAX_SAMPLES
+        self._samples = (samples[0], *samples[2:-1:2], samples[-1]) if many else samples
+
+    def on_host(self, device_ns: int) -> int:
+        """Translate a time of the device to the host's clock. Order: after the first `add`."""
+        samples = self._samples
+        after = bisect_right(samples, device_ns, key=itemgetter(0))
+        after = min(max(after, 1), len(samples) - 1)
+        earlier, later = samples[after - 1], samples[after]  # the same one if there is only one
+        passed = later[0] - earlier[0]
+        rate = (later[1] - earlier[1]) / passed if passed else 1.0
+        return earlier[1] + round((device_ns - earlier[0]) * rate)
 
 
 class Span:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
 from hal_core import concurrency
 from hal_core.errors import HalError, InvalidArgument, InvalidState
-from hal_core.profiling import instrumentation, recorder
-from hal_core.profiling.events import ProfileEvent, ProfileProgramEvent, ProfileRangeEvent
-from hal_core.profiling.recorder import Ring
+from hal_core.profiling import events, instrumentation
+from hal_core.profiling.events import ProfileEvent, ProfileRangeEvent, record
 
 if TYPE_CHECKING:
-    from hal_core.allocator import Allocator
     from hal_core.device import Compiled
-    from hal_core.program import Program
 
 log = logging.getLogger("hal_core")
 
@@ -28,7 +27,6 @@ LIMIT = 1 << 16  # events; about 20 MB of them
 _lock = concurrency.fork_safe_lock()
 _switches: list[Callable[[bool], None]] = []
 _process_profile: Profile | None = None  # opened by `start_profile` or HAL_PROFILE=1
-_environment_read = False  # HAL_PROFILE counts once, at the first device
 
 
 class Profile:
@@ -42,8 +40,9 @@ class Profile:
     def __init__(self, limit: int = LIMIT) -> None:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise InvalidArgument("profile", "limit is a number of events, 1 or more", got=limit)
-        self._ring: Ring | None = Ring(limit)  # None once the profile was closed
-        self._result: tuple[tuple[ProfileEvent, ...], int] = (), 0
+        self._entries: deque[tuple[Any, ...]] = deque(maxlen=limit)  # of the last events
+        self._numbers = itertools.count()
+        self._result: tuple[tuple[ProfileEvent, ...], int] | None = None  # None until it is closed
 
     @property
     def events(self) -> tuple[ProfileEvent, ...]:
@@ -56,8 +55,17 @@ class Profile:
         return self._read()[1]
 
     def _read(self) -> tuple[tuple[ProfileEvent, ...], int]:
-        ring = self._ring
-        return self._result if ring is None else ring.read()
+        entries = list(self._entries)  # before the result, which `_end` sets before it clears them
+        if self._result is not None:
+            return self._result
+        found = []
+        for _, kind_of, kind, name, device, times, nbytes, thread in entries:
+            start, end = times() if callable(times) else times
+            found.append(kind_of(kind, name, device, start, end, nbytes, thread))
+        found.sort(key=lambda event: (event.start_ns, event.end_ns))
+        # Two threads may have added in another order than they took their numbers.
+        added = 1 + max((entry[0] for entry in entries), default=-1)
+        return tuple(found), added - len(entries)
 
     def __enter__(self) -> Self:
         _wait_for_all()
@@ -68,14 +76,13 @@ class Profile:
         self._end()
 
     def _begin(self) -> None:
-        ring = self._ring
         with _lock:
-            if ring is None or ring in recorder.rings:
+            if self._result is not None or self in events.open_profiles:
                 raise InvalidState(
                     "profile", "it was opened before", fix="Make a new one: hal.profile()."
                 )
-            first = not recorder.rings
-            recorder.rings += (ring,)
+            first = not events.open_profiles
+            events.open_profiles += (self,)
             if first:
                 for switch in _switches:
                     switch(True)
@@ -83,24 +90,23 @@ class Profile:
                     instrumentation.instrument_device(device)
 
     def _end(self) -> None:
-        ring = self._ring
-        if ring is None:
-            return
         clocks = []
         with _lock:
-            recorder.rings = tuple(other for other in recorder.rings if other is not ring)
-            if not recorder.rings:
+            if self not in events.open_profiles:
+                return
+            events.open_profiles = tuple(one for one in events.open_profiles if one is not self)
+            if not events.open_profiles:
                 clocks = instrumentation.restore_all()
                 for switch in _switches:
                     switch(False)
         for clock in clocks:
             clock.stop()
-        self._result = ring.read()
-        self._ring = None
+        self._result = self._read()
+        self._entries.clear()
 
     def __repr__(self) -> str:
-        events, dropped = self._read()
-        return f"<Profile of {len(events)} events, {dropped} dropped>"
+        found, dropped = self._read()
+        return f"<Profile of {len(found)} events, {dropped} dropped>"
 
 
 def profile(limit: int = LIMIT) -> Profile:
@@ -119,7 +125,7 @@ def start_profile(limit: int = LIMIT) -> Profile:
     started = Profile(limit)
     _wait_for_all()
     with _lock:
-        if _process_profile is not None and _process_profile._ring is not None:
+        if _process_profile is not None and _process_profile._result is None:
             raise InvalidState(
                 "start_profile", "it was started before", fix="Call finalize_profile() first."
             )
@@ -150,7 +156,7 @@ def profile_range(name: str) -> Iterator[None]:
         yield
     finally:
         times = start, perf_counter_ns()
-        recorder.record(ProfileRangeEvent, "range", name, "", times)
+        record(ProfileRangeEvent, "range", name, "", times)
 
 
 def _wait_for_all(log_failures: bool = False) -> None:
@@ -170,38 +176,21 @@ def _wait_for_all(log_failures: bool = False) -> None:
 # -- called by the core, where nothing is hot
 
 
-def device_made(device: Compiled) -> None:
+def device_made() -> None:
     """Open the profile of the process at its first device: HAL_PROFILE=1 asks for it."""
-    global _environment_read, _process_profile
+    global _process_profile
     with _lock:
-        if _environment_read:
-            return
-        _environment_read = True
         if _process_profile is None:
             _process_profile = Profile()
             _process_profile._begin()
-        atexit.register(finalize_profile)
+            atexit.register(finalize_profile)
 
 
-def allocator_made(allocator: Allocator[Any]) -> None:
-    """Record what the new allocator does, if a profile is open."""
+def device_changed(device: Compiled) -> None:
+    """Record what a new allocator or program of the device does, if a profile is open."""
     with _lock:
-        if recorder.rings:
-            instrumentation.instrument_allocator(allocator)
-
-
-def program_loaded(program: Program) -> None:
-    """Record launches of the new program, if a profile is open."""
-    with _lock:
-        if recorder.rings:
-            instrumentation.instrument_program(program)
-
-
-def compiled(device: Compiled, name: str, image: bytes, cached: bool, start_ns: int) -> None:
-    """Record a compilation that began at `start_ns`; `cached`: the compile cache had the binary."""
-    times = start_ns, perf_counter_ns()
-    kind = "reuse" if cached else "compile"
-    recorder.record(ProfileProgramEvent, kind, name, device.name, times, len(image))
+        if events.open_profiles:
+            instrumentation.instrument_device(device)
 
 
 def on_switch(switch: Callable[[bool], None]) -> None:
@@ -211,5 +200,5 @@ def on_switch(switch: Callable[[bool], None]) -> None:
     """
     with _lock:
         _switches.append(switch)
-        if recorder.rings:
+        if events.open_profiles:
             switch(True)

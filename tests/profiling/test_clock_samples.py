@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hal_core.profiling import ClockSamples, clock_samples
+from hal_core.profiling import ClockSamples, sampled_clock
 
 EVERY_NS = 500_000_000
 
@@ -51,7 +51,7 @@ def test_F1_a_device_s_clock_that_drifts_is_followed(drift: float, count: int) -
 def test_F1_samples_are_bounded_and_the_first_and_last_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(clock_samples, "_MAX_SAMPLES", 10)
+    monkeypatch.setattr(sampled_clock, "_MAX_SAMPLES", 10)
     made = ClockSamples()
     for n in range(100):
         made.add(n * EVERY_NS, 7 + n * EVERY_NS + n * n)

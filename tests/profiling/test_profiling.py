@@ -22,7 +22,7 @@ from fake_backend import FakePlugin
 
 import hal_core as hal
 from hal_core import buffer as buffer_module
-from hal_core.profiling import HostClock, instrumentation, recorder, session
+from hal_core.profiling import HostClock, events, instrumentation, session
 
 BACKENDS = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]
 ORDERED = [name for name in BACKENDS if name != "CPU"]  # there, threads run at once
@@ -143,9 +143,8 @@ def test_F1_off_means_that_nothing_is_there(device: hal.Compiled) -> None:
     assert all(after[2][name] is before[2][name] for name in before[2])
     assert set(during[1]) > set(before[1]) and set(during[2]) > set(before[2])
     assert buffer_module._direct_nbytes == short > 0
-    assert (
-        recorder.rings == () and not instrumentation._instrumented and not instrumentation._clocks
-    )
+    assert events.open_profiles == ()
+    assert not instrumentation._instrumented and not instrumentation._clocks
     program(x, vals=(1,), threads=64)  # the fast path of before still works
 
 
@@ -311,7 +310,7 @@ def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake: hal.Compiled) 
         free = session._lock.acquire(blocking=False)
         if free:
             session._lock.release()
-        stopped.append((len(recorder.rings), free))
+        stopped.append((len(events.open_profiles), free))
 
     class Clock(HostClock):
         def stop(self) -> None:
@@ -365,7 +364,7 @@ def test_profiles_open_at_once_each_see_all(fake: hal.Compiled) -> None:
     assert allocs == [[8], [4, 8, 16]]
     with pytest.raises(hal.InvalidState, match="opened before.*hal.profile()"):
         outer.__enter__()
-    assert recorder.rings == ()
+    assert events.open_profiles == ()
 
 
 def test_a_profile_opened_twice_is_refused(fake: hal.Compiled) -> None:
@@ -449,7 +448,7 @@ def test_F1_on_and_off_beside_threads_that_work_loses_nothing(device: hal.Compil
     assert not wrong
     gc.collect()
     assert device.allocator.statistics().live == held
-    assert recorder.rings == () and not instrumentation._instrumented
+    assert events.open_profiles == () and not instrumentation._instrumented
 
 
 # -- the whole of a process
@@ -460,10 +459,10 @@ def test_start_and_finalize(fake: hal.Compiled) -> None:
     with pytest.raises(hal.InvalidState, match=r"finalize_profile\(\) first"):
         hal.start_profile()
     hal.empty(4, hal.int8, fake)
-    events = hal.finalize_profile()
+    found = hal.finalize_profile()
     hal.empty(4, hal.int8, fake)
-    assert [event.kind for event in events] == ["alloc", "free"]
-    assert hal.finalize_profile() is events and started.dropped == 0
+    assert [event.kind for event in found] == ["alloc", "free"]
+    assert hal.finalize_profile() is found and started.dropped == 0
     assert fake.log[-1] == "synchronize"  # type: ignore[attr-defined]
     assert hal.start_profile() is not started
     assert hal.finalize_profile() == ()
@@ -481,8 +480,8 @@ import atexit, sys
 sys.path.insert(0, {tests!r})
 
 def last():
-    events = hal.finalize_profile()
-    print(*(event.kind for event in events), device.closed, device.log)
+    found = hal.finalize_profile()
+    print(*(event.kind for event in found), device.closed, device.log)
 
 atexit.register(last)
 import hal_core as hal

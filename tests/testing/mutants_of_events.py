@@ -10,7 +10,7 @@ from typing import Any
 from mutants import around, mutant
 
 from hal_core import profiling
-from hal_core.profiling import instrumentation, recorder
+from hal_core.profiling import events, instrumentation
 from hal_core.testing.fake.device import FakeDevice
 
 Times = tuple[int, int]
@@ -78,10 +78,10 @@ def events_tell_when_work_was_queued() -> None:
 
 @mutant("F1", "event")
 def frees_are_not_recorded() -> None:
-    @around(recorder.Ring, "add")
-    def add(inner: Any, self: Any, *entry: Any) -> None:
-        if "free" not in entry:
-            inner(self, *entry)
+    @around(instrumentation, "record")
+    def record(inner: Any, kind_of: Any, kind: str, *rest: Any) -> None:
+        if kind != "free":
+            inner(kind_of, kind, *rest)
 
 
 @mutant("F1", "event")
@@ -91,8 +91,8 @@ def launches_of_old_programs_are_not_recorded() -> None:
 
 @mutant("F1", "event")
 def what_is_dropped_is_not_counted() -> None:
-    @around(recorder.Ring, "read")
-    def read(inner: Any, self: Any) -> Any:
+    @around(profiling.Profile, "_read")
+    def _read(inner: Any, self: Any) -> Any:
         return inner(self)[0], 0
 
 
@@ -103,6 +103,6 @@ def profiles_stay_on() -> None:
 
 @mutant("F1", "event")
 def every_event_is_of_one_thread() -> None:
-    @around(recorder, "get_ident")
+    @around(events, "get_ident")
     def get_ident(inner: Any) -> int:
         return 1
