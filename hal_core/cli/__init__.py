@@ -8,36 +8,25 @@ import sys
 from collections.abc import Sequence
 
 from hal_core import API_VERSION, __version__
-from hal_core.cli import check, devices, doctor, kernelcache, new, profiled, render
+from hal_core.cli import cache, check, devices, doctor, new, profile, render
 from hal_core.errors import HalError
 
 # Each module has HELP, add_arguments(parser) and run(options), which returns the exit code.
-COMMANDS = {
-    "devices": devices,
-    "doctor": doctor,
-    "new": new,
-    "check": check,
-    "render": render,
-    "profile": profiled,
-    "cache": kernelcache,
-}
+COMMANDS = (devices, doctor, new, check, render, profile, cache)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code.
-
-    It is 0, or 1 when `doctor` or `check` finds a fault, or 2 after an error, which is printed.
-    """
+    """Run one command and return the exit code: 1 after a fault was found, 2 after an error."""
     given = sys.argv[1:] if arguments is None else arguments
     options = make_parser().parse_args(given or ["--help"])
     try:
         code: int = options.run(options)
-    except HalError as error:
-        print(f"hal: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:  # `hal devices | head`; the interpreter flushes once more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (HalError, OSError) as error:  # the second for a file that cannot be written
+        print(f"hal: {error}", file=sys.stderr)
+        return 2
     return code
 
 
@@ -47,7 +36,8 @@ def make_parser() -> argparse.ArgumentParser:
     version = f"hal-core {__version__}, plugin API {'.'.join(map(str, API_VERSION))}"
     parser.add_argument("--version", action="version", version=version)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
+    for command in COMMANDS:
+        name = command.__name__.rpartition(".")[2]
         subparser = subparsers.add_parser(name, help=command.HELP)
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)

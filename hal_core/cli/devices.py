@@ -6,7 +6,7 @@ import argparse
 
 from hal_core.cli import output
 from hal_core.errors import HalError
-from hal_core.hookspecs import CAPABILITIES
+from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.registry import Device
 
 HELP = "list every device of every installed backend"
@@ -18,10 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     default, problem = "", ""
-    # A wrong HAL_DEVICE makes no device a default; the others are listed all the same.
     try:
         default = Device.info(Device.DEFAULT).name
-    except HalError as error:
+    except HalError as error:  # a wrong HAL_DEVICE; every device is listed all the same
         problem = str(error)
     table = output.table(("name", "kind", "title", "memory", "arch", "backend", "state"))
     available = Device.get_available_devices()
@@ -32,10 +31,9 @@ def run(options: argparse.Namespace) -> int:
         state = states[family] + (", default" if name == default else "")
         memory = output.size(info.memory_nbytes)
         table.add_row(name, info.kind, info.title, memory, info.arch, backend, state)
-    absent = states.keys() - {name.partition(":")[0] for name in available}
-    for family in states:
-        if family in absent:
-            table.add_row(family, "", "", "", "", "", states[family])
+    absent = [family for family in states if family not in available]
+    for family in absent:
+        table.add_row(family, "", "", "", "", "", states[family])
     console = output.console()
     if table.row_count:
         console.print(table)
@@ -46,15 +44,15 @@ def run(options: argparse.Namespace) -> int:
     if problem and available:
         console.print(f"No default device: {problem}")
     for name in available if options.verbose else ():
-        console.print(f"\n{name}: {Device.info(name).title}")
-        for title, text in facts(name):
+        info = Device.info(name)
+        console.print(f"\n{name}: {info.title}")
+        for title, text in facts(info):
             console.print(f"    {title:18}{text}")
     return 0
 
 
-def facts(name: str) -> list[tuple[str, str]]:
-    """Return what `--verbose` says of a device: titles and texts."""
-    info = Device.info(name)
+def facts(info: DeviceInfo) -> list[tuple[str, str]]:
+    """Return the lines of `--verbose`, each a title and a text."""
     limits = info.limits
     block, grid = (" x ".join(map(str, extent)) for extent in (limits.max_block, limits.max_grid))
     return [

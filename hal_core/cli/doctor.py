@@ -7,15 +7,16 @@ its answer to a file, so nothing that a plugin prints can be taken for the answe
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
-import time
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, cast
 
 from hal_core import cache, discovery
 from hal_core.cli import output
@@ -26,13 +27,8 @@ from hal_core.registry import Device
 from hal_core.registry.installed import Plugins, origin, state_of
 from hal_core.registry.plugin import as_checks
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 HELP = "find what is wrong with the installed plugins"
-SOUND = ("ready", "no hardware", "disabled")  # every other state is a fault
-
-_OUTPUT_NBYTES = 4000  # the end of a probe's output, whose last lines are shown
+SOUND = ("ready", "no hardware", "disabled")  # every other verdict is a fault
 
 # With the path of this process: plugins are searched there, and `-c` alone changes it.
 _PROBE = """
@@ -48,45 +44,36 @@ class Finding(NamedTuple):
 
     name: str  # family, extension, file or "compile cache"
     kind: str  # "device", "extension", "file" or "cache"
-    state: str  # one of SOUND, "broken", "incompatible" or "in conflict"
+    state: str  # one of SOUND, "broken", "incompatible" or "in conflict"; "" before the probe
     origin: str
     why: str = ""
     distribution: str = ""  # name and version, if it is a plugin's
-    devices: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
-
-    @property
-    def is_sound(self) -> bool:
-        """True for a state of SOUND, unless a check of a ready plugin has failed."""
-        faulty = self.state == "ready" and not all(check.ok for check in self.checks)
-        return self.state in SOUND and not faulty
+    devices: Sequence[str] = ()
+    checks: Sequence[Check] = ()
 
     @property
     def verdict(self) -> str:
-        """The state, or "ready, with faults"."""
-        return self.state if self.is_sound or self.state != "ready" else "ready, with faults"
+        """The state, or "ready, with faults" when a check of a ready plugin has failed."""
+        faulty = self.state == "ready" and not all(check.ok for check in self.checks)
+        return "ready, with faults" if faulty else self.state
+
+    @property
+    def is_sound(self) -> bool:
+        return self.verdict in SOUND
 
     @property
     def summary(self) -> str:
         """One line: the first fault, else the devices, else the details of the checks."""
-        failed = next((check for check in self.checks if not check.ok), None)
-        if not self.why and failed is not None:
-            return f"{failed.title}: {failed.detail}"
-        said = self.why or ", ".join(self.devices)
-        return said or "; ".join(check.detail for check in self.checks)
+        faults = [f"{check.title}: {check.detail}" for check in self.checks if not check.ok]
+        details = "; ".join(check.detail for check in self.checks)
+        return self.why or next(iter(faults), "") or ", ".join(self.devices) or details
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    def seconds(text: str) -> float:
-        with contextlib.suppress(ValueError):
-            if 0 < float(text) < float("inf"):
-                return float(text)
-        raise argparse.ArgumentTypeError(f"expected seconds, more than 0 (got {text!r})")
-
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.add_argument("-v", "--verbose", action="store_true", help="show every check")
     limit = "seconds that the probe of a plugin may take; 30 when left out"
-    parser.add_argument("--time-limit", type=seconds, default=30, metavar="SECONDS", help=limit)
+    parser.add_argument("--time-limit", type=float, default=30, metavar="SECONDS", help=limit)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -108,30 +95,66 @@ def examine(time_limit: float) -> list[Finding]:
     Units: seconds, for each probe; all of them run at once.
     """
     plugins = Plugins(None, lambda backend: None)  # lists what is installed, and loads nothing
-    pending: list[Finding | _Probe] = []
+    found = []
     for family in plugins.all_families():
         try:
             # Nothing but an entry point serves a family here, as nobody registers an object.
-            entry = cast(EntryPoint, plugins.choose(family))
+            found.append(pending(family, "device", cast(EntryPoint, plugins.choose(family))))
         except HalError as error:
             where = "; ".join(origin(entry) for entry in plugins.entry_points(family))
-            state = plugins.state(family)
-            pending.append(Finding(family, "device", state, where, str(error)))
-        else:
-            pending.append(_Probe(family, "device", entry))
+            found.append(Finding(family, "device", plugins.state(family), where, str(error)))
     for entry in plugins.extension_points():
+        one = pending(entry.name, "extension", entry)
         if plugins.is_disabled(entry):
-            why = "HAL_DISABLE names it."
-            pending.append(Finding(entry.name, "extension", "disabled", origin(entry), why))
-        else:
-            pending.append(_Probe(entry.name, "extension", entry))
-    found = [one.wait(time_limit) if isinstance(one, _Probe) else one for one in pending]
+            one = one._replace(state="disabled", why="HAL_DISABLE names it.")
+        found.append(one)
+    with ThreadPoolExecutor(len(found) or 1) as threads:
+        found = list(threads.map(lambda one: one if one.state else probed(one, time_limit), found))
     for entry in plugins.misnamed():
         why = "A family is letters, digits and _, and neither GPU nor DEFAULT."
         found.append(Finding(entry.name, "device", "broken", origin(entry), why))
     for file, problem in discovery.scan(thorough=True).damaged.items():
         found.append(Finding(file, "file", "broken", file, f"The file {problem}."))
     return found
+
+
+def pending(name: str, kind: str, entry: EntryPoint) -> Finding:
+    """Return what is known of a plugin before its probe."""
+    version = f"{entry.distribution.name} {entry.distribution.version}"
+    return Finding(name, kind, "", origin(entry), distribution=version)
+
+
+def probed(plugin: Finding, time_limit: float) -> Finding:
+    """Examine a plugin in a child process; return its answer, or how it ended without one."""
+    with TemporaryDirectory(prefix="hal-doctor-") as folder:
+        answer, printed = Path(folder, "answer.json"), Path(folder, "printed")
+        command = [sys.executable, "-X", "faulthandler", "-c", _PROBE, json.dumps(sys.path)]
+        command += [plugin.kind, plugin.name, plugin.origin, str(answer)]
+        # A file, not a pipe: a process that the plugin starts would hold a pipe open.
+        with printed.open("wb") as file:
+            streams: dict[str, Any] = {
+                "stdin": subprocess.DEVNULL,
+                "stdout": file,
+                "stderr": subprocess.STDOUT,
+            }
+            try:
+                code = subprocess.run(command, timeout=time_limit, **streams).returncode
+                ending = f"ended with exit code {code}" if code else "ended"
+                if code < 0:
+                    ending = f"was killed by {signal.Signals(-code).name}"
+            except subprocess.TimeoutExpired:
+                ending = f"did not end within {time_limit:g} s"
+        lines = printed.read_text(encoding="utf-8", errors="replace").split("\n")
+        said = " | ".join([line.strip()[:200] for line in lines if line.strip()][-4:])
+        said = f"{ending}. It said: {said}" if said else f"{ending}."
+        try:
+            fields = json.loads(answer.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return plugin._replace(state="broken", why=f"No answer: the probe {said}")
+    if ending != "ended":
+        fields |= {"state": "broken", "why": f"The probe answered, then {said}"}
+    fields["checks"] = [Check(*check) for check in fields["checks"]]
+    return plugin._replace(**fields)
 
 
 def examine_cache() -> Finding:
@@ -166,90 +189,22 @@ def show(findings: list[Finding], verbose: bool) -> None:
         table.add_row(*(Text(cell) for cell in row), style=style)
     console.print(table)
     for one in findings:
-        if verbose or not one.is_sound:
-            show_details(console, one, verbose)
+        if not verbose and one.is_sound:
+            continue
+        console.print(f"\n{one.name}: {one.verdict}", style="bold")
+        where = one.origin if one.kind != "file" else ""  # a file's name is its origin
+        for line in filter(None, (where, *one.devices, one.why)):
+            console.print(f"    {line}")
+        for check in one.checks:
+            if verbose or not check.ok:
+                said = f"{check.title}: {'ok' if check.ok else 'FAILED'} {check.detail}".rstrip()
+                hint = "" if check.ok or not check.hint else f" -> {check.hint}"
+                console.print(f"    {said}{hint}")
     faults = sum(not one.is_sound for one in findings)
     if faults:
         console.print(f"\n{faults} to mend.")
     elif not verbose:
         console.print("\nNothing to mend. `hal doctor -v` shows every check.")
-
-
-def show_details(console: Console, one: Finding, verbose: bool) -> None:
-    """Print one finding in full; of its checks those that failed, or all."""
-    console.print(f"\n{one.name}: {one.verdict}", style="bold")
-    where = one.origin if one.kind != "file" else ""  # a file's name is its origin
-    for line in filter(None, (where, *one.devices, one.why)):
-        console.print(f"    {line}")
-    for check in one.checks:
-        if verbose or not check.ok:
-            said = f"{check.title}: {'ok' if check.ok else 'FAILED'} {check.detail}".rstrip()
-            hint = "" if check.ok or not check.hint else f" -> {check.hint}"
-            console.print(f"    {said}{hint}")
-
-
-class _Probe:
-    """A child process that examines one plugin."""
-
-    def __init__(self, name: str, kind: str, entry: EntryPoint) -> None:
-        version = f"{entry.distribution.name} {entry.distribution.version}"
-        self.finding = Finding(name, kind, "broken", origin(entry), distribution=version)
-        self.started = time.monotonic()
-        self.folder = tempfile.TemporaryDirectory(prefix="hal-doctor-")
-        self.answer = os.path.join(self.folder.name, "answer.json")
-        # A file, not a pipe: a grandchild that lives on would hold a pipe open.
-        self.output: IO[bytes] = open(os.path.join(self.folder.name, "output"), "w+b")  # noqa: SIM115  # closed in wait
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-X", "faulthandler", "-c", _PROBE, json.dumps(sys.path)),
-                *(kind, name, self.finding.origin, self.answer),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=self.output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # so that one signal reaches what the plugin starts, too
-        )
-
-    def wait(self, time_limit: float) -> Finding:
-        """Return the finding that the probe answered, or how the probe ended without an answer."""
-        try:
-            ending = self._ending(time_limit)
-            end = self.output.seek(0, os.SEEK_END)
-            self.output.seek(max(0, end - _OUTPUT_NBYTES))
-            lines = self.output.read().decode(errors="replace").split("\n")
-            said = " | ".join([line.strip()[:200] for line in lines if line.strip()][-4:])
-            said = f" It said: {said}" if said else ""
-            with open(self.answer, encoding="utf-8") as file:
-                answer: dict[str, Any] = json.load(file)
-        except (OSError, ValueError):
-            return self.finding._replace(why=f"No answer: the probe {ending}.{said}")
-        finally:
-            self.output.close()
-            self.folder.cleanup()
-        answer["devices"] = tuple(answer["devices"])
-        answer["checks"] = tuple(Check(*check) for check in answer["checks"])
-        finding = self.finding._replace(**answer)
-        if ending != "ended":
-            return finding._replace(state="broken", why=f"The probe answered, then {ending}.{said}")
-        return finding
-
-    def _ending(self, time_limit: float) -> str:
-        """Wait for the process, kill it when its time is over, and say how it ended."""
-        left = self.started + time_limit - time.monotonic()
-        try:
-            code = self.process.wait(max(left, 0.01))
-        except subprocess.TimeoutExpired:
-            return f"did not end within {time_limit:g} s"
-        finally:
-            with contextlib.suppress(OSError):  # also ends processes that the plugin has started
-                if hasattr(os, "killpg"):
-                    os.killpg(self.process.pid, signal.SIGKILL)
-                else:
-                    self.process.kill()
-            self.process.wait()
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        return f"ended with exit code {code}" if code else "ended"
 
 
 # -- in the child
@@ -261,9 +216,8 @@ def probe(kind: str, name: str, where: str, answer: str) -> None:
         found = probe_extension(name, where) if kind == "extension" else probe_family(name)
     except HalError as error:
         found = {"state": state_of(error), "why": str(error)}
-    with open(answer + ".part", "w", encoding="utf-8") as file:
-        json.dump({"devices": [], "checks": [], **found}, file)
-    os.replace(answer + ".part", answer)  # a probe that dies here has written no answer
+    text = json.dumps({"devices": [], "checks": [], **found})
+    Path(answer).write_text(text, encoding="utf-8")
 
 
 def probe_family(family: str) -> dict[str, object]:
@@ -290,8 +244,7 @@ def probe_family(family: str) -> dict[str, object]:
 def probe_extension(name: str, where: str) -> dict[str, object]:
     """Load an extension and run its checks."""
     plugins = Plugins(None, lambda backend: None)
-    for entry in plugins.extension_points():
-        if (entry.name, origin(entry)) == (name, where):
-            found = plugins.extension(entry).manager.hook.hal_doctor(family=name)
-            return {"state": "ready", "checks": as_checks(found)}
-    return {"state": "broken", "why": "Its entry point was not found again."}
+    entries = plugins.extension_points()
+    (entry,) = [entry for entry in entries if (entry.name, origin(entry)) == (name, where)]
+    found = plugins.extension(entry).manager.hook.hal_doctor(family=name)
+    return {"state": "ready", "checks": as_checks(found)}

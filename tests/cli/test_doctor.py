@@ -187,38 +187,6 @@ def test_json_stays_clean_whatever_a_plugin_prints(site: FakeSite) -> None:
     assert found["DIES"]["why"].endswith("| last words") and len(found["DIES"]["why"]) < 500
 
 
-def test_a_plugin_that_forks_leaves_nobody_behind(site: FakeSite, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    source = f"""# more
-import os, time
-if os.fork() == 0:
-    with open({str(pids)!r}, "a") as file:
-        print(os.getpid(), file=file, flush=True)
-    time.sleep(600)
-    os._exit(0)
-while not os.path.exists({str(pids)!r}) or not open({str(pids)!r}).read():
-    time.sleep(0.01)
-"""
-    site.backend("FORKS", source)
-    code, found = findings(site)
-    assert (code, found["FORKS"]["state"]) == (0, "ready")
-    for pid in map(int, pids.read_text().split()):
-        assert _has_gone(pid)
-
-
-def _has_gone(pid: int) -> bool:
-    """Return True once a process has ended; an orphan may stay a zombie for a while."""
-    for _ in range(200):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state in "ZX":
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_R21_an_extension_may_have_checks(site: FakeSite) -> None:
     source = """
         from hal_core.hookspecs import Check, hookimpl

@@ -10,7 +10,8 @@ import pytest
 from fake_backend import FakePlugin
 
 import hal_core as hal
-from hal_core.cli import main, profiled
+from hal_core.cli import main
+from hal_core.cli import profile as command
 from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent
 
 PROGRAM = """
@@ -93,7 +94,7 @@ def test_no_device_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_events_that_gave_way_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(profiled, "_LIMIT", 2)
+    monkeypatch.setattr(command, "_LIMIT", 2)
     assert profile(tmp_path, PROGRAM) == 0
     err = capsys.readouterr().err
     assert "The last 2 events; " in err and " before them are not counted." in err
@@ -104,7 +105,7 @@ def test_lines_add_up_and_the_longest_comes_first() -> None:
         what = "launch" if kind is ProfileProgramEvent else name
         return kind(what, name, "CHIP", start, end, 10, 0)
 
-    found = profiled.lines(
+    found = command.lines(
         [
             event(ProfileDeviceEvent, "fill", 0, 5),
             event(ProfileProgramEvent, "fill", 5, 25),  # a kernel of that name
