@@ -235,11 +235,9 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
     if isinstance(value, DType) and value.name in DTYPES:
         return value
     name = value if isinstance(value, str) else None
-    if name is None and type(value).__module__.split(".")[0] in ("numpy", "ml_dtypes"):
-        name = getattr(value, "name", None)
-    if name is None and isinstance(value, type):
-        module = value.__module__.split(".")[0]
-        name = value.__name__ if module in ("numpy", "ml_dtypes") else None
+    kind = value if isinstance(value, type) else type(value)
+    if name is None and kind.__module__.split(".")[0] in ("numpy", "ml_dtypes"):
+        name = kind.__name__ if kind is value else getattr(value, "name", None)
     found = DTYPES.get(name.rstrip("_")) if isinstance(name, str) else None
     if found is None:
         raise InvalidArgument(

@@ -149,12 +149,11 @@ class Allocator(Accounts[Opaque]):
 
     def _initialise(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
         """Fill a block with zeros or poison as asked for; give it back where that fails."""
+        done = self.fresh_is_zero if options.zero else not self.poison
+        if done:
+            return
         try:
-            if options.zero:
-                if not self.fresh_is_zero:
-                    self._fill(opaque, nbytes, b"\0")
-            elif self.poison:
-                self._fill(opaque, nbytes, b"\xcb")
+            self._fill(opaque, nbytes, b"\0" if options.zero else b"\xcb")
         except BaseException:
             self._give_back(opaque, nbytes, options)
             raise
@@ -327,30 +326,19 @@ class Allocator(Accounts[Opaque]):
                     fix="Leave it out: a buffer without it works on every device.",
                 )
         pointer = options.external_ptr
-        if pointer is not None and not (type(pointer) is int and 0 < pointer < 1 << 64):
-            raise InvalidArgument(
-                "allocate",
-                "external_ptr is not an address",
-                got=pointer,
-                device=self.device.name,
-                fix="Give an integer that is not 0; leave it out to allocate new memory.",
-            )
-        if pointer is not None and options != BufferSpec(external_ptr=pointer, nolru=options.nolru):
-            raise InvalidArgument(
-                "allocate",
-                "external_ptr is memory that exists, and other options are for new memory",
-                got=options,
-                device=self.device.name,
-                fix="Leave them out; fill(0) makes zeros.",
-            )
+        if pointer is not None:
+            problem, fix = "", "Give the address of memory and nothing else; fill(0) makes zeros."
+            if type(pointer) is not int or not 0 < pointer < 1 << 64:
+                problem = "external_ptr is not an address"
+            elif options != BufferSpec(external_ptr=pointer, nolru=options.nolru):
+                problem = "external_ptr is memory that exists, other options are for new memory"
+            if problem:
+                device = self.device.name
+                raise InvalidArgument("allocate", problem, got=options, device=device, fix=fix)
         return options
 
     def __repr__(self) -> str:
-        facts = self.statistics()
-        return (
-            f"<{type(self).__name__} {self.device.name} {facts.live} live blocks, "
-            f"{facts.current} bytes in use, {facts.cached} cached>"
-        )
+        return f"<{type(self).__name__} {self.device.name} {self.statistics()}>"
 
 
 class LRUAllocator(Allocator[Opaque]):

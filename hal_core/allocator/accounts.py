@@ -83,24 +83,18 @@ class Accounts(Generic[Opaque]):
         """
         known = self._live.pop(opaque, None)
         if known != nbytes:
-            name = self.device.name
-            if known is None:
-                problem = "the block is not allocated: freed before, or never from here"
-                raise InvalidArgument("free", problem, got=opaque, device=name)
-            self._live[opaque] = known
-            limit = f"allocated with {known} bytes"
-            problem = "the block has another size"
-            raise InvalidArgument("free", problem, got=nbytes, limit=limit, device=name)
+            problem = "the block is not allocated: freed before, or never from here"
+            if known is not None:
+                self._live[opaque] = known
+                problem = f"the block has another size, {known} bytes"
+            got = opaque if known is None else nbytes
+            raise InvalidArgument("free", problem, got=got, device=self.device.name)
         self._current -= nbytes
         size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
-        if options is DEFAULT_SPEC:
-            key: Key = size
-        elif options.nolru or options.zero:
+        default = options is DEFAULT_SPEC
+        if size > self.cache_limit or (not default and (options.nolru or options.zero)):
             return self._drop(opaque, size, options)
-        else:
-            key = size, options
-        if size > self.cache_limit:
-            return self._drop(opaque, size, options)
+        key = size if default else (size, options)
         blocks = self._cache.get(key)
         if blocks is None:
             blocks = self._cache[key] = deque()

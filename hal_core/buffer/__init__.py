@@ -617,11 +617,7 @@ def _size(value: Any, operation: str, what: str = "size") -> int:
     except (AttributeError, TypeError):
         number = -1
     if number < 0 or isinstance(value, bool):
-        fix = "A buffer has one dimension: give the product, and numpy(shape) at the end."
-        raise InvalidArgument(
-            operation,
-            f"{what} is an integer, not negative",
-            got=value,
-            fix=fix if isinstance(value, (tuple, list)) else None,
-        )
+        advice = "A buffer has one dimension: give the product, and numpy(shape) at the end."
+        fix = advice if isinstance(value, (tuple, list)) else None
+        raise InvalidArgument(operation, f"{what} is an integer, not negative", got=value, fix=fix)
     return int(number)

@@ -24,12 +24,9 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
         try:
             view = memoryview(obj)
         except (TypeError, ValueError, BufferError):  # ValueError: such as numpy's datetime64
-            raise InvalidArgument(
-                operation,
-                "no host memory behind it",
-                got=type(obj).__name__,
-                fix="Give bytes, a bytearray or a numpy array; for device memory use copy_from.",
-            ) from None
+            got = type(obj).__name__
+            fix = "Give bytes, a bytearray or a numpy array; for device memory use copy_from."
+            raise InvalidArgument(operation, "no host memory behind it", got=got, fix=fix) from None
     if view.format == "B" and view.ndim == 1 and view.nbytes == nbytes and view.contiguous:
         return view
     check_nbytes(view.nbytes, nbytes, operation, device)
