@@ -283,7 +283,7 @@ class Buffer:
                 root._views = views
         root._views.add(made)
         if root._key is None:
-            made._aligned_key("view")  # which is checked now, not at the first use
+            made._aligned_key("view")  # an odd start is refused now, not at the first use
         else:
             made._attach("view", root)
         return made
@@ -537,7 +537,10 @@ class Buffer:
         self._key = self._aligned_key(operation)
 
     def _aligned_key(self, operation: str) -> BufferKey:
-        """Return a launch's test of a view or of borrowed memory. Raises: InvalidArgument."""
+        """Return the key that launches compare, for a view or borrowed memory.
+
+        Raises: InvalidArgument when an element would begin at an odd address.
+        """
         start, itemsize = self._start(), self.dtype.itemsize
         if start % itemsize:
             raise InvalidArgument(
