@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 
 class CPUPlugin:
-    """The processor of this host as one device; the choice where there is nothing better."""
+    """The processor of this host as one device, the default where there is no better one."""
 
     hal_api = (1, 0)
     rank = {"cpu": 0}  # noqa: RUF012  # read-only by contract
@@ -39,7 +39,7 @@ class CPUPlugin:
 
     @hookimpl
     def hal_make_allocator(self, device: CPUDevice) -> CPUAllocator:
-        return device.make_allocator()  # a checked device makes one of its own
+        return device.make_allocator()  # under HAL_CHECK=1 a class of its own
 
     @hookimpl
     def hal_make_compilers(self, device: CPUDevice) -> Sequence[CompilerPair]:
@@ -49,7 +49,7 @@ class CPUPlugin:
 
     @hookimpl
     def hal_make_program(self, device: CPUDevice, binary: Binary) -> Program:
-        return device.make_program(binary)  # likewise
+        return device.make_program(binary)  # under HAL_CHECK=1 likewise
 
     @hookimpl
     def hal_doctor(self, family: str) -> Sequence[Check]:

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from hal_core.device import Compiled
     from hal_cpu.device import CPUDevice
 
-_SMALL_NBYTES = 64 << 10  # a smaller block is not worth a mapping of its own
+_SMALL_NBYTES = 64 << 10  # smaller blocks come from the C heap, which costs less than a mapping
 
 
 class CPUAllocator(LRUAllocator[int]):
-    """Ordinary memory; an opaque is an address, aligned to 64 bytes, or 2 MiB from 2 MiB on.
+    """Ordinary memory of this process. An opaque is an address.
 
-    Host memory is all there is, so `host` and `cpu_access` are honoured by any block.
+    Addresses are multiples of 64, and of 2 MiB in blocks of 2 MiB and more. All memory is host
+    memory, so every block honours `host` and `cpu_access`.
     """
 
     honours = frozenset({"nolru", "zero", "external_ptr", "cpu_access", "host"})
@@ -35,7 +36,7 @@ class CPUAllocator(LRUAllocator[int]):
             address = driver.allocate_small(nbytes)
         except driver.Refused as error:  # faster than `driver.check`
             raise driver.explain(error, "allocate", self.device.name) from None
-        if options.zero:
+        if options.zero:  # the heap hands out used memory; fresh pages are zero
             ctypes.memset(address, 0, nbytes)
         return address
 
@@ -51,8 +52,8 @@ class CPUAllocator(LRUAllocator[int]):
     def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
         return opaque + offset
 
-    # A long copy releases the GIL, so another thread may free memory under it: it is work in
-    # flight. For a short one, to say so would take longer than to copy.
+    # A long copy releases the GIL, and another thread may free its memory meanwhile, so the copy
+    # is registered as work in flight. Registering a short copy would take longer than the copy.
 
     def _copyin(self, dest: int, src: memoryview) -> None:
         if src.nbytes <= driver.LARGE_COPY:
@@ -97,7 +98,7 @@ class CPUAllocator(LRUAllocator[int]):
 
 
 def _repeat(address: int, nbytes: int, pattern: bytes) -> None:
-    """Fill memory with copies of the pattern. What is filled already is the source of the rest:
+    """Fill memory with copies of the pattern; each step doubles the part that is filled.
 
     pattern ab, nbytes 10:   ab........ -> abab...... -> abababab.. -> ababababab
     """

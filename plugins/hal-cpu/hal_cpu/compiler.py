@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def pairs(device: CPUDevice) -> list[CompilerPair]:
-    """List the device's compilers, best first; a checked device interprets if nothing else is
-    asked for. `CPU_CC=llvm`, `clang`, `gcc` or `zig` chooses."""
+    """List the device's compilers, best first: `CPU_CC=llvm`, `clang`, `gcc` or `zig` chooses one.
+
+    A checked device interprets kernels, unless another is chosen.
+    """
     return [CHECKED, *PAIRS] if device.checked else PAIRS
 
 

@@ -31,7 +31,7 @@ def _number(
         try:
             number = convert(text)
         except ValueError:
-            number = convert(-1)
+            number = convert(-1)  # which no setting accepts
         if not is_valid(number):
             raise ValueError(f"expected {expected}")
         return number
@@ -60,14 +60,14 @@ CHECK_SEED = config.declare(
 
 _MAX_THREADS = 1024  # more cores than hosts have; each thread costs a stack
 MAX_BLOCK_THREADS = 1024
-_SHARED_NBYTES = 64 << 10  # on a worker's stack; more would leave the core's nearest caches
+_SHARED_NBYTES = 64 << 10  # on a worker's stack; more would not fit the core's nearest caches
 _CAPABILITIES = frozenset(
     {"fp64", "int64_atomics", "float_atomics", "timing", "pinned", "disassemble", "subprocess_fork"}
 )
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
-    """List the one device that a host has. Raises: DeviceUnavailable on systems without ELF."""
+    """Return the facts of the one device, the host. Raises: DeviceUnavailable without ELF."""
     return [describe(family)]
 
 
@@ -103,7 +103,7 @@ def describe(name: str) -> DeviceInfo:
 
 
 def open_device(name: str, info: DeviceInfo) -> CPUDevice:
-    """Open the device as HAL_CHECK asks now: an ordinary one, or one that watches kernels."""
+    """Open the device: a checked one if HAL_CHECK=1 is set now, else an ordinary one."""
     if config.CHECK.read():
         from hal_cpu.checked.device import CheckedDevice
 
@@ -138,7 +138,7 @@ class CPUDevice(Compiled):
 
     @property
     def pool(self) -> Pool:
-        """The threads that share large launches; none is started before the first one."""
+        """The threads that share large launches; the first such launch starts them."""
         with self._lock:
             if self._pool is None:
                 threads = THREADS.read() or self.info.compute_units

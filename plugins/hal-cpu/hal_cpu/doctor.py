@@ -9,7 +9,7 @@ from hal_cpu.compiler import PAIRS
 
 
 def checks(family: str) -> list[Check]:
-    """Check the processor, this process's share of it, and each compiler; one is enough."""
+    """Check the processor, this process's share of it, and the compilers; one of them is enough."""
     found = [
         Check("processor", True, f"{processor.cpu_title()}, {processor.cpu_arch()}"),
         Check(
@@ -22,7 +22,7 @@ def checks(family: str) -> list[Check]:
         try:
             compiler = pair.compiler()
         except HalError as error:
-            optional = pair.name != "llvm"  # that is a dependency; the others are the user's choice
+            optional = pair.name != "llvm"  # llvm is a dependency; the others are the user's choice
             detail = f"{error.problem} (optional)" if optional else error.problem
             found.append(Check(f"compiler {pair.name}", optional, detail, error.fix or ""))
         else:

@@ -15,7 +15,7 @@ from hal_core.errors import OutOfMemory
 from hal_cpu import processor
 
 PAGE = mmap.PAGESIZE
-HUGE = 2 << 20  # a huge page of x86-64, and of aarch64 with 4 KiB pages
+HUGE = 2 << 20  # bytes of a huge page on x86-64, and on aarch64 with 4 KiB pages
 READ, WRITE, EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
 
 LARGE_COPY = 1 << 20  # bytes; a longer copy releases the GIL
@@ -44,7 +44,7 @@ _libc.pthread_self.restype = ctypes.c_void_p
 
 
 class Refused(Exception):
-    """A call that the host refused. It leaves this plugin as what `explain` makes of it."""
+    """The host refused a call. `explain` turns it into an exception of hal-core."""
 
     def __init__(self, call: str, code: int, nbytes: int) -> None:
         super().__init__(f"{call} failed: {os.strerror(code)} (errno {code})")
@@ -52,12 +52,12 @@ class Refused(Exception):
 
 
 def explain(error: Refused, operation: str, device: str) -> OutOfMemory:
-    """Return the refusal as an exception of hal-core: memory, addresses or mappings ran out."""
+    """Return the exception of hal-core for a refusal: memory, addresses or mappings ran out."""
     return OutOfMemory(operation, str(error), got=error.nbytes, device=device)
 
 
 class check:
-    """Raise a refusal inside of the block as an exception of hal-core."""
+    """`with check("allocate", name):` turns refused calls inside into exceptions of hal-core."""
 
     __slots__ = ("device", "operation")
 
@@ -87,7 +87,7 @@ def map_pages(nbytes: int, huge: bool = False) -> int:
     Owns: the caller, until `unmap_pages`. Raises: Refused.
     """
     nbytes = pages(nbytes)
-    spare = HUGE if huge else 0  # to have an address in it that divides by HUGE
+    spare = HUGE if huge else 0  # so that a multiple of HUGE lies in the first part
     address = _mmap(
         None, nbytes + spare, READ | WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
     )
@@ -96,10 +96,11 @@ def map_pages(nbytes: int, huge: bool = False) -> int:
     if not huge:
         return int(address)
     start = (address + HUGE - 1) // HUGE * HUGE
+    # Give back the addresses before and after the aligned part.
     for low, high in ((address, start), (start + nbytes, address + nbytes + spare)):
         if high > low:
             _munmap(low, high - low)
-    _madvise(start, nbytes, _MADV_HUGEPAGE)  # a wish: a kernel without them says EINVAL
+    _madvise(start, nbytes, _MADV_HUGEPAGE)  # a hint: Linux without huge pages answers EINVAL
     return int(start)
 
 
@@ -170,7 +171,7 @@ _PY_BUFFER_NBYTES = 80  # of struct Py_buffer, which begins with the address; pa
 
 
 class _ReadOnly:
-    """An object that holds read-only memory in place, which ctypes itself refuses to do."""
+    """The address of read-only memory, held in place; ctypes does that for writable memory only."""
 
     __slots__ = ("_buffer", "_release", "address")
 
@@ -235,9 +236,9 @@ def flush_instructions(address: int, nbytes: int) -> None:
 
 
 def stack_nbytes() -> int:
-    """Return the size of the calling thread's stack; of the first thread's, what it may grow to.
+    """Return the size of the calling thread's stack; for the main thread, what it may grow to.
 
-    0 where the C library cannot say. Source: pthread_getattr_np(3); glibc and musl.
+    Return 0 where the C library cannot say. Source: pthread_getattr_np(3); glibc and musl.
     """
     attributes = ctypes.create_string_buffer(128)  # pthread_attr_t is 56 or 64 bytes
     nbytes = ctypes.c_size_t()

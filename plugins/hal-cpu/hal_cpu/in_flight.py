@@ -26,18 +26,19 @@ _pack = struct.Struct("@Q").pack
 class InFlight:
     """The launches and long copies of one device that run now.
 
-    Memory that another thread frees under one of them is given back when that one ends.
-    Concurrency: no locks, as finalizers free memory; each change is one step under the GIL.
+    Memory that one of them uses, and another thread frees, is given back when that work ends.
+    Concurrency: no locks, as finalizers free memory at any moment; each change is one step under
+    the GIL.
     """
 
     def __init__(self) -> None:
-        # id of a launch's packed arguments -> those, eight bytes each. A number among them may
-        # look like an address; then a block waits in vain, which is harmless.
+        # id of a launch's packed arguments -> the arguments, eight bytes each. A number among them
+        # may look like an address; then a block waits in vain, which is harmless.
         self.work: dict[int, bytes] = {}
         self._freed: deque[FreedBlock] = deque()
 
     def defer(self, *block: Any) -> bool:
-        """Take over a block that work in flight uses, to give it back later; False: none does."""
+        """Keep a freed block that work in flight uses, to give it back later; False: none does."""
         if not self._uses(*block):
             return False
         self._freed.append(block)
@@ -54,7 +55,7 @@ class InFlight:
         )
 
     def end(self, args: bytes) -> None:
-        """Forget the work, and give back what was freed under it."""
+        """Forget the work, and give back blocks that were freed while it ran."""
         self.work.pop(id(args), None)
         if self._freed:
             self._give_back()
@@ -65,7 +66,7 @@ class InFlight:
                 allocator, opaque, nbytes, options = self._freed.popleft()
             except IndexError:  # another thread was faster
                 return
-            allocator._give_back(opaque, nbytes, options)  # defers it again for other work
+            allocator._give_back(opaque, nbytes, options)  # or defers again, for other work
 
     @contextmanager
     def using(self, *addresses: int) -> Iterator[None]:

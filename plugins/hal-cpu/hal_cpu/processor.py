@@ -99,6 +99,7 @@ def _cgroup_files(controller: str, name_v1: str, name_v2: str, root: str = "") -
     """Read a setting in every cgroup that this process is in, from its own up to the root's."""
     texts = []
     for line in _read(f"{root}/proc/self/cgroup").splitlines():
+        # number:controllers:path; version 2 has the number 0 and no controllers.
         number, controllers, path = (*line.split(":", 2), "", "")[:3]
         if number == "0" and not controllers:
             base, name = f"{root}/sys/fs/cgroup", name_v2

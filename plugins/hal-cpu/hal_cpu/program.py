@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from hal_cpu.device import CPUDevice
 
 
-# A GIL that is released comes back after up to 5 ms when another Python thread is busy, so work
-# below 100 us keeps it. Operations as the kernel IR counts them, 1 ns each at the worst.
+# While another Python thread is busy, a released GIL comes back after up to 5 ms, so work below
+# 100 us keeps it. In operations as the kernel IR counts them, at the worst 1 ns each.
 KEEP_GIL_BELOW = 100_000
-# Splitting costs about 20 us. Operations take 0.02 to 1 ns, so the time of a launch decides, once
-# it is known: two above the line split the next ones, one far below joins them again.
+# Splitting a launch costs about 20 us. An operation takes 0.02 to 1 ns, so measured times decide,
+# not their number: two launches in a row above the first limit split the later ones, one split
+# launch below the second limit ends that.
 SPLIT_FROM_SECONDS = 60e-6
 JOIN_BELOW_SECONDS = 30e-6
 SPLIT_AT_ONCE_FROM = 20_000_000  # operations
 SPLIT_AT_ONCE_THREADS = 1 << 18  # where the operations of a thread are not known
 
-# Functions without argument types, called with bytes and with arguments made ready before
-# (`from_param`, `byref`): nothing is converted at the call, which takes half the time.
+# PYFUNCTYPE keeps the GIL during the call, CFUNCTYPE releases it. Neither has argument types: the
+# arguments are bytes, or converted before (`from_param`, `byref`), which halves a call's time.
 _KEEPING = PYFUNCTYPE(None)
 _RELEASING = CFUNCTYPE(None)
 _FIRST = c_int64.from_param(0)
@@ -62,9 +63,10 @@ def launch(geometry, {names}):
 
 
 class CPUProgram(Program):
-    """Order: a launch is done when the call returns; overlapping calls of several threads have
-    no order among them, and run at once.
+    """A kernel on the CPU.
 
+    Order: a launch is done when the call returns; overlapping calls of several threads have no
+    order among them, and run at once.
     Owns: the code, which stays while a launch runs, even if another thread unloads the program.
     """
 
@@ -79,13 +81,13 @@ class CPUProgram(Program):
                 device=device.name,
             )
         entries: tuple[str, ...] = (binary.entry,)
-        if not binary.rendered:  # a user's C function, and the loop over threads around it
+        if not binary.rendered:  # the loop around a user's C function; LLVM IR has none
             entries = (ENTRY_PREFIX + binary.entry, binary.entry)
         self.code: loader.Code | None = loader.load(binary.image, binary.entry, *entries)
         self._keeping = _function(_KEEPING, self.code)
         self._releasing = _function(_RELEASING, self.code)
         self.info = self.info._replace(max_block_threads=MAX_BLOCK_THREADS)
-        slots = (  # eight bytes each: a number has padding behind it
+        slots = (  # eight bytes each: a number has padding after it
             "Q" if param.is_pointer else f"{param.dtype.format}{8 - param.dtype.itemsize}x"
             for param in self.signature.params
         )
@@ -108,7 +110,7 @@ class CPUProgram(Program):
             run = AdaptiveLaunch(run, pool, split(blocks, pool.threads), large)
         if run is not self._keeping:
             run = TrackedLaunch(run, self.device.in_flight)
-        launch = byref((c_int32 * 6)(*grid, *block))  # keeps the array
+        launch = byref((c_int32 * 6)(*grid, *block))  # keeps the array alive
         return run, launch, c_int64.from_param(blocks)
 
     def _bind(self) -> Callable[..., None]:
@@ -135,7 +137,7 @@ def _function(prototype: Any, code: loader.Code) -> Any:
 
 
 def refuse_shared(name: str, shared: int, device: str) -> None:
-    """Raises: Unsupported for dynamic shared memory."""
+    """Raise Unsupported if a launch asks for dynamic shared memory."""
     if shared:
         raise Unsupported(
             f"launch {name}",
@@ -148,7 +150,7 @@ def refuse_shared(name: str, shared: int, device: str) -> None:
 
 
 class AdaptiveLaunch:
-    """Launches of one geometry, on one core or split over all by how long they take.
+    """Launches of one geometry, on one core or split over all, as their measured times decide.
 
     Concurrency: racing updates of the count cost at most one launch on the slower side.
     """

@@ -202,7 +202,7 @@ def test_guard_pages_cannot_be_touched(offset: int, before: str, ends: bool) -> 
     assert (done.returncode < 0) is ends
 
 
-@pytest.mark.parametrize(("offset", "where"), [(100, "behind the end"), (-1, "before the begin")])
+@pytest.mark.parametrize(("offset", "where"), [(100, "after the end"), (-1, "before the begin")])
 def test_a_write_beside_a_block_is_reported_when_it_is_freed(
     checked: CheckedDevice, offset: int, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -223,7 +223,7 @@ def test_a_write_beside_a_block_in_use_is_raised_by_a_wait(
 ) -> None:
     buffer = hal.empty(100, hal.uint8, checked)
     ctypes.memset(buffer._buf + 100, 1, 1)
-    with pytest.raises(DeviceFault, match="wait: a write behind the end of block"):
+    with pytest.raises(DeviceFault, match="wait: a write after the end of block"):
         getattr(checked, wait)()
     if wait == "synchronize":
         buffer.deallocate()
@@ -237,7 +237,7 @@ def test_a_profile_does_not_search_for_damage(checked: CheckedDevice) -> None:
     result, times = checked._make_clock().measure(lambda: buffer.fill(1))
     start_ns, end_ns = times()
     assert result is buffer and start_ns < end_ns
-    with pytest.raises(DeviceFault, match="behind the end"):
+    with pytest.raises(DeviceFault, match="after the end"):
         checked.synchronize()
 
 

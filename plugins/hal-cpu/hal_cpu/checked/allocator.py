@@ -27,14 +27,14 @@ class CheckedAllocator(CPUAllocator):
 
     device: CheckedDevice
     null = Address(0, 0)
-    host_ordered = False  # or copies would bypass the record of what is written
+    host_ordered = False  # True lets copies bypass the record of written bytes
 
     def __init__(self, device: Compiled) -> None:
         super().__init__(device)
-        self.poison = True  # whatever the environment says by now
+        self.poison = True  # as the device was opened, even if HAL_CHECK was unset since
         self._blocks: dict[int, Block] = {}
         self._quarantine = Quarantine()  # changes only while `_freeing` is held
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(1)  # of blocks, for errors
 
     @property
     def cache_limit(self) -> int:
@@ -45,7 +45,7 @@ class CheckedAllocator(CPUAllocator):
     def cache_limit(self, nbytes: int) -> None:
         pass
 
-    # -- blocks of the size that was asked for: in a rounded one, a write beyond the end would hide
+    # -- blocks of exactly the size asked for: rounding would hide a write just after the end
 
     def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> int:
         return super()._fresh(nbytes, nbytes, options)
@@ -60,7 +60,7 @@ class CheckedAllocator(CPUAllocator):
         return Address(block.address, nbytes, block)
 
     def _initialise(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
-        """Do nothing: the block is initialised, and a fill would count as written."""
+        """Do nothing: `Block` has filled itself, and a fill here would count as written."""
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         block = self._blocks.pop(opaque)
@@ -70,9 +70,9 @@ class CheckedAllocator(CPUAllocator):
     # -- writes beside blocks
 
     def find_damage(self) -> None:
-        """Find writes beside blocks that are in use."""
-        # Memory that is freed in the middle, by a finalizer or another thread, stays accessible
-        # until the search has ended, as it does under a launch.
+        """Check the guard bytes of every block in use; a write there is a fault to raise."""
+        # Registered as work in flight, as a launch is: memory that a finalizer or another thread
+        # frees meanwhile stays accessible until the search has ended.
         with self._freeing, self.device.in_flight.using(*self._blocks):
             for block in list(self._blocks.values()):
                 self._check_block(block, "wait")
@@ -84,17 +84,17 @@ class CheckedAllocator(CPUAllocator):
         block.damage_is_known = True
         fault = DeviceFault(
             operation,
-            f"a write {'behind the end' if damage > 0 else 'before the beginning'} of {block}",
+            f"a write {'after the end' if damage > 0 else 'before the beginning'} of {block}",
             got=damage,
             limit=f"limit 0 to {block.nbytes - 1}",
             device=self.device.name,
-            fix="Look at what was given its address: an array's consumer, or a C kernel.",
+            fix="Look at code that has its address: a C kernel, or an array over the buffer.",
         )
         log.warning("%s", fault)
         self.device.faults.append(fault)
 
     def free_cache(self) -> None:
-        """Release every freed block's addresses; the memory went back when it was freed."""
+        """Release the reserved addresses of freed blocks, whose memory is given back already."""
         super().free_cache()
         with self._freeing:
             self._quarantine.shrink(0, 0)
@@ -104,7 +104,7 @@ class CheckedAllocator(CPUAllocator):
         self._held = self._current
 
     def block_near(self, address: int) -> tuple[Block | None, bool]:
-        """Return the block that an access to an inaccessible page missed, and if it was freed."""
+        """Return the block next to a faulting address, and whether it was freed."""
         freed = self._quarantine.find(address)
         if freed is not None:
             return freed, True
@@ -137,6 +137,6 @@ class CheckedAllocator(CPUAllocator):
         dest.mark_written(nbytes)
 
     def _as_buffer(self, opaque: Any, nbytes: int) -> memoryview:
-        # Its holder may write at any time, which is not seen: all of it counts as written.
+        # The view's holder may write unseen at any time, so all bytes count as written.
         opaque.mark_written(nbytes)
         return super()._as_buffer(opaque, nbytes)

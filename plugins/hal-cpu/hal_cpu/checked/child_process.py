@@ -1,4 +1,4 @@
-"""Run a kernel in a child process: a fault or an endless loop there leaves this process whole.
+"""Run a kernel in a child process: a fault or an endless loop there does not harm this one.
 
     this process                              the child
     call @hal_fork_and_run
@@ -35,12 +35,13 @@ _CAUGHT = (
     signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT,
 )  # fmt: skip
 _SA_SIGINFO, _SA_ONSTACK = 4, 0x0800_0000
-_SUCCESS = 256  # in the place of a signal's number, and larger than any
-_SIGNAL_STACK_NBYTES = 64 << 10  # the kernel's own stack may be what ran out
+_SUCCESS = 256  # reported in place of a signal's number; no signal has it
+_SIGNAL_STACK_NBYTES = 64 << 10  # of the handler: the kernel's stack may have overflowed
 _REPORT_NBYTES = driver.PAGE
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 50e-6, 5e-3  # seconds between two looks at the child
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 50e-6, 5e-3  # seconds between polls of the child
 
-# `report` is the signal's number, or _SUCCESS, and an address: `si_addr`, 16 bytes into siginfo_t.
+# The report is two words: the signal's number or _SUCCESS, and the address of the fault (`si_addr`,
+# 16 bytes into siginfo_t). stdout is flushed before the fork, or both processes would print it.
 # prctl(PR_SET_PDEATHSIG) ends the child when the thread that forked it ends.
 # Source: sigaction(2), sigaltstack(2), prctl(2).
 _TEXT = """
@@ -123,9 +124,9 @@ class Outcome(NamedTuple):
     """The end of a child: success with copies of memory, or the cause of its end."""
 
     done: bool
-    signal: int = 0  # that ended the child; 0: something else did
-    address: int = 0  # of the access, for SIGSEGV and SIGBUS
-    status: int = 0  # that the child exited with
+    signal: int = 0  # the signal that ended the child; 0: none did
+    address: int = 0  # the faulting address, for SIGSEGV and SIGBUS
+    status: int = 0  # the child's exit status
     timed_out: bool = False
     before: tuple[memoryview, ...] = ()  # copies from before the kernel ran
     after: tuple[memoryview, ...] = ()
@@ -163,7 +164,8 @@ def run_in_child(
         c_void_p(entry), args, launch, c_int64(blocks), c_void_p(start), action, stack,
         tables[0], c_int64(len(before)), tables[1], c_int64(len(after)),
     )  # fmt: skip
-    # A thread that ends takes its children along (PR_SET_PDEATHSIG), so it waits for them, too.
+    # The system kills the child when the thread that forked it ends (PR_SET_PDEATHSIG), so that
+    # thread also waits.
     ended = call_on_stack(STACK_NBYTES, lambda: _fork_and_wait(request, seconds))
     state, address = shared[:16].cast("Q")
     if state == _SUCCESS:
@@ -175,11 +177,12 @@ def run_in_child(
 
 
 def _spaced(nbytes: int) -> int:
+    """Round up, so that every copy in shared memory begins at a multiple of 64."""
     return (nbytes + 63) & -64
 
 
 def _fork_and_wait(request: tuple[Any, ...], seconds: float) -> Outcome:
-    """Fork, and return the child's end as far as the system tells."""
+    """Fork, wait for the child, and return its end as far as `waitpid` tells."""
     pid = _forking_function()(*request)
     if pid < 0:
         raise DeviceFault(
@@ -201,9 +204,9 @@ def _fork_and_wait(request: tuple[Any, ...], seconds: float) -> Outcome:
                 return Outcome(False, timed_out=True)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-    except ChildProcessError:  # this program ignores SIGCHLD, so the system says nothing
+    except ChildProcessError:  # this program ignores SIGCHLD, so the status is lost
         return Outcome(False)
-    except BaseException:  # an interrupt
+    except BaseException:  # an interrupt (Ctrl-C): leave no child running
         _end(pid)
         raise
 
@@ -216,7 +219,7 @@ def _end(pid: int) -> None:
 
 @cache
 def _forking_function() -> Any:
-    """Compile `@hal_fork_and_run`, once a process."""
+    """Compile `@hal_fork_and_run`, once per process."""
     from hal_cpu.compilers.llvm import LLVMCompiler
 
     watched = [
@@ -227,6 +230,6 @@ def _forking_function() -> Any:
     name = "hal_fork_and_run"
     options = CompileOptions(name, Signature.parse(name, ""), rendered=True)
     code = loader.load(LLVMCompiler().compile(text, options), name, name)
-    function: Any = ctypes.PYFUNCTYPE(ctypes.c_int)(code.entry)  # takes what `run_in_child` gives
-    function.code = code  # which keeps its pages
+    function: Any = ctypes.PYFUNCTYPE(ctypes.c_int)(code.entry)  # called with ctypes objects
+    function.code = code  # keeps the pages of the code mapped
     return function

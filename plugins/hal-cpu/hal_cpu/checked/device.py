@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 class CheckedDevice(CPUDevice):
-    """Order: as any CPU device. A write beside a block is found when the block is freed, and
-    raised by the next launch, `synchronize` or `close`; the latter two search all memory."""
+    """The CPU device under HAL_CHECK=1.
+
+    Order: as for any CPU device. A write beside a block is found when the block is freed, and
+    raised by the next launch, `synchronize` or `close`. The last two search all memory.
+    """
 
     allocator: CheckedAllocator
     checked = True
@@ -25,7 +28,7 @@ class CheckedDevice(CPUDevice):
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
         self.seconds, self.seed = CHECK_SECONDS.read(), CHECK_SEED.read()
-        self.faults: deque[HalError] = deque()  # found, and not raised yet
+        self.faults: deque[HalError] = deque()  # found but not raised yet
 
     def make_allocator(self) -> CheckedAllocator:
         from hal_cpu.checked.allocator import CheckedAllocator
@@ -42,11 +45,12 @@ class CheckedDevice(CPUDevice):
         return NativeProgram(self, binary)
 
     def raise_fault(self) -> None:
+        """Raise the oldest fault that was found but not raised yet, if there is one."""
         if self.faults:
             raise self.faults.popleft()
 
     def _synchronize(self, timeout: float | None) -> bool:
-        if "allocator" in vars(self):
+        if "allocator" in vars(self):  # made at first use; without it there is no memory
             self.allocator.find_damage()
         self.raise_fault()
         return True

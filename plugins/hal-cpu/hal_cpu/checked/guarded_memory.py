@@ -3,8 +3,9 @@
     | no access | 5A 5A ... 5A | the block's bytes | 5A ... 5A | no access |
                low          address               end        high
 
-A block ends where an inaccessible page begins, but for the bytes that round it up to 64, and begins
-up to a page behind another one. The bytes between hold a pattern, by which a write there shows.
+The end of a block, rounded up to 64 bytes, touches an inaccessible page: an access after it is a
+fault at once. The beginning is up to a page away from the other inaccessible page. The accessible
+bytes around a block are its guard bytes: they hold a pattern, which a write there changes.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from hal_cpu import driver
 
 Array = npt.NDArray[Any]
 
-FRESH = 0xCB  # a byte of a block that nothing has written
-AROUND = 0x5A  # a byte beside a block
+FRESH = 0xCB  # fills the bytes of a block that nothing has written
+AROUND = 0x5A  # fills the guard bytes beside a block
 _ALIGNMENT = 64
 _QUARANTINE_BLOCKS = 1024
-_QUARANTINE_NBYTES = 1 << 32  # of addresses; they take no memory
+_QUARANTINE_NBYTES = 1 << 32  # of address space: freed blocks take no memory
 
 
 class Block:
-    """`nbytes` at `address`, in accessible memory from `low` to `high`."""
+    """A block of `nbytes` at `address`, in accessible memory from `low` to `high`."""
 
     __slots__ = (
         "address", "damage_is_known", "high", "low", "nbytes", "number", "user", "written",
     )  # fmt: skip
 
     def __init__(self, nbytes: int, number: int, zero: bool, poison: bool) -> None:
-        """Fill with zeros, which count as written; or as unwritten, with FRESH or not at all.
+        """Map the block, with `zero` as written zeros, else as unwritten.
 
-        Raises: driver.Refused.
+        `poison` fills unwritten bytes with FRESH. Raises: driver.Refused.
         """
         room = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
         self.nbytes, self.number = nbytes, number
@@ -46,7 +47,7 @@ class Block:
         self.low = driver.map_guarded(room)
         self.high = self.low + driver.pages(room)
         self.address = self.high - room
-        # One element a byte, 1 where it is written; None: all bytes are.
+        # One element per byte, 1 where it was written; None: all bytes were.
         self.written: Array | None = None if zero else np.zeros(nbytes, np.uint8)
         for start, stop in self.around:
             ctypes.memset(start, AROUND, stop - start)
@@ -59,7 +60,7 @@ class Block:
 
     @property
     def around(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The accessible bytes ahead of the block and after it."""
+        """The ranges of guard bytes before the block and after it."""
         return (self.low, self.address), (self.end, self.high)
 
     def drop_full_record(self) -> None:
@@ -68,7 +69,7 @@ class Block:
             self.written = None
 
     def find_damage(self) -> int | None:
-        """Return the offset of a byte beside the block that was written; None: there is none."""
+        """Return the offset of the first guard byte that was overwritten; None: none was."""
         for start, stop in self.around:
             found = np.frombuffer(driver.memory_at(start, stop - start), np.uint8) != AROUND
             if found.any():
@@ -81,9 +82,9 @@ class Block:
 
 
 class Address(int):
-    """An address that knows how many bytes a buffer or a view has there, and their block.
+    """The address of a buffer or view, with its number of bytes and its block.
 
-    `block` is None where the memory is the caller's: all of it counts as written.
+    `block` is None for memory that another library owns: all of it counts as written.
     """
 
     block: Block | None
@@ -98,17 +99,17 @@ class Address(int):
         return Address(self + offset, nbytes, self.block)
 
     def mark_written(self, nbytes: int | None = None) -> None:
-        """Record that the first `nbytes`, or all, are written."""
+        """Record that the first `nbytes`, or all, were written."""
         record = self.record(1)
         if self.block is not None and record is not None:
             record[:nbytes] = 1
             self.block.drop_full_record()
 
     def record(self, itemsize: int) -> Array | None:
-        """Return the record as the interpreter takes it, None if all is written.
+        """Return the record of written bytes as the interpreter takes it; None: all are written.
 
-        It has an integer for each element, with a 1 in every byte that is written. A change of it
-        is a change of the block's.
+        It is a view of the block's record, as an integer for each element: a 1 in every byte that
+        was written.
         """
         block = self.block
         if block is None or block.written is None:
@@ -117,7 +118,7 @@ class Address(int):
         return block.written[start : start + self.nbytes].view(f"u{itemsize}")
 
     def copy_record(self, source: Address, nbytes: int) -> None:
-        """After a copy: what was not written at the source is not written here."""
+        """Copy the record too, after a copy: unwritten bytes of the source stay unwritten here."""
         known = source.part(0, nbytes).record(1)
         if known is None:
             self.mark_written(nbytes)
@@ -130,9 +131,9 @@ class Address(int):
 
 
 class Quarantine:
-    """Freed blocks, inaccessible for a while so that their addresses are not used again.
+    """Freed blocks, whose addresses stay reserved for a while: a late access is a fault.
 
-    Concurrency: one thread at a time, but for `find`.
+    Concurrency: one thread at a time; `find` may be called by any.
     """
 
     def __init__(self) -> None:
@@ -143,7 +144,7 @@ class Quarantine:
         block.written = None
         try:
             driver.retire_guarded(block.low, block.high - block.low)
-        except driver.Refused:  # too many mappings
+        except driver.Refused:  # too many mappings: keep no addresses of this block
             driver.unmap_guarded(block.low, block.high - block.low)
             return
         self._blocks.append(block)
@@ -151,12 +152,12 @@ class Quarantine:
         self.shrink(_QUARANTINE_BLOCKS, _QUARANTINE_NBYTES)
 
     def shrink(self, blocks: int, nbytes: int) -> None:
-        """Release the oldest until these numbers of blocks and bytes are left."""
+        """Release the oldest blocks, until at most these numbers of blocks and bytes are left."""
         while len(self._blocks) > blocks or self._nbytes > nbytes:
             block = self._blocks.popleft()
             self._nbytes -= block.high - block.low
             driver.unmap_guarded(block.low, block.high - block.low)
 
     def find(self, address: int) -> Block | None:
-        """Return the block that lay there."""
+        """Return the freed block that contained the address, None if none did."""
         return next((b for b in list(self._blocks) if b.low <= address < b.high), None)

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from hal_cpu.checked.guarded_memory import Address
 
 _MAKER = "hal-cpu-uops 1"
-_NO_LIMIT = 1 << 62  # of loop iterations: the time alone decides
+_NO_LIMIT = 1 << 62  # of loop iterations: only their time is limited
 
 
 class UOpsCompiler(Compiler):
-    """A kernel's listing is its binary, with a checksum ahead of it that shows damage."""
+    """A compiler whose binary is the kernel's listing, after a checksum that shows damage."""
 
     language = format = "uops"
     target = "interpreter"
@@ -51,7 +51,7 @@ class UOpsCompiler(Compiler):
     def _disassemble(self, image: bytes) -> str:
         try:
             return unseal(_MAKER, image, "disassemble", "CPU")[1].decode()
-        except CompileError:  # CPU_CC made it machine code
+        except CompileError:  # machine code, by a compiler that CPU_CC chose
             return ObjectCompiler()._disassemble(image)
 
 
@@ -63,7 +63,7 @@ class Geometry(NamedTuple):
 class InterpretedProgram(Program):
     """A kernel that the reference interpreter runs.
 
-    Raises, at a launch: KernelFault. What the kernel wrote before is written.
+    Raises, at a launch: KernelFault; what the kernel wrote before the fault stays written.
     """
 
     device: CheckedDevice
@@ -84,7 +84,7 @@ class InterpretedProgram(Program):
         kernel, device = self._kernel, self.device
 
         def launch(geometry: Geometry, *args: Any) -> None:
-            interpret(kernel, device, geometry, args)  # type: ignore[arg-type]  # or unloaded
+            interpret(kernel, device, geometry, args)  # type: ignore[arg-type]  # None if unloaded
 
         return launch
 
@@ -100,7 +100,7 @@ class InterpretedProgram(Program):
 def interpret(
     kernel: PreparedKernel, device: CheckedDevice, geometry: Geometry, args: tuple[Any, ...]
 ) -> None:
-    """Carry out one launch. Raises: KernelFault, and what freed memory has shown before."""
+    """Run one launch. Raises: KernelFault, and DeviceFault for damage found since the last."""
     device.raise_fault()
     inputs, addresses = Inputs({}, {}, {}), []
     for param, arg in zip(kernel.signature.params, args, strict=True):
@@ -128,13 +128,13 @@ def interpret(
 
 
 def _parse(text: str, entry: str, signature: Signature, operation: str, device: str) -> Kernel:
-    """Parse a listing. Raises: CompileError with the line at fault, or for another kernel's."""
+    """Parse a listing. Raises: CompileError with the faulty line, or for another kernel."""
     try:
         kernel = parse_listing(text)
         verify(kernel)
     except HalError as error:
         line = re.match(r"line (\d+) ", error.problem)
-        problem, place = "the listing is no kernel", int(line[1]) if line else None
+        problem, place = "not a valid listing", int(line[1]) if line else None
         raise CompileError(
             operation, problem, log=str(error), source=text, line=place, device=device
         ) from None

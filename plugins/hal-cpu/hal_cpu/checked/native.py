@@ -1,7 +1,7 @@
 """Machine code under HAL_CHECK=1: `Source` kernels, and rendered ones where CPU_CC asks for it.
 
 Each launch runs in a child process. What it wrote is copied back if it ended well and wrote nothing
-but the elements of its arguments; else there is an exception, and memory is as it was.
+but the elements of its arguments. Otherwise the launch raises, and memory is unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Geometry(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """A pointer of the signature, and the address that it is given."""
+    """A pointer parameter, and the address that it is given."""
 
     param: Param
     address: Address
@@ -53,7 +53,7 @@ class Argument(NamedTuple):
 
     @property
     def accessible(self) -> tuple[int, int]:
-        """The range of addresses around it that a kernel reaches without a fault."""
+        """The range of addresses around the argument that a kernel reaches without a fault."""
         block = self.address.block
         return (self.address, self.end) if block is None else (block.low, block.high)
 
@@ -77,7 +77,10 @@ class Argument(NamedTuple):
 
 
 class NativeProgram(CPUProgram):
-    """Raises, at a launch: DeviceFault, OutOfBounds or KernelFault, with nothing written."""
+    """A kernel as machine code, whose launches run in a child process.
+
+    Raises, at a launch: DeviceFault, OutOfBounds or KernelFault; then nothing is written.
+    """
 
     device: CheckedDevice
 
@@ -92,7 +95,7 @@ class NativeProgram(CPUProgram):
             given = zip(signature.params, args, strict=True)
             arguments = [Argument(param, arg) for param, arg in given if param.is_pointer]
             with device.in_flight.using(*(argument.address for argument in arguments)):
-                entry = code.entry  # type: ignore[union-attr]  # or unloaded
+                entry = code.entry  # type: ignore[union-attr]  # None if unloaded
                 Launch(f"kernel {signature.name}", device, arguments).run(
                     entry, pack(*args), geometry
                 )
@@ -121,6 +124,7 @@ class Launch:
                 address.block.user = f"{param.name!r} of {self.operation}"
         writable = join_ranges((one.address, one.end) for one in self.writable)
         accessible = join_ranges(one.accessible for one in self.arguments)
+        # Memory that the kernel reaches without a fault, and must leave as it is.
         forbidden = cut_out(accessible, writable)
         outcome = run_in_child(
             entry, args, *geometry, forbidden, [*forbidden, *writable], self.device.seconds
@@ -169,7 +173,7 @@ class Launch:
             facts["limit"] = f"limit {self.device.seconds:g} s"
             fix = "Look at its loops, or allow more with HAL_CPU_CHECK_SECONDS."
         elif not outcome.signal:
-            problem = f"it left the process, with status {outcome.status}"
+            problem = f"it exited the process, with status {outcome.status}"
             fix = "Return from the kernel."
         else:
             name = signal.Signals(outcome.signal).name

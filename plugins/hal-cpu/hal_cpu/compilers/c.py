@@ -18,7 +18,7 @@ from hal_cpu.compilers.source import arguments_of, text_of
 
 
 class CCompiler(NamedTuple):
-    """One C compiler, as a row of data."""
+    """A row of data about one C compiler: how to find, call and install it."""
 
     name: str
     command: Callable[[], tuple[str, ...] | None]  # None: it is not installed
@@ -42,7 +42,7 @@ def _find_zig() -> tuple[str, ...] | None:
 
 
 _MARCH = {"x86-64": "-march=native", "aarch64": "-mcpu=native"}
-_ROUND = ("-frounding-math",)  # gcc 12 makes -x of 0 - x, which has another zero, without it
+_ROUND = ("-frounding-math",)  # else gcc 12 turns 0 - x into -x, whose zero has the other sign
 C_COMPILERS = {
     row.name: row
     for row in (
@@ -54,7 +54,7 @@ C_COMPILERS = {
 
 _FLAGS = (
     "-c", "-x", "c", "-std=gnu11", "-O3",
-    "-fPIC", "-fno-semantic-interposition",  # code can lie anywhere, and no part is replaced
+    "-fPIC", "-fno-semantic-interposition",  # loaded anywhere; no function is replaced
     "-fwrapv",  # integers wrap, as the kernel language says
     "-fno-math-errno", "-fno-trapping-math",  # nothing reads errno or traps; results are the same
     "-fno-stack-protector", "-fno-sanitize=all",  # some distributions switch them on
@@ -66,7 +66,7 @@ _FLAGS = (
 class CCompilerProgram(ObjectCompiler):
     """One of `C_COMPILERS`, run as a program for each kernel.
 
-    Raises: CompilerUnavailable saying what to install.
+    Raises: CompilerUnavailable that says what to install.
     """
 
     language = "c"
@@ -88,7 +88,7 @@ class CCompilerProgram(ObjectCompiler):
                 device="CPU",
                 fix=row.install,
             )
-        fixed = " ".join(self._command)  # `native` means what the processor's flags say
+        fixed = " ".join(self._command)  # `native` has the meaning that cpu_identity() tells
         self.identity = f"{fixed} {version.stdout.strip()} {processor.cpu_identity()}"
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
@@ -106,7 +106,7 @@ class CCompilerProgram(ObjectCompiler):
                 return image.read()
 
 
-# Compilers read folders and options from these too, which no cache key would know.
+# Compilers read folders and options from these variables too, and no cache key has them.
 _NOT_PASSED = {
     "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "SDKROOT",
     "GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH", "CCC_OVERRIDE_OPTIONS",

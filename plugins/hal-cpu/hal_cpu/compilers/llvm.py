@@ -1,4 +1,4 @@
-"""LLVM IR to ELF objects: LLVM works in this process, through llvmlite."""
+"""Compile LLVM IR to ELF objects in this process, through llvmlite."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hal_cpu import processor
 from hal_cpu.compilers.objects import ObjectCompiler, refuse_options
 from hal_cpu.threads.stacks import call_on_stack
 
-# Longer texts are not optimised: some passes take the square of the length, which becomes minutes.
+# Longer texts are not optimised: the time of some passes grows as its square, to minutes.
 MOST_LINES = 6_000
 _CONVENTION = "void (ptr, ptr, i64, i64)"
-_STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for texts of that length
+_STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
 
 
-# A fork waits until it is free: LLVM, and llvmlite's own lock, would otherwise be left to the child
-# in the middle of another thread's compilation.
+# A fork waits for this lock. Without it a child could inherit LLVM, and llvmlite's own lock, in the
+# middle of another thread's compilation.
 _llvm_lock = threading.RLock()
 hold_during_fork(_llvm_lock)
 
 
 class LLVMCompiler(ObjectCompiler):
-    """llvmlite, imported at the first kernel that the compile cache does not have.
+    """LLVM through llvmlite, which is imported at the first kernel that the compile cache lacks.
 
-    Concurrency: one compilation at a time, as LLVM's context wants.
+    Concurrency: one compilation at a time, as LLVM's context requires.
     """
 
     language = "llvm"
@@ -69,7 +69,7 @@ class LLVMCompiler(ObjectCompiler):
                     codemodel="small",
                 )
             try:
-                # Closed here: a finalizer would call LLVM while another thread has the lock.
+                # Closed by `with`: a finalizer would call LLVM while another thread holds the lock.
                 with llvm.parse_assembly(source) as module:
                     module.triple = machine.triple
                     module.data_layout = str(machine.target_data)
@@ -84,7 +84,7 @@ class LLVMCompiler(ObjectCompiler):
 
 
 def _import_llvm() -> Any:
-    """Import llvmlite, prepared to make code for this machine. The lock is held."""
+    """Import llvmlite and initialise its target. The caller holds the lock."""
     try:
         import llvmlite.binding as llvm
     except (ImportError, OSError) as error:
@@ -100,7 +100,7 @@ def _import_llvm() -> Any:
 
 
 def _check_convention(module: Any, entry: str) -> None:
-    """Refuse an entry of another type: it would take a launch's tables for its arguments."""
+    """Raise ValueError for an entry that takes other parameters than a launch passes."""
     try:
         found = str(module.get_function(entry).global_value_type)
     except NameError:  # the loader says that the entry is missing
@@ -108,7 +108,7 @@ def _check_convention(module: Any, entry: str) -> None:
     if found != _CONVENTION:
         raise ValueError(
             f"@{entry} is {found}, and a kernel is {_CONVENTION}: its arguments, the launch, the "
-            "first block and the block after the last. `hal render --language llvm` writes such."
+            "first block and the block after the last. `hal render --language llvm` shows one."
         )
 
 

@@ -17,7 +17,7 @@ class ObjectCompiler(Compiler):
     """A compiler that makes relocatable ELF objects."""
 
     format = "elf"
-    name: str  # what CPU_CC=name chooses
+    name: str  # the one that CPU_CC chooses
 
     def __init__(self) -> None:
         self.target = processor.machine()
@@ -40,11 +40,12 @@ class ObjectCompiler(Compiler):
             command = [objdump, "-d", "-r", "--no-show-raw-insn", path]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace")
         if done.returncode:
-            raise CompileError("disassemble", "objdump refused", log=done.stderr, device="CPU")
+            raise CompileError("disassemble", "objdump failed", log=done.stderr, device="CPU")
+        # The lines before the code name the temporary file, another one each time.
         return done.stdout.partition(":\n\n")[2] or done.stdout
 
     def refusal(self, options: CompileOptions, log: str, text: str, file: str) -> CompileError:
-        """Return the error for a refused kernel, whose text the compiler's log calls `file`."""
+        """Return the error for a refused kernel; the compiler's log calls its text `file`."""
         return CompileError(
             f"compile {options.entry}",
             f"{self.name} refused the kernel",
@@ -57,7 +58,7 @@ class ObjectCompiler(Compiler):
 
 
 def refuse_options(options: CompileOptions, language: str) -> None:
-    """Raises: Unsupported for options of a C compiler with a text that is no C."""
+    """Raise Unsupported if options of a C compiler are given for another language."""
     given = options.options, options.defines, options.includes
     if any(given):
         raise Unsupported(

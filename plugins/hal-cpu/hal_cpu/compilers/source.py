@@ -22,7 +22,7 @@ from hal_core.ir import CONST_POINTER, Param, Signature
 if TYPE_CHECKING:
     from hal_core.compiler import CompileOptions
 
-ENTRY_PREFIX = "hal_run_"  # of the function that is launched; the kernel's name follows
+ENTRY_PREFIX = "hal_run_"  # of the function that a launch calls; the kernel's name follows
 
 _TYPES = {
     "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
@@ -84,7 +84,7 @@ def arguments_of(options: CompileOptions) -> list[str]:
 
 
 def text_of(text: str, options: CompileOptions) -> str:
-    """Return what the compiler is given: a rendered kernel as it is, a user's with its entry."""
+    """Return the text to compile: a rendered kernel as it is, a user's with its entry."""
     if options.rendered:
         return f'#line 1 "{options.entry}.c"\n{text}'
     return complete(text, options.signature)
@@ -110,8 +110,7 @@ def complete(text: str, signature: Signature) -> str:
 
 
 def suggest_signature(signature: Signature, log: str) -> str | None:
-    """Write the function's first line as it should be, if the log says that it is missing or has
-    another type."""
+    """Return the function's right first line, as advice, if the log says that it is wrong."""
     mark = f"signature of {signature.name}:1:"
     if not any(mark in line and "error" in line for line in log.splitlines()):
         return None

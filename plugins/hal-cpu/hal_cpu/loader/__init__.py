@@ -3,7 +3,8 @@
 One private region holds everything, in three parts that each have rights of their own, so that no
 page is ever writable and executable at once:
 
-    read, execute     code of all sections, then a stub for each call that leaves the region
+    read, execute     code of all sections, then a stub for each call that leaves the region, as a
+                      library may be too far away for the call instruction
     read              constants, then the offset table: addresses that code reads from memory
     read, write       variables, then common symbols
 
@@ -92,6 +93,7 @@ class _Loading:
         self.code = self._fill(entry)
 
     def _lay_out(self, part_of: dict[int, int]) -> None:
+        """Give every section, stub, slot and common symbol its offset in the region."""
         end = 0
         for part in (_CODE, _CONSTANT, _WRITABLE):
             start = end = driver.pages(end)
@@ -124,7 +126,7 @@ class _Loading:
         return end
 
     def _fill(self, entry: Symbol) -> Code:
-        """Map the region, write what belongs there, and take the right to write away."""
+        """Map the region, write sections, stubs and slots, then set the rights of each part."""
         nbytes = max(self.parts[-1][1], 1)
         code = Code(driver.map_pages(nbytes), nbytes)
         start = code.address
@@ -173,7 +175,7 @@ class _Loading:
 
 
 def _align(offset: int, alignment: int) -> int:
-    if alignment > driver.PAGE:  # which is what the region itself is aligned to
+    if alignment > driver.PAGE:  # the region itself is aligned to a page
         raise BadObject(f"has data aligned to {alignment} bytes, the limit is {driver.PAGE}")
     return (offset + alignment - 1) // alignment * alignment
 

@@ -61,7 +61,7 @@ class Symbol(NamedTuple):
 class Patch(NamedTuple):
     """A relocation: a place whose bytes depend on addresses."""
 
-    section: int  # that it lies in
+    section: int  # the section that it lies in
     offset: int
     type: int
     symbol: int

@@ -44,7 +44,7 @@ class Job:
             run(args, launch, first, last)
             finished.append(None)
             if len(finished) == self.total:
-                self.done.put(None)  # perhaps by two at once, which is harmless
+                self.done.put(None)  # two threads may both see the end, which is harmless
 
     def help(self) -> None:
         """Run chunks in a worker. An exception there is left for the calling thread to raise."""
@@ -128,7 +128,7 @@ class Pool:
                 name = f"hal-cpu-{len(workers) + 1}"
                 try:
                     workers.append(start_thread(name, _serve, queue))
-                except RuntimeError:  # can't start new thread: fewer, or the caller alone, do
+                except RuntimeError:  # can't start new thread: work with fewer, or none
                     return
 
     def close(self) -> None:

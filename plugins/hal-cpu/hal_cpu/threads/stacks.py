@@ -1,7 +1,8 @@
 """Stacks that are large enough for kernels.
 
-A kernel's shared arrays and what lives across its barriers take up to 320 KiB. The first thread and
-those of most systems have megabytes; `threading.stack_size` and `ulimit -s` can say less.
+A kernel's shared arrays, and the values that live across its barriers, take up to 320 KiB. The main
+thread has megabytes, and so have others on most systems; `threading.stack_size` and `ulimit -s` can
+set less.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from hal_cpu import driver
 
 T = TypeVar("T")
 
-STACK_NBYTES = 1 << 20  # enough, with all that is called on the way
+STACK_NBYTES = 1 << 20  # enough for a kernel and its callers
 
-_own = threading.local()  # `nbytes`: the first thread's takes a third of a millisecond to ask for
+_own = threading.local()  # `nbytes`; asking for the main thread's takes a third of a millisecond
 
 
 def stack_nbytes() -> int:
-    """Return the size of the calling thread's stack, which is asked for once."""
+    """Return the size of the calling thread's stack, asked for once per thread."""
     try:
         return _own.nbytes  # type: ignore[no-any-return]
     except AttributeError:
@@ -61,7 +62,7 @@ def start_thread(
     with _stack_lock:
         usual = _usual_nbytes()
         try:
-            # One size for all threads that start now: others may get more, never less.
+            # The size is the process's: threads that others start now may get more, never less.
             threading.stack_size(nbytes if _is_small(usual, nbytes) else usual)
             worker.start()
         finally:
@@ -70,7 +71,7 @@ def start_thread(
 
 
 def needs_larger_stack() -> bool:
-    """Return whether the calling thread's stack, or one of a thread that starts later, is small."""
+    """Return whether the stack of the calling thread, or of one started later, is too small."""
     with _stack_lock:
         usual = _usual_nbytes()
     return _is_small(usual, STACK_NBYTES) or stack_nbytes() < STACK_NBYTES
@@ -80,8 +81,8 @@ _stack_lock = fork_safe_lock()  # held while `threading.stack_size` is not what 
 
 
 def _usual_nbytes() -> int:
-    """Return what the user set with `threading.stack_size`. The lock is held."""
-    usual = threading.stack_size(0)  # to ask is to set
+    """Return what the user set with `threading.stack_size`. The caller holds the lock."""
+    usual = threading.stack_size(0)  # the only way to ask is to set it
     threading.stack_size(usual)
     return usual
 
