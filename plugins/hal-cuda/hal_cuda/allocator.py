@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
     from hal_core.device import Compiled
 
-_FILL_NBYTES = 64 << 10  # of a pattern, sent from the host; copies on the GPU double it
+_FILL_NBYTES = 64 << 10  # of a wide pattern, sent from the host and then doubled on the GPU
 _KDL_CUDA, _KDL_CUDA_HOST, _LEGACY_STREAM = 2, 3, 1  # DLPack's numbers
 
 
 class CUDAAllocator(LRUAllocator[int]):
-    """Opaque: a device address.
+    """Memory of one NVIDIA GPU. An opaque is a device address.
 
     `host` is pinned host memory, which kernels reach over the bus. `external_ptr` is a device
     address of this GPU that another library allocated.
 
-    Order: everything is queued on the device's stream, freeing too. Copies from pageable memory
-    return when the driver has read it, copies to the host when the data is there.
-    Owns: the context, after the device was closed, while exported memory is still in use.
+    Order: allocations, frees, copies and fills are queued on the device's stream. A copy from
+    pageable memory returns when the driver has read it, a copy to the host when the data is there.
+    Owns: the context, after the device was closed, as long as exported memory is in use.
     """
 
     honours = frozenset({"nolru", "zero", "host", "external_ptr"})
@@ -45,7 +45,7 @@ class CUDAAllocator(LRUAllocator[int]):
         self._staging = Staging(device)
         self._pinned: set[int] = set()  # addresses of pinned blocks
         self._ended = False  # the device is closed
-        self._keeps_context = False  # it is, and its context stays for memory still in use
+        self._keeps_context = False  # it is closed; its context stays for memory in use
         self.dlpack_device = _KDL_CUDA, device.index
         self.dlpack_stream = _LEGACY_STREAM
 
@@ -68,12 +68,13 @@ class CUDAAllocator(LRUAllocator[int]):
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         device, ended, lost = self.device, self._ended, False
         if options.host:
-            self._pinned.discard(opaque)  # before another thread may be given its address
+            self._pinned.discard(opaque)  # first: the freed address may go to another thread
         if ended and not self._keeps_context:
             return  # the context was lost, and its memory with it
         try:
             with device.visit("free"), ExitStack() as steps:
                 if options.host:
+                    # Called at the end of the block, after the wait: queued work may use it.
                     steps.callback(device.api.free_host, opaque)
                     if not ended:
                         device.api.wait(device.stream)
@@ -82,7 +83,7 @@ class CUDAAllocator(LRUAllocator[int]):
                 else:
                     device.api.free(opaque, device.stream, self._pooled)
         except DeviceFault:
-            lost = True  # with its memory; the next wait raises
+            lost = True  # the context, with its memory; the next wait raises
         if ended and (lost or not (self._live or self._dropped)):
             self.release_context()
 
@@ -95,10 +96,10 @@ class CUDAAllocator(LRUAllocator[int]):
         problem = "no memory that the CUDA driver knows"
         fix = "Give a device address, such as int(gpuarray.gpudata)."
         if index == device.index:
-            problem = "memory of another context of this device, which no kernel of ours reaches"
+            problem = "memory of another context of this device, out of reach of our kernels"
             fix = (
-                "Share one: import pycuda.autoprimaryctx, or set HAL_CUDA_DRIVER=pycuda and open "
-                "the device while PyCUDA's context is current."
+                "Share one context: import pycuda.autoprimaryctx, or set HAL_CUDA_DRIVER=pycuda "
+                "and open the device while PyCUDA's context is current."
             )
         elif index >= 0:
             there = f"{device.family}:{index}" if index else device.family
@@ -116,8 +117,8 @@ class CUDAAllocator(LRUAllocator[int]):
         if src.nbytes > LARGE_IN_NBYTES:
             with device.own("copyin"):
                 return self._staging.copy_in(dest, src)
-        # The driver has read pageable memory on return, pinned memory not yet. `src` may be
-        # pinned, a copy of it is not.
+        # On return the driver has read pageable memory, but not pinned memory. `src` may be
+        # pinned; a copy of it in bytes is pageable.
         copy_in = device.api.copy_in
         return device.call("copyin", copy_in, dest, bytes(src), src.nbytes, device.stream)
 
@@ -138,7 +139,7 @@ class CUDAAllocator(LRUAllocator[int]):
             return True
         if not isinstance(src_device, CUDADevice):
             return False
-        try:  # after the work of both devices, ahead of their later work
+        try:  # the copy runs after earlier work of both devices and before their later work
             with src_device.own("copy_from"), src_device.events(1) as (written,):
                 api.record(written, src_device.stream)
                 with device.own("copy_from"), device.events(1) as (copied,):
@@ -158,6 +159,7 @@ class CUDAAllocator(LRUAllocator[int]):
 
     def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
         device = self.device
+        # The driver fills with 1, 2 or 4 bytes; 8 bytes of equal halves, as of 0, can be 4.
         half = len(pattern) // 2
         if len(pattern) == 8 and pattern[:half] == pattern[half:]:
             pattern = pattern[:half]
@@ -186,9 +188,9 @@ class CUDAAllocator(LRUAllocator[int]):
     # -- the end of the device
 
     def keep_context(self, lost: bool) -> bool:
-        """Return whether memory is still in use, which needs the context; the device ends now.
+        """Note that the device is closed; return whether memory in use still needs its context.
 
-        Of a `lost` context only pinned memory counts: an array of the host may lie over it.
+        In a `lost` context only pinned memory counts: an array of the host may lie over it.
         """
         with self._lock:
             self._drain()
@@ -199,7 +201,7 @@ class CUDAAllocator(LRUAllocator[int]):
         return self._keeps_context
 
     def release_context(self) -> None:
-        """Give up the context of an ended device with the memory in it, unless some is pinned."""
+        """Release a closed device's context, and the memory in it, unless some is pinned."""
         if self._keeps_context and not self._pinned:
             self._keeps_context = False
             self.device.release_context()

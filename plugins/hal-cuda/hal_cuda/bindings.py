@@ -1,4 +1,4 @@
-"""The driver through cuda-bindings. Nothing else imports it."""
+"""Calls of the driver through cuda-bindings, which no other module imports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ERROR_LOG_NBYTES = cu.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
 
 
 class CudaBindings(Calls):
-    """Each function takes and returns Python objects, in a tuple that the status begins."""
+    """The functions of cuda-bindings, which return tuples: the status, then the results."""
 
     device_attribute = cu.CUdevice_attribute
     pointer_attribute = cu.CUpointer_attribute
@@ -25,7 +25,7 @@ class CudaBindings(Calls):
     def call(self, name: str, *arguments: Any) -> Any:
         try:
             answer: tuple[Any, ...] = getattr(cu, name)(*arguments)
-        except ValueError as error:  # a code that cuda-bindings is too old to know
+        except ValueError as error:  # a status newer than cuda-bindings
             code = str(error).partition(" is not a valid CUresult")[0]
             if not code.isdecimal():
                 raise
@@ -44,11 +44,11 @@ class CudaBindings(Calls):
     def initialise(self) -> None:
         try:
             super().initialise()
-        except RuntimeError as error:  # no libcuda: cuda-bindings has an error of its own for it
+        except RuntimeError as error:  # how cuda-bindings says that there is no libcuda
             raise OSError(str(error)) from None
 
     def load(self, image: bytes) -> Any:
-        log = bytes(LOG_NBYTES)  # the driver writes into it: cuda-bindings takes nothing else
+        log = bytes(LOG_NBYTES)  # the driver writes into it; cuda-bindings takes only bytes
         options = [_ERROR_LOG, _ERROR_LOG_NBYTES]
         try:
             return self.call("cuModuleLoadDataEx", image + b"\0", 2, options, [log, LOG_NBYTES])

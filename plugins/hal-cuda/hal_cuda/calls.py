@@ -52,7 +52,7 @@ class Calls:
         raise NotImplementedError
 
     def _call_or(self, unknown: int, name: str, *arguments: Any) -> int:
-        """Return the integer result, or `unknown` where the driver does not know what is meant."""
+        """Return the integer result, or `unknown` if the driver calls an argument invalid."""
         try:
             return int(self.call(name, *arguments))
         except Refused as error:
@@ -98,7 +98,7 @@ class Calls:
         return self.call("cuCtxGetCurrent")
 
     def peer(self, context: Any, device: int, other: int) -> bool:
-        """Let the current context, of `device`, reach the memory of `other`, made in `context`.
+        """Let the current context, one of `device`, reach the memory in `context`, one of `other`.
 
         Return False where the hardware has no path.
         """
@@ -113,7 +113,7 @@ class Calls:
     # -- memory
 
     def memory_info(self) -> tuple[int, int]:
-        """Return the free and all bytes of the current device."""
+        """Return the free and the total bytes of the current device."""
         free, total = self.call("cuMemGetInfo")
         return int(free), int(total)
 
@@ -136,7 +136,7 @@ class Calls:
         self.call("cuMemFreeHost", address)
 
     def copy_in(self, dest: int, src: int | bytes, nbytes: int, stream: Any) -> None:
-        """Copy from a host address or from bytes. Pageable memory may change on return."""
+        """Copy from a host address or from bytes. On return pageable memory has been read."""
         self.call("cuMemcpyHtoDAsync", dest, src, nbytes, stream)
 
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:
@@ -156,10 +156,10 @@ class Calls:
         self.call(_SET[len(pattern)], dest, int.from_bytes(pattern, "little"), count, stream)
 
     def owner_of(self, address: int) -> tuple[int, bool, int]:
-        """Return the index of the device that memory belongs to, whether the host has the memory,
-        and the context that alone reaches it.
+        """Return the index of an address's device, whether it is host memory, and its context.
 
-        The index is -1 where the driver does not know the address, the context 0 for any.
+        The index is -1 for an address that the driver does not know; the context is 0 where every
+        context of the device reaches the memory.
         """
         ask, kinds = "cuPointerGetAttribute", self.pointer_attribute
         index = self._call_or(-1, ask, kinds(_ORDINAL), address)
@@ -172,7 +172,7 @@ class Calls:
         return index, False, self._call_or(0, ask, kinds(_CONTEXT), address)  # 0: from a pool
 
     def range_of(self, address: int) -> tuple[int, int]:
-        """Return start and bytes of the allocation that an address lies in."""
+        """Return the start and the size in bytes of the allocation that an address lies in."""
         start, nbytes = self.call("cuMemGetAddressRange", address)
         return int(start), int(nbytes)
 
@@ -186,7 +186,7 @@ class Calls:
         self.call("cuStreamDestroy", stream)
 
     def wait(self, stream: Any) -> None:
-        """Wait for a stream of ours, or for the number of one that another library made."""
+        """Wait for a stream: one of ours, or another library's, whose handle is a number."""
         self.call("cuStreamSynchronize", stream)
 
     def is_done(self, stream: Any) -> bool:
@@ -240,7 +240,7 @@ class Calls:
         self.call("cuFuncSetAttribute", function, self.function_attribute(_DYNAMIC_SHARED), nbytes)
 
     def launch_of(self, function: Any) -> Callable[..., Any]:
-        """Return the bare cuLaunchKernel, whose answer goes to `STATUS` without a check."""
+        """Return cuLaunchKernel itself; the generated launch checks its answer, as `STATUS`."""
         raise NotImplementedError
 
     def launch_refused(self, status: Any) -> Refused:

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_UNREAD = 1024
+_MAX_UNREAD = 1024  # pieces of work; then the older half is read, and its events are used again
 
 
 class CUDAClock(SampledClock):
     """A clock that records two events around each piece of work.
 
-    Events give the time that passed between two of them and no more. So marks are events on a
-    stream of their own, which has nothing else to do, and are waited for at once. The one that
-    becomes a sample is the anchor that later events are counted from: the driver gives a float of
-    milliseconds, wrong by 0.06 us for each second between the two, which is less than the clocks
-    differ. How long the work took is asked for between its own two events.
+    The driver tells the time between two events, but not when an event was. So a mark is an event
+    on an idle stream of its own, which the host waits for at once and so can date. The latest mark
+    that became a sample is the anchor: times of later events are counted from it. The driver gives
+    milliseconds as a float, wrong by 0.06 us for each second since the anchor, which is less than
+    the clocks drift. The duration of work is the time between its own two events.
 
-    Work for which there is no event is waited for and timed by the host.
+    Work for which the driver refuses an event is waited for and timed by the host.
 
     Order: nothing else is waited for before the times are read.
     Owns: its events, which are used again; none is left after `stop`.
@@ -39,10 +39,10 @@ class CUDAClock(SampledClock):
 
     def __init__(self, device: CUDADevice) -> None:
         super().__init__(device)
-        self._stream: Any = None  # of the marks
+        self._stream: Any = None  # for the marks
         self._anchor: Anchor | None = None
         self._unread: deque[Span] = deque()  # in the order of the device's stream
-        self._spare: list[Any] = []  # handles of events
+        self._spare: list[Any] = []  # handles of events that are free to use
 
     def _mark(self) -> Event:
         device = self.device
@@ -61,9 +61,9 @@ class CUDAClock(SampledClock):
     def _queue(self, work: Callable[[], T], span: Span) -> T:
         stream = self.device.stream
         with self._lock:
-            start = self._recorded(stream)
+            start = self._try_record(stream)
             result = work()
-            end = start and self._recorded(stream)
+            end = start and self._try_record(stream)
             if start is not None and end is not None and self._anchor is not None:
                 span.command = Command(self._anchor, start, end)
                 span.samples = self._samples  # those of the anchor: `stop` begins new ones
@@ -71,7 +71,7 @@ class CUDAClock(SampledClock):
                 if len(self._unread) >= _MAX_UNREAD:
                     self._read(self._unread[_MAX_UNREAD // 2])
                 return result
-        with suppress(HalError):  # the context is lost, as the next wait says again
+        with suppress(HalError):  # a lost context, which the next wait reports again
             self.device._synchronize(None)
         return result
 
@@ -79,12 +79,12 @@ class CUDAClock(SampledClock):
         self.device._synchronize(None)
 
     def _read(self, span: Span) -> None:
-        """Read the times of `span` and of all work ahead of it in the stream."""
+        """Read the times of `span` and of all work before it in the stream."""
         while span.command is not None and self._unread:
             first = self._unread.popleft()
             anchor, start, end = first.command
             first.command = None
-            with suppress(HalError):  # it has the times of its call
+            with suppress(HalError):  # it keeps the host's times of its call
                 start_ns = self._device_ns(anchor, start)
                 first.passed = start_ns, self._device_ns(Anchor(start, start_ns), end)
 
@@ -92,12 +92,12 @@ class CUDAClock(SampledClock):
         """Read what is unread and destroy all events; the device may then be closed."""
         if self.device.forked:
             return
-        with suppress(IndexError):  # nothing is unread
+        with suppress(IndexError):  # IndexError: all is read
             self._times(self._unread[-1])
         device, api = self.device, self.device.api
         with self._lock:
             self._anchor, self._samples, self._next_sample_ns = None, ClockSamples(), 0
-            # What the driver refuses to destroy stays until the device closes.
+            # An event that the driver refuses to destroy stays until the device closes.
             for handle in list(self._spare):
                 with suppress(HalError), device.own("profile"):
                     api.destroy_event(handle)
@@ -118,7 +118,7 @@ class CUDAClock(SampledClock):
         device.call("profile", device.api.record, handle, stream)
         return event
 
-    def _recorded(self, stream: Any) -> Event | None:
+    def _try_record(self, stream: Any) -> Event | None:
         """Record an event, or return None where the driver refuses."""
         # The work itself or the next wait says what is wrong.
         try:
@@ -153,7 +153,7 @@ class Anchor(NamedTuple):
 
 
 class Command(NamedTuple):
-    """The events around a piece of work, and the anchor that they are counted from."""
+    """The two events around a piece of work, and the anchor that their times are counted from."""
 
     anchor: Anchor
     start: Event

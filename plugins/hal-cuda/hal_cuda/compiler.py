@@ -26,7 +26,7 @@ _ISA_8_TARGETS = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)  # PTX
 
 
 def pairs(device: CUDADevice) -> list[CompilerPair]:
-    """List the device's compilers: `CUDA_CC=nvrtc`, or `CUDA_CC=ptx`, which the driver has."""
+    """List the device's compilers, best first: `CUDA_CC=nvrtc` or `ptx` chooses one."""
     return [
         CompilerPair("nvrtc", "cuda", lambda: render.CUDARenderer(), lambda: NVRTCCompiler(device)),
         CompilerPair(
@@ -39,7 +39,7 @@ def pairs(device: CUDADevice) -> list[CompilerPair]:
 
 
 class CUDACompiler(Compiler):
-    """The base class of both: their binaries are PTX or machine code."""
+    """The base class of both compilers, whose binaries are PTX or machine code."""
 
     format = "cuda"
     device: CUDADevice
@@ -69,10 +69,9 @@ class CUDACompiler(Compiler):
 
 
 class NVRTCCompiler(CUDACompiler):
-    """NVRTC: makes machine code for the device where it knows the architecture.
+    """NVRTC, which makes machine code for the device if it knows the architecture.
 
-    Else it makes PTX for the newest older one that it knows, which the driver translates.
-
+    Else it makes PTX for the newest older architecture that it knows; the driver translates it.
     Concurrency: any thread.
     """
 
@@ -114,12 +113,13 @@ class NVRTCCompiler(CUDACompiler):
         refuse_files(options.options, _NAMES_FILE, operation, self.device.name)
         defines = tuple(f"--define-macro={name}={value}" for name, value in options.defines)
         folders = tuple(f"--include-path={path}" for path in (*options.includes, *self.headers))
-        unmangled = () if options.rendered else ("--device-as-default-execution-space",)
+        # Functions without an execution space then count as __device__.
+        device_code = () if options.rendered else ("--device-as-default-execution-space",)
         target = f"--gpu-architecture={self.target}"
-        return (target, *unmangled, *options.options, *defines, *folders)
+        return (target, *device_code, *options.options, *defines, *folders)
 
     def _refuse_newer_ptx(self) -> None:
-        """Refuse an NVRTC newer than the driver, which takes PTX of its own age and older."""
+        """Raise CompilerUnavailable if NVRTC's PTX is newer than what the driver takes."""
         driver, compiler = self.device.driver_version, self.library.version
         if compiler > driver:
             old, new = (".".join(map(str, version)) for version in (driver, compiler))
@@ -132,7 +132,7 @@ class NVRTCCompiler(CUDACompiler):
 
 
 class PTXCompiler(CUDACompiler):
-    """The driver's assembler: the binary is the PTX itself, which the driver takes at each load."""
+    """The driver's assembler: the binary is the PTX, which the driver translates at each load."""
 
     language = "ptx"
 
@@ -144,10 +144,12 @@ class PTXCompiler(CUDACompiler):
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         operation = f"compile {options.entry}"
-        if options.options or options.defines or options.includes:
+        given = options.options, options.defines, options.includes
+        if any(given):
             raise InvalidArgument(
-                operation, "PTX takes no options, macros or headers", device=self.device.name
-            )
+                operation, "options, defines and includes mean nothing to PTX", got=given,
+                device=self.device.name, fix="Leave them out.",
+            )  # fmt: skip
         try:
             with self.device.own(operation):  # loaded once now, so that an error shows here
                 module = self.device.api.load(source.encode())
@@ -162,7 +164,7 @@ class PTXCompiler(CUDACompiler):
 
 
 def _capability(device: CUDADevice) -> int:
-    """Return 86 for sm_86."""
+    """Return the compute capability as one number: 86 for sm_86."""
     major, minor = device.info.vendor["compute_capability"]
     return int(major * 10 + minor)
 
@@ -172,7 +174,7 @@ def ptx_target(device: CUDADevice) -> str:
     known = [arch for arch in _ISA_8_TARGETS if arch <= _capability(device)]
     if not known:
         raise Unsupported(
-            "ptx", "the GPU is too old for our PTX", got=device.info.arch,
+            "ptx", "the GPU is too old for PTX 8.0", got=device.info.arch,
             limit=f"from sm_{_ISA_8_TARGETS[0]} on", device=device.name,
         )  # fmt: skip
     return f"sm_{known[-1]}"

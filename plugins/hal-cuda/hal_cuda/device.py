@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-keeping: Living[CUDAAllocator] = Living()  # of closed devices, with memory still in use
+keeping: Living[CUDAAllocator] = Living()  # of closed devices whose memory is in use
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
-    """Return facts of every device, making no context. Raises: DeviceUnavailable."""
+    """Return the facts of every device, without a context. Raises: DeviceUnavailable."""
     api = driver.api()
     with driver.check("enumerate", family):
         found = [api.facts(index) for index in range(api.count())]
@@ -62,7 +62,7 @@ def describe(name: str, facts: driver.Facts) -> DeviceInfo:
 class CUDADevice(Compiled):
     """One GPU: its primary context, which other libraries of the process share, and one stream.
 
-    Order: the stream waits for work on the legacy default stream, and that for it, so arrays of
+    Order: the stream and the legacy default stream wait for each other's earlier work, so arrays of
     PyCUDA or CuPy and our buffers may be used in turns.
     """
 
@@ -70,7 +70,7 @@ class CUDADevice(Compiled):
         super().__init__(name, info)
         self.api = driver.api()
         self.last_launched = ""  # a program's name, for the text of a fault
-        self.unused: deque[Any] = deque()  # modules of programs that nobody refers to
+        self.unused: deque[Any] = deque()  # modules whose programs are gone
         self.clock = CUDAClock(self)
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
@@ -95,15 +95,15 @@ class CUDADevice(Compiled):
         with allocator._freeing if allocator else nullcontext():
             lost = False
             try:
-                # Each step is taken, whatever another raises; the wait first.
+                # First the wait, then each callback, the last one first, even if another raises.
                 with self.own("close"), ExitStack() as steps:
                     steps.callback(self.api.destroy_stream, self.stream)
                     steps.callback(self.unload_unused)
                     self.api.wait(self.stream)
             except DeviceFault:
-                lost = True  # the context, and with it all that it held
+                lost = True  # the context, with all that it held
             finally:
-                # Memory that is still in use keeps a lost context: the device would open with it.
+                # Memory in use would keep a lost context, and the device would open with it again.
                 for one in keeping if lost else ():
                     if one.device.index == self.index:
                         one.release_context()
@@ -133,9 +133,10 @@ class CUDADevice(Compiled):
         return guard
 
     def own(self, operation: str) -> driver.check:
-        """Do the same as `check`, also if another library has changed the thread's context.
+        """Do the same as `check`, even if another library has changed the thread's context.
 
-        The driver makes and loads things in the current context, whosever it is.
+        What allocates, makes or loads needs this: the driver does it in the current context,
+        whoever made that current.
         """
         driver.current.context = None
         return self.check(operation)
@@ -159,13 +160,13 @@ class CUDADevice(Compiled):
                         self.api.set_current(before)
                         driver.current.context = ours
                     except driver.Refused as error:
-                        if error.code not in driver.WRONG_CONTEXT:  # else it was destroyed since
+                        if error.code not in driver.WRONG_CONTEXT:  # it was destroyed meanwhile
                             raise
 
     def call(self, operation: str, work: Callable[..., T], *arguments: Any) -> T:
-        """Make one call of the driver, again if it was refused for another current context.
+        """Make one call of the driver, and repeat it if another context was current.
 
-        Faster than `own`, which asks the driver each time.
+        Faster than `own`, which sets the context each time.
         """
         with self.check(operation):
             try:
@@ -176,7 +177,7 @@ class CUDADevice(Compiled):
                 return work(*arguments)
 
     def regained(self, error: driver.Refused) -> bool:
-        """Make our context current if a refusal came from another one; return whether it did."""
+        """Make our context current if another one caused a refusal; return whether one did."""
         if error.code not in driver.WRONG_CONTEXT or self.closed:
             return False
         with driver.check("wait", self.name):
@@ -187,7 +188,7 @@ class CUDADevice(Compiled):
 
     @contextmanager
     def events(self, count: int) -> Iterator[list[Any]]:
-        """Make events, and destroy them at the end. Order: the context is current."""
+        """Make events, and destroy them at the end. The caller has made the context current."""
         made: list[Any] = []
         with ExitStack() as steps:
             while len(made) < count:
@@ -196,7 +197,7 @@ class CUDADevice(Compiled):
             yield made
 
     def unload_unused(self) -> None:
-        """Unload modules of programs that nobody refers to. Order: the context is current."""
+        """Unload modules whose programs are gone. The caller has made the context current."""
         with ExitStack() as steps, suppress(IndexError):  # another thread may take the last one
             while True:
                 steps.callback(self.api.unload, self.unused.popleft())

@@ -8,7 +8,7 @@ from hal_cuda import driver, nvrtc
 
 
 def checks(family: str) -> list[Check]:
-    """Start the driver and load NVRTC; no device is opened."""
+    """Check the driver and NVRTC by loading them; no device is opened."""
     found = []
     try:
         with driver.check("doctor", family):

@@ -1,4 +1,4 @@
-"""The NVIDIA driver: how it is started, and its statuses as our exceptions.
+"""Start the NVIDIA driver, and turn its statuses into exceptions of hal-core.
 
 `api()` returns the driver's functions (`hal_cuda.calls`), which reach the driver through
 cuda-bindings (`hal_cuda.bindings`) or, with HAL_CUDA_DRIVER=pycuda, through the library that PyCUDA
@@ -55,8 +55,8 @@ _START_FAILED = (
     "the NVIDIA driver does not start",
     "See whether nvidia-smi runs; reboot if the driver was upgraded.",
 )
-_START_FAILURES = {  # of cuInit and cuDriverGetVersion: the problem, what to do
-    34: ("a stub stands in the NVIDIA driver's place", "Take its folder out of LD_LIBRARY_PATH."),
+_START_FAILURES = {  # status of cuInit or cuDriverGetVersion -> problem, what to do
+    34: ("the NVIDIA driver found is a stub", "Take its folder out of LD_LIBRARY_PATH."),
     35: ("the NVIDIA driver is too old", _UPGRADE),
     36: ("the NVIDIA driver is too old", _UPGRADE),
     100: (
@@ -68,8 +68,8 @@ _START_FAILURES = {  # of cuInit and cuDriverGetVersion: the problem, what to do
 }
 
 INVALID_VALUE, NOT_FOUND, NOT_READY, PEER_ALREADY = 1, 500, 600, 704
-WRONG_CONTEXT = frozenset({201, 400, 709})  # the answers to our handles in another context
-_DESTROYED = WRONG_CONTEXT | {1, 4}  # and to handles that were destroyed
+WRONG_CONTEXT = frozenset({201, 400, 709})  # for our handles in another context
+_DESTROYED = WRONG_CONTEXT | {1, 4}  # for handles that were destroyed
 STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
 
 
@@ -124,7 +124,7 @@ _FIXES = {
 def explain(
     error: Refused, operation: str, device: str, last: str = "", closed: bool = False
 ) -> HalError:
-    """Return the exception of ours for a refusal: with the call, the code and its name.
+    """Return the exception of hal-core for a refusal, with the call, the code and its name.
 
     `last` is the program launched last, which a fault names. `closed`: the device is closed, and
     has destroyed the handles that the driver refuses.
@@ -137,14 +137,14 @@ def explain(
     if kind is CompileError:  # the sentence is the log of the driver's own compiler
         problem = f"the driver refuses the binary: {error.name}"
         return CompileError(operation, problem, log=error.sentence, device=device, fix=fix)
-    if closed and error.code in _DESTROYED:  # another thread closes it
+    if closed and error.code in _DESTROYED:  # by another thread, during the call
         kind, problem = InvalidState, f"the device is closed; {problem}"
         fix = f'Open it again with hal.Device["{device}"].'
     return kind(operation, problem.rstrip("."), got=error.code, device=device, fix=fix)
 
 
 class check:
-    """`with check("copyin", name):` turns refusals inside into exceptions of ours.
+    """`with check("copyin", name):` turns refused calls inside into exceptions of hal-core.
 
     `opened`: the device itself, which another thread may close during the call.
     """
@@ -231,7 +231,7 @@ current = Current()
 def use(context: Any) -> None:
     """Make `context` current on the calling thread, unless `use` has done so before.
 
-    Another library may have changed it since: `CUDADevice.own` asks for certainty.
+    Another library may have changed it since; `CUDADevice.own` sets it in any case.
     """
     if current.context is not context:
         api().set_current(context)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from hal_core.buffer import Buffer
     from hal_cuda.device import CUDADevice
 
-_LEGACY_STREAM = 1  # the interface's number of the legacy default stream
+_LEGACY_STREAM = 1  # the interface's number for the legacy default stream
 
 
 def array_interface(buffer: Buffer) -> dict[str, Any]:
     """Return `buffer.__cuda_array_interface__`.
 
-    Order: consumers work after the legacy default stream, which waits for the device's own.
-    Owns: consumers keep the buffer.
+    Order: consumers queue work after the legacy default stream, which waits for our stream.
+    Owns: a consumer keeps the buffer alive.
     """
     if buffer.dtype.name == "bfloat16":
         raise Unsupported(
@@ -42,7 +42,7 @@ def array_interface(buffer: Buffer) -> dict[str, Any]:
 
 
 def foreign(device: CUDADevice, obj: Any) -> Foreign | None:
-    """Return the memory of an array, or None where `obj` is no array of a GPU.
+    """Return the memory of an array, or None if `obj` is not an array on a GPU.
 
     Arrays have `__cuda_array_interface__` (CuPy, PyTorch, Numba, PyCUDA's GPUArray). PyCUDA's
     DeviceAllocation becomes an array of bytes. Raises: InvalidArgument.

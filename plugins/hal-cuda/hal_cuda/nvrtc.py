@@ -97,7 +97,7 @@ def find() -> NVRTC:
 
 @functools.cache
 def header_folders() -> tuple[str, ...]:
-    """Return the folder of cuda_fp16.h and its neighbours; nothing where no package has them."""
+    """Return the folder of cuda_fp16.h and its neighbours; none where no package has them."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     try:

@@ -1,4 +1,4 @@
-"""Loaded kernels and their launch."""
+"""A loaded kernel and its launch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from hal_cuda import driver
 from hal_cuda.compiler import MAKER
 from hal_cuda.device import CUDADevice
 
-_ANY_SHARED_NBYTES = 48 << 10  # of a block, static and dynamic: more needs a permission
+_ANY_SHARED_NBYTES = 48 << 10  # static and dynamic, per block; the driver has to allow more
 
+# The driver reads the argument storage during the call, so the storage is free again after it.
+# `refused` raises, or returns for another try.
 _LAUNCH = """
 def launch(geometry{names}):
     if current.context is not context:
@@ -58,7 +60,7 @@ class CUDAProgram(Program):
             raise CompileError(operation, problem, device=device.name)
         _, image = unseal(MAKER, binary.image, operation, device.name)
         self._storage = ArgumentStorage(binary, device.name)
-        self._allowed_nbytes = 0  # of dynamic shared memory, where a permission was needed
+        self._allowed_nbytes = 0  # of dynamic shared memory, as the driver was asked to allow
         with device.own(operation):
             device.unload_unused()
             handle = device.api.load(image)
@@ -66,7 +68,7 @@ class CUDAProgram(Program):
             try:
                 self._load_function(handle, operation)
             except BaseException:
-                self._module = None
+                self._module = None  # its finalizer puts the handle on `device.unused`
                 device.unload_unused()
                 raise
 
@@ -87,7 +89,7 @@ class CUDAProgram(Program):
             device.check(f"launch {name}")
 
         def refused(why: Any) -> None:
-            """Raise what the driver refused; return to launch again if the context was another."""
+            """Raise for a refused launch; return, to try again, if another context was current."""
             error = api.launch_refused(why)
             if not device.regained(error):
                 device._check_open(f"launch {name}")
@@ -149,9 +151,9 @@ class CUDAProgram(Program):
 
 
 class Module:
-    """The owner of a driver's module, which the device unloads some time after its end.
+    """The owner of a loaded module, which the device unloads some time after the owner is gone.
 
-    Finalizers run in the middle of anything, where the driver cannot be called.
+    Not in the finalizer: it runs in the middle of anything, where the driver cannot be called.
     """
 
     __slots__ = ("handle", "unused")

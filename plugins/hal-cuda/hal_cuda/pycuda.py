@@ -1,4 +1,4 @@
-"""The driver in a program that uses PyCUDA. Nothing else imports it.
+"""Calls of the driver in a program that uses PyCUDA, which no other module imports.
 
 PyCUDA is asked for its current context, and for nothing else: `docs/design/pycuda.md` says why. All
 functions are called through ctypes, in the library that PyCUDA has loaded.
@@ -21,7 +21,7 @@ _S = ctypes.c_char_p
 _VERSION_2 = "_v2"  # of a function whose first version took 32 bits, or another context
 _ERROR_LOG, _ERROR_LOG_NBYTES = 5, 6  # CU_JIT_ERROR_LOG_BUFFER, .._SIZE_BYTES
 
-# Name, results, arguments. The results are pointers ahead of the arguments.
+# Name, results, arguments. In the C call pointers to the results come before the arguments.
 _Table = dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
 _LONG: _Table = {  # called without the GIL
     "cuInit": ((), (_U,)),
@@ -84,7 +84,7 @@ class BorrowedContext(int):
 
 
 class PyCUDA(Calls):
-    """Each function takes and returns numbers; handles are integers."""
+    """The driver's functions through ctypes; handles are integers."""
 
     def __init__(self) -> None:
         self._functions: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {}
@@ -100,7 +100,7 @@ class PyCUDA(Calls):
         if kinds:
             results = [kind() for kind in kinds]
             code = function(*map(ctypes.byref, results), *arguments)
-        else:  # copies, events: no time is lost over results
+        else:  # copies, events: the fast way
             code = function(*arguments)
         if code:
             raise self.refused(name, code)
@@ -129,7 +129,7 @@ class PyCUDA(Calls):
             super().release(index, context)
 
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: int) -> None:
-        if not isinstance(dest, int):  # ctypes takes no memoryview as a pointer
+        if not isinstance(dest, int):  # ctypes does not take a memoryview as a pointer
             dest = (ctypes.c_ubyte * nbytes).from_buffer(dest)
         super().copy_out(dest, src, nbytes, stream)
 

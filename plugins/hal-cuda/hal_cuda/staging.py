@@ -1,6 +1,7 @@
 """Large copies between pageable host memory and a GPU, through pinned memory in two halves.
 
-While the GPU copies one half, the processor fills the other. The driver does one after the other.
+While the GPU copies one half, the processor fills the other. The driver itself does not overlap the
+two.
 
     copy_in    processor  | fill A | fill B | fill A | ...
                GPU                 | copy A | copy B | ...
@@ -47,7 +48,7 @@ class Staging:
                 while len(halves) < 2:
                     halves.append(self._take_half())
                 yield halves
-            except BaseException:  # an event may be missing after a copy
+            except BaseException:  # a copy may be queued without an event after it
                 with suppress(driver.Refused):
                     device.api.wait(device.stream)
                 raise
@@ -91,7 +92,7 @@ class Staging:
                     api.wait_event(event)
                     api.copy_out(address, src + starts[turn], nbytes, stream)
                     api.record(event, stream)
-                if turn:  # empty the half of the turn before
+                if turn:  # empty the half that the turn before filled
                     address, event = halves[(turn - 1) % 2]
                     part = dest[starts[turn - 1] : starts[turn - 1] + _HALF_NBYTES]
                     api.wait_event(event)

@@ -85,7 +85,7 @@ print(hal.Device.states()["CUDA"])
         ),
         (
             "sim.fail('cuInit', 34)",
-            "a stub stands in the NVIDIA driver's place (cuInit gave 34, "
+            "the NVIDIA driver found is a stub (cuInit gave 34, "
             "CUDA_ERROR_STUB_LIBRARY). Take its folder out of LD_LIBRARY_PATH.",
         ),
     ],
@@ -129,7 +129,7 @@ for kernel in (add_one, hal.Source("f", 'extern "C" __global__ void f() {}', "",
         SIM_CUDA_CC="3.5",
     )
     ours, theirs = text.splitlines()
-    assert ours.startswith("CompilerUnavailable") and "too old for our PTX" in ours, text
+    assert ours.startswith("CompilerUnavailable") and "too old for PTX 8.0" in ours, text
     assert "NVRTC no longer compiles for this device" in theirs, text
 
 
