@@ -18,7 +18,7 @@ Opaque = tuple[cl.Buffer, int]  # memory, byte offset: a view at any offset need
 
 
 class OpenCLAllocator(LRUAllocator[Opaque]):
-    """Memory of one OpenCL device. Opaque: (memory, byte offset).
+    """Memory of one OpenCL device. An opaque is (memory, byte offset).
 
     `host` is CL_MEM_ALLOC_HOST_PTR. `external_ptr` is an integer `cl_mem` of this device's context:
     it is retained while the buffer lives and never freed.
@@ -34,14 +34,14 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
     def _alloc(self, nbytes: int, options: BufferSpec) -> Opaque:
         info = self.device.info
         if info.kind == "cpu" and self._held > info.memory_nbytes:
-            # The host's kernel grants more memory than it has; using it would end the process.
+            # Linux grants more memory than there is, and kills the process that uses it.
             raise OutOfMemory("allocate", "all memory is in use", got=nbytes, device=info.name)
         flags: int = cl.mem_flags.READ_WRITE
         if options.host:
             flags |= cl.mem_flags.ALLOC_HOST_PTR
         with driver.check("allocate", self.device.name):
             memory = cl.Buffer(self.device.context, flags, nbytes)
-            # Drivers delay allocation to the first use, where running out would be a fault.
+            # Drivers allocate at the first use, when running out of memory would be a fault.
             cl.enqueue_migrate_mem_objects(
                 self.device.queue, [memory], flags=cl.mem_migration_flags.CONTENT_UNDEFINED
             )
@@ -60,7 +60,7 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
             elif memory.context != self.device.context:
                 problem, got = "the memory object belongs to another context", hex(pointer)
             elif memory.size < nbytes:
-                problem, got = "the memory object is smaller", f"{memory.size} bytes"
+                problem, got = "the memory object is too small", f"{memory.size} bytes"
             else:
                 return memory, 0
         raise InvalidArgument(
@@ -93,7 +93,7 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
         return copied
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> Any:
-        # The dtypes' sizes are those OpenCL takes, and offsets are multiples of them.
+        # OpenCL fills with elements of every dtype's size, at multiples of that size.
         with driver.check("fill", self.device.name):
             queue = self.device.queue
             filled = cl.enqueue_fill_buffer(queue, dest[0], pattern, dest[1], nbytes)

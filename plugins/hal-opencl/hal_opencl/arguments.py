@@ -12,7 +12,7 @@ from hal_opencl.driver import cl
 if TYPE_CHECKING:
     from hal_core.ir import Param, Signature
 
-# Types that may hold a dtype's elements: its own, or one of the same size without its arithmetic.
+# OpenCL types for a dtype's elements: its own type, or an integer type of the same size.
 _TYPES = {
     "bool": ("bool", "uchar", "char"), "float16": ("half", "ushort"), "bfloat16": ("ushort",),
     "int8": ("char",), "int16": ("short",), "int32": ("int",), "int64": ("long",),
@@ -27,7 +27,7 @@ _PLAIN = re.compile(
 
 
 def find_kernel(program: driver.Program, entry: str, operation: str, device: str) -> cl.Kernel:
-    """Find the entry of a program. Raises: CompileError with the names that there are."""
+    """Find the entry of a program. Raises: CompileError with the names that it has."""
     names = driver.kernel_names(program)
     if entry not in names:
         raise CompileError(
@@ -102,7 +102,7 @@ def _check_expressible(
 def _holds(written: str, param: Param) -> bool:
     """Return whether a type is the parameter's: its scalar, or a vector of it."""
     match = _PLAIN.fullmatch(written)
-    if match is None:  # structs, typedefs and void say nothing about dtypes
+    if match is None:  # a struct, a typedef or void tells no dtype
         return True
     scalar = ("u" if match[1] or match[2] else "") + match[3]
     return scalar in _TYPES[param.dtype.name] and bool(match[4]) == param.is_pointer

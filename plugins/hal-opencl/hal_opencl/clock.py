@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_PENDING = 4096
+_MAX_PENDING = 4096  # markers; then every second one is dropped
 _COMPLETE = cl.command_execution_status.COMPLETE
 
 
@@ -36,7 +36,7 @@ class OpenCLClock(SampledClock):
     def __init__(self, device: OpenCLDevice) -> None:
         super().__init__(device)
         self._pending: list[tuple[int, cl.Event]] = []  # host_ns, and the marker queued then
-        self._sample()  # the first marker is ahead of all that is measured
+        self._sample()  # so that the first sample is older than all measured work
 
     def _mark(self) -> cl.Event:
         with driver.check("profile", self.device.name):
@@ -51,7 +51,7 @@ class OpenCLClock(SampledClock):
         result = work()
         if isinstance(result, cl.Event):
             span.command = result
-            # Read now if it can be: the event of a blocking copy owns the host memory.
+            # Read at once if it is complete: the event of a blocking copy keeps host memory alive.
             if result.command_execution_status == _COMPLETE:
                 with self._lock:
                     self._read(span)
@@ -63,9 +63,10 @@ class OpenCLClock(SampledClock):
 
     def _read(self, span: Span) -> None:
         event, span.command = span.command, None
+        # A failed marker has a status below COMPLETE.
         with suppress(cl.Error):
             while self._pending and self._pending[0][1].command_execution_status <= _COMPLETE:
                 host_ns, marker = self._pending.pop(0)
                 self._samples.add(marker.profile.queued, host_ns)
-        with suppress(cl.Error):  # it failed, and has the times of its call
+        with suppress(cl.Error):  # it failed, and keeps the host's times of its call
             span.passed = event.profile.start, event.profile.end

@@ -25,7 +25,7 @@ _NAMES_FILE = re.compile("-I|-i|--include")
 
 
 def pairs(device: OpenCLDevice) -> list[CompilerPair]:
-    """List the device's compilers: `OPENCL_CC=driver`, which comes with the platform."""
+    """List the device's compilers: `OPENCL_CC=driver`, the platform's own, is the only one."""
 
     def make_renderer() -> render.Renderer:
         if driver.is_pocl(device.hardware):

@@ -19,7 +19,7 @@ _INT64_ATOMICS = {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
-    """Return facts of every device, making no context. Raises: DeviceUnavailable."""
+    """Return the facts of every device, without a context. Raises: DeviceUnavailable."""
     found = driver.find_devices()
     return [describe(f"{family}:{n}" if n else family, one) for n, one in enumerate(found)]
 
@@ -94,6 +94,7 @@ class OpenCLDevice(Compiled):
             if timeout is None:
                 self.queue.finish()
                 return True
+            # `finish` takes no timeout, so a marker after all queued work is polled.
             marker = cl.enqueue_marker(self.queue)
             self.queue.flush()
             complete = cl.command_execution_status.COMPLETE  # failures are below it
@@ -118,7 +119,7 @@ class OpenCLDevice(Compiled):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _try_compiler(self) -> None:
-        # The verdict is an entry of the compile cache: one small build for each driver version.
+        # The result is kept in the compile cache: one small build for each driver version.
         empty = CompileOptions("hal_probe", Signature("hal_probe", ()))
         try:
             OpenCLCompiler(self).compile_or_reuse("__kernel void hal_probe() {}\n", empty)

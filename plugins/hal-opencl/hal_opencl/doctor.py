@@ -8,7 +8,7 @@ from hal_opencl.device import OpenCLDevice, enumerate_devices
 
 
 def checks(family: str) -> list[Check]:
-    """Open every device, which compiles an empty kernel there."""
+    """Check every device by opening it, which compiles an empty kernel."""
     found = []
     for info in enumerate_devices(family):
         title = f"{info.name} {info.title} ({info.vendor['platform']})"

@@ -65,7 +65,7 @@ _KINDS: dict[int, type[HalError]] = {
     _status.DEVICE_NOT_AVAILABLE: DeviceUnavailable,
     _status.MEM_OBJECT_ALLOCATION_FAILURE: OutOfMemory,
     _status.OUT_OF_HOST_MEMORY: OutOfMemory,
-    _status.OUT_OF_RESOURCES: DeviceFault,  # how drivers report a kernel that went astray, too
+    _status.OUT_OF_RESOURCES: DeviceFault,  # what drivers say of a wild kernel access, too
     _status.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: DeviceFault,
     _status.INVALID_BUFFER_SIZE: OutOfMemory,
     _status.INVALID_ARG_SIZE: InvalidArgument,
@@ -86,7 +86,7 @@ def sentence(error: cl.Error) -> str:
 
 
 def explain(error: cl.Error, operation: str, device: str | None = None, last: str = "") -> HalError:
-    """Return the exception of hal-core for PyOpenCL's, with the call, the code and its name.
+    """Return the exception of hal-core for a refusal, with the call, the code and its name.
 
     `last` is the program launched last, which a failed wait names.
     """
@@ -101,7 +101,7 @@ def explain(error: cl.Error, operation: str, device: str | None = None, last: st
 
 
 class check:
-    """`with check("copyin", name):` turns errors of calls inside into exceptions of hal-core."""
+    """`with check("copyin", name):` turns refused calls inside into exceptions of hal-core."""
 
     # A class: contextlib's generators leave a cycle, which would keep the caller's buffers alive.
 
@@ -185,7 +185,7 @@ def is_pocl(device: cl.Device) -> bool:
 
 
 def identity_of(device: cl.Device) -> str:
-    """Return the facts that decide the machine code besides text and options."""
+    """Return the facts that, with the text and the options, decide the machine code."""
     platform = device.platform
     facts: tuple[str, ...] = (
         platform.name,
@@ -291,8 +291,8 @@ class KernelFacts(NamedTuple):
     """Facts of a built kernel, as the platform gives them."""
 
     max_block_threads: int
-    shared_nbytes: int  # of a block
-    private_nbytes: int  # of a thread
+    shared_nbytes: int  # per block
+    private_nbytes: int  # per thread
     block_multiple: int
 
 
@@ -317,7 +317,7 @@ def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[.
 
 # clang inside PoCL and Oclgrind writes this line to file descriptor 2, whatever its options.
 _CHATTER = re.compile(rb"(?m)^\d+ (?:warning|error)s?(?: and \d+ errors?)? generated\.\n")
-_stderr_lock = threading.RLock()  # of a file descriptor that all threads share
+_stderr_lock = threading.RLock()  # guards file descriptor 2, which all threads share
 
 
 @contextmanager

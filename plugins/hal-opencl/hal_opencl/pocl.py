@@ -1,4 +1,4 @@
-"""Rendering for PoCL, around the faults of its version 3.1."""
+"""A renderer for PoCL that works around faults of version 3.1."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hal_core.render import OpenCLRenderer
 from hal_core.render.c.c99 import C
 
 # Version 3.1 rounds by conversion to an int. Where its optimiser sees a constant that no int holds,
-# it takes the code that follows for unreachable and drops the kernel. clang's own functions are
+# it takes the code that follows for unreachable and drops the kernel. clang's builtins are
 # right, and several times as fast.
 _ROUNDING = {
     op: f"__builtin_{name}{{f}}({{0}})"
     for op, name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("TRUNC", "trunc"), ("ROUND", "rint"))
 }
 
-# A work-item is a block here, and its threads are loops, as in C. The launch passes their number.
+# A work-item is a block here, and its threads are loops, as in C. The launch passes their counts.
 _BLOCK_FRAME = """\
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void $name($parameters) {
@@ -57,20 +57,20 @@ class PoCLRenderer(OpenCLRenderer):
     """OpenCL C 1.2 as clang takes it, with threads as work-items or as loops.
 
     Version 3.1 tells its optimiser that work-items do not depend on each other. The optimiser takes
-    that for no dependence at all, and swaps one thread's own accesses to an element. Barriers lose
-    threads that return, or never end. So threads are work-items only in kernels without barriers
-    that load first and then store once. In all others a work-item runs a whole block, with its
-    threads as loops.
+    that for no dependence at all, and swaps one thread's own accesses to an element. A barrier
+    after a thread has returned loses threads, or never ends. So threads are work-items only in
+    kernels without barriers that load first and then store once. In all others a work-item runs a
+    whole block, with its threads as loops.
     """
 
     row = _ROW
 
     def _render(self, kernel: Kernel) -> str:
-        # PoCL's math functions fail as its rounding does. Written out as arithmetic, which the
-        # vectoriser takes, they are faster, some fifty times.
+        # PoCL's math functions fail as its rounding does. Written out as arithmetic they are right,
+        # and faster, some of them fifty times, as the vectoriser takes arithmetic.
         kernel = expand(kernel)
         if not stores_last(kernel.uops) or any(node.op == "BARRIER" for node in kernel.uops):
-            # Or too much is alive across its barriers; then it is rendered as work-items.
+            # Unsupported: too much is alive across the barriers. Then threads are work-items.
             with suppress(Unsupported):
                 return _BlockRenderer()._render(kernel)
         return super()._render(kernel)

@@ -1,4 +1,4 @@
-"""Loaded kernels and their launch."""
+"""A loaded kernel and its launch."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class OpenCLProgram(Program):
             block_multiple=facts.block_multiple,
         )
         self._program: Any = program
-        self._enqueue: Callable[..., cl.Event] | None = None  # written at the first launch
+        self._enqueue: Callable[..., cl.Event] | None = None  # generated at the first launch
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
         if shared:
@@ -169,8 +169,8 @@ class OpenCLProgram(Program):
 
 
 class Geometry(NamedTuple):
-    """The extents of a launch, as OpenCL counts."""
+    """The extents of a launch, in work-items as OpenCL counts them."""
 
-    items: tuple[int, ...]  # all work-items
-    group: tuple[int, ...]  # work-items of a group
+    items: tuple[int, ...]  # of the whole launch
+    group: tuple[int, ...]  # of one group
     block: tuple[bytes, ...]  # threads of a block, for kernels whose work-items are blocks

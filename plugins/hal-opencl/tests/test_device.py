@@ -192,7 +192,7 @@ def test_B7_external_memory_that_does_not_fit_is_refused(device: hal.Compiled) -
     memory = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 64)
     foreign = cl.Context([device.hardware])
     other = cl.Buffer(foreign, cl.mem_flags.READ_WRITE, 64)
-    for pointer, size, why in ((memory.int_ptr, 65, "smaller"), (other.int_ptr, 64, "context")):
+    for pointer, size, why in ((memory.int_ptr, 65, "too small"), (other.int_ptr, 64, "context")):
         with pytest.raises(hal.InvalidArgument, match=why):
             hal.empty(size, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
     with pytest.raises(hal.InvalidArgument):
