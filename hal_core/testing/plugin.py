@@ -2,8 +2,8 @@
 
     pytest -p hal_core.testing.plugin --pyargs hal_core.testing.conformance --hal-device OPENCL
 
-It gives the tests their fixtures, above all `device`, an opened device of the backend under test.
-An author may override those whose names begin with `hal_`.
+It gives the tests their fixtures, above all `device`, an open device of the backend under test. An
+author may override the fixtures whose names begin with `hal_`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
             check_suffix(path)
     except hal.InvalidArgument as error:
         raise pytest.UsageError(str(error)) from None
-    if reports and not hasattr(config, "workerinput"):  # a worker of xdist; the main process writes
+    if reports and not hasattr(config, "workerinput"):  # xdist's workers write none
         config.pluginmanager.register(_Reporter(config, reports), "hal-report")
 
 
@@ -126,12 +126,13 @@ def device(hal_device_name: str, request: pytest.FixtureRequest) -> Iterator[hal
         if request.config.getoption("--hal-require-device") or family in settings.REQUIRE.read():
             raise
         pytest.skip(f"no hardware: {error}")
+    # Counted from here: memory that an earlier test left is not this test's fault.
     before = opened.allocator.statistics().live
     yield opened
     if opened.closed:
         return
     if opened.allocator.statistics().live > before:
-        gc.collect()
+        gc.collect()  # buffers in reference cycles are no leak
     left = opened.allocator.statistics().live - before
     if left > 0 and request.node.stash.get(PASSED, False):
         pytest.fail(f"{left} blocks of memory are still allocated after the test")
@@ -158,9 +159,7 @@ def hal_external(device: hal.Compiled) -> External:
     """64 bytes of host memory; to be overridden if `external_ptr` means another kind of pointer."""
     need_spec(device, "external_ptr")
     if not device.info.host_visible:
-        nothing_to_try(
-            "override the fixture hal_external: memory of which the device has a pointer"
-        )
+        nothing_to_try("override the fixture hal_external: memory that the device has a pointer to")
     memory = np.zeros(64, np.uint8)
     return External(memory.ctypes.data, 64, memory.tobytes)
 
@@ -182,7 +181,7 @@ def hal_source(device: hal.Compiled) -> Texts:
     chosen = forced(device.family, [pair.name for pair in device.compilers])
     pairs = [pair for pair in device.compilers if chosen in (None, pair.name)]
     for found in filter(None, (texts(pair.language) for pair in pairs)):
-        with contextlib.suppress(hal.CompilerUnavailable):  # C6 tests that
+        with contextlib.suppress(hal.CompilerUnavailable):  # test C6 is about that
             select(device, found.language)
             return found
     languages = ", ".join(sorted({pair.language for pair in pairs}))
@@ -228,6 +227,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for name, reason in gaps.items():
         if name in ours:
             ours[name].add_marker(pytest.mark.xfail(reason=reason, strict=True))
+    # With a part of the kit, gaps of chapters that were not collected are not unknown.
     classes = {name.partition("::")[0] for name in ours}
     unknown = [name for name in gaps if name not in ours and name.partition("::")[0] in classes]
     if unknown and not config.getoption("keyword"):

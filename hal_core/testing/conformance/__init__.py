@@ -1,4 +1,4 @@
-"""Conformance tests that every backend must pass: a class for each noun of the contract.
+"""Conformance tests that every backend must pass: a class for each chapter of the contract.
 
 from hal_core.testing.conformance import *  # in a test file, with -p hal_core.testing.plugin
 """

@@ -14,6 +14,8 @@ from hal_core.testing.conformance.language import Sample
 
 # mypy: disable-error-code="valid-type, no-untyped-call, arg-type, var-annotated"
 
+# Rows of results that a kernel writes, n elements each. A device may round the last two rows of
+# floats, a quotient and a square root, in its own way.
 INTEGER_ROWS, FLOAT_ROWS, ROUNDED_ROWS = 18, 18, 2
 
 
@@ -64,7 +66,7 @@ def integer_operations(dtype: hal.DType) -> KernelFunction:
 
 @cache
 def float_operations(dtype: hal.DType) -> KernelFunction:
-    """Compute every float operation; only some drivers round the last rows exactly."""
+    """Make a kernel of every float operation; only some drivers round the last rows exactly."""
 
     @hal.kernel(contract=False)
     def operations(
@@ -118,7 +120,7 @@ def bool_operations(
 
 @cache
 def casts(source: hal.DType) -> KernelFunction:
-    """Cast to every dtype of up to 32 bits."""
+    """Make a kernel that casts to every dtype of up to 32 bits."""
 
     @hal.kernel
     def convert(
@@ -138,7 +140,7 @@ def casts(source: hal.DType) -> KernelFunction:
             u16[i] = hal.uint16(v)
             u32[i] = hal.uint32(v)
             f[i] = hal.float32(v)
-            h[i] = hal.float32(v)
+            h[i] = hal.float32(v)  # rounded by the store: no value in a kernel is a float16
 
     return convert
 
@@ -194,7 +196,7 @@ def to_double(
 
 @cache
 def carrier(dtype: hal.DType) -> KernelFunction:
-    """Reverse every 32 elements in shared memory."""
+    """Make a kernel that reverses every 32 elements in shared memory."""
 
     @hal.kernel(block=(32, 1, 1))
     def carries(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype]) -> None:
@@ -219,7 +221,7 @@ def widener(dtype: hal.DType) -> KernelFunction:
 
 @cache
 def narrower(dtype: hal.DType) -> KernelFunction:
-    """Round to a 16-bit float, at the store and by an explicit cast."""
+    """Make a kernel that rounds to a 16-bit float, by a store and by an explicit cast."""
 
     @hal.kernel
     def narrows(
@@ -262,6 +264,6 @@ def sample_of_wide_casts(source: hal.DType) -> Sample:
 def sample_of_casts_to_double() -> Sample:
     values = [edges.numbers(dtype) for dtype in DOUBLE_SOURCES]
     n = max(map(len, values))
-    arrays = [np.resize(array, n) for array in values]
+    arrays = [np.resize(array, n) for array in values]  # repeated up to one length
     d = np.zeros(len(arrays) * n)
     return Sample(to_double, [d, *arrays], (n,), {"threads": n})

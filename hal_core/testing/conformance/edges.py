@@ -13,6 +13,7 @@ from hal_core.interpreter.casts import stored_as
 Array = npt.NDArray[Any]
 Tolerance = int | Array  # units in the last place, one for all or one for each element
 
+# Powers of two at which some integer type ends, or some float type stops holding all integers.
 _POWERS = (7, 8, 15, 16, 24, 31, 32, 53, 63, 64)
 _PLAIN = (0.0, 1.0, 0.1, 0.5, 1.5, 2.5, 3.0, 7.5, 100.25, 1e10, 1e19, 1e20)
 
@@ -49,7 +50,7 @@ def around_integers(dtype: hal.DType) -> Array:
 
 
 def numbers(dtype: hal.DType) -> Array:
-    """Return the numbers to try for a dtype, as an array; all 65536 patterns of a 16-bit float."""
+    """Return the numbers to try for a dtype; for a 16-bit float, all its 65536 patterns."""
     if dtype.itemsize == 2 and dtype.is_float:
         return np.arange(1 << 16, dtype=np.uint16).view(stored_as(dtype))
     if dtype is hal.bool_:
@@ -68,16 +69,18 @@ def pairs(values: Array) -> tuple[Array, Array]:
 
 
 def is_right(got: Array, expected: Array, dtype: hal.DType, ulps: Tolerance = 0) -> Array:
-    """Compare elements: right are equal bits, two NaNs, and as many units in the last place."""
+    """Return which elements are right: equal bits, NaN in both, or at most `ulps` units apart."""
     bits = np.dtype(f"u{dtype.itemsize}")
     same: Array = got.view(bits) == expected.view(bits)
     if not dtype.is_float:
         return same
     if dtype is hal.bfloat16:
+        # numpy has no bfloat16: its bits are the upper half of a float32.
         wide = [array.astype(np.uint32) << np.uint32(16) for array in (got, expected)]
         both: Array = np.isnan(wide[0].view("f4")) & np.isnan(wide[1].view("f4"))
         return same | both
     with np.errstate(all="ignore"):
+        # The unit of the least normal number serves all subnormals, which a device may flush.
         unit = np.spacing(np.maximum(np.abs(expected), np.finfo(expected.dtype).tiny))
         near: Array = (np.abs(got - expected) <= ulps * unit) & (np.asarray(ulps) > 0)
     return same | near | (np.isnan(got) & np.isnan(expected))

@@ -39,7 +39,7 @@ def findings_of_child(work: Callable[[], list[str]]) -> list[str]:
 
 
 def _report(work: Callable[[], list[str]], writer: int) -> None:
-    """Run in the child, and end it without exit handlers and finalizers of the parent."""
+    """Run `work` in the child, and end it without the parent's exit handlers and finalizers."""
     try:
         found = work()
     except BaseException:
@@ -54,6 +54,7 @@ def _read(reader: int) -> list[str]:
     deadline, text = time.monotonic() + SECONDS, b""
     while not text.endswith(b"\0"):
         if not select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            # Not raised: the caller still has to kill the child.
             return [f"the child hangs, for {SECONDS:.0f} seconds"]
         more = os.read(reader, 1 << 16)
         if not more:

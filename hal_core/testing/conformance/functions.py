@@ -41,14 +41,14 @@ def math_functions(dtype: hal.DType) -> KernelFunction:
     return functions
 
 
-# Source: OpenCL C, relative error in the full profile; every device must keep these bounds. One
-# unit more is for the interpreter's own rounding.
+# The bounds of the rows above, in units in the last place. Source: OpenCL C, relative error in the
+# full profile, plus one unit for the interpreter's own rounding.
 MATH_ULPS = (4, 4, 4, 4, 3, 5, 5, 6, 6, 6, 7, 17)
 
 
 @cache
 def derived_functions(dtype: hal.DType) -> KernelFunction:
-    """Return the functions that the front end writes out as arithmetic for every language."""
+    """Make a kernel of the functions that the front end writes out as arithmetic."""
 
     @hal.kernel
     def functions(
@@ -89,7 +89,8 @@ def bit_functions(dtype: hal.DType) -> KernelFunction:
     return functions
 
 
-# Units by which divisions and square roots within OpenCL's bounds, and contraction, change them.
+# These differ by what OpenCL allows for divisions and square roots, and by contraction; copysign,
+# the last row, is exact.
 DERIVED_ULPS = (*[8] * 13, 0)
 
 

@@ -69,6 +69,7 @@ def hard_to_round(half: Half) -> Array:
     with np.errstate(over="ignore"):
         middles = np.append((known[:-1] + known[1:]) / 2, known).astype(np.float32)
     last = half.value(half.infinity - 1)
+    # Just below the middle between the largest number and infinity.
     over = last * (1 + 2.0 ** -(half.fraction_bits + 2))
     beyond = np.array([last, over, 3.4e38, np.inf], np.float32)
     near = [middles, beyond, *(np.nextafter(middles, np.float32(end)) for end in (0, np.inf))]

@@ -88,7 +88,7 @@ def visit(seen: hal.Ptr[hal.int32], who: hal.Ptr[hal.int32], total: hal.Ptr[hal.
 
 @hal.kernel
 def add_plainly(y: hal.Ptr[hal.int32], first: hal.int32) -> None:
-    """Add without atomics and without a guard: a thread that runs twice or never shows."""
+    """Add without atomics or a guard, so that a thread that runs twice, or never, shows."""
     i = hal.global_idx(0)
     y[i] = y[i] * 2 + first + i
 

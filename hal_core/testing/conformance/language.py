@@ -20,7 +20,7 @@ from hal_core.testing.conformance.edges import Array, Tolerance
 
 
 class Sample(NamedTuple):
-    """A kernel and its arguments; `ulps`: the units by which each array may differ."""
+    """A kernel and its arguments; `ulps`: array -> the units by which its elements may differ."""
 
     kernel: KernelFunction
     arrays: list[Array]
@@ -34,10 +34,12 @@ SAMPLES: dict[str, Callable[[np.random.Generator], Sample]] = {}
 
 
 def sample(name: str) -> Sample:
+    # Seeded by the name: the same data at each run, whichever other tests run.
     return SAMPLES[name](np.random.default_rng(zlib.crc32(name.encode())))
 
 
 def _collect(make: Callable[[np.random.Generator], Sample]) -> None:
+    """Add a sample to SAMPLES under the name of its kernel."""
     SAMPLES[make.__name__.strip("_")] = make
 
 
@@ -202,11 +204,13 @@ def extremes(
     hal.atomic_or(s, 5, v & 6)
     hal.atomic_xor(s, 6, v)
     hal.atomic_add(f, 0, hal.float32(v % 8))
+    # Each thread stores the same value, as any of them may be the last.
     hal.atomic_exchange(f, 1, hal.float32(n))
     hal.atomic_exchange(s, 3, n)
     old = hal.atomic_compare_exchange(u, 3, 0, 17)
     if old != 0 and old != 17:
         hal.atomic_add(u, 0, 1)
+    # The largest float, kept by compare-and-exchange of its bits until no thread has a larger one.
     seen = hal.atomic_load(bits, 0)
     mine = hal.float32(abs(v % 1000))
     while hal.bitcast(hal.float32, seen) < mine:

@@ -16,8 +16,8 @@ def pattern(nbytes: int, seed: int = 1) -> bytes:
 
 
 def read(buffer: hal.Buffer) -> bytes:
-    """Return all bytes of a buffer, copied over a marker, so that a byte left out shows."""
-    # Two markers: a byte that copyout leaves alone differs between the two reads.
+    """Return all bytes of a buffer; fail if `copyout` leaves one of them out."""
+    # Two markers: a byte that copyout leaves out differs between the two reads.
     first, second = bytearray(b"\x5a" * buffer.nbytes), bytearray(b"\xa5" * buffer.nbytes)
     buffer.copyout(first)
     buffer.copyout(second)

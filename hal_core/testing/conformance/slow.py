@@ -42,13 +42,13 @@ class SlowCounter:
         self.program = device.compile(count_up_slowly)
         self.size, self.turns = size, 8
         buffer = self.buffer(device)
-        self._seconds(buffer)  # the first launch pays for more than itself
+        self._seconds(buffer)  # not counted: the first launch also loads and prepares
         idle = self._shortest(buffer)  # the cost of a launch that does nothing
         while self._shortest(buffer) < idle + seconds and self.turns < _MAX_TURNS:
             self.turns *= 2
 
     def _shortest(self, buffer: hal.Buffer) -> float:
-        return min(self._seconds(buffer) for _ in range(3))
+        return min(self._seconds(buffer) for _ in range(3))  # pauses only add to a time
 
     def _seconds(self, buffer: hal.Buffer) -> float:
         device = self.program.device

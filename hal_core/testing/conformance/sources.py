@@ -15,7 +15,7 @@ class Texts(NamedTuple):
 
     language: str
     doubled: str  # kernel `doubled`: y[i] = 2 * x[i]
-    broken: str  # the same with a fault
+    broken: str  # `doubled` with a fault in it
     broken_line: int  # where the fault is, counted from 1
     two: str = ""  # kernels `doubled` and `fivefold`, y[i] = 5 * x[i]
     macro: str = ""  # kernel `doubled`: y[i] = FACTOR * x[i]
@@ -58,7 +58,7 @@ def texts(language: str) -> Texts | None:
         lines[2] = "there is no such line\n"
         return Texts("uops", text, "".join(lines), 3)
     if language == "ptx":
-        text = PTXRenderer("sm_50").render(doubled.lower())  # every driver in use takes its text
+        text = PTXRenderer("sm_50").render(doubled.lower())  # a target old enough for every driver
         before, _, after = text.partition("ld.param")
         return Texts("ptx", text, f"{before}ld.nowhere{after}", before.count("\n") + 1)
     row = _C_LIKE.get(language)

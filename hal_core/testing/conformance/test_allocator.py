@@ -50,7 +50,7 @@ class TestAllocator:
         allocator.free(block, 1000, hal.BufferSpec())
         assert allocator.statistics().cached >= 1000
         for options in (None, hal.BufferSpec()):
-            again = allocator.alloc(1001, options)
+            again = allocator.alloc(1001, options)  # rounded up as 1000 was
             assert again == block
             allocator.free(again, 1001)
         after = allocator.statistics()
@@ -70,8 +70,9 @@ class TestAllocator:
         again, other_again = allocator.alloc(1000), allocator.alloc(1000, options)
         assert (again, other_again) == (plain, other)
         assert allocator.statistics().hits == hits + 2
+        # The cache is empty now, so this block has to be a new one.
         third = allocator.alloc(1000)
-        assert third not in (again, other_again), "a block that is out"
+        assert third not in (again, other_again), "a block in use was handed out"
         allocator.free(third, 1000)
         allocator.free(again, 1000)
         allocator.free(other_again, 1000, options)
@@ -135,6 +136,7 @@ class TestAllocator:
         monkeypatch.setattr(allocator, "poison", False)
         allocator.cache_limit = 0
         for turn in range(16):
+            # Another size each time, for which no block could be in a cache.
             size = eighth - turn * SLACK
             allocator.free(allocator.alloc(size, options), size, options)
             assert allocator.statistics().cached == 0
@@ -159,6 +161,7 @@ class TestAllocator:
             allocator.free(blocks[size], size)
             assert allocator.statistics().cached <= 64 << 10
         hits = allocator.statistics().hits
+        # The three largest, freed last, are 60 KiB and fit. How many more do depends on rounding.
         kept = {size: allocator.alloc(size) for size in reversed(sizes)}
         assert [kept[size] == blocks[size] for size in sizes[3:]] == [True] * 3, "freed last"
         assert 3 <= allocator.statistics().hits - hits <= 5
@@ -202,7 +205,7 @@ class TestAllocator:
     def test_A4_the_cache_is_given_up_before_a_refusal(
         self, device: hal.Compiled, allocator: Allocator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Make the backend's method refuse once, as no test can make any device do that."""
+        """Make the backend's method refuse once; a test cannot make every device run out."""
         allocator.free(allocator.alloc(100_000), 100_000)
         inner, refusals = allocator._alloc, [hal.OutOfMemory("alloc", "no room")]
 
@@ -279,6 +282,7 @@ class TestAllocator:
         def allocate(_: int) -> None:
             served.append(allocator.alloc(4096))
 
+        # The second thread allocates while the first is inside the backend's `_free`.
         _before(monkeypatch, allocator, "_free", lambda: in_threads(allocate, 1))
         allocator.free(allocator.alloc(1000, NOLRU), 1000, NOLRU)
         assert len(served) == 1
@@ -311,7 +315,7 @@ class TestAllocator:
         method: str,
         options: hal.BufferSpec | None,
     ) -> None:
-        """Collect a buffer in a reference cycle inside alloc and free_cache: no dead-lock."""
+        """Collect a buffer in a reference cycle inside alloc and free_cache: no deadlock."""
         before = allocator.statistics()
 
         def collect() -> None:
@@ -368,6 +372,7 @@ class TestAllocator:
         def reached(nth: int) -> bool:
             seen = 0
 
+            # Called by Python at every call and return, of which those in the allocator count.
             def hook(frame: FrameType, event: str, _: object) -> None:
                 nonlocal seen
                 if event != "c_call" and frame.f_code.co_filename == code.co_filename:
@@ -390,6 +395,7 @@ class TestAllocator:
             return seen >= nth
 
         def everywhere(_: int) -> None:
+            # One run for each place, until a run has fewer places than that.
             nth = 1
             while reached(nth):
                 nth += 1
@@ -412,6 +418,7 @@ class TestAllocator:
             first.deallocate()
             data = pattern(first.nbytes, turn)
             second = slow.buffer(device, options).copyin(data)
+            # Blocks of the cache may be handed out in any order, so take some more.
             others = [buffer_of(device, bytes(first.nbytes), spec=options) for _ in range(3)]
             device.synchronize()
             assert read(second) == data, f"turn {turn}: the launch wrote to freed memory"

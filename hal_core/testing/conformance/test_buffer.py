@@ -86,8 +86,8 @@ class TestBuffer:
             made.copyin(bytes(48)).copyin(source)
             assert read(made) == numbers.tobytes(), type(source)
 
-    # 12 elements are 48 bytes: no bytes, elements for bytes, one too few, one too many, bytes for
-    # elements.
+    # The buffer has 12 elements, 48 bytes. Given are none, as many bytes as elements, one too few,
+    # one too many, and as many elements as bytes.
     @pytest.mark.parametrize("given", [0, 12, 47, 49, 192])
     def test_B4_another_size_is_refused_and_nothing_written(
         self, device: hal.Compiled, given: int
@@ -246,6 +246,7 @@ class TestBuffer:
     def test_B10_pickle_carries_the_data(self, device: hal.Compiled, protocol: int) -> None:
         made = buffer_of(device, pattern(400), hal.float32)
         view = made.view(10, hal.int16, 8)
+        # In one pickle, so that the view can stay a view of the other buffer.
         both = pickle.loads(pickle.dumps((made, view), protocol))
         assert (both[0].dtype, both[1].dtype, both[1].offset) == (hal.float32, hal.int16, 8)
         assert read(both[0]) == pattern(400) and read(both[1]) == pattern(400)[8:28]

@@ -40,17 +40,18 @@ def works(program: hal.Program) -> None:
 
 
 def multiplied(program: hal.Program, factor: float) -> None:
-    """Launch a program of the sources and return the factor by which it multiplies."""
+    """Launch a program of the sources and check the factor by which it multiplies."""
     x = np.arange(70, dtype=np.float32)
     made = buffer_of(program.device, bytes(280), hal.float32)
     source = buffer_of(program.device, x.tobytes(), hal.float32)
     program(made, source, vals=(69,), threads=69, block=16)
     expected = factor * x
-    expected[69] = 0
+    expected[69] = 0  # beyond the guard `i < n`
     assert read(made) == expected.tobytes()
 
 
 def entries(folder: Path) -> list[Path]:
+    """Return the entries of a cache, whose names are 64 hexadecimal digits."""
     return [path for path in folder.rglob("*") if len(path.name) == 64 and path.is_file()]
 
 
@@ -147,7 +148,7 @@ class TestCompile:
     ) -> None:
         if not hal_source.macro:
             nothing_to_try(f"the kit knows no macros in {hal_source.language!r}")
-        # The third one is in the cache; a key without `defines` would return the second.
+        # A key without `defines` would return the binary of another factor.
         for factor in (3, 4, 3):
             made = hal_source.source(hal_source.macro, defines={"FACTOR": factor})
             multiplied(device.compile(made), factor)
@@ -193,7 +194,7 @@ class TestCompile:
     def test_C3_a_folder_that_cannot_be_written(
         self, device: hal.Compiled, runs: list[str], folder: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        # Root may write to any folder, so no permission makes this case.
+        # A file in the way, not permissions: root may write to any folder.
         folder.write_bytes(b"a file where the folder should be")
         for _ in range(2):
             works(device.compile(count_up.lower()))

@@ -40,13 +40,14 @@ Refused = Callable[[KernelFunction, list[str]], None]
 class TestDtype:
     @pytest.fixture
     def refused(self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> Refused:
-        """Check that a kernel is refused by the name of one of these dtypes, before compilation."""
+        """A check that a kernel is refused by the name of one of these dtypes, uncompiled."""
 
         def compiles(source: str, options: CompileOptions) -> bytes:
             raise AssertionError("it came to the compiler")
 
         def refuses(kernel: KernelFunction, dtypes: list[str]) -> None:
             monkeypatch.setattr(device.compiler, "_compile", compiles)
+            # Or the cache could serve a kernel that must be refused.
             monkeypatch.setenv("HAL_CCACHE", "0")
             with pytest.raises(hal.Unsupported, match="|".join(dtypes)):
                 device.compile(kernel)
@@ -55,7 +56,7 @@ class TestDtype:
 
     @pytest.mark.parametrize("dtype", EVERY, ids=str)
     def test_D1_copies(self, device: hal.Compiled, dtype: hal.DType) -> None:
-        """Memory holds every dtype, also one that kernels cannot compute with."""
+        """Memory holds every dtype, even one that kernels cannot compute with."""
         data = pattern(40 * dtype.itemsize)
         made = buffer_of(device, data, dtype)
         assert (made.dtype, made.size) == (dtype, 40) and read(made) == data

@@ -156,7 +156,7 @@ class TestEvent:
             made.view(3).fill(0)
         launch(4)
         assert [event.kind for event in events_of(device, profile)] == ["launch", "fill"]
-        assert read(made)[:4] == b"\4\0\0\0"
+        assert read(made)[:4] == b"\4\0\0\0"  # work outside the profile is done as ever
         with hal.profile() as again:
             launch(5)
         assert len(events_of(device, again)) == 1 and len(events_of(device, profile)) == 2

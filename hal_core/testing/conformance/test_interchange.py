@@ -14,7 +14,7 @@ from hal_core.testing.conformance.kernels import add_one
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
 from hal_core.testing.kit.abilities import need_host_visible, need_spec
 
-HOST = (1, 0)  # DLPack's number of host memory
+HOST = (1, 0)  # DLPack's number for host memory
 PINNED = hal.BufferSpec(host=True)
 
 
@@ -126,7 +126,7 @@ class TestInterchange:
     def test_B9_dlpack_goes_to_no_device_that_it_is_not_of(self, device: hal.Compiled) -> None:
         made = buffer_of(device, pattern(64))
         with pytest.raises(BufferError, match=r"copy_from"):
-            # DLPack's number of a kind of device that no backend has.
+            # DLPack's number for a kind of device that no backend has.
             made.__dlpack__(dl_device=(14, 7))
 
     def test_B12_numpy_sees_it_or_is_told_what_to_call(self, device: hal.Compiled) -> None:

@@ -42,7 +42,7 @@ class TestLanguage:
 
     @pytest.mark.parametrize("dtype", [hal.float32, hal.float64], ids=str)
     def test_P7_math_functions(self, device: hal.Compiled, dtype: hal.DType) -> None:
-        """Keep OpenCL's bounds for every argument: zeros, infinities, NaN, large angles."""
+        """Compare within OpenCL's bounds, for zeros, infinities, NaN and large angles too."""
         check(device, sample_of_math(dtype))
 
     @pytest.mark.parametrize("dtype", [hal.float32, hal.float64], ids=str)

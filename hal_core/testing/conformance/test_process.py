@@ -138,6 +138,8 @@ class TestProcess:
         def work(number: int) -> None:
             draw = random.Random(number)
             for _ in range(15):
+                # launch, copy, fill, copyin, copy back (k), slow launch. The lock makes the order
+                # of the calls the order of `steps`.
                 step, value = draw.choice("llllcfiks"), draw.randrange(1 << 32)
                 with lock:
                     steps.append(step)
@@ -232,7 +234,7 @@ def _counted(start: int) -> bytes:
 
 
 def _found_working(device: hal.Compiled, made: hal.Buffer, program: hal.Program) -> list[str]:
-    """Find what does not work in a child that may use the device: it has its own copy of all."""
+    """Check that all works in a child that may use the device, of which it has its own copy."""
     assert read(made) == _counted(5), "the parent's data is not there"
     program(made, vals=(7, 100), threads=100)
     assert read(made) == _counted(7), "the parent's program does not work"
@@ -252,7 +254,7 @@ def _found_working(device: hal.Compiled, made: hal.Buffer, program: hal.Program)
 
 
 def _found_not_refused(device: hal.Compiled, made: hal.Buffer, program: hal.Program) -> list[str]:
-    """Find calls that are not refused with ForkError, or not at once."""
+    """Return the calls that do not raise ForkError, and the time if all took too long."""
     name = device.name
     unused = hal.Buffer
     uses: dict[str, Callable[[], object]] = {

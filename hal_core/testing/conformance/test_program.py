@@ -102,12 +102,14 @@ class TestProgram:
     def test_P1_a_truncated_binary_is_refused(self, device: hal.Compiled, part: float) -> None:
         program = device.compile(count_up)
         image = program.binary.image
+        # A fraction, as the formats' sizes differ.
         with pytest.raises(hal.CompileError, match="count_up"):
             device.load(program.binary._replace(image=image[: int(len(image) * part)]))
         works(program)
 
     # -- arguments
 
+    # Each letter of `bufs` is a key of `made` in the test; 1, N and A are no buffers.
     @pytest.mark.parametrize("is_warm", [False, True], ids=["first", "later"])
     @pytest.mark.parametrize(
         ("bufs", "said"),
@@ -420,6 +422,7 @@ class TestProgram:
                     program(made, vals=(1, size), threads=size)
                     made.copy_from(other)
                 program(made, vals=(turn, size), threads=size)
+                # As an int32 wraps.
                 expected = (3 * expected + turn + 2**31) % 2**32 - 2**31
             assert numbers(made) == [expected] * size
 
@@ -441,6 +444,7 @@ class TestProgram:
         for turn in range(6):
             begin = time.perf_counter()
             slow(made, turn)
+            # In turn without and with a timeout.
             assert device.synchronize(*(60.0,) * (turn % 2)) is True
             waited = time.perf_counter()
             assert read(made) == slow.counted(turn)

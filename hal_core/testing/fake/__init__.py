@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FakePlugin:
-    """The plugin object that the entry point names. Tests give `facts` other than device.py."""
+    """The plugin object that the entry point names. Tests pass `facts` in place of device.py's."""
 
     hal_api = (1, 0)
 

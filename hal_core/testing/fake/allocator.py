@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 class FakeAllocator(LRUAllocator[Block]):
-    """Memory is known by handles; a view has the handle of its base, and an offset.
+    """Memory of one device. An opaque is a `Block`: a handle and a byte offset.
 
-    The host sees only memory that was allocated with `BufferSpec(host=True)`.
+    A view has the handle of its base. The host sees only memory that was allocated with
+    `BufferSpec(host=True)`.
     """
 
-    honours = frozenset({"nolru", "zero", "host"})  # fields of BufferSpec; other ones are refused
+    honours = frozenset({"nolru", "zero", "host"})  # fields of BufferSpec; others are refused
     device: FakeDevice
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> Block:
@@ -29,7 +30,7 @@ class FakeAllocator(LRUAllocator[Block]):
 
     def _free(self, opaque: Block, nbytes: int, options: BufferSpec) -> None:
         status = self.device.chip.free(opaque)
-        # A lost device has lost its memory too. Finalizers call this, which must not raise.
+        # A lost device has lost its memory too, and finalizers, which call this, must not raise.
         if status != LOST:
             self.device.check("free", status)
 

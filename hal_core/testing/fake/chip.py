@@ -1,8 +1,8 @@
 """A simulated accelerator, in the role of a vendor's library. Your driver replaces this file.
 
 Calls return a status, like a C library's, or a status and a result. Memory is known by handles that
-mean nothing to the host. Work is queued, and done in order at the next wait or read, so what fails
-then fails late, as on a real device. Kernels are listings of the IR, which are interpreted.
+mean nothing to the host. Work is queued, and done in order at the next wait or read, so failures
+come late, as on a real device. Kernels are listings of the IR, which are interpreted.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ STATUS = (
 )  # fmt: skip
 OK, OUT_OF_MEMORY, BAD_HANDLE, BAD_RANGE, BAD_BINARY, FAULT, LOST, BUSY, TIMEOUT = range(9)
 
-END = b"\nend\n"  # the end of every binary, by which a truncated one is told from a whole one
+END = b"\nend\n"  # ends every binary, so that a truncated one is found
 
 _MAX_QUEUED = 64
-_MAX_OPEN = 16  # chips of one process; a backend that leaks them is found out
+_MAX_OPEN = 16  # of one process, so that a backend that never closes them fails
 
-opened: list[Chip] = []  # those that were not closed yet
+opened: list[Chip] = []  # and not closed yet
 
 
 class Block(NamedTuple):
@@ -66,9 +66,9 @@ class Chip:
     def __init__(self, memory_nbytes: int) -> None:
         self.memory_nbytes = memory_nbytes
         self.lost = False
-        self.slow: dict[str, float] = {}  # call, or "run" -> seconds that it takes longer
-        self.calls: dict[str, int] = {}  # call -> how often it came
-        self._failing: dict[str, dict[int, int]] = {}  # call -> {which one: status}
+        self.slow: dict[str, float] = {}  # call, or "run" -> extra seconds that it takes
+        self.calls: dict[str, int] = {}  # call -> how often it was made
+        self._failing: dict[str, dict[int, int]] = {}  # call -> {its number: status}
         self._memory: dict[int, bytearray] = {}
         self._programs: dict[int, Kernel] = {}
         self._freed: set[int] = set()  # the caller may not use them; queued work still may
@@ -93,8 +93,8 @@ class Chip:
         """
         self._failing.setdefault(call, {})[self.calls.get(call, 0) + number] = status
 
-    # Counts a call, so that `fail` can name one that is still to come.
     def _begin(self, call: str) -> int:
+        """Count a call, and return the status that `fail` has set for it."""
         number = self.calls[call] = self.calls.get(call, 0) + 1
         self._latest.text = ""
         return LOST if self.lost else self._failing.get(call, {}).pop(number, OK)
@@ -207,7 +207,7 @@ class Chip:
             return status, handle
 
     def unload(self, program: int) -> int:
-        """Unload a program. Its launches that are queued are still done."""
+        """Unload a program. Launches of it that are queued still run."""
         with self._lock:
             status = self._begin("unload")
             if status == OK and self._programs.pop(program, None) is None:
@@ -237,6 +237,7 @@ class Chip:
         if status:
             return status
         start = time.perf_counter_ns()
+        # The interpreter takes arrays and values apart; a launch has them in one order.
         given = list(zip(kernel.signature.params, args, strict=True))
         bufs = [self._elements(arg, param.dtype) for param, arg in given if param.is_pointer]
         vals = [arg for param, arg in given if not param.is_pointer]
@@ -247,6 +248,7 @@ class Chip:
 
     def _elements(self, place: Block | None, dtype: Any) -> Any:
         data = self._at(place) if place is not None else memoryview(bytearray())
+        # A kernel may reach to the end of the block, as on a device; a rest is no element.
         size = data.nbytes // dtype.itemsize * dtype.itemsize
         return np.frombuffer(data[:size], stored_as(dtype))
 
@@ -255,7 +257,7 @@ class Chip:
     def _enqueue(self, call: str, name: str, work: Callable[[], int]) -> None:
         self._queue.append(Work(call, name, work))
         if len(self._queue) > _MAX_QUEUED:
-            self._drain(tell=False)
+            self._drain(tell=False)  # a full queue makes the caller wait, as real ones do
 
     def _drain(self, timeout: float | None = None, tell: bool = True) -> int:
         """Do the queued work. After a failure the rest is dropped, except frees.

@@ -24,7 +24,7 @@ def pairs(device: Compiled) -> list[CompilerPair]:
 
 
 class FakeCompiler(Compiler):
-    """The chip runs listings of the IR, so a binary is a checked listing and an end mark."""
+    """A compiler to the chip's binaries: a checked listing of the IR and an end mark."""
 
     language, format, target = "uops", "uops", "uops"
     identity = "fake 1"  # vendor, version, architecture and options: part of the cache key
@@ -38,6 +38,7 @@ class FakeCompiler(Compiler):
                 f"compile {options.entry}",
                 "options, defines and includes mean nothing to a listing",
                 got=(options.options, options.defines, options.includes),
+                device=self.device.name,
                 fix="Leave them out.",
             )
         try:

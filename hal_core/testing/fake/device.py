@@ -1,4 +1,4 @@
-"""The devices: their facts, and one that is open."""
+"""The facts of all devices, and the class of an open one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CAPABILITIES = frozenset(
 
 
 def enumerate_devices(family: str, count: int, **facts: Any) -> list[DeviceInfo]:
-    """Return the facts of every device without opening one. Zero devices is a normal answer."""
+    """Return the facts of every device, without opening one. No device is a normal answer."""
     common = DeviceInfo(
         name=family,
         kind="accelerator",
@@ -40,7 +40,10 @@ def enumerate_devices(family: str, count: int, **facts: Any) -> list[DeviceInfo]
 
 
 class FakeDevice(Compiled):
-    """Order: work is queued and done in the order of the calls."""
+    """One open device.
+
+    Order: work is queued, and done in the order of the calls.
+    """
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
@@ -57,5 +60,5 @@ class FakeDevice(Compiled):
         return True
 
     def _close(self) -> None:
-        # The queue is idle, programs are unloaded; memory that buffers still hold is freed later.
+        # The core has waited and unloaded programs; memory that buffers hold is freed later.
         self.check("close", self.chip.close())

@@ -22,13 +22,13 @@ class FakeProgram(Program):
         super().__init__(device, binary)
         status, self.handle = device.chip.load(binary.image, binary.entry)
         device.check(f"load of {binary.entry}", status)
-        # Unloads also when the program is garbage. Not at exit: the device is closed by then.
+        # Unloads a program that is garbage, too. Not at exit, when the device is closed already.
         self._end = weakref.finalize(self, device.chip.unload, self.handle)
         self._end.atexit = False
         self.info = self.info._replace(max_block_threads=device.info.limits.max_block_threads)
 
     def _bind(self) -> Callable[..., None]:
-        # Locals of a closure: a launch looks up nothing, and does not keep the program alive.
+        # Locals of a closure: a launch looks up no attribute, and does not keep the program alive.
         chip, check, handle = self.device.chip, self.device.check, self.handle
 
         def launch(geometry: Any, *args: Any) -> None:

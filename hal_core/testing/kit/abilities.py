@@ -1,4 +1,4 @@
-"""Skip tests that need an ability which the device declares it lacks; no other skip counts."""
+"""Skip tests for abilities that the device declares to lack; any other skip is a failure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import hal_core as hal
 from hal_core.device import CAPABILITIES
 
+# The beginnings of the texts below, by which the plugin tells these skips from others.
 _REASONS = ("no hardware: ", "it declares no ", "its allocator honours no ", "nothing to try: ")
 
 

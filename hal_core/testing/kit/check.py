@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
 
     device: str
     pair: str | None = None  # a compiler pair of the device; None: the one it selects
-    chapters: Sequence[str] = ()  # none: all
+    chapters: Sequence[str] = ()  # empty: all
     known_gaps: str | None = None  # a file
     reports: Sequence[str] = ()  # files to write
     require_device: bool = False
@@ -66,7 +66,7 @@ def check(wanted: Wanted) -> int:
             environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
             if wanted.pair is not None:
                 environment.setenv(f"{name.partition(':')[0]}_CC", wanted.pair)
-            Device[name].compiler  # noqa: B018  # fails here once rather than in every test
+            Device[name].compiler  # noqa: B018  # an error is raised here, not in every test
             report = _run(shown, name, modules, wanted.known_gaps)
     except DeviceUnavailable as error:
         if wanted.require_device:
@@ -83,6 +83,7 @@ def _run(shown: Shown, name: str, modules: list[str], known_gaps: str | None) ->
     import pytest
 
     with tempfile.TemporaryDirectory(prefix="hal-check-") as folder:
+        # An ini file of its own, or pytest would search the user's folders for one.
         ini = Path(folder, "pytest.ini")
         ini.write_text("[pytest]\n", encoding="utf-8")
         arguments = ["-c", str(ini), "--rootdir", folder, "--basetemp", str(Path(folder, "tests"))]

@@ -26,7 +26,8 @@ SUFFIXES = (".json", ".md")
 
 def chapters() -> list[str]:
     """Return the names of the kit's chapters, as `hal check --chapter` takes them."""
-    package, _, folder = KIT.rpartition(".")  # pytest has to be the first to import it
+    # Listed, not imported: pytest has to import them first, to rewrite their asserts.
+    package, _, folder = KIT.rpartition(".")
     names = (entry.name for entry in files(package).joinpath(folder).iterdir())
     return sorted(
         name.removeprefix("test_").removesuffix(".py")
@@ -159,6 +160,7 @@ def check_suffix(path: Path) -> None:
 
 
 def _flat(facts: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """Return facts as rows of a table, those of a nested table with its name before theirs."""
     rows = []
     for key, value in facts.items():
         name = f"{before}{key}".replace("_", " ")
@@ -210,7 +212,7 @@ class Collector:
     def __init__(self) -> None:
         self.results: list[Result] = []
         self.problems: list[str] = []  # errors that prevented tests from running
-        self._begun: dict[str, Result] = {}  # node -> the result of its phases until now
+        self._begun: dict[str, Result] = {}  # node -> its result after the phases until now
         self._start = time.perf_counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -219,6 +221,7 @@ class Collector:
             return
         so_far = self._begun.get(report.nodeid, Result(test, "passed", 0.0))
         outcome, why = _outcome(report)
+        # A failure stands whatever a later phase gives, and no phase that passes changes anything.
         if so_far.outcome == "failed" or outcome == "passed":
             outcome, why = so_far.outcome, so_far.why
         now = Result(test, outcome, so_far.seconds + report.duration, why)

@@ -1,4 +1,4 @@
-"""What every backend of hal-core must keep. The device is named in pyproject.toml.
+"""The tests that every backend of hal-core must pass. pyproject.toml names the device.
 
 A fixture of the kit that is defined here takes the place of the kit's own.
 """
@@ -15,7 +15,7 @@ from hal_core.testing.conformance import *  # noqa: F403
 
 @pytest.fixture
 def hal_fault() -> Callable[[Any], None]:
-    """The next launch of a program fails on the chip, late. Without a way to do that: delete it."""
+    """Make a program's next launch fail late, on the chip. Delete this if your driver cannot."""
 
     def fail(program: Any) -> None:
         program.device.chip.fail("run")

@@ -1,4 +1,4 @@
-"""What only this backend promises."""
+"""Tests of what only this backend promises."""
 
 from __future__ import annotations
 
