@@ -38,6 +38,11 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.py"))
 
 
+def _entries() -> list[Path]:
+    """Files and folders of the core; a folder without a module is left over from another branch."""
+    return [path for path in sorted(CORE.iterdir()) if path.suffix == ".py" or _files(path)]
+
+
 def _imports(tree: ast.AST, lazy: bool = True) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of every import that runs; without `lazy`, none inside of functions."""
     for node in ast.iter_child_nodes(tree):
@@ -95,7 +100,7 @@ def test_type_only_imports_that_point_up_name_a_noun(path: Path) -> None:
 
 
 def test_import_order_names_only_what_is_there() -> None:
-    present = {p.name.removesuffix(".py") for p in CORE.iterdir()}
+    present = {path.stem for path in _entries()}
     absent = set(IMPORT_ORDER) - present
     assert not absent, f"the import order names what is gone: {sorted(absent)}"
 
@@ -113,8 +118,7 @@ def test_backend_reaches_no_other_backend_nor_the_registry(name: str) -> None:
 
 
 def test_rooms_are_few() -> None:
-    rooms = {path.stem for path in CORE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    rooms.discard("__pycache__")
+    rooms = {path.stem for path in _entries()}
     assert len(rooms) <= MOST_ROOMS, sorted(rooms)
 
 
@@ -195,7 +199,7 @@ def test_helpers_serve_more_than_one_caller() -> None:
 def test_the_map_names_every_room() -> None:
     listed = set(re.findall(r"^\| (.*?) \|", PAGE, re.MULTILINE))
     named = {name.strip("`/ ") for cell in listed for name in cell.split(",")}
-    rooms = {path.name for path in CORE.iterdir()} - {"__pycache__", "py.typed"}
+    rooms = {path.name for path in _entries()}
     assert rooms <= named, f"CONTRIBUTING.md does not name {sorted(rooms - named)}"
 
 
