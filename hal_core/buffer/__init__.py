@@ -511,7 +511,7 @@ class Buffer:
         opaque = allocator.alloc(nbytes, options)
         owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
         if owned:
-            key = device._keys.get(self.dtype) or device._key(self.dtype)
+            key = device._keys[self.dtype]
         else:
             key = self._aligned_key(operation)
         if self._key is None:  # from here to the last assignment it is one step under the GIL
