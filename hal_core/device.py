@@ -289,13 +289,8 @@ class Compiled:
         if self.forked:
             raise concurrency.fork_error(operation, self.name)
         if self.closed:
-            raise InvalidState(
-                operation,
-                "the device is closed",
-                device=self.name,
-                fix=f'Open it again with hal.Device["{self.name}"], and make its buffers and '
-                "programs anew.",
-            )
+            fix = f'Open it again with hal.Device["{self.name}"]; make buffers and programs anew.'
+            raise InvalidState(operation, "the device is closed", device=self.name, fix=fix)
 
     def __enter__(self) -> Self:
         return self

@@ -101,13 +101,8 @@ class Rules(NamedTuple):
 
     def _refuse(self, problem: str, *values: object) -> NoReturn:
         facts = dict(zip(("got", "limit"), values, strict=False))
-        raise InvalidArgument(
-            self.operation,
-            problem,
-            device=self.device,
-            fix="Give grid= (blocks) and block= (threads of a block), or threads= (all threads).",
-            **facts,
-        )
+        fix = "Give grid= (blocks) and block= (threads of a block), or threads= (all threads)."
+        raise InvalidArgument(self.operation, problem, device=self.device, fix=fix, **facts)
 
 
 def is_plain(extent: object) -> bool:

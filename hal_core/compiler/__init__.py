@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core import cache, config, profiling
+from hal_core import cache, config
 from hal_core.compiler.requirements import check_kernel
 from hal_core.compiler.selection import select
 from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported
@@ -17,6 +17,7 @@ from hal_core.ir import Kernel, Signature, Source
 from hal_core.ir.cost import operations_per_thread
 from hal_core.ir.verify import verify
 from hal_core.lang import KernelFunction
+from hal_core.profiling import ProfileProgramEvent, record
 
 if TYPE_CHECKING:
     from hal_core.device import Compiled
@@ -74,10 +75,7 @@ class CompileOptions(NamedTuple):
 
     @classmethod
     def of_kernel(cls, kernel: Kernel, options: tuple[str, ...]) -> CompileOptions:
-        """Return the options of a kernel whose text a renderer wrote.
-
-        `options` are compiler flags that the renderer asks for.
-        """
+        """Return the options of a kernel whose renderer asks for the compiler flags `options`."""
         return cls(
             kernel.name,
             kernel.signature,
@@ -103,8 +101,7 @@ def _add_folder(state: hashlib._Hash, folder: str) -> None:
     """Hash every file below an include folder: headers are part of the program."""
     seen = set()
     try:
-        if not os.path.isdir(folder):
-            raise NotADirectoryError(f"{folder} is no folder")
+        os.listdir(folder)  # raises where `walk` would find nothing
         for root, folders, files in os.walk(folder, followlinks=True):
             real = os.path.realpath(root)
             # A link may lead to a folder above itself.
@@ -117,9 +114,8 @@ def _add_folder(state: hashlib._Hash, folder: str) -> None:
                     label = os.path.relpath(path, folder), len(data)
                     state.update(repr(label).encode() + data)
     except OSError as error:
-        raise InvalidArgument(
-            "compile", f"an include folder cannot be read: {error}", got=folder
-        ) from None
+        problem = f"an include folder cannot be read: {error}"
+        raise InvalidArgument("compile", problem, got=folder) from None
     state.update(b"end of folder")
 
 
@@ -139,9 +135,8 @@ class Compiler:
         raise NotImplementedError(f"{type(self).__name__} fills in no _compile")
 
     def _disassemble(self, image: bytes) -> str:
-        raise Unsupported(
-            "disassemble", f"{type(self).__name__} has no disassembler", fix="Read program.source."
-        )
+        problem = f"{type(self).__name__} has no disassembler"
+        raise Unsupported("disassemble", problem, fix="Read program.source.")
 
     def compile(self, source: str, options: CompileOptions) -> bytes:
         """Compile without looking into the cache. Raises: CompileError."""
@@ -161,12 +156,9 @@ class Compiler:
         if found is not None:
             return found, True
         if config.CACHE_ONLY.read():
-            raise CompilerUnavailable(
-                f"compile {options.entry}",
-                "not in the compile cache, and HAL_CACHE_ONLY=1 forbids compiling",
-                got=key[:12],
-                fix=f"Run once without it, or look into {cache.folder()}.",
-            )
+            problem = "not in the compile cache, and HAL_CACHE_ONLY=1 forbids compiling"
+            fix = f"Run once without it, or look into {cache.folder()}."
+            raise CompilerUnavailable(f"compile {options.entry}", problem, got=key[:12], fix=fix)
         image = self._compile(source, options)
         cache.store(key, image)
         return image, False
@@ -191,13 +183,8 @@ class CompilerPair(NamedTuple):
 def compile_kernel(device: Compiled, kernel: object) -> Program:
     """Make a program of a kernel, whatever was compiled before. Raises: as `Compiled.compile`."""
     if not isinstance(kernel, (KernelFunction, Kernel, Source)):
-        raise InvalidArgument(
-            "compile",
-            "not a kernel",
-            got=kernel,
-            device=device.name,
-            fix="Decorate a function with @hal.kernel, or make a hal.Source.",
-        )
+        fix = "Decorate a function with @hal.kernel, or make a hal.Source."
+        raise InvalidArgument("compile", "not a kernel", got=kernel, device=device.name, fix=fix)
     pair, compiler = select(device, kernel.language if isinstance(kernel, Source) else None)
     if isinstance(kernel, KernelFunction):
         kernel = kernel.lower()
@@ -221,9 +208,7 @@ def compile_kernel(device: Compiled, kernel: object) -> Program:
     image, cached = compiler.compile_or_reuse(text, options)
     times = start_ns, perf_counter_ns()
     kind = "reuse" if cached else "compile"
-    profiling.record(
-        profiling.ProfileProgramEvent, kind, kernel.name, device.name, times, len(image)
-    )
+    record(ProfileProgramEvent, kind, kernel.name, device.name, times, len(image))
     binary = Binary(
         image,
         compiler.format,

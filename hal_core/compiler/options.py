@@ -20,10 +20,6 @@ def refuse_files(
     """
     for option in options:
         if names_file.match(option.strip()):
-            raise InvalidArgument(
-                operation,
-                "options cannot name files: the compile cache would not see them change",
-                got=option,
-                device=device,
-                fix="Give folders of headers with includes=.",
-            )
+            problem = "options cannot name files: the compile cache would not see them change"
+            fix = "Give folders of headers with includes=."
+            raise InvalidArgument(operation, problem, got=option, device=device, fix=fix)

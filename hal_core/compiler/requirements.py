@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from hal_core.dtypes import bfloat16, float16, float64
 from hal_core.errors import Unsupported
@@ -21,34 +21,29 @@ def check_kernel(kernel: Kernel | Source, info: DeviceInfo) -> None:
 
     Raises: Unsupported naming the kernel, what it asks for, the limit and the device.
     """
-    operation, limits = f"compile {kernel.name}", info.limits
+    limits = info.limits
+
+    def refuse(problem: str, fix: str, **facts: object) -> NoReturn:
+        raise Unsupported(f"compile {kernel.name}", problem, device=info.name, fix=fix, **facts)
+
     for problem, capability, fix in _needs(kernel):
         if capability not in info.capabilities:
-            raise Unsupported(
-                operation,
-                f"{problem}, which the device does not have ({capability})",
-                device=info.name,
-                fix=fix,
-            )
+            refuse(f"{problem}, which the device does not have ({capability})", fix)
     x, y, z = block = kernel.block or (1, 1, 1)
     fits = all(used <= most for used, most in zip(block, limits.max_block, strict=True))
     if not fits or x * y * z > limits.max_block_threads:
-        raise Unsupported(
-            operation,
+        refuse(
             "the block that the kernel fixes is too large",
+            "Fix a smaller block, and let each thread do more.",
             got=block,
             limit=f"limit {limits.max_block}, {limits.max_block_threads} threads in all",
-            device=info.name,
-            fix="Fix a smaller block, and let each thread do more.",
         )
     if isinstance(kernel, Kernel) and kernel.shared_nbytes > limits.shared_nbytes:
-        raise Unsupported(
-            operation,
+        refuse(
             "a block's shared memory is larger than the device's",
+            "Make the tiles smaller: each array is rounded up to 16 bytes.",
             got=kernel.shared_nbytes,
             limit=limits.shared_nbytes,
-            device=info.name,
-            fix="Make the tiles smaller: each array is rounded up to 16 bytes.",
         )
 
 

@@ -19,36 +19,24 @@ def forced(family: str, names: list[str]) -> str | None:
 
     Raises: InvalidArgument when two are switched on, or the name is unknown.
     """
-    chosen = os.environ.get(f"{family}_CC", "").strip()
+    variable = f"{family}_CC"
+    chosen = os.environ.get(variable, "").strip()
     if chosen in names:
         return chosen
     if chosen:
         near = difflib.get_close_matches(chosen, names, 3, 0.4)
-        raise InvalidArgument(
-            f"{family}_CC",
-            "no such compiler",
-            got=chosen,
-            device=family,
-            fix=f"{'Did you mean ' + ', '.join(near) + '? ' if near else ''}"
-            f"Known: {', '.join(names)}.",
-        )
+        known = f"Known: {', '.join(names)}."
+        fix = f"Did you mean {', '.join(near)}? {known}" if near else known
+        raise InvalidArgument(variable, "no such compiler", got=chosen, device=family, fix=fix)
     on = {}  # variable -> the pair that it switches on
     for name in names:
         variable = f"{family}_{name.upper()}"
-        text = os.environ.get(variable, "0")
-        try:
-            if config.flag(text):
-                on[variable] = name
-        except ValueError as error:
-            operation = f"environment variable {variable}"
-            raise InvalidArgument(operation, str(error), got=text) from None
+        if config.Setting(variable, False, f"1 chooses the compiler {name}", config.flag).read():
+            on[variable] = name
     if len(on) > 1:
-        raise InvalidArgument(
-            " and ".join(f"{variable}=1" for variable in on),
-            "two compilers are forced",
-            device=family,
-            fix=f"Leave one, or set {family}_CC={next(iter(on.values()))}, which beats them.",
-        )
+        both = " and ".join(f"{variable}=1" for variable in on)
+        fix = f"Leave one, or set {family}_CC={next(iter(on.values()))}, which beats them."
+        raise InvalidArgument(both, "two compilers are forced", device=family, fix=fix)
     return next(iter(on.values()), None)
 
 
