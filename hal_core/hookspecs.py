@@ -1,4 +1,4 @@
-"""The hook specifications, one group for each noun, and the records that cross them.
+"""The hook specifications, and the records that cross them.
 
 A plugin is a small instance with methods marked `@hookimpl` and two plain attributes:
 
@@ -41,7 +41,6 @@ REQUIRED = ("hal_enumerate", "hal_open_device")  # of a plugin that owns a famil
 ADDED = ("hal_make_compilers", "hal_doctor")  # an extension may implement these too
 OBSERVERS = ("hal_device_opened", "hal_compiled", "hal_device_closed")
 
-
 CAPABILITIES = frozenset(
     {
         "fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "graphs", "peer",
@@ -83,7 +82,7 @@ class Foreign(NamedTuple):
     owner: object  # keeps the memory as long as it lives
 
 
-# -- Device
+# -- provider hooks
 
 
 @hookspec(firstresult=True)
@@ -109,16 +108,10 @@ def hal_open_device(family: str, index: int, info: DeviceInfo) -> Compiled:
     raise NotImplementedError
 
 
-# -- Allocator
-
-
 @hookspec(firstresult=True)
 def hal_make_allocator(device: Compiled) -> Allocator[Any]:
     """Make the device's allocator, at its first use; the device closes it."""
     raise NotImplementedError
-
-
-# -- Buffer
 
 
 @hookspec(firstresult=True)
@@ -126,9 +119,6 @@ def hal_import_buffer(device: Compiled, obj: object) -> Foreign | None:
     """Describe the memory of a vendor package's own array, for `Buffer.wrap`; None for an object
     of another kind."""
     raise NotImplementedError
-
-
-# -- Compiler
 
 
 @hookspec(firstresult=True)
@@ -140,12 +130,15 @@ def hal_make_compilers(device: Compiled) -> Sequence[CompilerPair]:
     raise NotImplementedError
 
 
-# -- Program
-
-
 @hookspec(firstresult=True)
 def hal_make_program(device: Compiled, binary: Binary) -> Program:
     """Load a binary. Raises: CompileError when it is not one of this device."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def hal_doctor(family: str) -> Sequence[Check]:
+    """Check what the devices need: driver, versions, permissions; shown by `hal doctor`."""
     raise NotImplementedError
 
 
@@ -165,12 +158,3 @@ def hal_compiled(device: Compiled, program: Program, cached: bool) -> None:
 @hookspec
 def hal_device_closed(device: Compiled) -> None:
     """Hear of a device that is closed; its name and info can still be read."""
-
-
-# -- diagnosis
-
-
-@hookspec(firstresult=True)
-def hal_doctor(family: str) -> Sequence[Check]:
-    """Check what the devices need: driver, versions, permissions; shown by `hal doctor`."""
-    raise NotImplementedError

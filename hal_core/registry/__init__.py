@@ -20,7 +20,7 @@ from hal_core.errors import (
     PluginConflict,
     UnknownDevice,
 )
-from hal_core.registry.backend import Backend
+from hal_core.registry.backend import Backend, pick
 from hal_core.registry.installed import Plugins
 from hal_core.registry.names import KNOWN, join, parse
 
@@ -184,13 +184,8 @@ class DeviceRegistry:
 
     def _gpu(self, index: int) -> DeviceInfo:
         gpus = [info for _, info in self._available() if info.kind == "gpu"]
-        if index < len(gpus):
-            return gpus[index]
         if gpus:
-            count = f"{len(gpus)} device{'' if len(gpus) == 1 else 's'}"
-            raise UnknownDevice(
-                "open", f"kind gpu has {count}, numbered from 0", got=join("GPU", index)
-            )
+            return pick(gpus, "GPU", index)
         only = ",".join(config.PLUGINS.read())
         hints = [f"Asked: {', '.join(self) or 'no backend at all'}."]
         hints += [f"{config.PLUGINS.name}={only} allows no other."] if only else []
@@ -226,11 +221,9 @@ class DeviceRegistry:
         on = [family for family in {*installed, *KNOWN} if os.environ.get(family) == "1"]
         on = sorted(family for family in on if family in self or family not in installed)
         if len(on) > 1:
-            raise InvalidArgument(
-                " and ".join(f"{family}=1" for family in on),
-                "two default devices are asked for",
-                fix=f"Leave one, or set {config.DEVICE.name}={on[0]}, which beats them.",
-            )
+            given, problem = " and ".join(f"{f}=1" for f in on), "two default devices are asked for"
+            fix = f"Leave one, or set {config.DEVICE.name}={on[0]}, which beats them."
+            raise InvalidArgument(given, problem, fix=fix)
         if on and on[0] not in installed:
             try:
                 self._plugins.choose(on[0])  # raises, with all that can be said
@@ -305,9 +298,8 @@ class DeviceRegistry:
         """
         family, _ = parse(name, "register_plugin")
         if any(device.family == family for device in list(self._devices.values())):
-            raise PluginConflict(
-                "register_plugin", "the family is in use", device=family, fix="Close its devices."
-            )
+            problem, fix = "the family is in use", "Close its devices."
+            raise PluginConflict("register_plugin", problem, device=family, fix=fix)
         self._plugins.register(name, plugin)
         self._best = []
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core import hookspecs
@@ -104,12 +105,9 @@ class Backend(Plugin):
                 survive = [survives_fork(info.capabilities) for info in infos]
                 self._survives_fork = bool(survive) and all(survive)
                 if not infos:
-                    raise DeviceUnavailable(
-                        "open",
-                        "the backend is installed, but finds no hardware",
-                        device=self.family,
-                        fix="`hal doctor` tells what it looked at.",
-                    )
+                    problem = "the backend is installed, but finds no hardware"
+                    fix = "`hal doctor` tells what it looked at."
+                    raise DeviceUnavailable("open", problem, device=self.family, fix=fix)
                 answer.append(infos)
             except HalError as error:
                 answer.append(error.with_traceback(None))
@@ -123,16 +121,7 @@ class Backend(Plugin):
 
     def info(self, index: int) -> DeviceInfo:
         """Return the facts of one device. Raises: UnknownDevice beyond the count; as `infos`."""
-        infos = self.infos()
-        if index < len(infos):
-            return infos[index]
-        count = f"{len(infos)} device{'' if len(infos) == 1 else 's'}"
-        raise UnknownDevice(
-            "open",
-            f"{self.family} has {count}, numbered from 0",
-            got=join(self.family, index),
-            fix=f"Use one of {', '.join(info.name for info in infos)}.",
-        )
+        return pick(self.infos(), self.family, index)
 
     def forget(self) -> None:
         """Forget which devices there are, so that the next call asks the plugin again."""
@@ -184,16 +173,13 @@ class Backend(Plugin):
         owned = self._provide("hal_make_compilers", checks.as_pairs, device=device)
         found = {pair.name: pair for pair in owned}
         for extension in self.extensions:
-            try:
+            with _logged(extension, "hal_make_compilers", device):
                 added = extension.manager.hook.hal_make_compilers(device=device)
-                for pair in checks.as_pairs(added or ()):
-                    if found.setdefault(pair.name, pair) is not pair:
-                        taken = Unusable(f"the name {pair.name!r} is taken")
-                        _log_failure(extension, "hal_make_compilers", device.name, taken)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                _log_failure(extension, "hal_make_compilers", device.name, error)
+                pairs = checks.as_pairs(added or ())
+                taken = [pair.name for pair in pairs if pair.name in found]
+                found |= {pair.name: pair for pair in pairs if pair.name not in taken}
+                if taken:
+                    raise Unusable(f"names that are taken: {', '.join(taken)}")
         return list(found.values())
 
     def make_program(self, device: Compiled, binary: Binary) -> object:
@@ -244,19 +230,32 @@ class Backend(Plugin):
 
     def _observe(self, hook: str, device: Compiled, **more: object) -> None:
         for plugin in (self, *self.extensions):
-            try:
+            with _logged(plugin, hook, device):
                 getattr(plugin.manager.hook, hook)(device=device, **more)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                _log_failure(plugin, hook, device.name, error)
 
     def __repr__(self) -> str:
         return f"<Backend {self.family} from {self.origin}>"
 
 
-def _log_failure(plugin: Plugin, what: str, where: str, error: BaseException) -> None:
-    log.warning(
-        "%s of plugin %s failed on %s: %s; from %s",
-        what, plugin.name, where, one_line(error), plugin.origin, exc_info=error,
-    )  # fmt: skip
+def pick(infos: Sequence[DeviceInfo], family: str, index: int) -> DeviceInfo:
+    """Return one device of a family, or of the kind GPU. Raises: UnknownDevice."""
+    if index < len(infos):
+        return infos[index]
+    count = f"{len(infos)} device{'' if len(infos) == 1 else 's'}"
+    fix = f"Use one of {', '.join(info.name for info in infos)}."
+    problem = f"{family} has {count}, numbered from 0"
+    raise UnknownDevice("open", problem, got=join(family, index), fix=fix)
+
+
+@contextmanager
+def _logged(plugin: Plugin, hook: str, device: Compiled) -> Iterator[None]:
+    """Log a failure inside the block: an observer or an extension stops no other."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        log.warning(
+            "%s of plugin %s failed on %s: %s; from %s",
+            hook, plugin.name, device.name, one_line(error), plugin.origin, exc_info=error,
+        )  # fmt: skip

@@ -160,12 +160,8 @@ class Plugins:
         problem += "; ".join(repr(entry) for entry in entries)
         if wanted is not None:
             problem += f"; HAL_PREFER names {wanted}, which does not settle it"
-        raise PluginConflict(
-            "open",
-            problem,
-            device=family,
-            fix=f"Uninstall one, or set HAL_PREFER={family}={entries[0].distribution.name}.",
-        )
+        fix = f"Uninstall one, or set HAL_PREFER={family}={entries[0].distribution.name}."
+        raise PluginConflict("open", problem, device=family, fix=fix)
 
     def _check_enabled(self, family: str) -> None:
         if family in _upper(config.DISABLE.read()):
@@ -178,12 +174,8 @@ class Plugins:
         fix += f" the environment variable {setting.name}, or unset it."
         if not any(name in installed for name in listed):
             fix += f" Nothing that it lists is installed: {', '.join(listed)}."
-        raise DeviceUnavailable(
-            "open",
-            f"the backend is installed, but switched off by {setting.name}={','.join(listed)}",
-            device=family,
-            fix=fix,
-        )
+        problem = f"the backend is installed, but switched off by {setting.name}={','.join(listed)}"
+        raise DeviceUnavailable("open", problem, device=family, fix=fix)
 
     def _unknown(self, family: str) -> UnknownDevice:
         installed, near = self.all_families(), list[str]()
@@ -199,9 +191,8 @@ class Plugins:
             hints.append(f"hal-{family.lower()} is planned; there is nothing to install yet.")
         elif family in KNOWN:
             hints.append(f"`python -m pip install hal-{family.lower()}` installs it.")
-        return UnknownDevice(
-            "open", "no installed backend has this name", got=family, fix=" ".join(hints)
-        )
+        fix, problem = " ".join(hints), "no installed backend has this name"
+        return UnknownDevice("open", problem, got=family, fix=fix)
 
     # -- loading
 
@@ -299,16 +290,12 @@ def _import(entry: EntryPoint) -> object:
     except BaseException as error:  # SystemExit too: a plugin must not end the process
         spec = getattr(sys.modules.get(module), "__spec__", None)
         if isinstance(error, AttributeError) and getattr(spec, "_initializing", False):
-            raise InvalidState(
-                f"load {entry.name}",
-                "its module is still being imported, and asks for its own device",
-                fix="A plugin must not use its device while it imports.",
-            ) from None
-        raise PluginError(
-            f"load {entry.name}",
-            f"{one_line(error)}; from {origin(entry)}",
-            fix=f"Upgrade or uninstall it: {entry.distribution.name}.",
-        ) from error
+            problem = "its module is still being imported, and asks for its own device"
+            fix = "A plugin must not use its device while it imports."
+            raise InvalidState(f"load {entry.name}", problem, fix=fix) from None
+        problem = f"{one_line(error)}; from {origin(entry)}"
+        fix = f"Upgrade or uninstall it: {entry.distribution.name}."
+        raise PluginError(f"load {entry.name}", problem, fix=fix) from error
     return found
 
 

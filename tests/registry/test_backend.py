@@ -296,10 +296,7 @@ def test_R21_extensions_add_compilers_behind_the_owners(caplog: pytest.LogCaptur
     assert [one.name for one in pairs] == ["python", "one", "two"]
     assert pairs[0].renderer is None and "fake" in pairs[0].compiler().identity
     said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 3
-    for message, text in zip(
-        said, ("no compiler today", "'python' is taken", "'one' is taken"), strict=True
-    ):
+    for message, text in zip(said, ("no compiler today", "are taken: python, one"), strict=True):
         assert text in message and "adding" in message
 
 

@@ -452,7 +452,7 @@ def test_R20_gpu_is_a_device_of_kind_gpu(registry: DeviceRegistry) -> None:
     machine(registry, CPU=host(), CL=opencl("cpu", "gpu"), NATIVE=FakePlugin("gpu"))
     assert [registry[name].name for name in ("GPU", "gpu:1")] == ["NATIVE", "CL:1"]
     assert registry.info("GPU:1").name == "CL:1"
-    with pytest.raises(hal.UnknownDevice, match="kind gpu has 2 devices"):
+    with pytest.raises(hal.UnknownDevice, match="GPU has 2 devices"):
         registry["GPU:2"]
 
 
