@@ -11,7 +11,7 @@ _FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "BARRIER", "A
 def operations_per_thread(kernel: Kernel) -> int | None:
     """Return how many nodes one thread executes, with both sides of an IF counted.
 
-    None when the number of turns of a loop is known only at the launch.
+    None when the number of iterations of a loop is known only at the launch.
     """
     total, trips, outer = 0, 1, []
     known: dict[UOp, Number] = {}  # `r = 2` and `range(-r, r + 1)` are constants too

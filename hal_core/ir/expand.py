@@ -25,9 +25,9 @@ FUNCTIONS: Functions = dict.fromkeys(
 
 
 def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = True) -> Kernel:
-    """Return the kernel with `functions` written out, or itself if it has none of them.
+    """Return the kernel with `functions` written out, or the same kernel if it has none of them.
 
-    `in_loops=False` leaves the functions that stand in a RANGE or LOOP. In a kernel that was cut
+    `in_loops=False` leaves functions inside a RANGE or LOOP as they are. In a kernel that was cut
     into regions, only the loops inside a region count.
 
     For every argument results are within 2 units in the last place of the exact value (2.5 for

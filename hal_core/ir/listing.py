@@ -1,4 +1,4 @@
-"""Write a kernel's IR as text, one line a node, and read such text.
+"""Write a kernel's IR as text, one line per node, and read such text.
 
     kernel saxpy(y: float32*, x: const float32*, a: float32, n: int32)
     0 = PARAM float32 0 ; line 7
@@ -47,7 +47,7 @@ def listing(kernel: Kernel) -> str:
 
 
 def parse_listing(text: str) -> Kernel:
-    """Return the kernel of a text that `listing` wrote. It is not verified.
+    """Read the text that `listing` wrote, and return its kernel, which is not verified.
 
     Raises: InvalidKernel naming the line that cannot be read.
     """

@@ -1,12 +1,12 @@
-"""The names that some device language uses itself, so that no kernel may have them."""
+"""The names that a device language uses itself, so that no kernel may have them."""
 
 from __future__ import annotations
 
 import re
 
-# Names of the C library: a kernel of that name would be called in its place (`exp` by a rendered
-# `hal.exp`, `memset` by a loop that a compiler recognised). They are refused in every language, so
-# that a kernel that runs on one device runs on the next.
+# Names of the C library: a kernel of such a name would be called instead of the C function (`exp`
+# for a rendered `hal.exp`, `memset` for a loop that a compiler recognised). They are refused in
+# every language, so that a kernel that runs on one device runs on the next.
 LIBRARY_NAMES = frozenset(
     f"{stem}{suffix}"
     for stem in (
@@ -116,8 +116,8 @@ _CALLED = frozenset(
     """.split()  # noqa: SIM905 - words read better so
 )
 
-# Macros and types of the languages' own headers, names that C reserves, and rendered helpers; the
-# last two are PTX's.
+# Macros and types of the languages' own headers, names that C reserves, and rendered helpers. `_`
+# and WARP_SZ are PTX's.
 _NO_KERNEL = re.compile(
     r"_[A-Z_]|hal_|cl_khr_|(M|FP|CL|CLK|FLT|DBL|HUGE|MAX|U?INT(\d+|PTR|MAX)?)_[A-Z0-9_]+$"
     r"|(NULL|NAN|INFINITY|MAXFLOAT|linux|unix)$"

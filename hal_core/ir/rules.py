@@ -1,6 +1,6 @@
 """The rules of the IR: one function for each kind of node, in the table RULES at the end.
 
-A rule returns what is wrong with a node, as a sentence without its subject, or None.
+A rule returns what is wrong with a node, as text for an error, or None.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hal_core.ir.uop import (
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {"SET", "STORE", "VAR", "SHARED", "BARRIER", "ASSERT"}
 
-# The number of sources is checked before a rule is called.
+# Returns the problem with a node of a kernel. The number of sources has been checked before.
 Rule = Callable[[UOp, Kernel], "str | None"]
 
 
@@ -34,6 +34,7 @@ def _is_pointer(node: UOp, kernel: Kernel) -> bool:
 
 
 def _values(node: UOp, kernel: Kernel, *sources: UOp) -> str | None:
+    """Refuse a source that has no value: structure, a store, memory."""
     for source in sources:
         op = source.op
         if op in _NOT_VALUES or (op == "PARAM" and _is_pointer(source, kernel)):
@@ -42,7 +43,7 @@ def _values(node: UOp, kernel: Kernel, *sources: UOp) -> str | None:
 
 
 def _operands(takes: str, result: DType | None = None) -> Rule:
-    """Return the rule for operands of one dtype, whose kind is one letter of `takes`."""
+    """Return the rule for operands of one dtype, whose kind is a letter of `takes`, as in numpy."""
 
     def rule(node: UOp, kernel: Kernel) -> str | None:
         problem = _values(node, kernel, *node.src)
@@ -51,11 +52,11 @@ def _operands(takes: str, result: DType | None = None) -> Rule:
         dtype = node.src[0].dtype
         if dtype is None or not all(source.dtype is dtype for source in node.src[1:]):
             names = " and ".join(str(source.dtype) for source in node.src)
-            return f"its operands have one dtype, not {names}"
+            return f"its operands must have one dtype, not {names}"
         if dtype.kind not in takes or dtype in STORAGE_DTYPES:
             return f"{node.op} does not take {dtype.name}"
         if node.dtype is not (result or dtype):
-            return f"its dtype is {(result or dtype).name}"
+            return f"its dtype must be {(result or dtype).name}"
         return None
 
     return rule
@@ -64,7 +65,7 @@ def _operands(takes: str, result: DType | None = None) -> Rule:
 def param(node: UOp, kernel: Kernel) -> str | None:
     params = kernel.signature.params
     if not isinstance(node.arg, int) or not 0 <= node.arg < len(params):
-        return f"arg is a position in the signature, which has {len(params)} parameters"
+        return f"arg must be a position in the signature, which has {len(params)} parameters"
     declared: Param = params[node.arg]
     if not declared.is_pointer and declared.dtype in STORAGE_DTYPES:
         return f"{declared.dtype} is for memory; a value is a float32"
@@ -74,32 +75,32 @@ def param(node: UOp, kernel: Kernel) -> str | None:
 def const(node: UOp, kernel: Kernel) -> str | None:
     dtype, value = node.dtype, node.arg
     if dtype is None or dtype in STORAGE_DTYPES:
-        return "a constant has a dtype that is computed with"
+        return "a constant must have a dtype that kernels compute with"
     if dtype.kind == "f":
-        return None if isinstance(value, (int, float)) else "arg is a number"
+        return None if isinstance(value, (int, float)) else "arg must be a number"
     if not isinstance(value, int):
-        return "arg is an int"
+        return "arg must be an int"
     return None if dtype.min <= value <= dtype.max else f"{dtype.name} cannot hold it"
 
 
 def special(node: UOp, kernel: Kernel) -> str | None:
     if node.dtype is not int32:
-        return "its dtype is int32"
+        return "its dtype must be int32"
     if not isinstance(node.arg, tuple) or len(node.arg) != 2 or node.arg[0] not in SPECIALS:
-        return f"arg is (kind, axis), kind one of {', '.join(SPECIALS)}"
-    return None if node.arg[1] in (0, 1, 2) else "the axis is 0, 1 or 2"
+        return f"arg must be (kind, axis), kind one of {', '.join(SPECIALS)}"
+    return None if node.arg[1] in (0, 1, 2) else "the axis must be 0, 1 or 2"
 
 
 def var(node: UOp, kernel: Kernel) -> str | None:
     if node.dtype is None or node.dtype in STORAGE_DTYPES:
-        return "a variable has a dtype that is computed with"
+        return "a variable must have a dtype that kernels compute with"
     return None
 
 
 def set_(node: UOp, kernel: Kernel) -> str | None:
     variable, value = node.src
     if variable.op != "VAR":
-        return "its first source is a VAR"
+        return "its first source must be a VAR"
     if value.dtype is not variable.dtype:
         return f"the variable is {variable.dtype}, the value {value.dtype}"
     return _values(node, kernel, value) or _no_dtype(node)
@@ -108,17 +109,17 @@ def set_(node: UOp, kernel: Kernel) -> str | None:
 def get(node: UOp, kernel: Kernel) -> str | None:
     variable = node.src[0]
     if variable.op != "VAR":
-        return "its source is a VAR"
-    return None if node.dtype is variable.dtype else f"its dtype is {variable.dtype}"
+        return "its source must be a VAR"
+    return None if node.dtype is variable.dtype else f"its dtype must be {variable.dtype}"
 
 
 def cast(node: UOp, kernel: Kernel) -> str | None:
     problem = _values(node, kernel, node.src[0])
     if problem or node.dtype is None:
-        return problem or "a cast has a dtype"
+        return problem or "a cast must have a dtype"
     ends = (node.src[0].dtype, node.dtype)
     if any(dtype in STORAGE_DTYPES for dtype in ends) and float32 not in ends:
-        return f"{ends[0]} to {ends[1]} goes through float32"
+        return f"{ends[0]} to {ends[1]} must go through float32"
     return None
 
 
@@ -126,39 +127,40 @@ def bitcast(node: UOp, kernel: Kernel) -> str | None:
     problem = _values(node, kernel, node.src[0])
     ends = (node.src[0].dtype, node.dtype)
     if problem or None in ends:
-        return problem or "a bitcast has a dtype"
+        return problem or "a bitcast must have a dtype"
     for dtype in ends:
         if dtype is bool_ or dtype in STORAGE_DTYPES:
             return f"BITCAST does not take {dtype}"
     widths = {dtype.itemsize for dtype in ends if dtype}
-    return None if len(widths) == 1 else f"{ends[0]} and {ends[1]} are not of one width"
+    return None if len(widths) == 1 else f"{ends[0]} and {ends[1]} have different widths"
 
 
 def where(node: UOp, kernel: Kernel) -> str | None:
     condition, first, second = node.src
     if condition.dtype is not bool_:
-        return "its first source is a bool"
+        return "its first source must be a bool"
     if node.dtype in STORAGE_DTYPES:
         return f"WHERE does not take {node.dtype}"
     if not first.dtype is second.dtype is node.dtype or node.dtype is None:
-        return f"both values and the node have one dtype, not {first.dtype} and {second.dtype}"
+        return f"both values and the node must have one dtype, not {first.dtype} and {second.dtype}"
     return _values(node, kernel, *node.src)
 
 
 def shared(node: UOp, kernel: Kernel) -> str | None:
     if node.dtype is None:
-        return "an array has a dtype"
+        return "an array must have a dtype"
     if not isinstance(node.arg, tuple) or len(node.arg) != 2 or type(node.arg[1]) is not int:
-        return "arg is (name, number of elements)"
-    return None if 0 < node.arg[1] < 2**31 else "it has one element or more"
+        return "arg must be (name, number of elements)"
+    return None if 0 < node.arg[1] < 2**31 else "it must have one element or more"
 
 
 def _element(node: UOp, kernel: Kernel) -> str | None:
+    """Check the memory and the index of a node that accesses an element."""
     memory, index = node.src[:2]
     if memory.op != "SHARED" and not _is_pointer(memory, kernel):
-        return "its first source is a PARAM that is a pointer, or a SHARED"
+        return "its first source must be a PARAM that is a pointer, or a SHARED"
     if index.dtype is None or not index.dtype.is_integer:
-        return f"the index is an integer, not {index.dtype}"
+        return f"the index must be an integer, not {index.dtype}"
     return _values(node, kernel, index)
 
 
@@ -167,10 +169,11 @@ def load(node: UOp, kernel: Kernel) -> str | None:
     if problem:
         return problem
     dtype = node.src[0].dtype
-    return None if node.dtype is dtype else f"its dtype is the element's, {dtype}"
+    return None if node.dtype is dtype else f"its dtype must be the element's, {dtype}"
 
 
 def _written(node: UOp, kernel: Kernel) -> str | None:
+    """Check the memory, the index and the values of a node that writes an element."""
     problem = _element(node, kernel)
     if problem:
         return problem
@@ -193,36 +196,38 @@ def atomic(node: UOp, kernel: Kernel) -> str | None:
     if problem or dtype is None:
         return problem
     if node.op == "ATOMIC" and node.arg not in ATOMICS:
-        return f"arg is one of {', '.join(sorted(ATOMICS))}"
+        return f"arg must be one of {', '.join(sorted(ATOMICS))}"
     floats = node.op == "ATOMIC" and node.arg in ("ADD", "EXCHANGE")
     if dtype.itemsize < 4 or not (dtype.is_integer or (dtype.is_float and floats)):
         return f"no atomic {node.arg or 'compare-exchange'} of {dtype}"
-    return None if node.dtype is dtype else f"its dtype is the element's, {dtype}"
+    return None if node.dtype is dtype else f"its dtype must be the element's, {dtype}"
 
 
 def range_(node: UOp, kernel: Kernel) -> str | None:
     step = node.src[2]
     if step.op != "CONST" or step.arg == 0:
-        return "the step is a CONST, not 0"
+        return "the step must be a CONST other than 0"
     return _operands("iu")(node, kernel)
 
 
 def if_(node: UOp, kernel: Kernel) -> str | None:
     if node.src[0].dtype is not bool_:
-        return "the condition is a bool"
+        return "the condition must be a bool"
     return _values(node, kernel, node.src[0]) or _no_dtype(node)
 
 
 def _closes(opener: str) -> Rule:
+    """Return the rule for nodes whose source is a node of the op `opener`."""
+
     def rule(node: UOp, kernel: Kernel) -> str | None:
         what = f"{'an' if opener == 'IF' else 'a'} {opener}"
-        return _no_dtype(node) if node.src[0].op == opener else f"its source is {what}"
+        return _no_dtype(node) if node.src[0].op == opener else f"its source must be {what}"
 
     return rule
 
 
 def leaves(node: UOp, kernel: Kernel) -> str | None:
-    return _no_dtype(node) if node.src[0].op in ("RANGE", "LOOP") else "its source is a loop"
+    return _no_dtype(node) if node.src[0].op in ("RANGE", "LOOP") else "its source must be a loop"
 
 
 def plain(node: UOp, kernel: Kernel) -> str | None:

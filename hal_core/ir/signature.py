@@ -10,8 +10,8 @@ from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
 
-_WIDER = "Give one that it holds, or use a wider dtype."
-LONGEST_NAME = 128  # letters; some compilers end the process for a name of 255
+_WIDER = "Give a number that the dtype holds, or use a wider dtype."
+LONGEST_NAME = 128  # letters; some compilers crash on a name of 255
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _PARAM = re.compile(r"(const\s+)?([a-z]+[0-9]*)\s*(\*)?\s*\Z", re.ASCII)
@@ -71,7 +71,7 @@ class Signature(NamedTuple):
         """
         operation = f"signature of {name!r}"
         if not (isinstance(name, str) and _NAME.match(name)):
-            raise InvalidArgument(operation, "a kernel's name is a C identifier", got=name)
+            raise InvalidArgument(operation, "a kernel's name must be a C identifier", got=name)
         _check_length(operation, name)
         params: list[Param] = []
         for position, part in enumerate(text.split(",")) if text.strip() else ():
@@ -100,7 +100,7 @@ class Signature(NamedTuple):
                     operation, f"parameter {label!r}: const is for pointers", got=part.strip()
                 )
             if any(label == param.name for param in params):
-                raise InvalidArgument(operation, "two parameters have one name", got=label)
+                raise InvalidArgument(operation, "two parameters have the same name", got=label)
             kind = VALUE if not star else CONST_POINTER if const else POINTER
             params.append(Param(label, dtype, kind, position))
         return cls(name, tuple(params))
@@ -125,7 +125,7 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
     dtype = param.dtype
     plain = value
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
-        kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind  # which says V, void
+        kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind  # whose kind is V, void
         plain = float(value) if kind == "f" else value.item() if kind in "biu" else None
     what = f"value {param.name!r}" if param.name.isidentifier() else f"value {param.name}"
     expected = f"expected {dtype.name}"

@@ -48,11 +48,13 @@ class Source:
         block: int | tuple[int, ...] | None = None,
     ) -> None:
         if not isinstance(text, str):
-            raise InvalidArgument(f"Source {name!r}", "the text is a str", got=type(text).__name__)
+            raise InvalidArgument(
+                f"Source {name!r}", "the text must be a str", got=type(text).__name__
+            )
         if isinstance(options, str) or isinstance(includes, str):
             raise InvalidArgument(
                 f"Source {name!r}",
-                "options and includes are sequences of str",
+                "options and includes must be sequences of str",
                 fix='Write options=("-O2",).',
             )
         if not isinstance(signature, Signature):
@@ -67,14 +69,14 @@ class Source:
         put(self, "includes", tuple(str(folder) for folder in includes))
         put(self, "block", block_shape(block, f"Source {name!r}"))
         for part in (text, *self.options, *sum(self.defines, ())):
-            # Compilers written in C would stop at a zero; a lone surrogate has no UTF-8.
+            # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
             try:
                 wrong = "\0" if b"\0" in part.encode() else ""
             except UnicodeEncodeError as error:
                 wrong = part[error.start]
             if wrong:
                 raise InvalidArgument(
-                    f"Source {name!r}", "a character that no compiler can read", got=wrong,
+                    f"Source {name!r}", "there is a character that no compiler can read", got=wrong,
                     fix="Take it out of the text, the options or the macros.",
                 )  # fmt: skip
 
@@ -102,7 +104,7 @@ def block_shape(block: int | tuple[int, ...] | None, operation: str) -> tuple[in
     if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
         raise InvalidArgument(
             operation,
-            "block is one to three positive ints",
+            "block must be one to three positive ints",
             got=block,
             fix="Write block=(16, 16, 1).",
         )

@@ -19,7 +19,7 @@ variable (`VAR`, `SET`, `GET`).
 | WHERE | bool, value, value | | the values' |
 | FMA | three floats | | theirs |
 | BITCAST | value | | the target, as wide as the value: the same bits |
-| SHARED | | (name, number of elements) | the element's; one array a block, contents undefined |
+| SHARED | | (name, number of elements) | the element's; one array per block, contents undefined |
 | LOAD | memory, integer index | | the element's |
 | STORE | memory, integer index, value | | None |
 | ATOMIC | memory, integer index, value | ADD MIN MAX AND OR XOR EXCHANGE | the old value's |
@@ -35,8 +35,9 @@ variable (`VAR`, `SET`, `GET`).
 | ELSE, ENDIF | its IF | | None |
 | ASSERT | bool | message | None; tested in checked mode only |
 
-Memory is a PARAM that is a pointer, or a SHARED. float16 and bfloat16 are how numbers are stored:
-nodes of these dtypes are SHARED, LOAD, what a STORE stores, and CASTs from and to float32.
+Memory is a PARAM that is a pointer, or a SHARED. Numbers are stored as float16 and bfloat16, but
+not computed with: only memory, LOADs, values of STOREs, and CASTs from and to float32 have these
+dtypes.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ FLOAT_UNARY = frozenset(
     }
 )  # fmt: skip
 UNARY = frozenset({"NEG", "ABS", "NOT"}) | FLOAT_UNARY  # NOT: bitwise; logical for bool
-OPENS = frozenset({"RANGE", "LOOP", "IF", "ELSE"})  # a block
+OPENS = frozenset({"RANGE", "LOOP", "IF", "ELSE"})  # they open a block
 CLOSES = frozenset({"ENDRANGE", "ENDLOOP", "ELSE", "ENDIF"})
-LEAVES = frozenset({"BREAK", "CONTINUE", "RETURN"})  # a block before its end
+LEAVES = frozenset({"BREAK", "CONTINUE", "RETURN"})  # they leave a block before its end
 STRUCTURE = OPENS | CLOSES | LEAVES
 ATOMICS = frozenset({"ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCHANGE"})
 
@@ -128,7 +129,7 @@ class Kernel(NamedTuple):
 
     @property
     def shared_nbytes(self) -> int:
-        """The bytes of shared memory of a block, each array rounded up to 16."""
+        """The bytes of shared memory per block, each array rounded up to 16."""
         arrays = [(uop.arg[1], uop.dtype) for uop in self.uops if uop.op == "SHARED"]
         return sum(-(-count * dtype.itemsize // 16) * 16 for count, dtype in arrays if dtype)
 
@@ -143,8 +144,8 @@ class Kernel(NamedTuple):
         except KeyError as error:
             raise InvalidKernel(
                 f"pickle kernel {self.name!r}",
-                f"{error.args[0]!r} is a source and does not stand in the list",
-                fix="Put every node into `uops` that another one uses.",
+                f"{error.args[0]!r} is a source of a node and is not in `uops`",
+                fix="Put every node that another one uses into `uops`.",
             ) from None
         return _from_rows, (self.name, self.signature, rows, self.block, self.contract)
 

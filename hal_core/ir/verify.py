@@ -1,7 +1,7 @@
 """Verify a kernel's IR before it is rendered.
 
-`rules.py` has the rules of single nodes. Here are those that span nodes: blocks nest, a node is
-used only where it is visible, a variable is assigned before it is read.
+`rules.py` has the rules for single nodes. This module has those for several nodes: blocks nest, a
+node is used only where it is visible, a variable is assigned before it is read.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ def verify(kernel: Kernel) -> None:
     """Check all rules. Raises: InvalidKernel naming the first node that breaks one."""
     given: object = kernel  # another compiler may pass anything
     if not isinstance(given, Kernel):
-        fix = "Of a function with @hal.kernel, kernel.lower() gives it."
+        fix = "For a function with @hal.kernel, pass kernel.lower()."
         raise InvalidArgument("verify", "not a hal.Kernel", got=given, fix=fix)
     name: object = kernel.name
     signature: object = kernel.signature
     if not (isinstance(name, str) and isinstance(signature, Signature)):
         raise InvalidKernel(
             f"kernel {name!r}",
-            "a kernel has a name and a hal.Signature",
+            "a kernel must have a name and a hal.Signature",
             got=signature,
             fix="Write hal.Kernel(name, hal.Signature.parse(name, text), uops).",
         )
     if not _NAME.match(name) or signature.name != name:
         raise InvalidKernel(
             f"kernel {name!r}",
-            "the name is a C identifier, and the signature has the same",
+            "the name must be a C identifier, and the signature must have the same",
             got=signature.name,
         )
     for label in (name, *(param.name for param in signature.params)):
@@ -56,7 +56,7 @@ def _line(node: object) -> str:
     return f", line {line}" if line else ""
 
 
-# All other ops compute, and need no more than their rule.
+# The ops that change which nodes are visible or assigned; for the others, the rule is enough.
 _FOLLOWED = OPENS | CLOSES | LEAVES | {"SET", "GET", "SHARED"}
 
 
@@ -67,14 +67,14 @@ class _Walk:
         self.kernel = kernel
         self.open: list[UOp] = []  # RANGE, LOOP, IF, ELSE around this place
         self.scopes: list[list[int]] = [[]]  # ids of the nodes each open block has so far
-        self.visible: set[int] = set()  # all of them
-        self.seen: set[int] = set()
+        self.visible: set[int] = set()  # all nodes in `scopes`
+        self.seen: set[int] = set()  # all nodes so far, also those no longer visible
         self.left: UOp | None = None  # the BREAK, CONTINUE or RETURN after which nothing runs
-        # ids of the VARs with a value on every path to here; None: no path leads here
+        # ids of the VARs that every path to this node has assigned; None: no path leads to it
         self.assigned: set[int] | None = set()
         self.before: list[set[int] | None] = []  # `assigned` at the start of each open block
-        self.after_then: dict[int, set[int] | None] = {}
-        self.at_breaks: dict[int, set[int] | None] = {}
+        self.after_then: dict[int, set[int] | None] = {}  # at the end of an IF's first side
+        self.at_breaks: dict[int, set[int] | None] = {}  # at all BREAKs of a loop
 
     def check(self) -> None:
         name, rules = f"kernel {self.kernel.name}", RULES
@@ -96,7 +96,7 @@ class _Walk:
             )
 
     def sources(self, node: UOp) -> str | None:
-        """Return what is wrong with a node's form or sources; rules take both for granted."""
+        """Return what is wrong with a node's form or sources; the rules rely on both."""
         given: object = node
         if not isinstance(given, UOp):
             return "not a UOp"
@@ -111,7 +111,7 @@ class _Walk:
         if node.dtype is not None and id(node.dtype) not in _KNOWN:
             return "its dtype is not a dtype"
         if id(node) in self.seen:
-            return "a node stands in the list once"
+            return "the node stands in the list twice"
         if self.visible.issuperset(map(id, src)):
             return None
         for source in src:
@@ -127,7 +127,7 @@ class _Walk:
         op, number = node.op, id(node)
         problem = None
         if self.left is not None and op not in CLOSES:
-            return f"nothing follows the {self.left.op} of its block"
+            return f"no node may follow the {self.left.op} of its block"
         if op not in _FOLLOWED:
             self.seen.add(number)
             self.visible.add(number)
@@ -139,7 +139,8 @@ class _Walk:
             if op != "RETURN":
                 loops = [block for block in self.open if block.op in ("RANGE", "LOOP")]
                 if not loops or loops[-1] is not node.src[0]:
-                    return f"its source is the innermost loop, {loops[-1] if loops else None!r}"
+                    inner = loops[-1] if loops else None
+                    return f"its source must be the innermost loop, {inner!r}"
             if op == "BREAK":
                 known = self.at_breaks.get(id(node.src[0]))
                 self.at_breaks[id(node.src[0])] = _meet(known, self.assigned)
@@ -149,7 +150,7 @@ class _Walk:
         elif op == "GET" and self.assigned is not None and id(node.src[0]) not in self.assigned:
             problem = "the variable is not assigned on every path to here"
         elif op == "SHARED" and self.open:
-            problem = "shared memory is declared outside of loops and IFs"
+            problem = "shared memory must be declared outside of loops and IFs"
         self.seen.add(number)
         if op == "RANGE":  # a counter is visible inside its loop only
             self._open(node)
@@ -181,7 +182,7 @@ class _Walk:
         elif node.op == "ENDLOOP":
             self.assigned = self.at_breaks.get(id(opener))
         elif node.op == "ENDRANGE":
-            self.assigned = before  # the loop may make no turn
+            self.assigned = before  # the loop may run no iteration
         else:
             self.assigned = _meet(self.after_then.pop(id(opener), before), self.assigned)
         return None
@@ -192,11 +193,11 @@ def _copy(assigned: set[int] | None) -> set[int] | None:
 
 
 def _meet(first: set[int] | None, second: set[int] | None) -> set[int] | None:
-    """Return what is assigned where two paths meet; None is a path that does not get there."""
+    """Return the VARs that both paths have assigned; None is a path that ends before they meet."""
     if first is None or second is None:
         return _copy(first if second is None else second)
     return first & second
 
 
-_NO_SOURCES = "src is a tuple of UOps"
+_NO_SOURCES = "src must be a tuple of UOps"
 _KNOWN = frozenset(map(id, DTYPES.values()))

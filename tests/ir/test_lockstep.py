@@ -292,11 +292,11 @@ def _from_zero(loop: UOp) -> Any:
     return (found[0], 0) if found else None
 
 
-_TURN, _FIRST = lockstep._turn, lockstep.first_of
+_TURN, _FIRST = lockstep._rewrite, lockstep.first_of
 
 
 @pytest.mark.parametrize(("name", "broken"), [
-    ("_turn", _no_test),
+    ("_rewrite", _no_test),
     ("first_of", _from_zero),
     ("_without_guards", lambda uops: (_WITHOUT(uops)[0], ())),
 ], ids=["no end", "another start", "no guard"])  # fmt: skip

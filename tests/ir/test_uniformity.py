@@ -192,7 +192,7 @@ MISSED = {
     in_a_loop_over_the_thread: "the range differs",
     behind_a_guard_that_returns: "some threads have returned before",
     in_a_loop_some_leave: "some threads break out of its loop before others",
-    in_a_loop_some_go_on_with: "some threads skip to the next turn of its loop",
+    in_a_loop_some_go_on_with: "some threads skip to the next iteration of its loop",
     in_a_loop_some_return_from: "some threads have returned before",
     by_a_variable_that_differs: "the range differs",
     by_a_variable_that_differs_later: "the condition differs",

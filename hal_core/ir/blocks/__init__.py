@@ -1,1 +1,1 @@
-"""Kernels in the form that CPUs run: the threads of a block become loops between two barriers."""
+"""Rewrite kernels for CPUs: between two barriers, the threads of a block become a loop."""

@@ -1,4 +1,4 @@
-"""Cut a kernel at its barriers, for machines on which the threads of a block are loops.
+"""Split a kernel at its barriers, for machines that run the threads of a block in a loop.
 
     s = hal.shared(hal.float32, 64)
     t = hal.thread_idx(0)
@@ -27,21 +27,21 @@
                                  | 17   STORE %0 %12 %16
                                  | 18 ENDTHREADS %11
 
-The loaded value is needed after the barrier and lives in an array of the block, its SPILL; the
-thread's index is cheap and is computed again.
+The loaded value is live across the barrier, so it is kept in an array with one element per thread,
+its SPILL. The thread's index is cheap, and is computed again instead.
 
 The result is a list of nodes like a kernel's, without BARRIERs and with these:
 
 | op | src | arg | meaning |
 | --- | --- | --- | --- |
-| THREADS | | bool | every thread of the block runs what follows; True: in any interleaving |
-| ENDTHREADS | its THREADS | | all threads have come here |
-| SPILL | | name | a variable of each thread that lives on from one region to a later one |
+| THREADS | | bool | each thread of the block runs the region; True: in any interleaving |
+| ENDTHREADS | its THREADS | | the end of the loop over the threads |
+| SPILL | | name | a variable of each thread that is live from one region to a later one |
 
-A *region* is what stands between THREADS and ENDTHREADS; renderers put the loops over the threads
-there. Nodes outside of regions run once a block. A RETURN there ends the block, one inside a region
-ends its thread. SPILLs stand in front; their SETs and GETs, in regions only, mean the element of
-the running thread.
+A *region* is the nodes between THREADS and ENDTHREADS; renderers write the loops over the threads
+around it. Nodes outside of regions run once per block. A RETURN outside of regions ends the block,
+a RETURN inside a region ends its thread. SPILLs are declared before the first region; a SET or GET
+of a SPILL stands in a region, and accesses the element of the running thread.
 
 Source: Stratton, Stone, Hwu: MCUDA, 2008 (loop fission, selective replication).
 """
@@ -57,14 +57,14 @@ from hal_core.ir.blocks.lockstep import in_step
 from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.uop import Kernel, UOp
 
-SPILL_LIMIT = 256 << 10  # bytes a block: often half of a core's second-level cache
+SPILL_LIMIT = 256 << 10  # bytes per block: often half of a core's second-level cache
 MOST_THREADS = 1024  # in a block whose shape the launch decides
-_ROUNDS = 8
+_ROUNDS = 8  # of hoisting; each may cut regions and so make more values cross
 _CHEAP = PURE - {
     "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "SQRT", "RSQRT", "EXP", "EXP2", "LOG", "LOG2",
     "SIN", "COS", "TAN", "TANH", "ATAN",
 }  # fmt: skip
-_MOST_AGAIN = 12  # nodes that a region computes again; a longer computation gets a SPILL
+_MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation gets a SPILL
 
 
 def split(kernel: Kernel) -> tuple[UOp, ...]:
@@ -76,6 +76,8 @@ def split(kernel: Kernel) -> tuple[UOp, ...]:
     found = in_step(kernel)
     if found is not None:
         made = _Fission(found.uops, found.hoisted, found.guards).whole()
+        # Hoisted loops cut regions, and more values cross. If they are too many, the loops stay
+        # inside: slower, but the kernel runs.
         if spill_nbytes(made, threads) <= SPILL_LIMIT:
             return tuple(made)
     if not any(node.op == "BARRIER" for node in kernel.uops):
@@ -123,7 +125,7 @@ class _Plan:
         self.hoisted = Hoisted(uops)
         self.hoisted.add(hoisted)
         # Hoisting a value may cut a region in two, so that more values cross. Values that still
-        # cross after the last round get SPILLs, which is right as well.
+        # cross after the last round get SPILLs, which is slower and as correct.
         for _ in range(_ROUNDS):
             self._cut()
             per_thread = self.hoisted.per_thread()
@@ -135,11 +137,12 @@ class _Plan:
 
     def _cut(self) -> None:
         self.parts: list[UOp | list[UOp]] = []
-        self.home: dict[UOp, int] = {}  # node of a region -> the region's place in `parts`
+        self.home: dict[UOp, int] = {}  # node of a region -> the region's index in `parts`
         region = _OpenRegion()
         for node in self.uops:
             if is_common(node):
                 continue
+            # All threads read the same value from a hoisted variable: once per block is enough.
             if (
                 node.op == "GET"
                 and node.src[0] in self.hoisted
@@ -180,8 +183,8 @@ class _OpenRegion:
 
     def __init__(self) -> None:
         self.nodes: list[UOp] = []
-        self.reads: set[UOp] = set()  # VARs
-        self.writes = False  # memory
+        self.reads: set[UOp] = set()  # the VARs it reads
+        self.writes = False  # whether it writes memory
 
     def append(self, node: UOp) -> None:
         self.nodes.append(node)
@@ -190,7 +193,11 @@ class _OpenRegion:
         self.writes |= node.op in ("STORE", "ATOMIC", "CAS")
 
     def must_end_before(self, node: UOp) -> bool:
-        """Tell whether a hoisted node has to run after the region, not in front of it."""
+        """Tell whether a hoisted node has to run after the region, not in front of it.
+
+        Moved in front, a LOAD would miss what the region stores, and a SET would change what the
+        region still reads.
+        """
         if node.op == "LOAD":
             return self.writes
         if node.op == "SET":
@@ -211,6 +218,7 @@ class _Fission:
             number: Region(nodes, number, plan.home, prices, self.spills, guards)
             for number, nodes in plan.regions()
         }
+        # Variables that a region may read before it sets them need their value from another one.
         exposed = {v for region in self.regions.values() for v in region.variables.exposed}
         for node in plan.crossing():
             if node in exposed or (node.op != "VAR" and node not in prices):
@@ -218,7 +226,10 @@ class _Fission:
                 self.spills[node] = UOp("SPILL", node.dtype, (), name, node.line)
 
     def _prices(self) -> dict[UOp, int]:
-        """Return how many nodes compute a value once more; a value without price gets a SPILL."""
+        """Return the cheap values, each with the number of nodes that compute it again.
+
+        A value that crosses and has no price gets a SPILL.
+        """
         prices: dict[UOp, int] = {}
         for node in self.plan.uops:
             if node in self.plan.hoisted or node.op == "SPECIAL":

@@ -1,13 +1,14 @@
-"""Find the nodes that run once a block, outside of the loops over its threads.
+"""Find the nodes that run once per block, outside of the loops over its threads.
 
     for k in range(n):              for k in range(n):
         s[t] = x[k]                     for t in threads: s[t] = x[k]
         hal.barrier()         ->
         y[t] += s[0]                    for t in threads: y[t] += s[0]
 
-A loop over threads cannot contain a barrier, so the control flow around a barrier goes outside of
-it. Once a block is enough: `verify` has made sure that all threads agree on that control flow.
-Hoisted are the blocks that hold a barrier, what leaves them, and the values they depend on.
+A loop over threads cannot contain a barrier, so the control flow around a barrier is hoisted out of
+it. To run it once per block is enough, because `verify` has made sure that all threads agree on it.
+Each IF and loop that contains a barrier is hoisted, with the nodes that leave it and the values
+that it depends on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hal_core.ir.uop import BINARY, CLOSES, COMPARISON, UNARY, UOp
 
 PURE = UNARY | BINARY | COMPARISON | {"CAST", "BITCAST", "WHERE", "FMA"}
 _MOVABLE = PURE | {"GET", "SET", "VAR"}
-_OWN = frozenset({"thread_idx", "global_idx"})
+_OWN = frozenset({"thread_idx", "global_idx"})  # SPECIALs that differ between threads
 
 
 def is_common(node: UOp) -> bool:
@@ -29,13 +30,13 @@ def is_common(node: UOp) -> bool:
 
 
 class Hoisted:
-    """The ids of nodes that run once a block."""
+    """The ids of nodes that run once per block."""
 
     def __init__(self, uops: tuple[UOp, ...]) -> None:
         self.uops = uops
         self.ids = {id(node) for node in uops if is_common(node)}
-        self.around: dict[int, UOp | None] = {}  # the innermost RANGE, LOOP or IF
-        self._closers: dict[int, list[UOp]] = {}  # also the BREAKs and CONTINUEs of a loop
+        self.around: dict[int, UOp | None] = {}  # node -> the innermost RANGE, LOOP or IF around it
+        self._closers: dict[int, list[UOp]] = {}  # with the BREAKs and CONTINUEs of a loop
         self._sets: dict[int, list[UOp]] = {}
         self._users: dict[int, list[UOp]] = {}
         open_: list[UOp] = []
@@ -58,7 +59,7 @@ class Hoisted:
         return id(node) in self.ids
 
     def _block_returns(self, barriers: list[UOp]) -> list[UOp]:
-        """Return the RETURNs that a barrier may follow, in this turn of a loop or a later one.
+        """Return the RETURNs that a barrier may follow, in this iteration of a loop or a later one.
 
         All threads run such a RETURN together, and it ends the block.
         """
@@ -81,7 +82,7 @@ class Hoisted:
         return blocks
 
     def add(self, nodes: Iterable[UOp]) -> None:
-        """Hoist the nodes, the blocks they stand in, and everything that either depends on."""
+        """Hoist the nodes, the IFs and loops around them, and everything that these depend on."""
         pending = list(nodes)
         while pending:
             node = pending.pop()
@@ -95,15 +96,15 @@ class Hoisted:
                 pending += self._sets.get(id(node), ())
 
     def all_threads_reach(self, node: UOp) -> bool:
-        """Tell whether the node stands in no block but hoisted ones."""
+        """Tell whether every IF and loop around the node is hoisted."""
         block = self.around[id(node)]
         return block is None or block in self
 
     def per_thread(self) -> set[int]:
         """Return the ids of nodes that have to run for each thread.
 
-        These are the nodes that may differ between threads or would read memory at another time;
-        all other nodes could be hoisted too.
+        The values of these nodes may differ between threads, or would change if memory was read at
+        another time. All other nodes could be hoisted too.
         """
         pending = [
             node

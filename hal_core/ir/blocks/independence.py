@@ -12,11 +12,11 @@ _LOOPS = {"RANGE": 1, "LOOP": 1, "ENDRANGE": -1, "ENDLOOP": -1}
 def stores_last(uops: Sequence[UOp]) -> bool:
     """Tell whether each thread does all its loads of some memory before its only store to it.
 
-    Threads that do not race may then run in lockstep, all loads before all stores, whatever their
-    pointers alias, so that vectorising needs no check. A load after a store, or a second store, may
-    touch the element that the first touched in the same thread, and compilers that are asked to
+    Threads that do not race may then run in lockstep, all loads before all stores, even if their
+    pointers alias, so that vectorised code needs no alias check. A load after a store, or a second
+    store, may access the element that the same thread stored before, and compilers that are told to
     ignore dependences between threads have been seen to swap such accesses. An atomic is a load and
-    a store. Shared arrays overlap nothing; pointers may overlap each other. The nodes contain no
+    a store. A shared array aliases nothing, pointers may alias each other. `uops` contain no
     barrier.
     """
     depth = 0
@@ -27,6 +27,7 @@ def stores_last(uops: Sequence[UOp]) -> bool:
             return False
         if uop.op in ("LOAD", "STORE"):
             memory = uop.src[0] if uop.src[0].op == "SHARED" else None  # None: any pointer
+            # A store in a loop is more than one store.
             if memory in stored or (uop.op == "STORE" and depth):
                 return False
             if uop.op == "STORE":

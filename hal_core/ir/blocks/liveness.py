@@ -1,4 +1,4 @@
-"""Find which variables a stretch of code reads from outside, and which it sets.
+"""Find the variables that a list of nodes reads from outside, and those that it sets.
 
 if c:           exposed    a, b     read on some path before they are set here
     a = b       written    a        set on some path
@@ -15,15 +15,16 @@ Variables = frozenset[UOp]
 
 
 class Liveness:
-    """The sets above as ordered dicts of VARs, and `used`, every VAR that is read or set."""
+    """The sets above, as VARs in order; `used` has every VAR that is read or set."""
 
     def __init__(self, uops: Sequence[UOp]) -> None:
         self.exposed: dict[UOp, None] = {}
         self.written: dict[UOp, None] = {}
         self.used: dict[UOp, None] = {}
-        self._set_here: Variables | None = frozenset()  # on every path; None: no path leads here
+        # The VARs set on every path to the current node; None: no path leads to it.
+        self._set_here: Variables | None = frozenset()
         self._at_start: list[Variables | None] = []  # `_set_here` where each open block began
-        # `_set_here` at the end of a THEN, and at all BREAKs of a loop.
+        # `_set_here` at the end of an IF's first side, and where all BREAKs of a loop meet.
         self._at_exit: dict[UOp, Variables | None] = {}
         for node in uops:
             op = node.op
@@ -44,7 +45,7 @@ class Liveness:
                 start = self._at_start.pop()
                 self._set_here = _meet(self._at_exit.pop(node.src[0], start), self._set_here)
             elif op == "ENDRANGE":
-                self._set_here = self._at_start.pop()  # the loop may make no turn
+                self._set_here = self._at_start.pop()  # the loop may run no iteration
             elif op == "ENDLOOP":
                 self._at_start.pop()
                 self._set_here = self._at_exit.pop(node.src[0], None)
@@ -58,7 +59,7 @@ class Liveness:
 
 
 def _meet(first: Variables | None, second: Variables | None) -> Variables | None:
-    """Return what is set where two paths meet; a path that does not get there does not count."""
+    """Return the VARs set on both paths that meet; None is a path that ends before."""
     if first is None or second is None:
         return first if second is None else second
     return first & second

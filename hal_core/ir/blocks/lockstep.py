@@ -1,4 +1,4 @@
-"""Prepare loops that the threads of a block run in step, so that threads become vector lanes.
+"""Rewrite loops so that the threads of a block run them in lockstep, as lanes of a vector.
 
     t = hal.thread_idx(0)
     for k in range(t, n, 64):
@@ -23,11 +23,12 @@
                                  | 16   ENDIF %10
                                  | 17 ENDRANGE %6
 
-Compilers vectorise the innermost loop. Where a thread's work is a loop, the loop over the threads
-is not the innermost: the turns of the inner one are a sum, or stride through memory, while
-neighbouring threads read neighbouring elements. If all threads agree on its turns, such a loop is
-hoisted out of the loop over the threads (nodes 6 and 7 on the right). Threads between two barriers
-may run in any order, so nothing changes but the speed.
+Compilers vectorise the innermost loop. If the kernel has a loop, the innermost one is the kernel's
+and not the one over the threads. Iterations of the kernel's loop often depend on each other, as in
+a sum, or stride through memory, while neighbouring threads access neighbouring elements. If all
+threads agree on the iterations of such a loop, it is hoisted out of the loop over the threads
+(nodes 6 and 7 on the right). Threads between two barriers may run in any order, so only the speed
+changes.
 
 Source: Jääskeläinen et al.: pocl, 2015, section 5.3 (horizontal inner-loop parallelization).
 """
@@ -40,16 +41,20 @@ from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
-_UNROLLED = 16  # turns of a loop that compilers unroll, so that another is the innermost
-_FEWEST_LANES = 4  # threads along x from which on lanes are worth it
-_GUARD = 64  # nodes before a guard's IF at most; each region computes the condition again
-_VECTOR_STRIDES = frozenset({0, 1})  # all threads one element, or neighbours neighbouring ones
-_NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS"}
+_UNROLLED = 16  # iterations up to which compilers unroll a loop; the loop around is then innermost
+_FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
+_GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
+_VECTOR_STRIDES = frozenset({0, 1})  # one element for all threads, or neighbours for neighbours
+_NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS"}  # a loop that contains one is not hoisted
+# The ops that end the arithmetic at the start of a kernel.
 _BEGINS = frozenset({"IF", "RANGE", "LOOP", "LOAD", "STORE", "SET", "ATOMIC", "CAS", "RETURN"})
 
 
 class Lockstep(NamedTuple):
-    """A kernel's nodes, those of them to hoist, and conditions of threads that do anything."""
+    """A rewritten kernel: its nodes, those to hoist, and its guards.
+
+    A thread works only if all guards hold for it.
+    """
 
     uops: tuple[UOp, ...]
     hoisted: tuple[UOp, ...]
@@ -57,7 +62,7 @@ class Lockstep(NamedTuple):
 
 
 def in_step(kernel: Kernel) -> Lockstep | None:
-    """Return the kernel with its loops made ready for hoisting; None where no loop gains by it."""
+    """Return the kernel with its loops made ready for hoisting; None if no loop gains by it."""
     if all(_is_short(node) for node in kernel.uops if node.op == "RANGE"):
         return None
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
@@ -67,22 +72,23 @@ def in_step(kernel: Kernel) -> Lockstep | None:
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
     if not loops:
         return None
-    # A loop that starts at the thread's index is rewritten to start alike for all threads.
+    # A loop that starts at the thread's index is rewritten to start at one number for all threads.
     made: list[UOp] = []
     new: dict[UOp, UOp] = {}
-    turned: dict[UOp, _Turned] = {}
+    rewritten: dict[UOp, _Rewritten] = {}
     hoisted: list[UOp] = []
     for node in uops:
-        if node.op == "ENDRANGE" and node.src[0] in turned:
-            loop, inside, _ = turned[node.src[0]]
+        if node.op == "ENDRANGE" and node.src[0] in rewritten:
+            loop, inside, _ = rewritten[node.src[0]]
             made += [UOp("ENDIF", None, (inside,)), UOp("ENDRANGE", None, (loop,))]
             continue
         sources = tuple(new.get(part, part) for part in node.src)
         first = first_of(node) if node in loops else None
         if first is not None:
-            turned[node] = _turn(node, sources[1:], first, made)
-            new[node] = turned[node].counter
-            hoisted += [turned[node].loop, turned[node].inside.src[0].src[1]]
+            rewritten[node] = _rewrite(node, sources[1:], first, made)
+            new[node] = rewritten[node].counter
+            # `n - j` of the rewritten loop is the same for all threads, too.
+            hoisted += [rewritten[node].loop, rewritten[node].inside.src[0].src[1]]
             continue
         if sources != node.src:
             new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
@@ -110,15 +116,16 @@ def _without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, 
 class _Search:
     """Find the loops that can be hoisted and gain by it.
 
-    A loop can be if all threads come to it and agree on its turns. It gains if in one turn
-    neighbouring threads touch neighbouring elements, or all the same one: nothing is gathered.
+    A loop can be hoisted if all threads reach it and agree on its iterations. It gains if in one
+    iteration neighbouring threads access neighbouring elements, or all threads the same one, so
+    that vectors need no gather.
     """
 
     def __init__(self, uops: tuple[UOp, ...]) -> None:
         self.hoisted = Hoisted(uops)
-        self.varies: set[UOp] = set()  # values that threads may see differ
-        self.strides: dict[UOp, int] = {}  # of an integer, from a thread to the next along x
-        self.open: list[UOp] = []  # blocks around this place that are not hoisted already
+        self.varies: set[UOp] = set()  # values that may differ between threads
+        self.strides: dict[UOp, int] = {}  # integer -> its growth from a thread to the next along x
+        self.open: list[UOp] = []  # IFs and loops around the node that are not hoisted already
         self.outermost: dict[UOp, UOp] = {}  # loop that can be hoisted -> the outermost around it
         self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
         for node in uops:
@@ -126,7 +133,7 @@ class _Search:
             self._follow(node)
 
     def _visit(self, node: UOp) -> None:
-        """Follow the open blocks, and decide which loops can be hoisted."""
+        """Keep `open` up to date, and decide which loops can be hoisted."""
         op = node.op
         if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
             if node.src[0] not in self.hoisted:
@@ -169,7 +176,7 @@ class _Search:
 
 def _stride(node: UOp, sources: list[int | None]) -> int | None:
     """Return by how much the value grows from a thread to the next along x; None: not constant."""
-    if node.op == "RANGE":  # that of its start, because the step is the same for all
+    if node.op == "RANGE":  # the stride of its start, because the step is the same for all threads
         return sources[0] if sources[1] == 0 else None
     if not any(sources) and None not in sources:
         return 0
@@ -186,6 +193,7 @@ def _is_short(loop: UOp) -> bool:
     start, stop, step = loop.src
     if start.op != "CONST" or stop.op != "CONST":
         return False
+    # len() takes no range of 2**63 numbers or more.
     return len(range(start.arg, min(stop.arg, start.arg + 2**40), step.arg)) <= _UNROLLED
 
 
@@ -205,7 +213,7 @@ def first_of(loop: UOp) -> tuple[str, int] | None:
     return None if more and start.arg[0] == "global_idx" else (start.arg[0], more)
 
 
-class _Turned(NamedTuple):
+class _Rewritten(NamedTuple):
     """A loop that started at the thread's index, and now starts at that of the first thread."""
 
     loop: UOp
@@ -213,7 +221,9 @@ class _Turned(NamedTuple):
     counter: UOp  # the value of the original loop's counter
 
 
-def _turn(loop: UOp, bounds: tuple[UOp, ...], first: tuple[str, int], made: list[UOp]) -> _Turned:
+def _rewrite(
+    loop: UOp, bounds: tuple[UOp, ...], first: tuple[str, int], made: list[UOp]
+) -> _Rewritten:
     """Write `for k in range(t + c, n, s)` as `for j in range(c, n, s): if t < n - j: k = j + t`."""
 
     def add(op: str, *src: UOp, dtype: DType | None = int32, arg: object = None) -> UOp:
@@ -229,4 +239,4 @@ def _turn(loop: UOp, bounds: tuple[UOp, ...], first: tuple[str, int], made: list
     left = add("SUB", bounds[0], counted)  # not n < j + t, which could wrap
     thread = add("SPECIAL", arg=("thread_idx", 0))
     inside = add("IF", add("LT", thread, left, dtype=bool_), dtype=None)
-    return _Turned(counted, inside, add("ADD", counted, thread))
+    return _Rewritten(counted, inside, add("ADD", counted, thread))

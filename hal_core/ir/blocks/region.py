@@ -1,6 +1,6 @@
 """Write the nodes of one region: the work that threads do between two barriers.
 
-A region of three parts: values fetched from other regions, the work, and values handed on.
+A region has three parts: it fetches values of other regions, does the work, and hands values on.
 
     THREADS
       VAR acc        a local copy of a variable that lives in an array of the block (SPILL):
@@ -42,8 +42,8 @@ class Region:
     """The nodes of one region, and what `written` needs to know of the other regions.
 
     `home` maps each node of a region to the region's number. `prices` has the values that are cheap
-    enough to be computed again in each region. `spills` maps what lives from one region to another
-    to its SPILL. Only threads for which all `guards` hold run the region.
+    enough to be computed again in each region. `spills` maps the values and variables that are live
+    across regions to their SPILLs. Only threads for which all `guards` hold run the region.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Region:
     def written(self) -> list[UOp]:
         """Return the nodes from THREADS to ENDTHREADS; none if they would have no effect."""
         for variable in self.variables.used:
-            # A hoisted variable has no home, and one of this region alone is declared in it.
+            # A hoisted variable has no home, and a variable of this region alone is declared in it.
             spill, home = self.spills.get(variable), self.home.get(variable)
             if home is None or (home == self.number and spill is None):
                 continue
@@ -76,6 +76,7 @@ class Region:
             self._new[variable] = local
             self._before.append(local)
             known = self.variables
+            # It is fetched also if it may stay unset here, because it is handed on in any case.
             if spill is not None and (variable in known.exposed or variable in known.uncertain):
                 value = UOp("GET", variable.dtype, (spill,))
                 self._before += [value, UOp("SET", None, (local, value))]
@@ -97,7 +98,7 @@ class Region:
         return enclosed(body, self.nodes)
 
     def _copy(self, source: UOp, copies: dict[UOp, UOp]) -> UOp:
-        """Compute pure arithmetic once more, to stand in front of everything else."""
+        """Return a copy of arithmetic; `copies` gets its nodes, for the front of the region."""
         if source not in self.home:
             return source
         if source not in copies:
@@ -106,9 +107,9 @@ class Region:
         return copies[source]
 
     def _in_one_if(self) -> list[UOp]:
-        """Return the region with everything inside the IF that holds all work; [] without one.
+        """Return the region with everything moved into the IF around all its work; [] without one.
 
-        Threads for which its condition is false then have nothing to fetch or hand on either.
+        Threads for which the condition is false then neither fetch nor hand on anything.
         """
         work = self._work
         first = next((n for n, node in enumerate(work) if node.op not in _NO_EFFECT), len(work))
@@ -160,7 +161,7 @@ class Region:
     def _after(self) -> list[UOp]:
         """Return the nodes that hand this region's variables on."""
         if self._work and self._work[-1].op == "RETURN":
-            return []
+            return []  # the thread has ended, and reads its variables no more
         after = []
         for variable in self.variables.written:
             if variable in self.spills:

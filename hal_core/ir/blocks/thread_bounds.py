@@ -26,7 +26,7 @@ class Limit(NamedTuple):
 
     test: UOp
     number: UOp  # thread_idx(0) or global_idx(0)
-    end: UOp  # a constant, or computed outside of the region
+    end: UOp  # a constant, or a value computed outside of the region
     inclusive: bool
 
 
@@ -53,6 +53,7 @@ def _limits_of(region: list[UOp]) -> list[Limit]:
     here = set(region)
     with_else = {node.src[0] for node in region if node.op == "ELSE"}
     starts = (node for node in region if node.op in _EFFECTS)
+    # Each effect must be an IF that the last node not yet paired closes: nothing stands beside it.
     for block, end in zip(starts, reversed(region), strict=False):
         if block.op != "IF" or block in with_else or end.op != "ENDIF" or end.src[0] is not block:
             break
@@ -73,6 +74,6 @@ def _limit(test: UOp, here: set[UOp]) -> Limit | None:
         op, number, end = _MIRRORED[op], end, number
     if number.op != "SPECIAL" or number.arg not in _X or op not in ("LT", "LE"):
         return None
-    if end in here and end.op != "CONST":  # not known where the loop begins
+    if end in here and end.op != "CONST":  # computed in the loop: not known at its start
         return None
     return Limit(test, number, end, op == "LE") if end.dtype is int32 else None

@@ -1,11 +1,11 @@
 """Find the values and the control flow that all threads of a block agree on.
 
 A value is *varying* if two threads of a block may see different ones. A load is uniform when its
-index is and all threads run it: threads that do not race find the same element there.
+index is and all threads run it: without a race they all find the same element.
 
     t = hal.thread_idx(0)           varying
     n = x[hal.block_idx(0)]         uniform
-    if t < n:                       divides the threads
+    if t < n:                       divergent: some threads run the body
         hal.barrier()               fault: some threads never reach it
 """
 
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from hal_core.ir.uop import Kernel, UOp
 
-_OWN = frozenset({"thread_idx", "global_idx"})
+_OWN = frozenset({"thread_idx", "global_idx"})  # SPECIALs that differ between threads
 _SPLITS = {
     "BREAK": "some threads break out of its loop before others",
-    "CONTINUE": "some threads skip to the next turn of its loop",
+    "CONTINUE": "some threads skip to the next iteration of its loop",
 }
 Cause = tuple[UOp, str]  # the node that divides the threads, and how
 Fault = tuple[UOp, UOp, str]  # a barrier, and its cause
@@ -36,13 +36,14 @@ class Uniformity:
         self.varying: set[int] = set()
         self.divided: set[int] = set()
         self.fault: Fault | None = None
-        self._split_loops: dict[int, Cause] = {}  # loops whose turns threads leave separately
+        self._split_loops: dict[int, Cause] = {}  # loops that not all threads go on with
         self._returned: Cause | None = None
         before = -1
-        # A variable that is set late in a loop varies early in its next turn.
+        # A variable that is set late in a loop may vary from the start of its next iteration, so
+        # the walk is repeated until it finds nothing more.
         while before != (before := len(self.varying) + len(self._split_loops)):
             self._returned, self.fault, self.divided = None, None, set()
-            open_: list[tuple[UOp, Cause | None]] = []  # blocks, and what divides the threads there
+            open_: list[tuple[UOp, Cause | None]] = []  # blocks, with what makes threads diverge
             for node in kernel.uops:
                 op = node.op
                 if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
@@ -65,7 +66,7 @@ class Uniformity:
                     self._split_loops[id(node.src[0])] = (node, _SPLITS[op])
                 elif cause and op == "RETURN":
                     self._returned = (node, "some threads have returned before")
-                    for block, _ in open_:  # their next turn begins without those threads
+                    for block, _ in open_:  # their next iteration lacks those threads
                         if block.op in ("RANGE", "LOOP"):
                             self._split_loops[id(block)] = self._returned
 

@@ -1,13 +1,13 @@
-"""Fold a kernel: compute constants, drop branches that are never taken and nodes without use.
+"""Fold a kernel: compute constants, drop branches that are never taken and unused nodes.
 
     n = 4                       |
     if n > 2:                   | for k in range(8):
         for k in range(n * 2):  |     y[k] = 0.0
             y[k] = 0.0          |
 
-Constants have the values that the kernel language defines. Everything that a launch can see stays:
-every access to memory, every barrier, every loop that may not end. Rendered texts are shorter so,
-and do not depend on what a compiler folds.
+Constants have the values that the kernel language defines. Everything with a visible effect stays:
+every access to memory, every barrier, every loop that may not end. The rendered text becomes
+shorter, and depends less on what a compiler folds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hal_core.ir.fold.identities import simpler
 from hal_core.ir.uop import LEAVES, STRUCTURE, Kernel, UOp
 
 _NOT_COMPUTED = STRUCTURE | {"SET", "ASSERT"}
-_ROUNDS = 4  # a second is rare, and only a kernel made for it needs more
+_ROUNDS = 4  # a second round is rare, and only a kernel made for it needs more
 
 _ONE_BREAK = {"BREAK": 1, "CONTINUE": 0}
 
@@ -30,9 +30,9 @@ _KEPT, _THEN, _ELSE, _DROPPED = "kept", "replaced by its body", "replaced by its
 
 
 def fold(kernel: Kernel) -> Kernel:
-    """Return a kernel of the same meaning; takes a verified one and returns one that verifies.
+    """Return an equivalent kernel. Takes a verified kernel, and the result passes `verify` too.
 
-    Equal kernels give equal nodes, and a folded kernel is returned with the same nodes.
+    Equal kernels give equal results, and a kernel that is folded already keeps its nodes.
     """
     for _ in range(_ROUNDS):
         walk = _Walk(kernel)
@@ -49,8 +49,8 @@ class _Block:
 
     def __init__(self, node: UOp, fate: str, unreached: bool) -> None:
         self.node, self.fate, self.unreached = node, fate, unreached
-        self.place = 0  # of the opening node in the output
-        # The values that variables set in this block had before it, and had at its ELSE.
+        self.place = 0  # index of the opening node in the output
+        # Of the variables that are set in this block: their values before it, and at its ELSE.
         self.before: dict[UOp, Number | None] = {}
         self.then: dict[UOp, Number | None] | None = None
         self.then_left = False  # no thread reaches the end of the IF's first side
@@ -67,8 +67,8 @@ class _Walk:
         self.known: dict[UOp, Number] = {}  # variable -> its value at this place
         self.blocks: list[_Block] = []
         self.loops: dict[UOp, _Block] = {}
-        self.left = False  # no thread gets here
-        # A SET in a loop was dropped. `set_in` had it, so that another pass may find more.
+        self.left = False  # no thread reaches the current node
+        # True once a SET in a loop was dropped: `set_in` counted it, so another pass may find more.
         self.again = False
         self.set_in = _set_in_loops(kernel)
 
@@ -147,7 +147,7 @@ class _Walk:
             self.known[variable] = value
 
     def _forget(self, loop: UOp) -> None:
-        """Forget the variables that a loop sets: a turn begins with what any turn has set."""
+        """Forget the variables that a loop sets: an iteration sees what an earlier one set."""
         for variable in self.set_in[loop]:
             if variable in self.new:  # else it is declared inside
                 self._assign(self.new[variable], None)
@@ -189,7 +189,7 @@ class _Walk:
         if block.fate == _DROPPED:
             self.left = block.unreached
             return
-        if self.blocks:  # variables set in here are set in the block around as well
+        if self.blocks:  # the block around sets these variables as well
             outer = self.blocks[-1].before
             for variable, value in block.before.items():
                 outer.setdefault(variable, value)
@@ -199,7 +199,7 @@ class _Walk:
             and self.out[-1].op == "BREAK"
             and self.out[-1].src[0] is self.new[block.node]
         ):
-            # The loop makes one turn, and its body can replace it.
+            # The loop runs one iteration, so its body can replace it.
             self.out.pop()
             del self.out[block.place]
             self.left = False
@@ -217,7 +217,7 @@ class _Walk:
             self.left = self.left and block.then is not None
 
     def _join(self, block: _Block) -> None:
-        """Keep the values that both sides of an IF agree on, or the only side that ends here."""
+        """Keep the values that both sides of an IF agree on; a side that is left does not count."""
         no_else = block.then is None
         then: Mapping[UOp, Number | None] = self.known if block.then is None else block.then
         then_left = self.left if no_else else block.then_left
@@ -225,6 +225,7 @@ class _Walk:
         for variable, before in block.before.items():
             first = then.get(variable) if no_else else then.get(variable, before)
             second = before if no_else else self.known.get(variable)
+            # repr tells 0.0 from -0.0 and 1 from True, and finds a NaN equal to a NaN.
             if then_left or (not other_left and repr(first) == repr(second)):
                 self._know(variable, second)
             else:

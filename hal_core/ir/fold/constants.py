@@ -1,7 +1,7 @@
 """Compute operations on constants where every device must give the same bits.
 
 All NaNs count as one. Results that may differ between devices are not computed: numbers that some
-devices flush to zero, functions that are only close to exact, the bits of a NaN.
+devices flush to zero, functions that are not rounded exactly, the bits of a NaN.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from hal_core.ir.uop import COMPARISON, FLOAT_UNARY, UOp
 
 Number = int | float | bool
 
+# Ops whose result is a NaN if an operand is one.
 _NAN_OF_NAN = (FLOAT_UNARY | {"ADD", "SUB", "MUL", "DIV", "ATAN2", "FMOD", "FMA"}) - {"ISNAN"}
 
 _EXACT = 2**53  # up to here a double holds every integer
-_LEAST_NORMAL = {4: 2.0**-126, 8: 2.0**-1022}
+_LEAST_NORMAL = {4: 2.0**-126, 8: 2.0**-1022}  # itemsize -> the smallest normal float
 
 
 def evaluate(node: UOp, values: list[Number]) -> Number | None:
@@ -27,7 +28,7 @@ def evaluate(node: UOp, values: list[Number]) -> Number | None:
     dtype = node.dtype
     if dtype is None or dtype in STORAGE_DTYPES:
         return None
-    # Some devices take a number this small for zero.
+    # A number this small may be a subnormal float32, which some devices flush to zero.
     if any(isinstance(v, float) and 0 < abs(v) < _LEAST_NORMAL[4] for v in values):
         return None
     if node.op == "CAST":
@@ -77,6 +78,7 @@ def held(value: Number, dtype: DType) -> Number | None:
     """Return `value` as `dtype` holds it: integers wrap, floats round; None if devices differ."""
     if dtype.is_float:
         number = _rounded(float(value), dtype)
+        # A result of exactly the smallest normal number may be a subnormal rounded up.
         small = 0 < abs(number) <= _LEAST_NORMAL[dtype.itemsize]
         return None if small else number
     if dtype.kind == "b":
@@ -110,7 +112,7 @@ def _cast(value: Number, dtype: DType) -> Number | None:
 
 
 def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
-    """Return the rounding of floats by `function`, in which a zero has the operand's sign."""
+    """Return `function` for floats: a result of zero keeps the sign, infinities and NaNs pass."""
     return lambda a: math.copysign(function(a), a) if math.isfinite(a) else a
 
 

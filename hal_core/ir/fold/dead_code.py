@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
-# A launch can see these, and a launch in checked mode may refuse for them.
+# Nodes with a visible effect. In checked mode a LOAD and an ASSERT may fail, which is one too.
 _SEEN = frozenset(
     {"STORE", "LOAD", "ATOMIC", "CAS", "BARRIER", "SHARED", "ASSERT", "RETURN", "LOOP"}
 )
@@ -13,11 +13,11 @@ _SEEN = frozenset(
 def without_dead(uops: list[UOp]) -> tuple[UOp, ...]:
     """Return the nodes that something visible depends on.
 
-    A live variable keeps all its assignments alive, and a live loop what leaves it. An IF or a
+    A live variable keeps all its SETs alive, and a live loop its BREAKs and CONTINUEs. An IF or a
     RANGE is live if a node in it is.
     """
     around: dict[UOp, UOp] = {}  # the block around each node
-    companions: dict[UOp, list[UOp]] = {}  # what lives with a variable or a loop
+    companions: dict[UOp, list[UOp]] = {}  # nodes that are live if a variable or a loop is
     open_: list[UOp] = []
     for node in uops:
         if node.op in CLOSES:

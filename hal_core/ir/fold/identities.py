@@ -1,6 +1,6 @@
 """Simplify operations that one operand decides: `x * 1`, `x & 0`, `x if True else y`.
 
-Only those of integers and bools: with floats `x + 0` turns -0 into 0, and `x * 1` may flush x.
+Floats are left alone: `x + 0` turns -0 into 0, and `x * 1` may flush a subnormal x to zero.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from hal_core.ir.fold.constants import Number
 from hal_core.ir.uop import UOp
 
 Result = Number | UOp | None
+# The results of operations on two equal operands.
 _OF_EQUALS = {
     "EQ": True, "LE": True, "GE": True, "NE": False, "LT": False, "GT": False, "SUB": 0, "XOR": 0,
 }  # fmt: skip
@@ -56,7 +57,7 @@ def _all_ones(dtype: DType) -> int:
     return -1 if dtype.kind == "i" else int(dtype.max)
 
 
-# The operation with a constant on its right.
+# op -> the result of the op with the constant `value` as its right operand.
 _RULES: dict[str, Callable[[UOp, Number, DType], Result]] = {
     **dict.fromkeys(("ADD", "SUB", "XOR"), lambda x, value, dtype: None if value else x),
     # In the kernel language a division by zero gives zero.

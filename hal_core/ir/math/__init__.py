@@ -24,7 +24,7 @@ FORMULAS: Formulas = {
 }  # fmt: skip
 
 # Formulas of functions that are no operation of the IR. The front end writes them out, so that they
-# give the same result on every device and no language needs to have them.
+# give the same result on every device, and no device language needs to have them.
 DERIVED: Formulas = {
     "ACOS": acos, "ACOSH": acosh, "ASIN": asin, "ASINH": asinh, "ATANH": atanh, "COSH": cosh,
     "ERF": erf, "ERFC": erfc, "EXPM1": expm1, "HYPOT": hypot, "LOG10": log10, "LOG1P": log1p,

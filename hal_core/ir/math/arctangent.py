@@ -1,7 +1,7 @@
 """The formulas of atan, atan2, asin and acos.
 
-atan(x) = pi/2 + atan(-1/x) for a large x, pi/4 + atan((x - 1) / (x + 1)) for an x near 1, so that
-the polynomial gets at most tan(pi/8).
+For a large x, atan(x) = pi/2 + atan(-1/x); for an x near 1, it is pi/4 + atan((x - 1) / (x + 1)).
+So the argument of the polynomial is at most tan(pi/8).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from hal_core.dtypes import float32, float64
 from hal_core.ir.math.value import Table, Value
 
 _LOW, _HIGH = 0.41421356237309503, 2.414213562373095  # tan(pi/8) and tan(3 pi/8)
-PI: Table = {  # as a sum of two
+PI: Table = {  # pi, as a sum of two numbers
     float32: (3.1415927410125732, -8.742277657347586e-08),
     float64: (3.141592653589793, 1.2246467991473532e-16),
 }
@@ -35,7 +35,7 @@ def atan(x: Value) -> Value:
 
 
 def _of_positive(x: Value) -> Value:
-    """The arc tangent of an x that is not negative."""
+    """Return the arc tangent of an x that is not negative."""
     middle, large = x > _LOW, x > _HIGH
     above = large.where(-1.0, middle.where(x - 1.0, x))
     below = large.where(x, middle.where(x + 1.0, x.const(1.0)))
@@ -63,7 +63,7 @@ def acos(x: Value) -> Value:
 def atan2(y: Value, x: Value) -> Value:
     """The angle of the point (x, y), from -pi to pi; zeros count as if they were tiny."""
     height, width = abs(y), abs(x)
-    alike = height.equals(0.0).where(0.0, height.const(1.0))  # 0 / 0, infinity / infinity
+    alike = height.equals(0.0).where(0.0, height.const(1.0))  # for 0 / 0 and infinity / infinity
     ratio = height.equals(width).where(alike, height / width)
     angle = _of_positive(ratio)
     high, low = PI[y.dtype]

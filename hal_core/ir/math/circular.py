@@ -1,7 +1,7 @@
 """The formulas of sin, cos and tan: x = n pi/2 + r with |r| <= pi/4, then polynomials in r.
 
-float32 is computed in float64, in which its argument times 2/pi is exact in a few pieces, however
-large the argument is.
+A float32 is computed in float64, where its products with a few pieces of 2/pi are exact, however
+large it is.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _is_even(angle: Reduced) -> Value:
 
 
 def _negated(value: Value, sign: Value) -> Value:
-    """-value where the top bit of `sign` is set."""
+    """Return -value where the top bit of `sign` is set, else value."""
     return (value.bits() ^ (sign & int(int64.min))).bitcast(float64)
 
 

@@ -3,7 +3,7 @@
 Near 0 erf(x) = x + x P(x**2). For larger x, with t = (x - 4) / (x + 4),
 erfc(x) = exp(-x**2) Q(t) / (1 + 2 x).
 
-Source: of the second form, Shepherd and Laframboise, Mathematics of Computation 36 (1981).
+Source of the second form: Shepherd and Laframboise, Mathematics of Computation 36 (1981).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NEAR_ZERO: Table = {
         1.4653877440701641e-08, -1.1349892150823176e-09, 5.918103909851503e-11,
     ),
 }  # fmt: skip
-# (1 + 2 x) exp(x**2) erfc(x) as a polynomial in t, x from 0.49 to _LAST: such fits of degree 11 and
-# 23; their error is 2**-32 and 2**-64 of it.
+# (1 + 2 x) exp(x**2) erfc(x) as a polynomial in t, x from 0.49 to _LAST: minimax fits of degree 11
+# and 23; their error is 2**-32 and 2**-64 of the value.
 _TAIL: Table = {
     float32: (
         1.2329951524734497, -0.13962112367153168, 0.015379615128040314, 0.0680970847606659,
@@ -63,15 +63,15 @@ def erfc(x: Value) -> Value:
 
 
 def _small(x: Value) -> Value:
-    """erf(x) for an |x| up to 1."""
+    """Return erf(x) for |x| <= 1."""
     return x.fma((x * x).polynomial(_NEAR_ZERO[x.dtype]), x)
 
 
 def _tail(x: Value) -> Value:
-    """erfc(x) for an x from 0.5 on."""
+    """Return erfc(x) for x >= 0.5."""
     x = x.apply("MIN", _LAST[x.dtype])
     square = x.times(x)
-    lost = x.fma(x, -square)
+    lost = x.fma(x, -square)  # the rounding error of the square, which exp would make large
     n, r = reduced(-square)
     shape = ((x - 4.0) / (x + 4.0)).polynomial(_TAIL[x.dtype])
     value = (expm1_near_zero(r - lost, x.dtype) + 1.0) * (shape / (x + x + 1.0))

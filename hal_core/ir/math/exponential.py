@@ -9,7 +9,7 @@ from hal_core.dtypes import DType, float32, float64
 from hal_core.ir.math.value import Table, Value
 
 LOG2E = 1.4426950408889634
-LN2: Table = {  # as a sum of two
+LN2: Table = {  # ln 2, as a sum of two numbers
     float32: (0.6931471824645996, -1.904654323148236e-09),
     float64: (0.6931471805599453, 2.3190468138462996e-17),
 }
@@ -28,7 +28,7 @@ _EXP: Table = {
         2.0875350343152156e-09,
     ),
 }  # fmt: skip
-# Beyond these exponents of 2 every result is 0 or infinite; half of a result is so too.
+# Beyond these exponents of 2 every result is 0 or infinite, also the halves that sinh and cosh use.
 _RANGE: Table = {float32: (-152.0, 130.0), float64: (-1078.0, 1026.0)}
 
 
@@ -76,14 +76,14 @@ def expm1_near_zero(r: Value, accuracy: DType) -> Value:
 
 
 def power_of_two(n: Value) -> Value:
-    """2**n for an n that is the exponent of a normal number."""
+    """Return 2**n for an n that is the exponent of a normal number."""
     form = n.format
     bits = (n + form.shifter).bits() << form.mantissa
     return (bits + (form.bias << form.mantissa)).bitcast(n.dtype)
 
 
 def scaled(value: Value, n: Value) -> Value:
-    """value * 2**n in two steps, because 2**n may be no normal number; only the second rounds."""
+    """Return value * 2**n, in two steps: 2**n may be no normal number. Only the second rounds."""
     shifter = n.format.shifter
     half = n.fma(0.5, shifter) - shifter
     return value * power_of_two(half) * power_of_two(n - half)

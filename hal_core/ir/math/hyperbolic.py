@@ -14,8 +14,8 @@ from hal_core.ir.math.logarithm import INFINITY, NAN, log1p
 from hal_core.ir.math.value import Value
 
 _LN2 = 0.6931471805599453
-_NEGLIGIBLE = 22.0  # from here on exp(-x) is below the last digit of exp(x)
-_LARGE: dict[DType, float] = {float32: 2.0**30, float64: 2.0**60}  # 1 is below the last digit
+_NEGLIGIBLE = 22.0  # from this x on exp(-x) is below the last digit of exp(x)
+_LARGE: dict[DType, float] = {float32: 2.0**30, float64: 2.0**60}  # to add 1 changes nothing
 
 
 def sinh(x: Value) -> Value:
@@ -52,7 +52,7 @@ def tanh(x: Value) -> Value:
 
 
 def asinh(x: Value) -> Value:
-    """log(1 + z) of z = |x| + x**2 / (1 + sqrt(1 + x**2)); of a large x log(|x|) + log(2)."""
+    """log(1 + z) with z = |x| + x**2 / (1 + sqrt(1 + x**2)); for a large x log(|x|) + log(2)."""
     size = abs(x)
     large = size > _LARGE[x.dtype]
     square = size * size
@@ -61,7 +61,7 @@ def asinh(x: Value) -> Value:
 
 
 def acosh(x: Value) -> Value:
-    """log(1 + z) of z = t + sqrt(t (t + 2)), t = x - 1; of a large x log(x) + log(2)."""
+    """log(1 + z) with z = t + sqrt(t (t + 2)), t = x - 1; for a large x log(x) + log(2)."""
     large = x > _LARGE[x.dtype]
     t = x - 1.0
     result = _logarithm(large, x, t + (t * (t + 2.0)).apply("SQRT"))
@@ -69,7 +69,7 @@ def acosh(x: Value) -> Value:
 
 
 def _logarithm(large: Value, x: Value, z: Value) -> Value:
-    """log(2 x) where x is large, where 2 x could overflow, else log(1 + z)."""
+    """Return log(x) + log(2) where x is large, because 2 x may overflow, else log(1 + z)."""
     added = large.where(_LN2, x.const(0.0))
     return log1p(large.where(x, z)) + added
 

@@ -10,7 +10,7 @@ from hal_core.dtypes import DType, float32, float64
 from hal_core.ir.math.exponential import LN2
 from hal_core.ir.math.value import Table, Value, bits_of
 
-LOG2E: Table = {  # as a sum of two
+LOG2E: Table = {  # log2(e), as a sum of two numbers, like the next two
     float32: (1.4426950216293335, 1.925963033500144e-08),
     float64: (1.4426950408889634, 2.0355273740931033e-17),
 }
@@ -22,7 +22,7 @@ _LOG10_2: Table = {
     float32: (0.3010300099849701, -1.432098883924482e-08),
     float64: (0.3010299956639812, -2.8037281277851704e-18),
 }
-_ROOT = 0.7071067811865476  # of 1/2
+_ROOT = 0.7071067811865476  # sqrt(1/2)
 INFINITY, NAN = float("inf"), float("nan")
 
 # (log((1 + s) / (1 - s)) - 2 s) / s**3 as a polynomial in s**2, |s| <= 0.1717: minimax fits (Remez)
@@ -84,7 +84,7 @@ def near_one(f: Value, accuracy: DType) -> tuple[Value, Value]:
 def parts(x: Value) -> tuple[Value, Value]:
     """Return e and m - 1 of a positive finite x = m * 2**e, m between sqrt(1/2) and sqrt(2)."""
     form = x.format
-    tiny = x < form.smallest
+    tiny = x < form.smallest  # subnormals are scaled up first, and e is corrected
     lift = 2.0 ** (form.mantissa + 1)
     bits = tiny.where(x * lift, x).bits()
     root = bits_of(_ROOT, x.dtype)

@@ -1,7 +1,7 @@
-"""Take multiples of pi/2 out of an angle, also out of the largest.
+"""Subtract multiples of pi/2 from an angle, however large it is.
 
-The rest is accurate in relation to its own size: a float can be within 2**-60 of a multiple of
-pi/2.
+The remainder is accurate relative to its own size. That is hard, because a float can be within
+2**-60 of a multiple of pi/2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33) 
 
 
 class Reduced(NamedTuple):
-    """An angle as quadrant * pi/2 + (r + tail); of the quadrant the two low bits count."""
+    """An angle as quadrant * pi/2 + (r + tail); only the two low bits of the quadrant count."""
 
     quadrant: Value
     r: Value
@@ -25,7 +25,7 @@ class Reduced(NamedTuple):
 
 
 # Bits of 2/pi, 29 and then 53 at a time: a float32 times 29 bits is exact in float64. The second
-# row leaves out the first 58 bits: times a float32 from 2**83 on they are whole turns.
+# column leaves out the first 58 bits: times a float32 of 2**83 or more they are whole turns.
 _LARGEST_WITH_ALL_BITS = 2.0**83
 _PIECES = (
     (0.636619770899415, 2.2760100671971816e-18),
@@ -41,6 +41,7 @@ def reduced_float32(x: Value) -> Reduced:
     *products, rest = (x * far.where(high, x.const(low)) for low, high in _PIECES)
     quarters = total = x.const(0.0)
     for product in products:
+        # Whole turns (4 quarters) are subtracted first, so that the sum of quarters stays small.
         whole, fraction = _split((product * 0.25).apply("ROUND").fma(-4.0, product))
         quarters += whole
         total += fraction
@@ -56,7 +57,7 @@ def _split(value: Value) -> tuple[Value, Value]:
     return whole, value - whole
 
 
-_LARGE = 2.0**27
+_LARGE = 2.0**27  # from here on pi/2 as a sum of three is not accurate enough
 
 
 def reduced_float64(x: Value) -> Reduced:
@@ -90,13 +91,14 @@ _WORDS = (
 
 
 def _reduced_large(x: Value) -> tuple[Value, Value, Value]:
-    """Multiply m of x = m * 2**e, an integer, by 192 bits of 2/pi, to an integer of 128 bits.
+    """Reduce a large x = m * 2**e: multiply the integer m by 192 bits of 2/pi.
 
-    The bits of 2/pi before those 192 give whole turns, the bits after them less than 2**-125.
+    The product is an integer of 128 bits. The bits of 2/pi before those 192 would add whole turns,
+    the bits after them less than 2**-125.
     """
     bits = x.bits().bitcast(uint64)
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
-    start = (bits >> 52) - (1023 - 10)  # of the window, counted in bits of _WORDS
+    start = (bits >> 52) - (1023 - 10)  # the first of the 192 bits, counted in bits of _WORDS
     # 192 bits of _WORDS from the bit `start` on. The words in question are chosen in five steps,
     # without a table in memory: `place & step` drops the first `step` words.
     words: list[Value] = [start.const(word) for word in _WORDS]
@@ -108,13 +110,13 @@ def _reduced_large(x: Value) -> tuple[Value, Value, Value]:
             for k in range(count)
         ]
     shift = start & 63
-    back = shift ^ 63
+    back = shift ^ 63  # with one shift more it is 64 - shift: a shift by 64 would be one by 0
     top, middle, bottom = (
         (word << shift) | ((following >> 1) >> back) for word, following in pairwise(words)
     )
     low = m * middle
     carried = low + _high_product(m, bottom)
-    over = (carried < low).where(1, low - low)
+    over = (carried < low).where(1, low - low)  # 1 if the addition wrapped, else 0
     high = m * top + _high_product(m, middle) + over
     quadrant = (high + (1 << 61)) >> 62
     nearest = (high - (quadrant << 62)).bitcast(int64)  # in units of 2**-62 quarter turns

@@ -1,6 +1,7 @@
 """The formulas of pow and hypot.
 
-pow(x, y) = 2**(y log2(x)); float32 in float64, float64 with the logarithm as a sum of two.
+pow(x, y) = 2**(y log2(x)). A float32 is computed in float64; for float64 the logarithm is a sum of
+two numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from hal_core.ir.math.exponential import exp2
 from hal_core.ir.math.logarithm import INFINITY, LOG2E, NAN, near_one, of_special, parts
 from hal_core.ir.math.value import Value
 
-_TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
+_TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)  # as a sum
 # (log((1 + s) / (1 - s)) - 2 s - 2/3 s**3) / s**5 as a polynomial in s**2, |s| <= 0.1717: a minimax
 # fit (Remez) computed with 60 digits; its error is 2**-65 of the logarithm.
 _SERIES = (
@@ -28,10 +29,10 @@ def power(x: Value, y: Value) -> Value:
         high, low = _log2_as_sum(positive)
         product = exponent.times(high)
         rest = exponent.fma(high, -product) + exponent * low
-        # Beyond that the result is 0 or infinite, and infinities would make the rest a NaN.
+        # Beyond 1100 the result is 0 or infinite, and an infinity would make `rest` a NaN.
         small = abs(product) < 1100.0
         size = exp2(product, small.where(rest, positive.const(0.0)))
-    else:  # float64 has digits enough for one float64 as the logarithm
+    else:  # one float64 holds the logarithm with all digits that a float32 result needs
         e, f = parts(positive)
         half, rest = near_one(f, float32)
         logarithm = of_special(positive, (f - (half - rest)).fma(LOG2E[float64][0], e))
@@ -45,7 +46,7 @@ def power(x: Value, y: Value) -> Value:
 
 
 def hypot(x: Value, y: Value) -> Value:
-    """large * sqrt(1 + (small / large)**2): no square is too large or too small."""
+    """large * sqrt(1 + (small / large)**2), so that no square overflows or underflows."""
     x, y = abs(x), abs(y)
     large, small = (x < y).where(y, x), (x < y).where(x, y)
     ratio = (large.equals(0.0) & small.equals(0.0)).where(0.0, small / large)
@@ -54,7 +55,7 @@ def hypot(x: Value, y: Value) -> Value:
 
 
 def _log2_as_sum(x: Value) -> tuple[Value, Value]:
-    """Return log2(x) as a sum of two, accurate to 2**-64 of itself."""
+    """Return log2(x) as a sum of two numbers, accurate to 2**-64 of itself."""
     e, f = parts(x)
     below = f + 2.0
     inverse = 1.0 / below

@@ -1,6 +1,6 @@
 """The formula of fmod, the remainder of a division that truncates.
 
-It is exact, and therefore written with integers and a loop.
+The remainder is exact, so it is computed with integers, in a loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _INFINITY, _NAN = float("inf"), float("nan")
 
 
 def fmod(x: Value, y: Value) -> Value:
-    """x = m * 2**e and y = n * 2**f in integers: the remainder is (m * 2**(e - f) % n) * 2**f."""
+    """(m * 2**(e - f) % n) * 2**f, for x = m * 2**e and y = n * 2**f with integers m and n."""
     form = x.format
     (m, e), (n, f) = _parts(abs(x)), _parts(abs(y))
     start, bits, step = m.apply("MOD", n), e - f, 63 - form.mantissa
@@ -31,15 +31,15 @@ def fmod(x: Value, y: Value) -> Value:
     whole = rest.get()
     unit = (f - (form.bias + form.mantissa)).cast(x.dtype)
     size = (e < f).where(abs(x), scaled(whole.cast(x.dtype), unit))
-    # What has no remainder has no exponent of its own either: infinities, NaNs, division by 0.
+    # Infinities, NaNs and a division by 0 have no remainder, and the code above read them wrongly.
     defined = (abs(x) < _INFINITY) & (abs(y) > 0.0)
     return defined.where(size.with_sign_of(x), x.const(_NAN))
 
 
 def _parts(x: Value) -> tuple[Value, Value]:
-    """Return a positive x as an unsigned integer and a power of two.
+    """Return the significand of a positive x as an unsigned integer, and the bits of its exponent.
 
-    The power is the exponent's bits: 1 for the smallest numbers.
+    Subnormals have no leading 1, and the exponent 1.
     """
     mantissa = x.format.mantissa
     bits = x.bits()

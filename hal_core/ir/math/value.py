@@ -23,10 +23,10 @@ class Format(NamedTuple):
     """
 
     bits: DType  # the integer of the same width
-    mantissa: int  # bits of it
+    mantissa: int  # its number of bits
     bias: int
     shifter: float
-    smallest: float  # normal number
+    smallest: float  # the smallest normal number
 
 
 FORMATS: dict[DType, Format] = {
@@ -48,7 +48,7 @@ class Page(NamedTuple):
 
 
 class Value:
-    """A node that computes, with Python's operators; numbers become constants of its dtype."""
+    """A node with a value, whose operators append nodes; numbers become constants of its dtype."""
 
     __slots__ = ("node", "page")
 
@@ -137,11 +137,11 @@ class Value:
         return self.compare("EQ", other)
 
     def fma(self, factor: Value | float, addend: Value | float) -> Self:
-        """self * factor + addend, rounded once."""
+        """Return self * factor + addend, rounded once."""
         return self.apply("FMA", factor, addend)
 
     def times(self, factor: Value | float) -> Self:
-        """A product that no compiler fuses with a following addition: x * y - 0 is one FMA."""
+        """Return the product as one FMA, x * y - 0, which no compiler fuses with a later add."""
         return self.fma(factor, -0.0)
 
     def where(self, then: Value | float, other: Value) -> Value:
@@ -170,7 +170,7 @@ class Value:
         return self.apply("MAX", low).apply("MIN", high)
 
     def polynomial(self, coefficients: Sequence[float]) -> Value:
-        """Evaluate a polynomial by Horner's rule; its constant is the first coefficient."""
+        """Evaluate a polynomial by Horner's rule; `coefficients` begin with the constant term."""
         total: Value = self.const(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
             total = total.fma(self, coefficient)
