@@ -49,7 +49,7 @@ def name(x: Expressions, node: ast.Name) -> Any:
 
 
 def _captured(x: Expressions, at: ast.AST, value: Any) -> Any:
-    """Return an object from outside the kernel as the constant that it is in the kernel."""
+    """Return a captured Python object as a compile-time constant. Raises: KernelSyntaxError."""
     value = plain(value)
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         raise x.error(
@@ -94,7 +94,8 @@ def subscript(x: Expressions, node: ast.Subscript) -> Any:
         dtype = float32 if any(isinstance(number, float) for number in numbers) else int32
         fix = f"Pass it as a buffer, {label}: hal.ConstPtr[hal.{dtype.__name__}], or index it "
         fix += "with a constant."
-        raise x.error(node, "a captured tuple has no elements at run time", fix)
+        raise x.error(node, "a captured tuple cannot be indexed at run time", fix)
     if not -len(owner) <= index < len(owner):
-        raise x.error(node, f"the tuple has {len(owner)} elements, not {index}", "Correct it.")
+        problem = f"the index {index} is outside of a tuple that has {len(owner)} elements"
+        raise x.error(node, problem, "Correct it.")
     return _captured(x, node, owner[index])

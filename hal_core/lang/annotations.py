@@ -14,7 +14,7 @@ from hal_core.ir.reserved import is_taken
 from hal_core.ir.signature import LONGEST_NAME
 from hal_core.lang.pointers import PointerType
 
-# Flags of code objects.
+# Flags of code objects: *args and **kwargs, coroutines and async generators.
 _VARARGS = 0x04 | 0x08
 _ASYNC = 0x80 | 0x200
 
@@ -23,17 +23,17 @@ Parameter = tuple[str, DType | PointerType | None]
 
 
 def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
-    """Return the signature that a kernel's annotations say.
+    """Return the signature that a kernel's annotations declare.
 
-    `caller` has the names of the place where the function is defined. An annotation that is text
-    (`from __future__ import annotations`) may use names of the enclosing function that the body
-    does not use, and such names are in no closure.
+    `caller` has the names of the place where the function is defined. An annotation that is a
+    string (`from __future__ import annotations`) may use names of the enclosing function that the
+    body does not use, and the closure lacks such names.
 
     Raises: KernelSyntaxError pointing at the parameter.
     """
     definition = _Definition(function, caller, "kernel")
     if is_taken(function.__name__):
-        problem = f"some backend's language has the name {function.__name__!r} for itself"
+        problem = f"some backend's language reserves the name {function.__name__!r}"
         raise definition.error("", problem, "Rename the kernel.")
     if definition.annotation("return") is not None:
         fix = "Store into a hal.Ptr parameter, and write -> None."
@@ -61,7 +61,7 @@ def parameters_of(
 ) -> tuple[tuple[Parameter, ...], type | None]:
     """Return the parameters of a function that kernels call, and the type that it returns.
 
-    The latter is a dtype, NoneType for `-> None`, and None without annotation.
+    The type is a dtype, NoneType for `-> None`, or None without annotation.
 
     Raises: KernelSyntaxError pointing at the parameter.
     """
@@ -78,7 +78,7 @@ def parameters_of(
     return parameters, annotated.get("return")
 
 
-# Most annotations are the same few texts.
+# Cached, because most annotations are the same few strings.
 _compiled = functools.lru_cache(256)(lambda text: compile(text.strip(), "<annotation>", "eval"))
 
 
@@ -89,7 +89,7 @@ class _Definition:
         code = function.__code__
         self.function, self.what = function, what
         self.names = code.co_varnames[: code.co_argcount]
-        # Only annotations that are texts need names, and merging three dicts takes long.
+        # Only annotations that are strings need names, and merging three dicts takes long.
         textual = any(isinstance(text, str) for text in function.__annotations__.values())
         self._scope = {**function.__globals__, **caller, **closure_of(function)} if textual else {}
         if code.co_name == "<lambda>" or code.co_flags & _ASYNC:
@@ -110,15 +110,15 @@ class _Definition:
 
     def annotation(self, name: str) -> Any:
         annotation = self.function.__annotations__.get(name)
-        # A text may say a name that is another text.
+        # A string may name a variable that holds another string.
         while isinstance(annotation, str):
             try:
-                # As Python does with an annotation.
+                # Python evaluates an annotation in the same way.
                 annotation = eval(_compiled(annotation), self._scope)
-            # The text is the user's, and may raise anything.
+            # The user's text may raise anything.
             except Exception as error:
                 said, fix = str(error), _annotated(name, None)
-                if isinstance(error, InvalidArgument):  # of Ptr[...]
+                if isinstance(error, InvalidArgument):  # raised by Ptr[...]
                     said, fix = f"{error.problem} (got {error.got!r})", error.fix or fix
                 reason = f"the annotation of {name!r} cannot be read: {said}"
                 raise self.error(name, reason, fix) from error
@@ -140,7 +140,7 @@ class _Definition:
 
     def error(self, name: str, problem: str, fix: str) -> KernelSyntaxError:
         """Return an error that points at the parameter `name`."""
-        # Imported and read here, so that only a failure pays for the source.
+        # Imported and read here, so that only an error costs the reading of the file.
         from hal_core.lang.text import SourceText
 
         function = self.function
@@ -162,7 +162,7 @@ class _Definition:
 
 
 def _annotated(name: str, annotation: object) -> str:
-    """Return a fix that says how to write the parameter."""
+    """Return the fix of an error: how to annotate the parameter."""
     for kind, fix in WIDTHS:
         if annotation is kind:
             return fix.replace("Write ", f"Write {name}: ")
@@ -170,7 +170,7 @@ def _annotated(name: str, annotation: object) -> str:
 
 
 def closure_of(function: FunctionType) -> dict[str, Any]:
-    """Return the captured names that have a value by now."""
+    """Return the captured names that have a value already."""
     names = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:

@@ -1,4 +1,4 @@
-"""The functions of the kernel language except mathematics: indices, memory, atomics, loops.
+"""The functions of the kernel language, except mathematics: indices, memory, atomics, loops.
 
 Inside a kernel the front end replaces a call by IR nodes, so these bodies run only outside of
 kernels, where they raise. Type checkers and editors read their annotations. The tables at the end
@@ -63,22 +63,22 @@ def shared(dtype: type[T], shape: int | tuple[int, ...]) -> Shared[T]:
 
 
 def barrier() -> None:
-    """Wait until all threads of the block are here; afterwards each sees what the others wrote."""
+    """Wait until all threads of the block call this; then each sees what the others wrote."""
     raise outside("barrier")
 
 
 def atomic_add(p: Ptr[T], i: Index, value: T | float) -> T:
-    """Add to `p[i]` in one step, and return the old value."""
+    """Add `value` to `p[i]` in one step, and return the old value."""
     raise outside("atomic_add")
 
 
 def atomic_min(p: Ptr[T], i: Index, value: T | int) -> T:
-    """Set `p[i]` to the smaller of the two in one step, return the old value. Integers only."""
+    """Set `p[i]` to `min(p[i], value)` in one step, and return the old value. Integers only."""
     raise outside("atomic_min")
 
 
 def atomic_max(p: Ptr[T], i: Index, value: T | int) -> T:
-    """Set `p[i]` to the larger of the two in one step, return the old value. Integers only."""
+    """Set `p[i]` to `max(p[i], value)` in one step, and return the old value. Integers only."""
     raise outside("atomic_max")
 
 
@@ -98,17 +98,17 @@ def atomic_xor(p: Ptr[T], i: Index, value: T | int) -> T:
 
 
 def atomic_exchange(p: Ptr[T], i: Index, value: T | float) -> T:
-    """Set `p[i]` to the value in one step, and return the old value."""
+    """Set `p[i]` to `value` in one step, and return the old value."""
     raise outside("atomic_exchange")
 
 
 def atomic_load(p: Ptr[T], i: Index) -> T:
-    """Read `p[i]` in one step, where other threads change it by atomics."""
+    """Read `p[i]` in one step, while other threads may change it by atomics."""
     raise outside("atomic_load")
 
 
 def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T | int) -> T:
-    """Set `p[i]` to `desired` if it is `expected`, in one step, and return the old value.
+    """Set `p[i]` to `desired` if it equals `expected`, in one step, and return the old value.
 
     Integers only.
     """
@@ -121,18 +121,20 @@ def bitcast(dtype: type[T], x: Scalar | float) -> T:
 
 
 def unroll(start: int, stop: int = 0, step: int = 1, /) -> Iterable[int32]:
-    """Repeat the body of `for k in hal.unroll(4):` in the text, with k a Python number each time.
+    """Unroll `for k in hal.unroll(4):`: each iteration has its own code, with a constant k.
 
-    The arguments are those of `range`, known at compile time; there are 256 turns at most.
+    The arguments are those of `range` and known at compile time, for 256 iterations at most.
     """
     raise outside("unroll")
 
 
+# function -> kind of SPECIAL
 SPECIALS: dict[Callable[..., object], str] = {
     function: function.__name__
     for function in (global_idx, block_idx, thread_idx, block_dim, grid_dim)
 }
 
+# function -> its name, and the kind of ATOMIC; CAS and LOAD are lowered in their own way.
 ATOMICS: dict[Callable[..., object], tuple[str, str]] = {
     atomic_add: ("atomic_add", "ADD"),
     atomic_min: ("atomic_min", "MIN"),

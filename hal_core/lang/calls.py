@@ -37,7 +37,7 @@ _INTEGER_FIX = "Cast first, hal.int32(x), or take the bits: hal.bitcast(hal.uint
 
 
 def call(x: Expressions, node: ast.Call) -> Any:
-    """Lower a call; the function that is called is known at compile time."""
+    """Lower a call. Which function is called is known at compile time."""
     if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
         raise x.error(
             node, "a call has plain arguments only", "Write each argument, without name or *."
@@ -100,7 +100,7 @@ def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
         if constant is None:
             limits = f"it holds {dtype.min} to {dtype.max}"
             raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", instead(value, dtype))
-        # A number is rounded by the CASTs below where memory has fewer bits than a value.
+        # A float16 or bfloat16 becomes a float32 constant, which the CASTs below round.
         value = x.emit.constant(constant, result)
     if value.dtype is not result:
         value = x.emit.node("CAST", result, (value,))
@@ -133,14 +133,14 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp:
 
 def lower_barrier(x: Expressions, node: ast.Call) -> Nothing:
     _arguments(x, node, 0)
-    # For the error of a barrier that not all threads reach; the text may be an inlined function.
+    # The place is for the error that not all threads reach it; the text may be an inlined function.
     x.emit.barriers[id(x.emit.node("BARRIER"))] = x.text, node
     return Nothing("hal.barrier()")
 
 
 def lower_shared(x: Expressions, node: ast.Call) -> NoReturn:
     fix = "Write tile = hal.shared(...) on a line of its own, and index tile."
-    raise x.error(node, "hal.shared declares an array, and is no value", fix)
+    raise x.error(node, "hal.shared declares an array, and has no value", fix)
 
 
 def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
@@ -167,7 +167,7 @@ def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
 
 
 def _python(x: Expressions, node: ast.Call, function: Callable[..., Any], values: list[Any]) -> Any:
-    """Compute a function of constants as Python does."""
+    """Call a Python function with constants, at compile time."""
     try:
         return function(*values)
     except (ArithmeticError, ValueError, TypeError) as error:
@@ -202,7 +202,7 @@ def lower_abs(x: Expressions, node: ast.Call) -> Any:
 
 
 def lower_round(x: Expressions, node: ast.Call) -> Any:
-    """Lower `round`: the nearest whole number as a float, halves to even."""
+    """Lower `round`, which gives the nearest whole number as a float; halves go to the even one."""
     (value,) = _arguments(x, node, 1)
     if not isinstance(value, UOp):
         return _python(x, node, lambda v: math.copysign(round(v), v), [value])
@@ -212,7 +212,7 @@ def lower_round(x: Expressions, node: ast.Call) -> Any:
 
 
 def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any]) -> Any:
-    """Compute Python's own functions of constants; refuse any other call."""
+    """Call one of Python's own functions with constants; refuse any other call."""
     name = getattr(function, "__name__", type(function).__name__)
     is_math = getattr(function, "__module__", None) == "math" and function not in _UNBOUNDED
     if is_math or function in (builtins.len, builtins.int, builtins.float, builtins.bool):
@@ -225,7 +225,7 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
             return _python(x, node, function, values)
     if function is getattr(builtins, name, None) and name in refusals.CALLS:
         raise x.error(node, f"{name} is not part of the kernel language", refusals.CALLS[name])
-    # In the module of the kernel a function of this name is the user's own.
+    # A function that the kernel's own module defines is the user's, whatever its name.
     if getattr(function, "__module__", None) != x.names.function.__module__:
         _check_foreign(x, node, name)
     if name in MATH_NAMES:
@@ -234,7 +234,7 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
         fix = "Put what both do into a function with @hal.func."
         raise x.error(node, f"the kernel {name} cannot be called", fix)
     if function is unroll:
-        raise x.error(node, "hal.unroll is for loops", "Write for k in hal.unroll(4):.")
+        raise x.error(node, "hal.unroll is for loops only", "Write for k in hal.unroll(4):.")
     if isinstance(function, FunctionType):
         fix = f"Put @hal.func above def {name}."
         if name == "<lambda>":
@@ -248,7 +248,7 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
 
 
 def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
-    """Refuse another library's cast, minimum or barrier with what this language has for it."""
+    """Refuse another library's cast, minimum or barrier, and say what to write instead."""
     dtype = DTYPES.get(name.rstrip("_"))
     fix = refusals.foreign(name)
     if dtype is not None:

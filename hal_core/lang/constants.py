@@ -1,4 +1,4 @@
-"""Python numbers in kernels: fit a number into a dtype, compute an operator of two numbers."""
+"""Fit Python numbers of a kernel into dtypes, and compute operators of two such numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLDS: dict[str, Callable[..., Any]] = {
 
 
 def default_dtype(value: Number) -> DType:
-    """Return the dtype of a number that meets no typed value: int32 or int64, float32, bool."""
+    """Return the dtype of a number without a typed operand: int32 or int64, float32, bool."""
     if isinstance(value, bool):
         return bool_
     if isinstance(value, float):
@@ -43,7 +43,7 @@ def plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, float):  # numpy.float64 is one
         return float(value)
-    # By name, because kernels need no numpy.
+    # Found by its name, because kernels work without numpy.
     kind = type(value)
     if kind.__module__ != "numpy" or all(base.__name__ != "generic" for base in kind.__mro__):
         return value
@@ -66,7 +66,7 @@ def fit(value: Number, dtype: DType) -> Number | None:
             return None
         return bool(value) if dtype is bool_ else int(value)
     if not isinstance(value, float):
-        # An int must be exact as a float: what counts is the distance of its outermost set bits.
+        # An int must be exact as a float: its bits from the first 1 to the last fit the mantissa.
         low_zeros = (value & -value).bit_length() - 1 if value else 0
         if abs(value).bit_length() - low_zeros > _MANTISSA_BITS[dtype.name]:
             return None
@@ -82,7 +82,7 @@ def fit(value: Number, dtype: DType) -> Number | None:
 
 
 def instead(value: Number, dtype: DType) -> str:
-    """Return a fix for a number that `dtype` does not hold."""
+    """Return the fix of an error: what to write instead of a number that `dtype` does not hold."""
     if dtype.is_float:
         return "Write a float." if abs(value) < dtype.max else "Use a wider dtype."
     if value < 0 and dtype.kind == "u":

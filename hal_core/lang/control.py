@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Loop(NamedTuple):
-    """A loop around the current place."""
+    """A loop around the statement that is being lowered."""
 
     node: UOp | None  # None: it is unrolled
-    breaks: list[Path]  # the ends of the paths that leave it
+    breaks: list[Path]  # the paths that leave it
 
 
 def if_(s: Statements, node: ast.If) -> None:
@@ -50,10 +50,10 @@ def while_(s: Statements, node: ast.While) -> None:
         raise s.error(node.orelse[0], "while ... else is not part of the kernel language", _ELSE)
     names, emit = s.names, s.emit
     before = names.visible
-    # Every turn computes the condition, so its nodes go into the loop.
+    # Every iteration computes the condition, so its nodes go into the loop.
     condition, nodes = emit.capture(lambda: s.expressions.condition(node.test))
     if condition is False:
-        # The body does not exist. A load of the condition stays: a launch may refuse it.
+        # The body does not exist. A load of the condition stays: in checked mode it may fail.
         emit.uops += nodes
         return
     block = emit.open("LOOP")
@@ -104,11 +104,11 @@ def for_(s: Statements, node: ast.For) -> None:
     s.block(node.body)
     s.loops.pop()
     s.emit.close(block)
-    s.names.branch(before)  # the loop may make no turn
+    s.names.branch(before)  # the loop may run no iteration
 
 
 def _instead(s: Statements, over: ast.expr) -> str:
-    """Return a fix for a loop over something else than `range`."""
+    """Return the fix of an error: what to write instead of a loop over `over`."""
     for part in over.args if isinstance(over, ast.Call) else [over]:
         captured = isinstance(part, ast.Name) and not s.names.is_local(part.id)
         if captured and isinstance(s.expressions.expression(part), tuple):
@@ -133,7 +133,7 @@ def _check_counter(s: Statements, loop: ast.For, name: str) -> None:
 
 
 def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:
-    """Lower the body once for each turn, with a Python number as counter."""
+    """Lower the body once per iteration, with a Python number as the counter."""
     fix = "Write for k in hal.unroll(4):."
     if call.keywords or not 1 <= len(call.args) <= 3:
         raise s.error(call, "unroll takes one to three arguments", fix)
@@ -146,16 +146,16 @@ def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:
         values.append(value)
     if len(values) == 3 and not values[2]:
         raise s.error(call.args[2], "the step is an int other than 0", fix)
-    turns = range(*values)
-    if turns[_MOST_TURNS:]:
-        problem = f"unroll takes {_MOST_TURNS} turns at most"
+    counters = range(*values)
+    if counters[_MOST_ITERATIONS:]:
+        problem = f"unroll takes {_MOST_ITERATIONS} iterations at most"
         raise s.error(call, problem, "Write range(...), with an unrolled loop inside it.")
     s.loops.append(Loop(None, []))
-    for counter in turns:
+    for counter in counters:
         s.expressions.check_size(call)
         s.names.visible[name] = counter
         s.block(node.body)
-        if not s.names.reached:
+        if not s.names.reached:  # the body has returned: later iterations never run
             break
     s.loops.pop()
     s.names.visible.pop(name, None)
@@ -194,7 +194,7 @@ def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
 def break_(s: Statements, node: ast.Break) -> None:
     loop = s.loops[-1]
     end = s.emit.node("BREAK", None, (_loop_to_leave(s, node, loop),))
-    # Only what is visible at all breaks is visible after the loop.
+    # A name is visible after the loop only if it is at all its breaks.
     loop.breaks.append((s.names.visible, end))
     s.names.reached = False
 
@@ -205,7 +205,7 @@ def continue_(s: Statements, node: ast.Continue) -> None:
 
 
 def _loop_to_leave(s: Statements, node: ast.stmt, loop: Loop) -> UOp:
-    # An unrolled loop is no loop in the IR, so that there is nothing to leave.
+    # The IR has no node for an unrolled loop, so nothing that a BREAK could leave.
     if loop.node is None:
         fix = "Put the rest of its body under if, or loop with range(...)."
         raise s.error(node, f"{ast.unparse(node)} cannot leave an unrolled loop", fix)
@@ -224,7 +224,7 @@ def return_(s: Statements, node: ast.Return) -> None:
 
 
 def leaves(node: ast.stmt) -> bool:
-    """Tell whether the rest of the block never runs after a statement, whatever the values are."""
+    """Tell whether nothing after the statement in its block can run, whatever the values are."""
     if isinstance(node, ast.If):
         sides = (node.body, node.orelse)
         return all(any(map(leaves, side)) for side in sides)
@@ -241,5 +241,5 @@ def _breaks(node: ast.stmt) -> bool:
     return isinstance(node, ast.Break)
 
 
-_MOST_TURNS = 256  # of an unrolled loop
+_MOST_ITERATIONS = 256  # of an unrolled loop
 _ELSE = "Set a variable before the break, and test it after the loop."

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-# Pure and no slower than a jump, so that it may be computed although the result is not needed.
+# Ops that are pure and cost no more than a branch: computing an unneeded one does no harm.
 _CHEAP = frozenset(
     {
         "CONST", "SPECIAL", "GET", "CAST", "ADD", "SUB", "MUL", "MIN", "MAX", "NEG", "ABS", "NOT",
         "AND", "OR", "XOR", "SHL", "SHR", "LT", "LE", "GT", "GE", "EQ", "NE", "WHERE", "ISNAN",
     }
 )  # fmt: skip
-_FEW = 8  # such nodes
+_FEW = 8  # most such nodes on one side of a choice that is computed without a branch
 
 
 class Memory:
-    """A pointer parameter or a shared array: it can be indexed and is no value itself."""
+    """A pointer parameter or a shared array, which can be indexed but is not a value itself."""
 
     __slots__ = ("const", "name", "node", "shape")
 
@@ -41,7 +41,7 @@ class Memory:
 
 
 class Nothing:
-    """The value of a call that has none and is made for its effect."""
+    """The result of a call that returns no value, as hal.barrier()."""
 
     __slots__ = ("name",)
 
@@ -61,14 +61,14 @@ class Emitter:
 
     def __init__(self, block: tuple[int, int, int] | None = None) -> None:
         self.block = block  # None: the launch decides
-        # They are declared in front of everything, because Python's locals are function-wide.
+        # The VARs, declared before everything else, because Python's locals are function-wide.
         self.variables: list[UOp] = []
         self.uops: list[UOp] = []
         self.line = 0  # of the user's file; the next nodes get it
-        self.barriers: dict[int, tuple[SourceText, ast.AST]] = {}  # id of the node -> its place
+        self.barriers: dict[int, tuple[SourceText, ast.AST]] = {}  # id of the node -> its call
         self.calls: list[object] = []  # functions that are being inlined, the outermost first
         self.made = 0  # number of nodes, captured ones included
-        self.depth = 0  # open blocks that a thread may not enter
+        self.depth = 0  # open blocks, which a thread may skip
 
     def node(
         self, op: str, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None
@@ -109,7 +109,7 @@ class Emitter:
         return self.node("GET", variable.dtype, (variable,))
 
     def capture(self, make: Callable[[], V]) -> tuple[V, list[UOp]]:
-        """Return the result of `make`, and the nodes it emitted, which are not in the list."""
+        """Return the result of `make`, and the nodes it emitted, which are kept out of the list."""
         outer, self.uops = self.uops, []
         self.depth += 1
         try:

@@ -36,20 +36,20 @@ class Expressions:
         return self.text.error(at, problem, fix)
 
     def check_size(self, at: ast.AST) -> None:
-        """Raises: KernelSyntaxError when inlined calls and unrolled turns made too many nodes."""
+        """Refuse too many nodes, of inlined calls and unrolled loops. Raises: KernelSyntaxError."""
         if self.emit.made > _MOST_NODES:
             problem = f"the kernel has more than {_MOST_NODES} operations"
             raise self.error(at, problem, "Unroll less: loop with range(...).")
 
-    # -- a node of the syntax tree as a value, as a typed node, as a condition
+    # -- from the syntax tree to a value, a typed node or a condition
 
     def expression(self, node: ast.expr, want: DType | None = None) -> Any:
         """Return a node or a compile-time constant.
 
-        Numbers of a choice become a `want` when no typed operand decides.
+        `want` is the dtype for the numbers of a choice (`1 if c else 2`) without a typed operand.
         """
         self.emit.line = self.text.mark(node)
-        # The only expression that takes `want`: a choice of numbers has no other dtype.
+        # Only a choice takes `want`: other numbers stay untyped until they meet an operand.
         if isinstance(node, ast.IfExp):
             return operators.choice(self, node, want)
         lower = _LOWERINGS.get(type(node))
@@ -64,7 +64,7 @@ class Expressions:
         """Return operands that must have one dtype, in order.
 
         A choice of bare numbers (`1 if c else 2`) takes the dtype of the others, so the others are
-        lowered first, and their nodes put in order afterwards.
+        lowered first, and their nodes are put in order afterwards.
         """
         if ast.IfExp not in map(type, nodes):
             return [self.expression(node) for node in nodes]
@@ -101,7 +101,7 @@ class Expressions:
     # -- from numbers to nodes
 
     def settled(self, at: ast.AST, value: Any, want: DType | None) -> UOp:
-        """Return a typed node; a number becomes a `want`, else the default dtype of numbers."""
+        """Return a typed node; a number gets the dtype `want`, or else its default dtype."""
         value = self.operand(at, value)
         if isinstance(value, UOp):
             return value
@@ -146,13 +146,13 @@ class Expressions:
         constant = fit(value, dtype)
         if constant is not None:
             return self.emit.constant(constant, dtype)
-        # Python would compute with floats. Here the user says whether in float32 or float64.
+        # Python would compute with floats. Here the user must say whether in float32 or float64.
         if isinstance(value, float) and not dtype.is_float:
             whole = int(value) if value.is_integer() else None
             fits = whole is not None and fit(whole, dtype) is not None
             fix = f"Write {whole if fits else 'a whole number'}, or cast the other: "
             fix = self._start(at, [float32]) or fix + "hal.float32(...)."
-            raise self.error(at, f"the float {value!r} meets {dtype}", fix)
+            raise self.error(at, f"the float {value!r} is used with {dtype}", fix)
         holds = f"it holds {dtype.min} to {dtype.max}"
         if dtype.is_float:
             holds = f"it holds up to {dtype.max}" if isinstance(value, float) else "not exactly"
@@ -160,7 +160,7 @@ class Expressions:
 
     def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]:
         """Return operands as nodes of one dtype; at least one of them is typed already."""
-        # A set, because every operation comes here. The order of the text matters to errors only.
+        # A set, which is fast: every operation comes here, and only errors need the order.
         found = {part.dtype for part in values if isinstance(part, UOp)}
         if len(found) > 1:
             dtypes = list(dict.fromkeys(dtype_of(part) for part in values if isinstance(part, UOp)))
@@ -177,7 +177,7 @@ class Expressions:
         )
 
     def _start(self, at: ast.AST, dtypes: list[DType]) -> str | None:
-        """Return a fix for a local whose first number made it too narrow for one of `dtypes`."""
+        """Return the fix for a local that its first number made too narrow for one of `dtypes`."""
         for node in (at, *ast.iter_child_nodes(at)):
             if not isinstance(node, ast.Name) or node.id not in self.names.numbers:
                 continue

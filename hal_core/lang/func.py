@@ -21,7 +21,8 @@ F = TypeVar("F")
 class InlineFunction:
     """A function in the kernel language, which is inlined at each call.
 
-    The signature and the text are taken at the definition, the body is read at each call.
+    The signature and the lines of the file are read at the definition, the body is lowered at each
+    call.
     """
 
     parameters: tuple[Parameter, ...]  # (name, annotation); without annotation: takes any value
@@ -33,7 +34,7 @@ class InlineFunction:
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
-        # Now and not at a call: an edit of the file must not change the function.
+        # Read now and not at a call, because an edit of the file must not change the function.
         self._lines = current_lines(function)
         self.parameters, self.returns = parameters_of(function, caller)
         self._text: SourceText | None = None
@@ -66,7 +67,7 @@ class InlineFunction:
         restore_function(self, state)
 
     def __copy__(self) -> Self:
-        return self  # as a copy of a function is the function
+        return self  # as Python copies functions
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -80,9 +81,9 @@ def func(function: F, /) -> F:
 
     It is written in the language of kernels, is inlined where it is called, and has locals of its
     own. A parameter annotated with a dtype takes a value of that dtype. One with `hal.Ptr` or
-    `hal.ConstPtr` takes a pointer or a shared array, with one index row after row. One without
-    annotation takes any value. `return value` stands at the end, or at the end of all sides of an
-    `if`; a function without one is called on a line of its own.
+    `hal.ConstPtr` takes a pointer or a shared array, which then has one index, in row-major order.
+    One without annotation takes any value. `return value` stands at the end, or at the end of all
+    sides of an `if`; a function that returns no value is called on a line of its own.
 
     Raises: KernelSyntaxError for a signature that cannot be called; the body is read at the first
     call.
@@ -95,7 +96,7 @@ def func(function: F, /) -> F:
 
 
 def current_lines(function: FunctionType) -> Sequence[str]:
-    """Return the lines of the function's file as they are now, not as linecache has them."""
+    """Return the lines of the function's file as they are now; linecache may have older ones."""
     filename = function.__code__.co_filename
     linecache.checkcache(filename)
     return linecache.getlines(filename, function.__globals__)

@@ -22,7 +22,7 @@ _lock = fork_safe_lock()
 class KernelFunction:
     """A function in the kernel language; `device.compile` makes a program of it.
 
-    The signature and the text are taken at the definition, the body is read at the first
+    The signature and the lines of the file are read at the definition, the body at the first
     `lower()`: a definition costs little, a kernel may use names that its module assigns further
     down, and an edit of the file changes nothing until the module is loaded again. From the first
     `lower()` on the Python values the kernel captured are fixed.
@@ -42,14 +42,14 @@ class KernelFunction:
         block: tuple[int, int, int] | None,
         contract: bool,
     ) -> None:
-        # `inspect` and documentation tools see the function.
+        # `inspect` and documentation tools look for these attributes.
         self.__wrapped__ = function
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.name = function.__name__
-        # Now and not in `lower`: an edit of the file must not change the kernel.
+        # Read now and not in `lower`, because an edit of the file must not change the kernel.
         self._lines = current_lines(function)
         self.signature = signature_of(function, caller)
         self.block = block
@@ -104,7 +104,7 @@ class KernelFunction:
         return reduce_kernel(self)
 
     def __copy__(self) -> Self:
-        return self  # as a copy of a function is the function
+        return self  # as Python copies functions
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -137,14 +137,14 @@ def kernel(
     constants.
 
     A new local variable that is given a bare Python number is int32 (int64 when the number needs
-    it), float32 or bool, and keeps its dtype; `hal.float64(0)` says another. An index is int32 or
+    it), float32 or bool, and keeps its dtype; `hal.float64(0)` sets another. An index is int32 or
     int64; cast narrower integers first.
 
     `block` is the only block shape the kernel may be launched with. With `contract=False` a
     multiply and an add of one expression round separately, never fused into one rounding.
 
-    Raises: KernelSyntaxError for a signature that no kernel has; errors of the body are raised at
-    the first compile.
+    Raises: KernelSyntaxError for a signature that no kernel can have; errors of the body are raised
+    at the first compile.
     """
     shape = block_shape(block, "kernel")
     if not isinstance(contract, bool):

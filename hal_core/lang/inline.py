@@ -50,7 +50,7 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
         _bound(x, argument, name, parameter, annotation)
         for argument, (parameter, annotation) in zip(node.args, function.parameters, strict=True)
     ]
-    # Errors in the body name the call, and nodes have a line of the kernel's file.
+    # Errors in the body name the call, and nodes get a line number of the kernel's file.
     text, caller, line = function.text(), x.text, x.text.line(node)
     where, mark = "", 0
     if text.filename != caller.filename:
@@ -61,7 +61,7 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
     within = f"{called}, {caller.within}" if caller.within else called
     text = text.within_call(caller.kernel, within, mark)
     body = Statements(text, Names(function.__wrapped__, text.tree), emit, function)
-    # A parameter is the argument itself; one that the body assigns is a variable.
+    # A parameter is the argument itself, and a variable only if the body assigns it.
     emit.calls.append(function)
     for argument, (parameter, _), value in zip(node.args, function.parameters, given, strict=True):
         body.names.visible[parameter] = value
@@ -103,7 +103,7 @@ def _bound(
             fix += f"{value.name}: hal.Ptr[hal.{dtype}]."
             problem = f"{function} writes {name}, and {value.name!r} is only read"
             raise x.error(argument, problem, fix)
-        # Pointers have one index, so a shared array of several dimensions is seen as rows in order.
+        # A pointer takes one index, so a shared array becomes one-dimensional, row after row.
         flat = None if value.shape is None else (math.prod(value.shape),)
         return Memory(name, value.node, annotation.const or value.const, flat)
     if isinstance(value, Memory):
@@ -111,7 +111,7 @@ def _bound(
     return value
 
 
-# -- returns: a path ends with one, so the statements after an if belong to its other side
+# -- returns: a path ends with a return, so the statements after an if belong to the other side
 
 
 def _tail(s: Statements, body: list[ast.stmt], at: ast.AST) -> _Result:
@@ -128,6 +128,7 @@ def _tail(s: Statements, body: list[ast.stmt], at: ast.AST) -> _Result:
 
 
 def _branch(s: Statements, node: ast.If, rest: list[ast.stmt]) -> _Result:
+    """Lower an if that returns on some path, and `rest`, the statements after it."""
     condition = s.expressions.condition(node.test)
     if not isinstance(condition, UOp):
         side = node.body if condition else node.orelse
@@ -162,7 +163,7 @@ def _branch(s: Statements, node: ast.If, rest: list[ast.stmt]) -> _Result:
 
 
 def _returned(s: Statements, node: ast.Return) -> _Result:
-    """Lower `return value`, with the value as the function's annotation says."""
+    """Lower `return value`; the value gets the dtype that the function's annotation declares."""
     function = s.inlined
     if function is None or node.value is None or getattr(node.value, "value", node) is None:
         return _ended(s, node)

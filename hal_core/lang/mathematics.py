@@ -1,4 +1,4 @@
-"""The functions of mathematics and of bits in the kernel language; `builtins.py` has the others.
+"""The math and bit functions of the kernel language; `builtins.py` has the others.
 
 The table at the end says which operation each becomes, and which Python function computes it when
 all arguments are Python numbers.
@@ -25,7 +25,7 @@ def exp2(x: T) -> T:
 
 
 def expm1(x: T) -> T:
-    """Return exp(x) - 1, exact near 0 too."""
+    """Return exp(x) - 1, accurate near 0 too."""
     raise outside("expm1")
 
 
@@ -45,7 +45,7 @@ def log10(x: T) -> T:
 
 
 def log1p(x: T) -> T:
-    """Return log(1 + x), exact near 0 too."""
+    """Return log(1 + x), accurate near 0 too."""
     raise outside("log1p")
 
 
@@ -60,7 +60,7 @@ def rsqrt(x: T) -> T:
 
 
 def hypot(x: T, y: T) -> T:
-    """Return sqrt(x * x + y * y), where the squares do not overflow."""
+    """Return sqrt(x * x + y * y), without overflow of the squares."""
     raise outside("hypot")
 
 
@@ -140,7 +140,7 @@ def erf(x: T) -> T:
 
 
 def erfc(x: T) -> T:
-    """Return 1 - erf(x), exact for a large x too."""
+    """Return 1 - erf(x), accurate for a large x too."""
     raise outside("erfc")
 
 
@@ -170,7 +170,7 @@ def fma(x: T, y: T, z: T) -> T:
 
 
 def copysign(x: T, y: T) -> T:
-    """Return the magnitude of x with the sign of y, also of a zero."""
+    """Return the magnitude of x with the sign of y, which may be -0.0."""
     raise outside("copysign")
 
 
@@ -190,17 +190,17 @@ def isfinite(x: Scalar) -> bool:
 
 
 def popcount(x: T) -> T:
-    """Return the number of bits of an integer that are set."""
+    """Return the number of set bits of an integer."""
     raise outside("popcount")
 
 
 def clz(x: T) -> T:
-    """Count the bits of an integer above the highest that is set; for 0 all bits."""
+    """Return the number of zero bits above the highest set bit of an integer; all bits for 0."""
     raise outside("clz")
 
 
 def ctz(x: T) -> T:
-    """Count the bits of an integer below the lowest that is set; for 0 all bits."""
+    """Return the number of zero bits below the lowest set bit of an integer; all bits for 0."""
     raise outside("ctz")
 
 
@@ -209,18 +209,18 @@ class MathFunction(NamedTuple):
 
     op: str
     arguments: int
-    fold: Callable[..., float]  # computes it of Python numbers
+    fold: Callable[..., float]  # the function for Python numbers
     derived: bool = False  # the IR has no such operation: it is written out as arithmetic
-    integers: bool = False  # it takes integers; else floats
+    integers: bool = False  # True: takes integers; False: floats
 
 
-# The bits of a number depend on its dtype, which a bare number has not.
+# The bits of a number depend on its dtype, and a bare number has none.
 def _of_a_width(x: float) -> float:
     raise TypeError(f"{x!r} has no width; write hal.int32({x!r})")
 
 
-# Python's results are those of the formulas but for rounding: with constants alone there is no
-# dtype to compute in.
+# A function of bare numbers alone has no dtype to compute in, so Python computes it, in double
+# precision; the result may differ from the device's in rounding.
 MATH: dict[Callable[..., object], MathFunction] = {
     exp: MathFunction("EXP", 1, math.exp),
     exp2: MathFunction("EXP2", 1, math.exp2),

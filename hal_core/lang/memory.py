@@ -45,7 +45,7 @@ def place(
 
 def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
     """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`."""
-    # The most frequent case, `p[i]`, needs none of the checks below.
+    # `p[i]`, the most frequent case, needs none of the checks below.
     if memory.shape is None and not isinstance(index, ast.Tuple):
         value = _one_index(x, index)
         _check_bounds(x, at, memory, 0, value)
@@ -62,7 +62,7 @@ def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
     values = [_one_index(x, part) for part in parts]
     for position, (part, value) in enumerate(zip(parts, values, strict=True)):
         _check_bounds(x, part if memory.shape else at, memory, position, value)
-    # Numbers take their dtype; two typed indices must have the same.
+    # Bare numbers take the dtype of the typed indices, which must have one dtype.
     known = [value for value in values if isinstance(value, UOp)]
     if known:
         x.unify(at, "the index", [*known])
@@ -75,9 +75,9 @@ def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
 def _multiply_add(
     x: Expressions, at: ast.AST, row: UOp | Number, extent: int, column: UOp | Number
 ) -> UOp | Number:
-    """Return row * extent + column, computed now as far as the numbers are known."""
+    """Return row * extent + column, computed at compile time if both are numbers."""
     if isinstance(row, UOp):
-        # A column of a shape (n, 1) needs no MUL by 1, and a 0 below no ADD.
+        # The shape (n, 1) needs no MUL by 1; a 0, below, needs no ADD.
         if extent > 1:
             row = x.emit.node("MUL", row.dtype, (row, x.typed(at, extent, dtype_of(row))))
     else:
@@ -111,7 +111,7 @@ def _check_bounds(
             raise x.error(at, f"the index {value} is no int64", "Correct it.")
     elif value >= memory.shape[position]:
         problem = f"the index {value} is outside of {memory.name!r}, of shape {memory.shape}"
-        raise x.error(at, problem, f"The last one is {memory.shape[position] - 1}.")
+        raise x.error(at, problem, f"The last index is {memory.shape[position] - 1}.")
 
 
 def load(x: Expressions, memory: Memory, index: UOp) -> UOp:
@@ -149,11 +149,11 @@ def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
     shape: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
     if any(isinstance(size, UOp) for size in shape):
         fix = "Capture its size as a Python number from outside of the kernel."
-        raise x.error(second, "the shape of an array is known at compile time", fix)
+        raise x.error(second, "the shape of an array must be known at compile time", fix)
     if not 1 <= len(shape) <= 3 or not all(type(size) is int and size > 0 for size in shape):
         raise x.error(second, "the shape of an array is one to three positive ints", _SHARED)
     count = math.prod(shape)
     if count > _MOST_ELEMENTS:
-        problem = f"the array has {count} elements, of {_MOST_ELEMENTS} at most"
+        problem = f"the array has {count} elements, and {_MOST_ELEMENTS} is the limit"
         raise x.error(second, problem, "Make it smaller.")
     return Memory(name, x.emit.node("SHARED", dtype, (), (name, count)), shape=shape)

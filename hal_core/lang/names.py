@@ -13,16 +13,16 @@ from hal_core.lang.constants import Number
 from hal_core.lang.emit import Emitter, dtype_of
 from hal_core.lang.text import parameters_of
 
-# The end of a path through the text: the names visible there, None if the path has left the loop
-# or the kernel, and the node that ends it.
+# The end of a path through the text: the names visible there (None if a break, continue or return
+# ended it earlier), and the node that ends it.
 Path = tuple[dict[str, Any] | None, UOp]
 
 
 class Names:
-    """The names of one function, and their values at the current place.
+    """The names of one function, and their values at the statement that is being lowered.
 
-    A local that is assigned at one place is the node of its value. Any other is a VAR, declared
-    once; `visible` holds the VAR while every path to the current place has assigned it.
+    A local that one statement assigns is the node of its value. Any other is a VAR, declared
+    once; `visible` has the VAR while every path to the current statement has assigned it.
 
         x = y[0]            x: the LOAD, visible from here on
         if c:
@@ -35,7 +35,7 @@ class Names:
         self.function = function
         self.parameters = {arg.arg for arg in parameters_of(tree)}
         self.counters: set[str] = set()  # of for loops
-        self.assignments: dict[str, int] = {}  # name -> number of places that assign it
+        self.assignments: dict[str, int] = {}  # name -> number of statements that assign it
         self.variables: dict[str, UOp] = {}
         self.numbers: dict[str, tuple[Number, int]] = {}  # local -> its first number, and the line
         self.visible: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class Names:
         return name in self.parameters or name in self.assignments or name in self.counters
 
     def outside(self, name: str) -> Any:
-        """Return a Python object. Raises: KeyError when nothing around the kernel has the name."""
+        """Return the Python object of a captured name. Raises: KeyError if there is none."""
         # The order in which Python looks names up.
         if name in self._closure:
             return self._closure[name]
@@ -97,10 +97,11 @@ class Names:
         self.visible, self.reached = dict(visible), True
 
     def meet(self, before: dict[str, Any], paths: list[Path], emit: Emitter) -> None:
-        """Continue where `paths` meet that began with `before`, with the names all of them have.
+        """Continue where `paths` meet, with the names that all of them have assigned.
 
-        A value that is computed inside a block is not visible after it. If the name is, the value
-        goes through a variable that is set where each path ends.
+        The paths began with the names `before`. A value that is computed inside a block is not
+        visible after it; if its name is, the value goes through a VAR that each path sets at its
+        end.
         """
         alive = [(visible, end) for visible, end in paths if visible is not None]
         self.reached = bool(alive)
@@ -109,7 +110,7 @@ class Names:
         (first, _), *others = alive
         self.visible = {}
         for name, value in first.items():
-            # A path has not assigned the name, or assigned it another value.
+            # Another path has not assigned the name, or assigned another value.
             if any(other.get(name) is not value for other, _ in others):
                 continue
             if isinstance(value, UOp) and value.op != "VAR" and before.get(name) is not value:

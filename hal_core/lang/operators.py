@@ -16,7 +16,7 @@ from hal_core.lang.emit import dtype_of
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
 
-# syntax -> symbol, IR op, kinds of operand it takes
+# syntax -> symbol, IR op, kinds of the dtypes it takes
 BINARY: dict[type[ast.AST], tuple[str, str, str]] = {
     ast.Add: ("+", "ADD", "iuf"),
     ast.Sub: ("-", "SUB", "iuf"),
@@ -38,10 +38,10 @@ COMPARISON: dict[type[ast.AST], tuple[str, str]] = {
     ast.GtE: (">=", "GE"),
     ast.Eq: ("==", "EQ"),
     ast.NotEq: ("!=", "NE"),
-    ast.Is: ("is", ""),  # of dtypes, which are compared at compile time: no op
+    ast.Is: ("is", ""),  # compares dtypes at compile time, so it has no op
     ast.IsNot: ("is not", ""),
 }
-_JOIN = "Join conditions with and, or; else put brackets."
+_JOIN = "Join conditions with and, or; else put parentheses."
 
 
 def binary_op(x: Expressions, node: ast.BinOp) -> Any:
@@ -59,7 +59,7 @@ def binary(
     if not isinstance(left, UOp) and not isinstance(right, UOp):
         return _fold(x, at, symbol, left, right)
     is_square = symbol == "**" and not isinstance(right, UOp) and right == 2
-    # An integer to the power 2.0 is a float in Python, and no product of integers.
+    # In Python an integer to the power 2.0 is a float, and not a product of integers.
     if is_square and isinstance(left, UOp) and (dtype_of(left).is_float or isinstance(right, int)):
         symbol, op, takes, right = "*", "MUL", "iuf", left
     if symbol in ("<<", ">>") and not isinstance(right, UOp) and right < 0:
@@ -87,11 +87,11 @@ def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: s
 
 
 def _fold(x: Expressions, at: ast.AST, symbol: str, left: Any, right: Any) -> Any:
-    """Compute an operator of two constants."""
+    """Compute an operator of two constants, at compile time."""
     try:
         result = fold(symbol, left, right)
     except ZeroDivisionError:
-        fix = "Correct it. Of values that are known at run time only // gives 0, / an infinity."
+        fix = "Correct it. With values known at run time only, // gives 0, and / an infinity."
         raise x.error(at, f"{symbol} divides a constant by zero", fix) from None
     except (ArithmeticError, ValueError, TypeError) as error:
         raise x.error(at, f"this constant cannot be computed: {error}", "Correct it.") from None
@@ -122,7 +122,7 @@ def unary_op(x: Expressions, node: ast.UnaryOp) -> Any:
 
 def comparison(x: Expressions, node: ast.Compare) -> Any:
     """Lower `a < b < c`, which computes b once, and c only where a < b."""
-    # Checked ahead of the operands, because in `n in (1, 2)` the tuple would be refused.
+    # Checked before the operands are lowered: in `n in (1, 2)` the tuple would be refused first.
     if any(type(operator) not in COMPARISON for operator in node.ops):
         fix = "Write a == first or a == second."
         raise x.error(node, "in is not part of the kernel language", fix)
@@ -159,7 +159,7 @@ def _compare(x: Expressions, at: ast.AST, operator: ast.cmpop, left: Any, right:
 
 
 def bool_op(x: Expressions, node: ast.BoolOp) -> Any:
-    """Lower `and`, `or`. Python's `3 and x` gives x, `x or 3` gives 3; here both join bools."""
+    """Lower `and`, `or`. In Python `3 and x` gives x; here both operands must be bools."""
 
     def joined(part: ast.expr) -> UOp | bool:
         value = x.operand(part, x.expression(part))

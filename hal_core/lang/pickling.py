@@ -1,10 +1,9 @@
-"""Pickling of kernels and of the functions they call: by name where an import finds the object,
-else by value.
+"""Pickle kernels and the functions they call: by name if an import finds the object, else by value.
 
-Functions are pickled by name. The kernel of a script, a notebook or a factory would then be lost:
-the other process has no such name to import. A kernel travels as its IR, which is all that a device
-compiles. A function with `@hal.func` is read anew at each call, so it travels as its text, with the
-values that its names stand for.
+Python pickles functions by name. The kernel of a script, a notebook or a factory would then be
+lost, because the other process has no such name to import. By value, a kernel is pickled as its IR,
+which is all that a device compiles. A function with `@hal.func` is lowered anew at each call, so it
+is pickled as its text, with the values of the names that it uses.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def reduce_function(function: InlineFunction) -> Reduced:
     last = (text.tree.end_lineno or 0) + text.shift
     state["_lines"] = list(text.lines[code.co_firstlineno - 1 : last])
     place = code.co_filename, code.co_firstlineno, _captured(function.__wrapped__, text.tree)
-    # As state and not as arguments: functions that call each other hold each other.
+    # As state and not as arguments, because functions that call each other refer to each other.
     return copyreg.__newobj__, (InlineFunction,), (state, place)  # type: ignore[attr-defined]
 
 
@@ -59,8 +58,8 @@ def restore_function(function: InlineFunction, state: tuple[Any, ...]) -> None:
     attributes, (filename, first, names) = state
     lines = attributes["_lines"]
     indented = lines[0][:1] in " \t"
-    # Lines in front keep the numbers of the file. The text is compiled and not run: what runs
-    # would be its decorator.
+    # Blank lines in front keep the file's line numbers. The text is compiled and not run, because
+    # running it would call its decorator.
     front = "\n" * (first - 2) + "if 1:\n" if indented else "\n" * (first - 1)
     module = compile(front + "".join(lines), filename, "exec", dont_inherit=True)
     codes = [part for part in module.co_consts if isinstance(part, CodeType)]
@@ -84,7 +83,8 @@ def _is_importable(made: KernelFunction | InlineFunction) -> bool:
 def _is_found(name: str) -> bool:
     """Tell whether another process would find this module's file under its name.
 
-    `importlib.util.find_spec` answers from `sys.modules`, where a module may have been put by hand.
+    `importlib.util.find_spec` cannot tell: it looks into `sys.modules` first, where a program may
+    have put a module that no file has.
     """
     module, (parent, _, _) = sys.modules.get(name), name.rpartition(".")
     spec = getattr(module, "__spec__", None)
@@ -120,7 +120,7 @@ def _captured(function: FunctionType, tree: ast.FunctionDef) -> dict[str, Any]:
         while isinstance(value, ModuleType) and path:
             into = vars(into.setdefault(name, _Namespace(value.__name__)))
             name, *path = path
-            value = getattr(value, name, _MISSING)  # misspelt: lowering says so
+            value = getattr(value, name, _MISSING)  # a misspelt name: lowering reports it
         if value is not _MISSING and not isinstance(value, ModuleType):
             into[name] = _constant(function, name, value)
     return found

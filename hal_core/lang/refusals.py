@@ -1,4 +1,4 @@
-"""Fixes for things that Python and other kernel languages have and this language has not."""
+"""What to write instead of things that only Python or other kernel languages have, for errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EXPRESSIONS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Starred: ("*", "Write each argument."),
 }
 
-# What typed operands an operator takes, and what to write for others.
+# operator -> what to write where its operands are floats, and where they are integers.
 FLOAT_FIXES = {
     "//": "Write hal.floor(a / b).",
     "%": "Write hal.fmod(a, b), or a - b * hal.floor(a / b) for Python's sign.",
@@ -61,7 +61,7 @@ INTEGER_FIXES = {
 }
 BOOL_FIX = "Cast first: hal.int32(a). Join conditions with and, or."
 
-# Functions of other kernel languages, and Python's where it has one.
+# Functions of other kernel languages -> what to write here.
 _FOREIGN = {
     **dict.fromkeys(
         ("syncthreads", "__syncthreads", "barrier", "threadgroup_barrier", "debug_barrier"),
@@ -103,7 +103,7 @@ _FOREIGN = {
 
 
 def foreign(name: str) -> str | None:
-    """Return a fix for a function of another kernel language, None if it is not known."""
+    """Return what to write for a function of another kernel language; None for unknown ones."""
     if not name.lower().startswith("atomic"):
         return _FOREIGN.get(name)
     if "sub" in name.lower():
@@ -122,7 +122,7 @@ def foreign(name: str) -> str | None:
 
 
 def absent(name: str) -> str:
-    """Return a fix for `hal.NAME`, which does not exist."""
+    """Return what to write for a `hal.NAME` that does not exist."""
     # Other libraries write Float32, or ATAN2.
     near = difflib.get_close_matches(name.lower(), LANGUAGE, 1)
     known = f"Did you mean hal.{near[0]}?" if near else "Write it with operators and hal functions."
@@ -130,7 +130,7 @@ def absent(name: str) -> str:
 
 
 def loop(over: ast.expr) -> str:
-    """Return a fix for a loop over something else than `range(...)`."""
+    """Return what to write for a loop over something else than `range(...)`."""
     fix = "Write for k in range(n):."
     try:
         numbers = list(ast.literal_eval(over))
@@ -148,7 +148,7 @@ def loop(over: ast.expr) -> str:
     return f"Write for k in range({', '.join(map(str, bounds))}):."
 
 
-# Python functions that kernels write in another form.
+# Python functions -> what kernels write instead.
 CALLS = {
     "int": "Write hal.int32(x) or hal.int64(x).",
     "float": "Write hal.float32(x) or hal.float64(x).",

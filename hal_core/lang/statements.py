@@ -20,7 +20,7 @@ from hal_core.lang.names import Names
 from hal_core.lang.operators import binary
 from hal_core.lang.text import SourceText
 
-_NEVER = "Leave it out, or put what leaves before it under if."
+_NEVER = "Leave it out, or put the return, break or continue before it under if."
 _TOO_DEEP = "too long or nested too deeply", "Split it over several statements."
 
 
@@ -31,14 +31,14 @@ def lower(
     block: tuple[int, int, int] | None,
     contract: bool,
 ) -> Kernel:
-    """Return the IR of a kernel function in a file of `lines`. Raises: KernelSyntaxError."""
+    """Return the IR of a kernel function; `lines` are its file. Raises: KernelSyntaxError."""
     text, emit = SourceText(function, lines), Emitter(block)
     try:
         uops = Statements(text, Names(function, text.tree), emit).function(signature)
     except RecursionError:  # too many nested blocks; `block` points at a single deep statement
         raise text.error(text.tree, *_TOO_DEEP) from None
     kernel = Kernel(signature.name, signature, uops, block, contract)
-    # `verify` checks this too, for kernels of other compilers; this error points at the call.
+    # `verify` checks this too, for kernels of other compilers. Here the error points at the call.
     fault = divergent_barrier(kernel)
     if fault is not None:
         barrier, cause, reason = fault
@@ -63,7 +63,7 @@ class Statements:
         self.inlined = inlined  # the function whose body this is; None: the kernel's
         self.expressions = Expressions(text, names, emit)
         self.error = self.expressions.error
-        self.loops: list[control.Loop] = []  # around the current place
+        self.loops: list[control.Loop] = []  # the loops around the current statement
 
     def function(self, signature: Signature) -> tuple[UOp, ...]:
         tree = self.text.tree
@@ -72,7 +72,7 @@ class Statements:
             node = self.emit.node("PARAM", param.dtype, (), param.position)
             pointer = Memory(param.name, node, param.kind == CONST_POINTER)
             self.names.visible[param.name] = pointer if param.is_pointer else node
-        # PARAMs and variables stand in front of the body, and not all variables are known yet.
+        # PARAMs and VARs precede the body, and the VARs are known only after it is lowered.
         params, self.emit.uops = self.emit.uops, []
         # A parameter that the body assigns is a variable with the parameter as its first value.
         for param in signature.values:
@@ -92,7 +92,7 @@ class Statements:
             if not self.names.reached:
                 if control.leaves(body[position - 1]):
                     raise self.error(node, "this never runs", _NEVER)
-                return  # the side of an if that is known at compile time has left
+                return  # an if that is decided at compile time has left the block
             self.emit.line = self.text.mark(node)
             lower = _LOWERINGS.get(type(node))
             if lower is None:
@@ -109,7 +109,7 @@ class Statements:
 
     def assign(self, node: ast.Assign) -> None:
         x, (target, *more) = self.expressions, node.targets
-        # `a, b = f(x)`: refusing the tuple would not say that functions return one value.
+        # `a, b = f(x)`: the error for tuples would not say that a function returns one value.
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
             fix = "Write a function for each, or store them through a hal.Ptr parameter."
             if isinstance(x.expression(node.value.func), InlineFunction):
@@ -118,7 +118,7 @@ class Statements:
             fix = "Write one assignment on a line, each to one name or element."
             raise self.error(node, "an assignment has one target, a name or an element", fix)
         if isinstance(target, ast.Subscript):
-            # The place comes before the value, because its dtype is that of a bare number.
+            # The target is lowered first, because a bare number takes the dtype of its elements.
             place = self._target(target)
             value = x.value(node.value, computed(dtype_of(place[0].node)))
             memory.store(x, node.value, *place, value)
@@ -134,7 +134,7 @@ class Statements:
             # For errors: this number decides the dtype of a local that may be meant to be wider.
             self.names.numbers[target.id] = value, self.text.line(node)
         if isinstance(value, float) and want is not None and not want.is_float:
-            want = None  # set_variable says where the variable began
+            want = None  # the error of set_variable says where the variable began
         value = x.settled(node.value, value, want)
         if self.names.assigned_once(target.id):
             self.names.visible[target.id] = value
@@ -175,7 +175,7 @@ class Statements:
     def _combined(self, node: ast.AugAssign, old: UOp) -> UOp:
         x = self.expressions
         value = x.operand(node.value, x.expression(node.value, old.dtype))
-        # The value may go on over several lines; the operation is of the first.
+        # The value may span several lines; the operation belongs to the first.
         self.emit.line = self.text.mark(node)
         result: UOp = binary(x, node, node.op, old, value)
         return result
@@ -218,7 +218,7 @@ class Statements:
         raise self.error(node, "the value is not used", "Assign it, or leave the line out.")
 
     def assert_(self, node: ast.Assert) -> None:
-        """Check what is known at compile time, and leave the rest to checked mode."""
+        """Check a condition that is known at compile time, and leave any other to checked mode."""
         x, message = self.expressions, ast.unparse(node.test)
         if node.msg is not None:
             if not isinstance(node.msg, ast.Constant) or not isinstance(node.msg.value, str):
@@ -231,7 +231,7 @@ class Statements:
             fix = "Correct what the kernel captures."
             raise self.error(node.test, f"this does not hold: {message}", fix)
         if not isinstance(condition, UOp):
-            condition = self.emit.constant(False, bool_)  # fails if a thread comes here
+            condition = self.emit.constant(False, bool_)  # fails if a thread gets here
         self.emit.node("ASSERT", None, (condition,), message)
 
     def pass_(self, node: ast.Pass) -> None:

@@ -1,4 +1,4 @@
-"""Find the source text of a function, parse it, and make errors that point into it."""
+"""Read the source text of a function, parse it, and make errors that point into it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class SourceText:
     def __init__(self, function: FunctionType, lines: Sequence[str]) -> None:
         code = function.__code__
         self.kernel: str | None = function.__name__
-        self.within = ""  # of an inlined function: the calls that lead to it
-        self.at = 0  # of an inlined function in another file: the line of the kernel's file
+        self.within = ""  # for an inlined function: the calls that lead to it
+        self.at = 0  # for an inlined function of another file: the line of the kernel's file
         self.filename = code.co_filename
         self.lines = lines
         self.shift = 0  # a line of the file minus the same line of the tree
-        # The first line is that of the first decorator.
+        # co_firstlineno is the line of the first decorator.
         tree = self._parse(code.co_firstlineno)
         if tree is None:
             raise KernelSyntaxError(
@@ -61,13 +61,13 @@ class SourceText:
         return None
 
     def within_call(self, kernel: str | None, within: str, at: int) -> SourceText:
-        """Return the text of an inlined function as it is for one call."""
+        """Return a copy for one call of an inlined function, whose errors name that call."""
         text = copy(self)
         text.kernel, text.within, text.at = kernel, within, at
         return text
 
     def mark(self, node: ast.stmt | ast.expr) -> int:
-        """Return the line that IR nodes carry, which is one of the kernel's file."""
+        """Return the line number for IR nodes, which is one of the kernel's file."""
         return self.at or node.lineno + self.shift
 
     def line(self, node: ast.AST) -> int:
@@ -75,7 +75,7 @@ class SourceText:
         return int(getattr(node, "lineno", 1)) + self.shift
 
     def in_brackets(self, node: ast.expr) -> bool:
-        """Tell whether an operand has brackets of its own, which the tree does not show."""
+        """Tell whether an operand has parentheses of its own, which the tree does not keep."""
         first, last = self.line(node) - 1, (node.end_lineno or 0) + self.shift - 1
         above, below = "".join(self.lines[:first]), "".join(self.lines[last + 1 :])
         before = above.encode() + self.lines[first].encode()[: node.col_offset]

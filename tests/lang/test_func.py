@@ -201,7 +201,7 @@ BAD = [
     ("@hal.func\ndef g(a):\n    return h(a)\n@hal.func\ndef h(a):\n    return g(a)\n",
      "v = g(x[i])", "g(a)", "g calls itself", "a loop"),
     ("@hal.func\ndef g(p: hal.Ptr[hal.int32]):\n    p[6] = 1\n",
-     "t = hal.shared(hal.int32, (2, 3))\ng(t)", "6]", "the index 6 is outside", "one is 5"),
+     "t = hal.shared(hal.int32, (2, 3))\ng(t)", "6]", "the index 6 is outside", "index is 5"),
     # the body
     (G.format("return b"), "v = g(1, y)", "b", "'b' is not defined", "parameter"),
     (G.format("return n"), "v = g(1, y)", "n", "'n' is not defined", "parameter"),

@@ -85,8 +85,8 @@ def test_256_turns_are_the_limit(tmp_path: Path) -> None:
 
 
 BAD = [
-    ("for k in hal.unroll(257):\n    pass", "hal.unroll", "256 turns at most", "range(...)"),
-    ("for k in hal.unroll(10**30):\n    pass", "hal.unroll", "256 turns at most", "range(...)"),
+    ("for k in hal.unroll(257):\n    pass", "hal.unroll", "256 iterations", "range(...)"),
+    ("for k in hal.unroll(10**30):\n    pass", "hal.unroll", "256 iterations", "range(...)"),
     ("for k in hal.unroll(n):\n    pass", "n)", "known at compile time", "range(...) for bounds"),
     ("for k in hal.unroll(2.0):\n    pass", "2.0", "takes ints", "range"),
     ("for k in hal.unroll(0, 4, 0):\n    pass", "0)", "an int other than 0", "hal.unroll(4)"),
