@@ -1,4 +1,4 @@
-"""Renderers: kernel IR in, the text of one language out. No vendor package is needed for any."""
+"""Renderers, which write kernel IR as text of one language. None needs a vendor's package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     RENDERERS: dict[str, type[Renderer]]
 
-# Where each is, for a process loads only the one that it uses.
+# renderer -> its module, imported at first use, because a process uses few of them.
 _MODULES = {
     "CRenderer": "c.c99",
     "CUDARenderer": "c.cuda",

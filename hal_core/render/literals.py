@@ -1,4 +1,4 @@
-"""Numbers as text from which a compiler reads the same bits."""
+"""Write numbers as text from which a compiler reads the same bits."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def c_float(value: float, dtype: DType, suffix: str, infinity: str, nan: str) ->
 
 
 def c_integer(value: int, dtype: DType, suffix: str) -> str:
-    """Return an integer for C, which has no negative literals: the least is a difference."""
+    """Return an integer for C, which has no negative literals: the least becomes `-MAX - 1`."""
     if value == dtype.min and dtype.kind == "i" and dtype.itemsize >= 4:
         return f"(-{-value - 1}{suffix} - 1)"
     return f"{value}{suffix}"
 
 
 def llvm_float(value: float, dtype: DType) -> str:
-    """Return a decimal where it is exact, else the bits of a double: LLVM writes floats so, too."""
+    """Return a decimal where it is exact, else the bits of a double, as LLVM reads floats too."""
     number = rounded(value, dtype)
     text = f"{number:.6e}"
     if number == number and abs(number) != float("inf") and float(text) == number:

@@ -1,4 +1,4 @@
-"""Identifiers of rendered text: a name that is taken is replaced by a similar one."""
+"""Choose identifiers for rendered text; a name that is taken is replaced by a similar one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Names:
         self._reserved = reserved
         self._taken: set[str] = set()
         self._count = 0
-        self._last: dict[str, int] = {}  # name that is taken -> the last number put behind it
+        self._last: dict[str, int] = {}  # name that is taken -> the last number appended to it
 
     def take(self, wanted: str) -> str:
-        """Return `wanted`, with `_`, `_2`, ... appended where the language or the text has it.
+        """Return `wanted`, with `_`, `_2`, ... appended if the language or the text has it already.
 
         Letters beyond ASCII are written as their number.
         """

@@ -1,4 +1,4 @@
-"""The base class of renderers: they write kernel IR as text of one language."""
+"""The base class of renderers, which write kernel IR as text of one language."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hal_core.ir.verify import verify
 class Renderer:
     """Write kernels in one language. Stateless: any thread may use one."""
 
-    name: str  # of the language, for people: "OpenCL C"
-    language: str  # as a `Source` names it: "opencl"
+    name: str  # the language's name for people: "OpenCL C"
+    language: str  # its name in a `Source`: "opencl"
     dtypes: frozenset[DType] = frozenset(DTYPES.values()) - {DTYPES["float16"], DTYPES["bfloat16"]}
 
     def supports(self, dtype: DType) -> bool:
@@ -35,20 +35,20 @@ class Renderer:
         return self._render(fold(kernel))
 
     def options(self, kernel: Kernel) -> tuple[str, ...]:
-        """Return the compiler options without which the text means something else."""
+        """Return the compiler options that the text needs to mean what the kernel means."""
         return ()
 
     def _render(self, kernel: Kernel) -> str:
-        """Write a kernel that was checked and folded; a language fills this in."""
+        """Write a kernel that was checked and folded. Subclasses implement this."""
         raise NotImplementedError
 
     def _check(self, kernel: Kernel) -> None:
-        """Refuse a kernel's name or dtypes before anything is written. Raises: Unsupported."""
+        """Refuse a name or dtypes that the language cannot take. Raises: Unsupported."""
         operation = f"render kernel {kernel.name!r} as {self.name}"
         if is_taken(kernel.name):
             raise Unsupported(
                 operation,
-                "some backend's language has this name for itself",
+                "a device language reserves this name",
                 got=kernel.name,
                 fix="Rename the kernel.",
             )
@@ -66,7 +66,7 @@ class Renderer:
 
 
 def writers(kind: type) -> dict[str, Callable[[Any, UOp], None]]:
-    """Return the methods of a class that write one node each, by the node's op.
+    """Return a table from an op to the method of a class that writes its nodes.
 
     The method for `RANGE` is called `on_RANGE`. An op without a method is a value.
     """

@@ -10,7 +10,7 @@ from hal_core.render.renderer import Renderer
 
 
 class UOpsRenderer(Renderer):
-    """Write one line for each node; nothing is folded, and asserts stay for the interpreter."""
+    """Write one line per node. Nothing is folded, so that the interpreter sees every assert."""
 
     name, language = "IR", "uops"
     dtypes = frozenset(DTYPES.values())

@@ -1,1 +1,1 @@
-"""The C family: one engine writes a kernel, a row of data says how a language spells it."""
+"""Renderers of the C family: one engine writes a kernel, and a row of data describes a language."""

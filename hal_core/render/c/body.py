@@ -1,4 +1,4 @@
-"""The body of a kernel in any language of the C family; `language.py` says what differs.
+"""Write the body of a kernel in a language of the C family; `language.py` says what differs.
 
 Nodes are written in execution order, each by the method of its op: `on_RANGE` writes a RANGE.
 """
@@ -20,10 +20,10 @@ _ELSE = "} else {"
 
 
 class _Loop(NamedTuple):
-    """An open loop of the text. The loop over a block's threads and the kernel itself count."""
+    """An open loop of the text; the loop over the threads and the whole kernel count as loops."""
 
     op: str
-    label: list[str]  # a label before the end of the loop, where a `goto` leads to it; else empty
+    label: list[str]  # the label at the end of the loop, if a `goto` needs it; else empty
 
 
 class Text(Lines):
@@ -36,12 +36,12 @@ class Text(Lines):
         self.kernel, self.uops = kernel, uops
         self.params = [self.names.take(param.name) for param in kernel.signature.params]
         self.ends_in = ends_in(uops)
-        self.chained: set[UOp] = set()  # the IFs that go on as `else if`
+        self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
         self.loops: list[_Loop] = [_Loop("KERNEL", [])]
 
     def write(self) -> None:
-        """Write every node, then the numbers of the thread above them."""
+        """Write every node, then insert the indices of the thread above them."""
         for uop in self.uops:
             writer = _WRITERS.get(uop.op)
             if writer is not None:
@@ -75,7 +75,7 @@ class Text(Lines):
         self.line(f"{self.spelling.type(dtype_of(uop))} {name};")
 
     def on_SPILL(self, uop: UOp) -> None:
-        # Every thread of the block has one: its value lives across a barrier.
+        # An array with an element for each thread of the block, whose values cross a barrier.
         name = self.named(uop, str(uop.arg))
         kind, count = self.spelling.type(dtype_of(uop)), block_threads(self.kernel)
         template = self.row.spill or self.row.shared
@@ -90,13 +90,14 @@ class Text(Lines):
         self.write_down_readers(id(variable))
         name = self._variable(variable)
         declaration = f"{self.spelling.type(dtype_of(variable))} {name};"
+        # A declaration just before becomes an initialisation: `float x;` and `x = 1;` one line.
         if self.lines and self.lines[-1].strip() == declaration:
             self.lines.pop()
             name = declaration[:-1]
         self.line(f"{name} = {text};")
 
     def _variable(self, uop: UOp) -> str:
-        """Return the text of a variable: of a SPILL, this thread's element."""
+        """Return the text of a variable; for a SPILL, this thread's element."""
         name = self.values[uop].text
         if uop.op == "VAR":
             return name
@@ -135,7 +136,7 @@ class Text(Lines):
         if outer is None or self.lines[-1].lstrip() != _ELSE:
             self.open(f"if ({condition})")
             return
-        # It is alone in its ELSE. Compilers limit how deep brackets may nest.
+        # The IF is alone in an ELSE: `else if`, because compilers limit how deep blocks may nest.
         self.depth -= 1
         self.lines.pop()
         self.open(f"}} else if ({condition})")
@@ -164,7 +165,7 @@ class Text(Lines):
             advance = f"{sign}{sign}{name}" if abs(step) == 1 else f"{name} {sign}= {abs(step)}"
             self.open(f"for ({kind} {name} = {start}; {name} {order} {stop}; {advance})")
             return
-        # Count the turns first: one step more could take the counter past the end of its dtype.
+        # Count the iterations first: the step after the last may take the counter out of its dtype.
         unsigned = self.spelling.unsigned(dtype_of(uop))
         turns, turn = self.names.fresh(), self.names.fresh()
         low, high = (start, stop) if step > 0 else (stop, start)
@@ -198,7 +199,8 @@ class Text(Lines):
         if not self.row.threads:
             self.line("return;")
             return
-        # Threads are loops here: the next thread's turn begins, or outside of them the next block.
+        # Threads are loop iterations here: go on with the next thread, or outside of regions with
+        # the next block.
         loop = next(loop for loop in reversed(self.loops) if loop.op in ("THREADS", "KERNEL"))
         if loop is self.loops[-1]:
             self.line("continue;")

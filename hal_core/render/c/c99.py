@@ -1,4 +1,4 @@
-"""C99 for the CPU, in hal-cpu's calling convention."""
+"""Render C99 for the CPU, in hal-cpu's calling convention."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from hal_core.render.c.family import CFamilyRenderer
 from hal_core.render.c.helpers import HALF_CASTS, PLAIN_ATOMICS
 from hal_core.render.c.language import FUNCTIONS, Language, Space
 
-# Blocks first <= block < last in linear order, x fastest. Index arithmetic is signed, so that a
-# compiler may take it not to overflow (the launch checks that) and vectorise.
+# A call runs the blocks first <= block < last, in linear order with x fastest. Index arithmetic is
+# signed, so that a compiler may assume no overflow (the launch checks that) and vectorise.
 _FRAME = """\
 void $name(const char *args, const int32_t *launch, int64_t first, int64_t last) {
     $arguments
@@ -29,7 +29,8 @@ for (int32_t thread_y = 0; thread_y < block_dim_y; ++thread_y)
 $independent
 for (int32_t thread_x = 0; thread_x < block_dim_x; ++thread_x) {"""
 
-# Relaxed, and of the whole machine. Compilers have no minimum, no maximum and no sum of floats.
+# Relaxed order is enough. Compilers have no atomic minimum, maximum or sum of floats, so these are
+# loops with a compare-exchange.
 _BETTER = """\
 {type} old = __atomic_load_n(p, __ATOMIC_RELAXED);
 while (v {order} old

@@ -1,4 +1,4 @@
-"""CAST and BITCAST in a language of the C family."""
+"""Write CAST and BITCAST in a language of the C family."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def cast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple[str, bool]:
-    """Return `value` as `target`, and True when the text is an atom."""
+    """Return the text of `value` as `target`, and True if it is an atom: needs no parentheses."""
     if source is target:
         return value.text, value.atom
     pair = f"{target.name} from {source.name}"
@@ -33,7 +33,7 @@ def cast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple
     if target.kind == "b":
         return f"{value.operand} != 0", False
     if source.kind == "f" and target.is_integer:
-        # C leaves a number outside of the integer's range undefined.
+        # In C the cast of a number outside of the integer's range is undefined.
         name = f"hal_{target.name}_from_{source.name}"
         to.helper(
             name,
@@ -51,9 +51,9 @@ def cast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple
 
 
 def bitcast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple[str, bool]:
-    """Return the bits of `value` as `target`, and True when the text is an atom.
+    """Return the text of the bits of `value` as `target`, and True if it is an atom.
 
-    Floats have functions from and to unsigned integers; between integers a cast does it.
+    Between floats and unsigned integers the language has functions; between integers C casts.
     """
     if source is target:
         return value.text, value.atom

@@ -1,4 +1,4 @@
-"""CUDA C++, as NVRTC takes it: no header is needed."""
+"""Render CUDA C++ that NVRTC compiles without any header."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TYPES = {
     "float64": "double",
 }
 
-# The unit does it: one instruction each way, and half to even is its only rounding here.
+# The GPU converts float16 in one instruction; .rn rounds half to even.
 _HALF_CASTS = {
     "float32 from float16": """\
 {static} {float} {name}({type} x) {{
@@ -47,8 +47,8 @@ _HALF_CASTS = {
 }}""",
 }
 
-# Signed 64-bit numbers are added, combined and exchanged as unsigned ones. A sum of doubles has an
-# instruction from the sixth generation on only, so all take the loop.
+# CUDA has add, and, or, xor, exchange and compare-exchange of 64 bits for unsigned numbers only. It
+# adds doubles from sm_60 on only, so all devices get a loop.
 ATOMICS = {
     "ADD": "return atomicAdd(p, v);",
     "ADD int64": "return ({type})atomicAdd(({uint} *)p, ({uint})v);",

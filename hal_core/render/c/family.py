@@ -16,7 +16,7 @@ from hal_core.render.renderer import Renderer, dtype_of
 
 
 class CFamilyRenderer(Renderer):
-    """Render kernels as one language's row of data says."""
+    """Render kernels in the language that `row` describes."""
 
     row: Language
     dtypes = frozenset(DTYPES.values())
@@ -27,9 +27,9 @@ class CFamilyRenderer(Renderer):
 
     @cached_property
     def reserved(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Names that a kernel may not have, and names that its variables may not have.
+        """The names that a kernel may not have, and those that its variables may not have.
 
-        Variables are renamed. A kernel is not: it is launched by its name.
+        Variables are renamed. A kernel cannot be, because it is launched by its name.
         """
         kernels = self.row.keywords | frozenset(self.row.types.values()) | called(self.row)
         return kernels, reserved(self.row)
@@ -40,7 +40,7 @@ class CFamilyRenderer(Renderer):
         if kernel.name in self.reserved[0]:
             raise Unsupported(
                 operation,
-                "the name is a word of the language",
+                "the language has this name already",
                 got=kernel.name,
                 fix="Rename the kernel.",
             )

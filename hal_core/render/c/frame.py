@@ -1,4 +1,4 @@
-"""The whole text around a kernel's body: headers, helpers, the kernel's head and its parameters."""
+"""Write the text around a kernel's body: headers, helpers, the kernel's head and parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hal_core.render.c.words import AXES
 
 
 def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozenset[str]) -> str:
-    """Return the text of a kernel whose nodes, as this language runs them, are `uops`.
+    """Return the text of a kernel; `uops` are its nodes, split into regions if threads are loops.
 
     No parameter or variable gets a name that is `reserved`.
     """
@@ -59,8 +59,8 @@ def _frame(row: Language, kernel: Kernel, parameters: list[str]) -> str:
 def _aliased_dtypes(kernel: Kernel) -> frozenset[DType]:
     """Return the dtypes of pointers that need a type which may alias others.
 
-    Two parameters may be views of one buffer. C takes it from their types that a float and an int
-    are never the same memory, and reorders accesses. A char may alias anything.
+    Two parameters may be views of one buffer. A C compiler assumes that pointers to float and to
+    int never alias, and reorders their accesses. A char may alias anything.
     """
     pointers = kernel.signature.pointers
     kinds = {(param.dtype.is_float and param.dtype.itemsize > 2, param.dtype.itemsize)
@@ -71,7 +71,7 @@ def _aliased_dtypes(kernel: Kernel) -> frozenset[DType]:
 
 
 def _parameter(text: Text, param: Param, aliased: bool) -> tuple[str, str]:
-    """Return a parameter as the kernel's head has it, and the line that makes a variable of it."""
+    """Return a parameter's declaration in the kernel's head, and the line that reads it."""
     row, name = text.row, text.params[param.position]
     kind = text.spelling.storage(param.dtype)
     fields = {

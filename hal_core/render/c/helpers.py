@@ -1,12 +1,12 @@
-"""Small C functions that a rendered text carries when it uses them.
+"""Small C functions that a rendered text contains if it uses them.
 
-Plain C99, so that every language of the family takes them, and written so that a compiler that
-knows an argument drops the tests: division by a constant costs what it costs in C.
+They are plain C99, so that every language of the family compiles them. A compiler that knows an
+argument drops the tests, so division by a constant costs what it costs in C.
 """
 
 from __future__ import annotations
 
-# By kind of integer: "i" signed, "u" unsigned.
+# Kind of integer ("i" signed, "u" unsigned) -> helper.
 FLOOR_DIVISION = {
     "i": """\
 {static} {type} {name}({type} a, {type} b) {{
@@ -33,8 +33,9 @@ MODULO = {
 }}""",
 }
 
-# C leaves a float outside the integer's range, and NaN, undefined. The two signs keep gcc 12 from
-# taking a signed integer's float for trunc(x), which is -0.0 for -0.2.
+# In C the cast of a NaN, or of a float outside the integer's range, is undefined. The two minus
+# signs keep gcc 12 from replacing a cast to an integer and back by trunc(x), which gives -0.0 for
+# -0.2.
 FLOAT_TO_INTEGER = {
     "i": """\
 {static} {type} {name}({source} x) {{
@@ -46,11 +47,13 @@ FLOAT_TO_INTEGER = {
 }}""",
 }
 
-# 16-bit floats without a unit or a library for them, and without branches, so that a loop over
-# them becomes vectors. {bits} and {of_bits} are functions between a float32 and its bits.
+# Conversions of 16-bit floats, for machines without an instruction or a library for them. They have
+# no branches, so that a loop over them is vectorised. {bits} and {of_bits} are functions between a
+# float32 and its bits.
 
-# The parts move into a float32's places; infinities and NaNs get its largest exponent, and of a
-# denormal, which has no leading one, the one that was put there is taken away again.
+# Exponent and mantissa are shifted to their places in a float32; infinities and NaNs get its
+# largest exponent. A denormal has no leading one: it gets an exponent that implies one, which is
+# then subtracted.
 FLOAT32_FROM_FLOAT16 = """\
 {static} {float} {name}({type} x) {{
     const {uint} rest = ({uint})(x & 0x7fff) << 13;
@@ -61,8 +64,9 @@ FLOAT32_FROM_FLOAT16 = """\
     return {of_bits}(({uint})(x & 0x8000) << 16 | magnitude);
 }}"""
 
-# A denormal is rounded by adding 0.5, whose last place is the least float16; any other number by
-# adding just under half a place, and the last bit that stays. 65520 is where infinity begins.
+# To round a denormal, 0.5 is added, whose last bit is worth the least float16; to round any other
+# number, just under half of its last bit, and one more if that bit is set (half to even). From
+# 65520 on the result is infinite.
 FLOAT16_FROM_FLOAT32 = """\
 {static} {type} {name}({float} x) {{
     const {uint} sign = {bits}(x) >> 16 & 0x8000;
@@ -96,14 +100,14 @@ HALF_CASTS = {
     "float16 from float32": FLOAT16_FROM_FLOAT32,
 }
 
-# An atomic operation by its parameters; the body is the language's. In a body {space} qualifies
-# pointers, {order} is < or >, and {uint} has the width of {type}.
+# The helper of an atomic operation; each language has its bodies. In a body {space} qualifies
+# pointers, {order} is < or >, and {uint} is the unsigned type as wide as {type}.
 ATOMIC = """\
 {static} {type} {name}({space}{type} *p, {parameters}) {{
     {body}
 }}"""
 
-# What only one thread at a time can do: a block's own memory where a worker runs a whole block.
+# Atomics of shared memory where one worker runs all threads of a block: plain reads and writes.
 PLAIN_ATOMICS = {
     "ADD": "const {type} old = *p;\n*p = ({type})(({uint})old + ({uint})v);\nreturn old;",
     "ADD u": "const {type} old = *p;\n*p = old + v;\nreturn old;",

@@ -1,4 +1,4 @@
-"""HIP C++, as hiprtc takes it: CUDA's row, but for what the two name or know differently."""
+"""Render HIP C++ for hiprtc: CUDA's row of data, with the differences replaced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hal_core.render.c.family import CFamilyRenderer
 from hal_core.render.c.helpers import BFLOAT16_CASTS
 from hal_core.render.c.language import Space
 
-# The smaller or larger of two signed 64-bit numbers came to the headers late.
+# Older headers of HIP have no atomicMin and atomicMax of signed 64-bit numbers.
 _BETTER = """\
 {uint} *bits = ({uint} *)p;
 {uint} old, seen = *(volatile {uint} *)bits;
@@ -20,7 +20,7 @@ return ({type})old;"""
 _ATOMICS = {**ATOMICS, "MIN int64": _BETTER, "MAX int64": _BETTER}
 
 HIP = CUDA._replace(
-    types={**TYPES, "float16": "_Float16"},  # with casts of its own
+    types={**TYPES, "float16": "_Float16"},  # C casts convert it
     casts=BFLOAT16_CASTS,
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", _ATOMICS)),
     options=("-fno-strict-aliasing",),  # two parameters may be views of one buffer

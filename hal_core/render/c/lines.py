@@ -1,12 +1,12 @@
-"""The lines of a kernel's body: names of values, and when an expression gets a line of its own.
+"""Write the lines of a kernel's body, and decide which expressions get a line of their own.
 
-A value that is used once is written where it is used, any other gets a `const` of its own:
+A value that is used once is written where it is used, any other becomes a `const`:
 
     v = LOAD x[i]             const float v0 = x[i];
     y[i] = v * v + 1          y[i] = v0 * v0 + 1.0f;
 
-An expression that waits for its use must not see a later write. So before a variable is set, memory
-is written to or a block opens, the waiting expressions that read it get their `const`.
+A pending expression, one not yet written, must not read what is written later. So before a variable
+is set, memory is written or a block opens, the pending expressions that read it become a `const`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hal_core.render.c.words import AXES
 from hal_core.render.names import Names
 from hal_core.render.renderer import dtype_of
 
-_LONGEST = 72  # characters of an expression that is still written inside another
+_LONGEST = 72  # characters; a longer expression gets its own line
 
 
 class Lines:
@@ -32,15 +32,15 @@ class Lines:
         self.row, self.spelling, self.names = row, Spelling(row), Names(reserved)
         self.inline = used_once(uops)
         self.values: dict[UOp, Expression] = {}
-        self.waiting: dict[UOp, Expression] = {}  # those of `values` that read something
-        self.special_names: dict[str, str] = {}  # by their text
-        self.specials: list[str] = []  # declarations for line `top`, each once
-        self.top = 0  # the line where the threads' own code begins
+        self.pending: dict[UOp, Expression] = {}  # those of `values` that read, not yet written
+        self.special_names: dict[str, str] = {}  # expression -> its name
+        self.specials: list[str] = []  # declarations to insert at line `top`
+        self.top = 0  # the line where the code of the threads begins
         self.lines: list[str] = []
         self.depth = 0
 
     def at_top(self, uop: UOp, text: str) -> Expression:
-        """Return the name of a number of this thread, which is computed once, above its code."""
+        """Return the name of an index of this thread, which is computed once, above its code."""
         if text.isidentifier():
             return Expression(text, atom=True)
         name = self.special_names.get(text)
@@ -55,7 +55,7 @@ class Lines:
         return Expression(name, atom=True)
 
     def write_specials(self) -> None:
-        """Insert the numbers of the thread where its own code begins."""
+        """Insert the indices of the thread where its code begins."""
         indent = "    " * self.depth
         self.lines[self.top : self.top] = [indent + line for line in self.specials]
         self.specials = []
@@ -70,7 +70,7 @@ class Lines:
             return
         self.values[uop] = value
         if value.reads:
-            self.waiting[uop] = value
+            self.pending[uop] = value
 
     def write_down(self, uop: UOp, value: Expression) -> None:
         """Give an expression a line and a name of its own."""
@@ -79,15 +79,15 @@ class Lines:
         self.values[uop] = Expression(name, atom=True)
 
     def write_down_readers(self, of: int | None = None) -> None:
-        """Write down the waiting readers of `of`, which is about to change (None: all of them)."""
-        for uop, value in list(self.waiting.items()):
+        """Write down the pending readers of `of`, which is about to change (None: all of them)."""
+        for uop, value in list(self.pending.items()):
             if of is None or of in value.reads:
-                del self.waiting[uop]
+                del self.pending[uop]
                 self.write_down(uop, value)
 
     def use(self, uop: UOp) -> Expression:
-        """Return the text of a value, which waits no longer."""
-        self.waiting.pop(uop, None)
+        """Return the text of a value, which is pending no longer."""
+        self.pending.pop(uop, None)
         return self.values[uop]
 
     def line(self, text: str) -> None:
@@ -106,6 +106,6 @@ class Lines:
 
     def close(self, uop: UOp) -> None:
         """End a block."""
-        self.waiting.clear()  # a value that was not used in its block is not used at all
+        self.pending.clear()  # a value that was not used in its block is never used
         self.depth -= 1
         self.line("}")

@@ -1,4 +1,4 @@
-"""The Metal shading language. It has no float64 and no 64-bit atomics.
+"""Render the Metal shading language, which has no float64 and no 64-bit atomics.
 
 Source: Metal Shading Language Specification, Apple.
 """
@@ -27,7 +27,7 @@ _PLACES = {
     "grid_dim": ("grid_size", "threadgroups_per_grid"),
 }
 
-# A compare-exchange may fail for no reason; only another value there is one.
+# A weak compare-exchange may fail although the value is the expected one: then it is repeated.
 _FLOAT_ADD = """\
 {space}atomic_uint *bits = ({space}atomic_uint *)p;
 uint old = atomic_load_explicit(bits, memory_order_relaxed);
@@ -81,7 +81,7 @@ METAL = Language(
     },
     bool_storage="uchar",
     suffixes={"float32": "f", "int64": "L", "uint32": "u", "uint64": "UL"},
-    # The unqualified ones may be the fast ones, by a compiler option.
+    # Without `precise::` a compiler option can select the fast, less accurate functions.
     functions={
         op: "precise::" + call.replace("{f}(", "(")
         for op, call in {**FUNCTIONS, "RSQRT": "rsqrt({0})"}.items()
@@ -101,7 +101,7 @@ METAL = Language(
     helper="static inline",
     keywords=METAL_WORDS,
     frame=_FRAME,
-    # Offsets of views are given where a buffer is bound.
+    # The offset of a view is given when its buffer is bound, so there is no parameter for it.
     pointer_parameter="device {const}{element} *{name} [[buffer({position})]]",
     value_parameter="constant {type} &{name} [[buffer({position})]]",
     alias="typedef {type} {alias} __attribute__((may_alias));",

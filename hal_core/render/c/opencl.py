@@ -1,4 +1,4 @@
-"""OpenCL C 1.2."""
+"""Render OpenCL C 1.2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ $attributes__kernel void $name($parameters) {
 # OpenCL's functions are overloaded: no suffix for float.
 _FUNCTIONS = {op: call.replace("{f}(", "(") for op, call in FUNCTIONS.items()}
 
-# `half` is only pointed at where the device has no arithmetic of it.
+# Devices without half arithmetic allow pointers to `half` only, and vload_half, vstore_half.
 _HALF_CASTS = {
     "float32 from float16": """\
 {static} {float} {name}({type} x) {{
@@ -32,7 +32,7 @@ _HALF_CASTS = {
 }}""",
 }
 
-# A plain load would race: the first exchange is a guess, and tells what is there.
+# A plain load would race, so the first compare-exchange guesses 0, and returns the true value.
 _FLOAT_ADD = """\
 volatile {space}{uint} *bits = (volatile {space}{uint} *)p;
 {uint} old, seen = 0;
@@ -50,7 +50,7 @@ _CALLS = {
 
 
 def _space(name: str, qualifier: str) -> Space:
-    """32-bit atomics are `atomic_`, those of the 64-bit extensions `atom_`."""
+    """Return the atomics of a memory: `atomic_...` for 32 bits, `atom_...` for 64 (extensions)."""
     bodies: dict[str, str] = {}
     for width, stem in ((32, "atomic"), (64, "atom")):
         for kind in ("int", "uint"):
@@ -82,7 +82,7 @@ OPENCL = Language(
     },
     bool_storage="uchar",
     suffixes={"float32": "f", "int64": "L", "uint32": "u", "uint64": "UL"},
-    # INFINITY and NAN are floats, with which fma(double, float, double) is no function's call.
+    # INFINITY and NAN are floats, and no overload matches a call as fma(double, float, double).
     infinities={"float64": ("(double)INFINITY", "(double)NAN")},
     functions={**_FUNCTIONS, "RSQRT": "rsqrt({0})"},
     specials={

@@ -1,4 +1,4 @@
-"""Values as text in a language of the C family: types, literals, operators, functions."""
+"""Write values in a language of the C family: types, literals, operators, functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hal_core.render.c.words import AXES, filled
 from hal_core.render.literals import c_float, c_integer, power_of_two
 from hal_core.render.renderer import dtype_of
 
-MEMORY = 0  # what a LOAD reads; a GET reads the id of its variable
+MEMORY = 0  # in `Expression.reads`: a LOAD; a GET adds the id of its variable
 _INFIX = {
     "ADD": "+", "SUB": "-", "MUL": "*", "DIV": "/", "AND": "&", "OR": "|", "XOR": "^",
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
@@ -38,7 +38,7 @@ class Spelling:
         return self.row.bool_storage if dtype.kind == "b" else self.type(dtype)
 
     def unsigned(self, dtype: DType) -> str:
-        """Return the type that integers of this width are computed in, 32 bits wide or more."""
+        """Return the unsigned type for arithmetic on integers of this width: 32 bits or 64."""
         return self.row.types["uint64" if dtype.itemsize == 8 else "uint32"]
 
     def special(self, kind: str, axis: int) -> str:
@@ -73,16 +73,16 @@ class Spelling:
         return Expression(variable, True, frozenset({id(uop.src[0])}))
 
     def element(self, pointer: Expression, index: Expression) -> str:
-        """Return an element of memory.
+        """Return the text of an element of memory.
 
-        An index too large for int32 is undefined, so its arithmetic need not wrap. In 64 bits
-        compilers see that neighbours in the index are neighbours in memory, and vectorise.
+        An index that overflows int32 is undefined, so its arithmetic need not wrap. Computed in 64
+        bits, compilers see that consecutive indices are consecutive in memory, and vectorise.
         """
         wide = index.wide if self.row.wide_indices else ""
         return f"{pointer.text}[{wide or index.text}]"
 
     def _plain(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
-        """Return the text of a value that needs no unsigned arithmetic; True when it is an atom."""
+        """Return the text of a value without unsigned arithmetic, and True if it is an atom."""
         op, dtype = uop.op, dtype_of(uop.src[0])
         a, b, c = ([source.operand for source in sources] + ["", ""])[:3]
         if op in _INFIX:
@@ -110,7 +110,7 @@ class Spelling:
         return self.row.functions[op].format(*(s.text for s in sources), f=suffix), True
 
     def _wrapping(self, uop: UOp, sources: list[Expression], reads: frozenset[int]) -> Expression:
-        """Return integer arithmetic: done unsigned, since C wraps only there, and cast back."""
+        """Return integer arithmetic, computed unsigned, where C defines overflow, and cast back."""
         op, dtype = uop.op, dtype_of(uop)
         kind, unsigned = self.type(dtype), self.unsigned(dtype)
         first = sources[0]
@@ -126,7 +126,7 @@ class Spelling:
             text = f"{first.operand} < 0 ? 0 - {left} : {left}"
         elif op == "SHL":
             text = f"{left} << {_amount(uop.src[1], sources[1].operand)}"
-        else:  # C converts the other operand of an unsigned one by itself
+        else:  # C converts the right operand to unsigned, as the left one is
             second = sources[1]
             right = f"({second.modular})" if second.modular else second.operand
             text = f"{left} {_INFIX[op]} {right}"
@@ -177,12 +177,12 @@ class Spelling:
         return f"{name}(&{self.element(memory, index)}, {arguments})"
 
     def _division(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
-        """Return floor division or its rest."""
+        """Return the text of a floor division or its remainder, and True if it is an atom."""
         dtype, divisor = dtype_of(uop), uop.src[1]
         a = sources[0].operand
         floor = uop.op == "FLOORDIV"
         shift = power_of_two(divisor.arg) if divisor.op == "CONST" else None
-        if shift is not None:  # both round down, so the rest is never negative
+        if shift is not None:  # a shift rounds down, as // does, so the remainder is never negative
             return (f"{a} >> {shift}" if floor else f"{a} & {divisor.arg - 1}"), False
         name = f"hal_{'floordiv' if floor else 'mod'}_{dtype.name}"
         template = (helpers.FLOOR_DIVISION if floor else helpers.MODULO)[dtype.kind]
@@ -190,7 +190,7 @@ class Spelling:
         return f"{name}({sources[0].text}, {sources[1].text})", True
 
     def helper(self, name: str, template: str, **fields: str) -> None:
-        """Let the text carry a small function, once."""
+        """Add a small function to the text, once."""
         if name not in self.helpers:
             self.helpers[name] = template.format(name=name, static=self.row.helper, **fields)
 
@@ -206,6 +206,6 @@ def atomic_body(row: Language, uop: UOp) -> str | None:
 
 
 def _amount(amount: UOp, text: str) -> str:
-    """Return a shift's amount, masked to the width as the kernel language says."""
+    """Return a shift's amount, modulo the width, as the kernel language defines it."""
     mask = dtype_of(amount).itemsize * 8 - 1
     return str(amount.arg & mask) if amount.op == "CONST" else f"({text} & {mask})"

@@ -1,4 +1,4 @@
-"""Facts of a list of nodes that are needed before it is written as text."""
+"""Find facts of a list of nodes that are needed before it is written as text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hal_core.render.renderer import dtype_of
 
 
 def stays_in_range(uop: UOp) -> bool:
-    """Return True when a RANGE's counter, one step past its last turn, is still in its dtype."""
+    """Tell whether a RANGE's counter is still in its dtype one step after its last iteration."""
     start, stop, step = uop.src
     if abs(step.arg) == 1:
         return True
     if start.op != "CONST" or stop.op != "CONST":
         return False
-    turns, dtype = range(start.arg, stop.arg, step.arg), dtype_of(uop)
-    return not turns or dtype.min <= turns[-1] + step.arg <= dtype.max
+    counters, dtype = range(start.arg, stop.arg, step.arg), dtype_of(uop)
+    return not counters or dtype.min <= counters[-1] + step.arg <= dtype.max
 
 
 def ends_in(uops: Sequence[UOp]) -> dict[UOp, UOp]:
@@ -28,7 +28,7 @@ def ends_in(uops: Sequence[UOp]) -> dict[UOp, UOp]:
 
 
 def used_once(uops: Sequence[UOp]) -> dict[UOp, bool]:
-    """Map each value that is used to True when it is used once, in the block that computes it."""
+    """Map each used value to whether it is used only once, in the block that computes it."""
     uses: dict[UOp, int] = {}
     home: dict[UOp, int] = {}
     blocks, count = [0], 0

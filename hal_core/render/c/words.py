@@ -1,4 +1,4 @@
-"""Words of a language that a kernel or its variables may not have as names."""
+"""Find the words of a language that a kernel or its variables may not have as names."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def reserved(row: Language) -> frozenset[str]:
         *itertools.chain(*row.infinities.values()), *row.last_parameters,
         row.frame, row.threads, row.barrier,
     )).replace("{f}", "")  # fmt: skip
-    # A word after a dot is a member of something, and hides nothing.
+    # A word after a dot is a member, which a variable of the same name does not hide.
     words = {w for axis in AXES for w in re.findall(r"(?<![.$\w])[$\w]+", filled(templates, axis))}
     return C_KEYWORDS | LIBRARY_NAMES | row.keywords | frozenset(row.types.values()) | words
 
 
 def called(row: Language) -> frozenset[str]:
-    """Return the functions that the language's texts call: a kernel of that name would hide one."""
+    """Return the functions that rendered texts call: a kernel of that name would hide one."""
     pairs = itertools.chain(*row.bits.values(), *row.infinities.values())
     templates = itertools.chain(
         row.functions.values(), row.specials.values(), (f"{name}(" for name in pairs),

@@ -1,7 +1,7 @@
-"""LLVM IR for the CPU, in the calling convention of hal-cpu; text that LLVM 15 and later read.
+"""Render LLVM IR for the CPU, in hal-cpu's calling convention, as text for LLVM 15 and later.
 
-Names with a dot are ours, names without are the user's parameters. No target is named: the
-backend sets triple and data layout.
+Names with a dot are the renderer's, names without are the user's parameters. The text names no
+target: the backend sets triple and data layout.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _BLOCKS = "each.block"  # the loop over the blocks of this call
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
 
 
-# Functions whose formulas LLVM vectorises: faster than the library, and not too slow to compile.
+# The math functions whose formulas LLVM vectorises, which is faster than calls of the library, and
+# compiles in a short time.
 _FORMULAS = {
     **dict.fromkeys(("EXP", "EXP2", "LOG", "LOG2", "TANH", "ATAN", "ATAN2"), (float32, float64)),
     **dict.fromkeys(("SIN", "COS", "TAN"), (float32,)),
@@ -29,12 +30,12 @@ _FORMULAS = {
 
 
 class LLVMRenderer(Renderer):
-    """LLVM IR; one exported function, everything else internal.
+    """Render LLVM IR with one exported function; everything else is internal.
 
-    `half`: True when the processor converts float16 itself. Without it LLVM would call a library,
-    so the text brings its own conversion.
-    `fma`: True when it multiplies and adds in one instruction, which the formulas of math functions
-    are made of. Without it the functions of the C library are called.
+    `half`: True if the processor converts float16 itself. Without it LLVM would call a library, so
+    the text contains a conversion.
+    `fma`: True if the processor has fused multiply-add, of which the formulas of math functions
+    consist. Without it the functions of the C library are called.
     """
 
     name, language = "LLVM IR", "llvm"
@@ -46,24 +47,24 @@ class LLVMRenderer(Renderer):
     def _render(self, kernel: Kernel) -> str:
         cut = kernel._replace(uops=split(kernel))
         if self.fma:
-            # Formulas are quick as vectors; inside of a thread's loop, one at a time, a call is.
+            # Vectorised, formulas are faster. A thread's own loop is not, and calls are faster.
             cut = expand(cut, _FORMULAS, in_loops=False)
         return _Module(cut, self.half).whole()
 
 
 class _Module(Blocks):
-    """The text of one kernel that was cut at its barriers."""
+    """The text of one kernel that was split into regions."""
 
     def __init__(self, kernel: Kernel, half: bool) -> None:
         super().__init__(kernel.contract, half, block_threads(kernel))
         self.kernel, self.uops = kernel, kernel.uops
         self.spills = any(uop.op == "SPILL" for uop in self.uops)
         self.limits = limits(self.uops)
-        self.always: set[UOp] = set()  # tests that hold for every thread that reaches them
+        self.always: set[UOp] = set()  # conditions that hold for every thread that reaches them
         names = Names(frozenset())
         self.params = [names.take(param.name) for param in kernel.signature.params]
         self.specials: dict[tuple[str, int], str] = {}
-        self.first: list[str] = []  # global index of the block's first thread
+        self.first: list[str] = []  # for each axis: the global index of the block's first thread
         self.regions = 0
         self.metadata: list[str] = []
 
@@ -120,7 +121,7 @@ class _Module(Blocks):
         self._enter_block()
 
     def _enter_block(self) -> None:
-        """Open the loop over blocks, and find where the block lies in the grid."""
+        """Open the loop over blocks, and compute the block's indices in the grid."""
         wide = [self.let(f"zext i32 {self.specials['grid_dim', axis]} to i64") for axis in (0, 1)]
         block = self.open_loop(_BLOCKS, "i64", "%hal.first", "%hal.last", "slt")
         self.frame_loop = _BLOCKS
@@ -146,7 +147,7 @@ class _Module(Blocks):
             end = self._end_of_x(uop, dim) if axis == 0 else dim
             thread = self.open_loop(name, "i32", "0", end, "slt")
             self.specials["thread_idx", axis] = thread
-            # The launch checks that it fits: no wrap, which is what lets LLVM vectorise.
+            # The launch checks that it fits int32. Without nsw LLVM would not vectorise.
             place = f"add nsw i32 {self.first[axis]}, {thread}"
             self.specials["global_idx", axis] = self.let(place, f"%global.{_AXES[axis]}{suffix}")
             if self.spills:
@@ -154,7 +155,7 @@ class _Module(Blocks):
         self.thread, self.frame_loop = row, name
         self.access = ""
         if uop.arg:
-            # Metadata: no access of one turn of the loop over x waits for another turn's.
+            # The metadata says that iterations of the loop over x do not depend on each other.
             group = len(self.metadata)
             self.metadata += [
                 f"!{group} = distinct !{{}}",
@@ -164,14 +165,14 @@ class _Module(Blocks):
             self.access = f", !llvm.access.group !{group}"
 
     def _end_of_x(self, region: UOp, dim: str) -> str:
-        """Return the end of the loop over x: guards around all of a region bound it."""
+        """Return the end of the loop over x, bounded by the guards around the whole region."""
         found = self.limits.get(region, [])
         if not found:
             return dim
         end = self.let(f"zext i32 {dim} to i64")
         for test, number, last, inclusive in found:
             self.always.add(test)
-            # A constant stands inside the region, and is written here.
+            # A constant is a node of the region, and not written yet.
             bound = literal(last.arg, dtype_of(last)) if last.op == "CONST" else self.values[last]
             threads = self.let(f"sext i32 {bound} to i64")
             if inclusive:
@@ -184,7 +185,7 @@ class _Module(Blocks):
         return self.let(f"trunc i64 {some} to i32")
 
     def _number_of_thread(self, row: str, dim: str, thread: str) -> str:
-        """Return row * dim + thread: the threads of the block ahead of this one."""
+        """Return row * dim + thread, the index of the thread among all up to this axis."""
         wide = self.let(f"zext i32 {thread} to i64")
         if row == "0":
             return wide

@@ -1,4 +1,4 @@
-"""Control flow in LLVM IR: labels, jumps, loops and branches."""
+"""Write control flow in LLVM IR: labels, jumps, loops and branches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hal_core.render.renderer import dtype_of
 
 
 class _Loop(NamedTuple):
-    """A counted loop being written: the stem of its labels and how its counter goes on."""
+    """A counted loop that is open: the stem of its labels, and how its counter advances."""
 
     name: str
     kind: str
@@ -25,18 +25,18 @@ class Blocks(Memory):
     def __init__(self, contract: bool, half: bool, block_threads: int) -> None:
         super().__init__(contract, half, block_threads)
         self.block = "hal.entry"  # the label that the next instruction belongs to
-        self.left = False  # after a jump, where no instruction can stand
+        self.left = False  # True after a jump, where LLVM allows no instruction
         self.loops: list[_Loop] = []
-        self.frame_loop = ""  # a RETURN goes on with its next turn: the next thread, or block
+        self.frame_loop = ""  # a RETURN goes on with its next iteration: the next thread, or block
         self.named: dict[UOp, str] = {}  # IF, RANGE or LOOP -> the stem of its labels
-        self.halves: set[UOp] = set()  # the IFs that have an ELSE
+        self.halves: set[UOp] = set()  # the IFs whose ELSE is written
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
         self.block, self.left = name, False
 
     def jump(self, name: str, metadata: str = "") -> None:
-        """Jump, unless this place cannot be reached: the block has ended with a jump."""
+        """Jump, unless the basic block has ended with a jump already."""
         if not self.left:
             self.line(f"br label %{name}{metadata}")
         self.left = True
@@ -63,7 +63,7 @@ class Blocks(Memory):
         return f"%{name}"
 
     def close_loop(self, metadata: str = "") -> None:
-        """End the innermost counted loop; `metadata` goes to its jump back."""
+        """End the innermost counted loop; its jump back carries `metadata`."""
         name, kind, advance, step = self.loops.pop()
         self.jump(f"{name}.step")
         self.label(f"{name}.step")
@@ -82,7 +82,7 @@ class Blocks(Memory):
             counter = self.open_loop(name, kind, start, stop, order, str(step), wraps)
             self.values[uop] = counter
             return
-        # Count the turns first: one step more could take the counter past the end of its dtype.
+        # Count the iterations first: the step after the last may take the counter out of its dtype.
         low, high = (start, stop) if step > 0 else (stop, start)
         some = self.let(f"icmp {order} {kind} {start}, {stop}")
         distance = self.let(f"sub {kind} {high}, {low}")
@@ -132,7 +132,7 @@ class Blocks(Memory):
         self.label(f"{name}.else")
 
     def on_ENDIF(self, uop: UOp) -> None:
-        if uop.src[0] not in self.halves:
+        if uop.src[0] not in self.halves:  # on_IF jumps to an else label in any case
             self.on_ELSE(uop)
         name = self.named[uop.src[0]]
         self.jump(f"{name}.end")

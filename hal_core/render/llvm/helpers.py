@@ -1,7 +1,8 @@
-"""Small LLVM functions that a rendered text carries when it uses them.
+"""Small LLVM functions that a rendered text contains if it uses them.
 
-Internal and always inlined: a constant argument folds the tests away. The divisors that would be
-undefined in LLVM (0, and -1 beside the least integer) are replaced by 1 before the division.
+They are internal and always inlined, so that a constant argument folds the tests away. The divisors
+that may be undefined in LLVM (0, and -1 with the least integer) are replaced by 1 before the
+division.
 """
 
 from __future__ import annotations
@@ -69,18 +70,18 @@ define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
 
 
 def floor_division(kind: str, signed: bool) -> tuple[str, str]:
-    """Name and definition of `//` for an integer type; by zero gives 0."""
+    """Return the name and definition of `//` for an integer type; a division by zero gives 0."""
     name = f"@hal.{'s' if signed else 'u'}floordiv.{kind}"
     return name, _FLOOR_DIVISION[signed].format(type=kind, name=name)
 
 
 def modulo(kind: str, signed: bool) -> tuple[str, str]:
-    """Name and definition of `%` for an integer type; by zero gives 0."""
+    """Return the name and definition of `%` for an integer type; a division by zero gives 0."""
     name = f"@hal.{'s' if signed else 'u'}mod.{kind}"
     return name, _MODULO[signed].format(type=kind, name=name)
 
 
-# 16-bit floats as their bits: no processor needs to know them, and none is asked to.
+# Conversions of 16-bit floats, given as their bits, in integer and float32 operations only.
 
 _WIDEN_FLOAT16 = """\
 define internal float {name}(i16 %h) alwaysinline {{
@@ -104,7 +105,7 @@ define internal float {name}(i16 %h) alwaysinline {{
 }}
 """
 
-# 0.5 has its last bit where a subnormal float16 has its own: adding it rounds there.
+# The last bit of 0.5 is worth as much as that of a subnormal float16, so adding 0.5 rounds there.
 _NARROW_FLOAT16 = """\
 define internal i16 {name}(float %x) alwaysinline {{
   %bits = bitcast float %x to i32
@@ -162,12 +163,12 @@ define internal i16 {name}(float %x) alwaysinline {{
 
 
 def widen(source: DType) -> tuple[str, str]:
-    """Name and definition of a 16-bit float's bits to float32."""
+    """Return the name and definition of the conversion of a 16-bit float to float32."""
     name = f"@hal.widen.{source.name}"
     return name, (_WIDEN_FLOAT16 if source is float16 else _WIDEN_BFLOAT16).format(name=name)
 
 
 def narrow(target: DType) -> tuple[str, str]:
-    """Name and definition of float32 to the bits of a 16-bit float: to nearest, ties to even."""
+    """Return the name and definition of float32 to a 16-bit float: to nearest, ties to even."""
     name = f"@hal.narrow.{target.name}"
     return name, (_NARROW_FLOAT16 if target is float16 else _NARROW_BFLOAT16).format(name=name)

@@ -1,4 +1,4 @@
-"""Variables and memory in LLVM IR: stack slots, loads, stores and atomics."""
+"""Write variables and memory in LLVM IR: stack slots, loads, stores and atomics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hal_core.ir import UOp
 from hal_core.render.llvm.values import INTEGER, Values, type_of
 from hal_core.render.renderer import dtype_of
 
-_DEPTH = 6  # operations of an index that are computed again in 64 bits, one inside the other
+_DEPTH = 6  # nested operations of an index that are computed again in 64 bits
 _WHOLE = {
     "ADD": "add", "MIN": "min", "MAX": "max", "AND": "and", "OR": "or", "XOR": "xor",
     "EXCHANGE": "xchg",
@@ -20,19 +20,19 @@ class Memory(Values):
     def __init__(self, contract: bool, half: bool, block_threads: int) -> None:
         super().__init__(contract, half)
         self.block_threads = block_threads
-        self.frame: list[str] = []  # allocas
+        self.frame: list[str] = []  # the allocas of the entry block
         self.access = ""  # metadata that loads and stores carry now
         self.thread = ""  # number of this thread in its block; empty outside of threads
 
     # -- variables
 
     def on_VAR(self, uop: UOp) -> None:
-        # LLVM makes a register of it.
+        # LLVM turns the stack slot into a register (mem2reg).
         name = self.values[uop] = f"%{word(uop.arg)}.{self.number()}"
         self.frame.append(f"  {name} = alloca {type_of(dtype_of(uop))}")
 
     def on_SPILL(self, uop: UOp) -> None:
-        # Every thread of the block has one: its value lives across a barrier.
+        # An array with an element for each thread of the block, whose values cross a barrier.
         name = self.values[uop] = f"%{word(uop.arg)}.{self.number()}"
         self._array(name, dtype_of(uop), self.block_threads)
 
@@ -79,7 +79,7 @@ class Memory(Values):
         dtype, given = dtype_of(uop), self.values[value]
         place = self._address(memory, index)
         if memory.op == "SHARED":
-            # An ordinary update is enough: one thread of the host runs all of a block.
+            # A plain update is enough: one thread of the host runs all threads of a block.
             old = self.values[uop] = self._load(dtype, place)
             self._store(dtype, place, self.updated(uop.arg, dtype, old, given))
             return
@@ -133,8 +133,8 @@ class Memory(Values):
     def _wide(self, index: UOp, depth: int) -> str:
         """Return an index as i64.
 
-        One too large for int32 is undefined, so its arithmetic need not wrap. In 64 bits LLVM sees
-        that neighbours in the index are neighbours in memory.
+        An index that overflows int32 is undefined, so its arithmetic need not wrap. Computed in 64
+        bits, LLVM sees that consecutive indices are consecutive in memory.
         """
         dtype, value = dtype_of(index), self.values[index]
         if dtype.itemsize == 8 or index.op == "CONST":
@@ -153,5 +153,5 @@ def memory_type_of(dtype: DType) -> str:
 
 
 def word(arg: object) -> str:
-    """Return a variable's own name, or `v` for one that LLVM does not read."""
+    """Return a variable's own name, or `v` if that is no identifier for LLVM."""
     return str(arg) if str(arg).isascii() and str(arg).isidentifier() else "v"

@@ -1,4 +1,4 @@
-"""Instructions that compute values in LLVM IR; a table or a method for each kind of operation."""
+"""Write the instructions of LLVM IR that compute values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TYPES = {
 
 
 def type_of(dtype: DType) -> str:
-    """Return the type of a value. 16-bit floats are their bits."""
+    """Return the type of a value. A 16-bit float is an i16 with its bits."""
     return _TYPES[dtype]
 
 
@@ -57,7 +57,7 @@ class Values:
         return name
 
     def number(self) -> int:
-        """Return a number that no other name of the text ends with."""
+        """Return a new number, which makes a name unique in the text."""
         self.count += 1
         return self.count - 1
 
@@ -120,7 +120,7 @@ class Values:
             amount = self.let(f"and {kind} {b}, {mask}") if constant is None else constant & mask
             return self.let(f"{_shift(op, dtype)} {kind} {a}, {amount}")
         shift = power_of_two(constant)
-        if shift is not None and op == "FLOORDIV":  # a shift rounds down, too
+        if shift is not None and op == "FLOORDIV":  # a shift rounds down, as // does
             return self.let(f"{_shift('SHR', dtype)} {kind} {a}, {shift}")
         if shift is not None:
             return self.let(f"and {kind} {a}, {(1 << shift) - 1}")
@@ -135,7 +135,7 @@ class Values:
         return self.let(f"icmp {table[op]} {type_of(dtype)} {a}, {b}")
 
     def least_or_greatest(self, op: str, dtype: DType, a: str, b: str) -> str:
-        """Return the result of MIN or MAX: `a` unless `b` is better, so a NaN in `a` stays."""
+        """Return `b` if it is less (MAX: greater) than `a`, else `a`: a NaN in `a` stays."""
         better = self._compare("LT" if op == "MIN" else "GT", dtype, b, a)
         return self.select(better, type_of(dtype), b, a)
 

@@ -1,4 +1,4 @@
-"""PTX for NVIDIA GPUs, which their driver assembles. Needs no compiler and no libdevice."""
+"""Render PTX for NVIDIA GPUs. Their driver assembles it, so no compiler and libdevice is needed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hal_core.render.ptx.text import kind_of, type_of
 from hal_core.render.renderer import Renderer, dtype_of, writers
 
 _SPECIALS = {"block_idx": "ctaid", "thread_idx": "tid", "block_dim": "ntid", "grid_dim": "nctaid"}
-_MAX_BLOCK = "1024, 1, 1"  # threads; the shape is free
+_MAX_BLOCK = "1024, 1, 1"  # bounds the product of the three; the shape is free
 
 
 class PTXRenderer(Renderer):
-    """PTX of one version, for one architecture and all later ones."""
+    """Render PTX of one version, for one architecture and all later ones."""
 
     name, language = "PTX", "ptx"
     dtypes = frozenset(DTYPES.values())
@@ -30,10 +30,10 @@ class PTXRenderer(Renderer):
 
 
 class _Loop(NamedTuple):
-    """The labels of a loop, and the instructions that step to its next turn."""
+    """The labels of a loop, and the instructions that step to its next iteration."""
 
     begin: str
-    following: str  # where a CONTINUE goes on
+    following: str  # where a CONTINUE jumps to
     end: str
     advance: tuple[str, ...]
 
@@ -44,12 +44,13 @@ class _Entry(Memory):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.specials: dict[tuple[str, int], str] = {}
-        self.branches: dict[UOp, str] = {}  # IF -> where its other side goes on
+        self.branches: dict[UOp, str] = {}  # IF -> the label of its ELSE or ENDIF
         self.loops: dict[UOp, _Loop] = {}
 
     def whole(self) -> str:
         """Return the text of the entry, its declarations included."""
-        for uop in self.kernel.uops:  # all at the top: their first use may be in a branch
+        # Read at the top: a first use inside a branch would set the register there only.
+        for uop in self.kernel.uops:
             if uop.op == "SPECIAL" and uop.arg not in self.specials:
                 self.specials[uop.arg] = self._special(*uop.arg)
         for uop in self.kernel.uops:
@@ -67,7 +68,7 @@ class _Entry(Memory):
         return "\n".join([*head, *registers, *self.shared, "", *self.lines, "}", ""])
 
     def _special(self, kind: str, axis: int) -> str:
-        """Return the register, or the number, of a thread's or block's place."""
+        """Return the register, or the number, of an index of a thread or block."""
         if kind == "block_dim" and self.kernel.block:
             return str(self.kernel.block[axis])
         if kind != "global_idx":
@@ -132,7 +133,8 @@ class _Entry(Memory):
         register = kind_of(dtype)
         counter = self.values[uop] = self.let(f"mov.{register}", register, start)
         step_on = f"add.s{register[1:]} {counter}, {counter}, {step}"
-        # The step after the last could leave the dtype, but for steps of 1 and narrow dtypes.
+        # The step after the last may take the counter out of its dtype. With steps of 1 it cannot,
+        # and narrow dtypes are counted in 32 bits. Otherwise the iterations are counted.
         if abs(step) == 1 or dtype.itemsize < 4:
             loop = self._open_loop(uop, (step_on,))
             kind = type_of(dtype) if dtype.itemsize >= 4 else "s32"
@@ -145,7 +147,7 @@ class _Entry(Memory):
         self._jump(loop.end, f"!{more}")
 
     def _turns(self, dtype: DType, start: str, stop: str, step: int) -> str:
-        """Return how often a loop runs: its length over its step, rounded up, within the dtype."""
+        """Return the number of iterations: length / step, rounded up, without overflow."""
         register = kind_of(dtype)
         unsigned = f"u{register[1:]}"
         low, high = (start, stop) if step > 0 else (stop, start)

@@ -1,4 +1,4 @@
-"""CAST and BITCAST in PTX."""
+"""Write CAST and BITCAST in PTX."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bitcast(to: Registers, value: str, source: DType, target: DType) -> str:
 
 
 def _float_to_integer(to: Registers, value: str, source: DType, target: DType) -> str:
-    # cvt saturates at 32 or 64 bits, and makes 0 of a NaN only from float32 to 32 bits.
+    # cvt saturates to 32 or 64 bits. It turns a NaN into 0 only from float32 to 32 bits.
     kind, takes = type_of(target), type_of(source)
     result = to.let(f"cvt.rzi.{kind}.{takes}", kind_of(target), value)
     if source is not float32 or target.itemsize == 8:

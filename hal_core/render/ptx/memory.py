@@ -1,4 +1,4 @@
-"""Parameters, global and shared memory, and atomics in PTX."""
+"""Write parameters, global and shared memory, and atomics in PTX."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Memory(Values):
         return [f"{line}," for line in lines[:-1]] + lines[-1:]
 
     def _name(self, param: Param) -> str:
-        """Return a parameter's name; no word of PTX is made like it."""
+        """Return a parameter's name, with a prefix so that it is no word of PTX."""
         return f"{self.kernel.name}_param_{param.name}"
 
     def on_PARAM(self, uop: UOp) -> None:
@@ -80,7 +80,7 @@ class Memory(Values):
         elif uop.arg in _OF_BITS:
             action = f"{_OF_BITS[uop.arg]}.b{8 * dtype.itemsize}"
         elif uop.arg == "ADD" and dtype.is_integer:
-            action = f"add.u{8 * dtype.itemsize}"  # wraps, so signs do not matter
+            action = f"add.u{8 * dtype.itemsize}"  # wraps, so it is right for signed numbers too
         else:
             action = f"{uop.arg.lower()}.{type_of(dtype)}"
         operands = [self.values[source] for source in uop.src[2:]]

@@ -1,8 +1,7 @@
-"""Registers, literals and the names of types in PTX.
+"""Write registers, literals and the names of types in PTX.
 
-Integers of 8 and 16 bits are computed in 32-bit registers that hold their value, sign or zeros
-included: every operation that could leave their range is followed by `narrow`. A bool is a
-predicate, and a byte in memory.
+Integers of 8 and 16 bits are kept in 32-bit registers, sign- or zero-extended: `narrow` follows
+every operation whose result may leave their range. A bool is a predicate, and a byte in memory.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def literal(value: float, dtype: DType) -> str:
 
 
 class Registers:
-    """Write instructions, each with a register of its own for its result."""
+    """Write instructions, each with a new register for its result."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -67,7 +66,7 @@ class Registers:
         self.lines.append(f"{name}:")
 
     def name(self, word: str) -> str:
-        """Return a fresh name for a label or a variable; no word of PTX starts with a dollar."""
+        """Return a new name for a label or a variable; no word of PTX starts with a dollar."""
         self._names += 1
         return f"${word}{self._names}"
 
@@ -88,7 +87,7 @@ class Registers:
         return self.let(f"selp.{kind}", kind, a, b, condition)
 
     def narrow(self, value: str, dtype: DType) -> str:
-        """Return a 32-bit result cut to an integer of 8 or 16 bits; wider ones keep all of it."""
+        """Return a result truncated to 8 or 16 bits if `dtype` has so few, else unchanged."""
         if dtype.itemsize >= 4:
             return value
         if dtype.kind == "u":

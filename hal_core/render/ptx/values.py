@@ -1,4 +1,4 @@
-"""Instructions that compute values in PTX; a method for each kind of operation."""
+"""Write the PTX instructions that compute values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROUNDING = {"FLOOR": "rmi", "CEIL": "rpi", "TRUNC": "rzi", "ROUND": "rni"}
 
 
 class Values(Registers):
-    """Write instructions, and know which register or number each node's value is."""
+    """Write instructions, and keep the register or number of each node's value."""
 
     def __init__(self, contract: bool) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Values(Registers):
         operands = [self.values[source] for source in uop.src]
         if op == "CONST":
             return literal(uop.arg, dtype)
-        if op == "GET":  # a later SET changes the variable's own register
+        if op == "GET":  # copied, because a later SET changes the variable's register
             return self.let(f"mov.{kind_of(dtype)}", kind_of(dtype), operands[0])
         takes = dtype_of(uop.src[0])
         if op in ("CAST", "BITCAST"):
@@ -47,7 +47,7 @@ class Values(Registers):
         if takes is bool_:
             return self.let(f"{_BITWISE[op]}.pred", "pred", *operands)
         if op in ("MIN", "MAX") and takes.is_float:
-            a, b = operands  # the instructions min and max would drop every NaN
+            a, b = operands  # the instructions min and max drop a NaN in `a`
             better = self._compare("LT" if op == "MIN" else "GT", takes, b, a)
             return self.select(better, kind_of(takes), b, a)
         if takes.is_float:
@@ -100,11 +100,11 @@ class Values(Registers):
         if op == "ABS" and dtype.kind == "u":
             return operands[0]
         negated = self.narrow(self.let(f"neg.s{register[1:]}", register, *operands), dtype)
-        # The least integer is its own negation, which abs does not promise.
+        # max(x, -x) gives the least integer for itself; PTX's abs leaves that case undefined.
         return negated if op == "NEG" else self.let(f"max.{kind}", register, *operands, negated)
 
     def _division(self, op: str, dtype: DType, constant: int | None, a: str, b: str) -> str:
-        """Return floor division or its rest; 0 by 0. Divisors that PTX leaves open become 1."""
+        """Return a floor division or its remainder; by 0 gives 0. Undefined divisors become 1."""
         kind, register = type_of(dtype), kind_of(dtype)
         if constant == 0:
             return "0"
@@ -127,7 +127,7 @@ class Values(Registers):
         return self.select(zero, register, "0", result) if zero else result
 
     def _floor(self, op: str, dtype: DType, a: str, b: str) -> str:
-        """Return the floor of a signed division, or its rest: PTX truncates both towards 0."""
+        """Return a signed floor division or its remainder, from PTX's, which truncate towards 0."""
         kind, register = type_of(dtype), kind_of(dtype)
         rest = self.let(f"rem.{kind}", register, a, b)
         signs = self.let(f"xor.{register}", register, rest, b)
