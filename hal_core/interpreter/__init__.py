@@ -1,4 +1,4 @@
-"""The interpreter: the kernel IR executed in numpy. Results of every backend are compared to it."""
+"""The interpreter, which executes kernel IR in numpy. Every backend is tested against it."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ def interpret(
     initialised: Sequence[Array | None] = (),
     turns: int = 1_000_000,
 ) -> None:
-    """Run a kernel as its language says, on numpy arrays, which are written in place.
+    """Run a kernel by the rules of its language, on numpy arrays, which are written in place.
 
     The arguments are those of a launch: `bufs` in the order of the pointers, `vals` in that of the
-    values, and the geometry. A bfloat16 array is one of ml_dtypes, or its bits as uint16.
-    With `threads=` alone a block has 64 of them, 8 x 8 or 4 x 4 x 4: some are usually too many.
+    values, and the geometry. A bfloat16 array has the dtype of ml_dtypes, or its bits as uint16.
+    With `threads=` alone a block has 64 threads, 8 x 8 or 4 x 4 x 4. The last block then usually
+    has more threads than are needed, which shows that a guard is missing.
 
-    `races=False` does not look for races; of arrays that overlap, accesses through either count.
-    `initialised` has for each buffer a mask of the elements that may be read before the kernel
-    writes them; None, or nothing: all. `turns` bounds the turns of all loops of a block.
+    `races=False` does not look for races. Otherwise accesses through arrays that overlap are
+    checked against each other. `initialised` has for each buffer a mask of the elements that may
+    be read before the kernel writes them; None, or no masks, means all elements. `turns` limits
+    the iterations of all loops of a block.
 
-    Threads do the atomics of one instruction in the order of their numbers. A kernel that waits
-    in a loop for what another thread does never ends: the language promises no progress.
+    The threads execute an atomic one after the other, in the order of their numbers. A kernel that
+    waits in a loop for another thread never ends: the language guarantees no progress.
 
     Raises: KernelFault for what the language leaves undefined: an index out of bounds
     (OutOfBounds) or one whose arithmetic overflows int32, a read of shared memory that nothing has
@@ -71,10 +73,10 @@ def execute(
     races: bool = True,
     seed: int = 0,
 ) -> None:
-    """Run a kernel whose arguments are checked, as `interpret` does once it has checked them.
+    """Run a kernel whose arguments are checked already, as `interpret` does after its checks.
 
-    `seed` other than 0 puts blocks, and the threads of a block, into another order.
-    Raises: KernelFault. What was written before is written.
+    A `seed` other than 0 changes the order of the blocks, and of the threads of a block.
+    Raises: KernelFault. Elements that were written before the fault keep their new values.
     """
     memories = _memories(kernel, inputs, races)
     with np.errstate(all="ignore"):
@@ -84,7 +86,7 @@ def execute(
 
 
 def _memories(kernel: PreparedKernel, inputs: Inputs, races: bool) -> dict[int, Memory]:
-    """Return the memory of each pointer, by the place of its PARAM in the kernel's list."""
+    """Return the memory of each pointer, by the index of its PARAM in the kernel's list."""
     params, arrays = kernel.signature.params, inputs.arrays
     written = {node.arg for node in kernel.uops if id(node) in kernel.written}
     overlapping = shared_shadows(arrays) if races else {}

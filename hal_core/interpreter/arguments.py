@@ -1,4 +1,4 @@
-"""The arguments of an interpreted kernel, checked as at a launch: arrays, values, a geometry."""
+"""Check the arguments of an interpreted kernel as a launch does: arrays, values, a geometry."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _DEVICE = "the interpreter"
 class Inputs(NamedTuple):
     """Checked arguments, by position in the signature. Nothing here is copied.
 
-    `written` has an array for each pointer with elements that nothing has written yet: for each
-    element an unsigned integer as wide, or narrower, that has a 1 in every byte which is written.
+    `written` has an array for each pointer with elements that nothing has written yet. It has an
+    unsigned integer per element, as wide or narrower, with a 1 in each byte that is written.
     """
 
-    arrays: dict[int, Array]  # flat, and of the dtype that elements are stored as
-    values: dict[int, Array]  # one element
+    arrays: dict[int, Array]  # flat, with the dtype of `stored_as`
+    values: dict[int, Array]  # each with one element
     written: dict[int, Array]
 
 
 class Arguments:
-    """The arguments of `interpret`. `inputs` are those after all checks."""
+    """The arguments of `interpret`; `inputs` are the checked ones."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Arguments:
             for param, value in zip(values, vals, strict=True)
         }
         written = {}
-        for param, mask in zip(pointers, initialised, strict=False):  # there may be no masks
+        for param, mask in zip(pointers, initialised, strict=False):  # `initialised` may be empty
             if mask is None:
                 continue
             size = len(arrays[param.position])
@@ -75,18 +75,18 @@ class Arguments:
     def geometry(
         self, grid: Extent | None, block: Extent | None, threads: Extent | None
     ) -> tuple[Dim3, Dim3]:
-        """Return (grid, block), by a launch's rules, but for the block of `threads=` alone."""
+        """Return (grid, block) as a launch does, but with another block for `threads=` alone."""
         rules = Rules(self.operation, _DEVICE, LIMITS, _BLOCK_THREADS, self.kernel.block)
         if threads is not None and block is None and self.kernel.block is None:
-            # 64 threads, 8 x 8 or 4 x 4 x 4 along the axes that have more than one. A device fits
-            # its block to few threads, so a forgotten guard would show at large sizes only.
+            # 64 threads, 8 x 8 or 4 x 4 x 4, along the axes with more than one thread. A device
+            # makes the block no larger than `threads`, which hides a missing guard at small sizes.
             counts, _ = rules.resolve(grid, 1, threads, 0)
             size = (1, 64, 8, 4)[sum(count > 1 for count in counts)]
             block = [size if count > 1 else 1 for count in counts]
         return rules.resolve(grid, block, threads, 0)
 
     def _call(self) -> str:
-        """Return advice: the call as the signature has it."""
+        """Return the fix of an error: the call that the signature asks for."""
         signature = self.kernel.signature
         names = [self.kernel.name, *(param.name for param in signature.pointers)]
         vals = "".join(f"{param.name}, " for param in signature.values).strip()
@@ -109,7 +109,7 @@ class Arguments:
         return np.array([number], stored_as(param.dtype))
 
     def _elements(self, param: Param, array: Any) -> Array:
-        """Return the array's own memory, flat; of a bfloat16 its bits."""
+        """Return the array's own memory as a flat array; a bfloat16 array gives its bits."""
         what = f"argument {param.name!r}"
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
             fix = "Give np.ascontiguousarray(x), or of a hal.Buffer a copy, buffer.numpy()."

@@ -1,4 +1,4 @@
-"""Atomics: one thread after the other reads an element, changes it, and writes it back."""
+"""Execute atomics: one thread after the other reads an element, changes it and writes it back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hal_core.interpreter.operations import OPERATIONS
 Array = npt.NDArray[Any]
 
 
-# The new value, from the old one and the operands.
+# kind -> function that returns the new value, given the old one and the operands
 _KINDS: dict[str, Callable[..., Array]] = {
     "ADD": OPERATIONS["ADD"],
     "MIN": OPERATIONS["MIN"],
@@ -29,7 +29,7 @@ _KINDS: dict[str, Callable[..., Array]] = {
 def exchange_each(kind: str, elements: Array, places: Array, *operands: Array) -> Array:
     """Change `elements[places]` in the order of the threads; return each thread's old value."""
     combine = _KINDS[kind]
-    if len(np.unique(places)) == len(places):  # all at once: no thread sees another's change
+    if len(np.unique(places)) == len(places):  # at once: each thread has its own element
         old = elements[places]
         elements[places] = combine(old, *operands)
         return old

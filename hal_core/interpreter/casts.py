@@ -1,4 +1,4 @@
-"""Casts between all dtypes, and 16-bit floats as they are stored."""
+"""Cast between all dtypes, 16-bit floats included."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def stored_as(dtype: DType) -> np.dtype[Any]:
 
 
 def cast(value: Array, source: DType, target: DType) -> Array:
-    """Convert a value: integers wrap, floats round half to even, and are cut off to integers.
+    """Convert a value: integers wrap, floats round half to even, and are truncated to integers.
 
-    A float beyond an integer's range becomes the nearest limit, a NaN 0. Anything becomes a bool
-    by `!= 0`, so a NaN is true.
+    A float outside of an integer's range becomes the nearest limit, and a NaN becomes 0. A bool is
+    the value of `x != 0`, so a NaN is true.
     """
     if source is bfloat16:
         value = (value.astype(np.uint32) << np.uint32(16)).view(np.float32)
     if target is bfloat16:  # the upper half of a float32
         bits = value.view(np.uint32)
         upper = bits >> np.uint32(16)
-        # Half to even: half of the last place is added, less one bit where the last bit is 0.
+        # Half to even: add half of the last bit, minus the lowest bit if the last bit is 0.
         rounded = (bits + np.uint32(0x7FFF) + (upper & np.uint32(1))) >> np.uint32(16)
         # A NaN whose bits are all in the lower half would become an infinity.
         return np.where(np.isnan(value), upper | np.uint32(0x40), rounded).astype(np.uint16)
@@ -43,5 +43,5 @@ def cast(value: Array, source: DType, target: DType) -> Array:
 
 
 def bitcast(value: Array, source: DType, target: DType) -> Array:
-    """Return the same bits as another dtype."""
+    """Return the same bits as a value of another dtype."""
     return value.view(stored_as(target))

@@ -1,4 +1,4 @@
-"""Execute a kernel's statements: some blocks at a time, all their threads side by side.
+"""Execute a kernel's statements for several blocks at a time, all their threads in lockstep.
 
 Threads are lanes of numpy arrays and step together under masks. For `if t < 2: x = 1` in a block of
 four threads:
@@ -8,8 +8,8 @@ four threads:
     active    1  1  0  0     in its body: x is set in these lanes
     active    1  1  1  1     after the ENDIF
 
-What threads do between two barriers has no order in the language, so any order is right as long as
-nothing races.
+The language defines no order between threads except at barriers, so without a race this order is as
+right as any.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ Array = npt.NDArray[Any]
 
 
 class LoopLimits(NamedTuple):
-    """Limits of the loops of a launch, in turns and in time."""
+    """Limits of the loops of a launch: iterations and time."""
 
-    turns: int  # of all loops of the blocks that are executed together
-    until: float = math.inf  # a moment of time.monotonic
-    seconds: float = math.inf  # from the launch to that moment, for the error
-    setting: str = ""  # by which a user allows more, for the error
+    turns: int  # iterations of all loops of the blocks that are executed together
+    until: float = math.inf  # a time of time.monotonic
+    seconds: float = math.inf  # from the launch to `until`, for the error
+    setting: str = ""  # how a user allows more time, for the error
 
 
-_CHECK_TIME_EVERY = 16  # turns
+_CHECK_TIME_EVERY = 16  # iterations
 
 
 class Executor:
     """The state of some blocks in the middle of a kernel.
 
-    `active` are the lanes that execute the present step; the others took another branch, wait at
-    the end of a block or loop, or have returned.
+    `active` is the mask of the lanes that execute the current step; the others took another branch,
+    wait at the end of a block or loop, or have returned.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class Executor:
         self.values: list[Any] = [None] * len(kernel.uops)
         self.turns = 0
         self.returned = np.zeros(lanes.size, bool)
-        self.continued = self.returned  # lanes that wait for the next turn of the innermost loop
-        self.no_lane = self.returned
+        self.continued = self.returned  # lanes that wait for the innermost loop's next iteration
+        self.no_lane = self.returned  # masks are never changed in place, so these may share one
         self._activate(np.ones(lanes.size, bool))
 
     def _activate(self, active: Array) -> None:
-        """Go on with these lanes."""
+        """Make these the active lanes."""
         self.active = active
-        (self.running,) = active.nonzero()  # their numbers
+        (self.running,) = active.nonzero()  # the indices of the active lanes
         self.all = len(self.running) == self.lanes.size
 
     def block(self, steps: list[Step]) -> None:
-        """Execute steps until the last one, or until no lane is active."""
+        """Execute the steps of a body, or of the whole kernel, while any lane is active."""
         values = self.values
         for step in steps:
             if step.compute is not None:
@@ -98,7 +98,7 @@ class Executor:
         self.values[step.place] = np.array([value]).astype(dtype)
 
     def param(self, step: Step) -> None:
-        self.values[step.place] = self.arguments.get(step.node.arg)  # None of a pointer
+        self.values[step.place] = self.arguments.get(step.node.arg)  # None for a pointer
 
     def special(self, step: Step) -> None:
         self.values[step.place] = self.lanes.special(*step.node.arg)
@@ -129,7 +129,7 @@ class Executor:
         self._activate(after | others)
 
     def count(self, step: Step) -> None:
-        """Execute a RANGE; each lane's number of turns is known before the first, as in Python."""
+        """Execute a RANGE. Each lane's iterations are counted before the first, as Python does."""
         start, stop, by = (self.values[place] for place in step.sources)
         self.values[step.place] = start
         # len(range(start, stop, by)) in unsigned 64 bits: it can be more than the dtype holds.
@@ -151,7 +151,7 @@ class Executor:
         self._loop(step, lambda done: np.True_)
 
     def _loop(self, step: Step, next_turn: Callable[[int], Any]) -> None:
-        """Execute turns while `next_turn(number of turns done)` has lanes that take one more."""
+        """Execute iterations while `next_turn(iterations done)` has lanes that run another."""
         limits, entered, outer, done = self.limits, self.active, self.continued, 0
         self._activate(entered & next_turn(0))
         while len(self.running):
@@ -176,11 +176,11 @@ class Executor:
         self._activate(entered & ~self.returned)
 
     def leave(self, step: Step) -> None:
-        """Execute a BREAK: the loop's end activates these lanes again."""
+        """Execute a BREAK. The end of the loop activates these lanes again."""
         self._activate(self.no_lane)
 
     def skip(self, step: Step) -> None:
-        """Execute a CONTINUE."""
+        """Execute a CONTINUE. The next iteration activates these lanes again."""
         self.continued = self.continued | self.active
         self._activate(self.no_lane)
 
@@ -197,7 +197,8 @@ class Executor:
             who = self.lanes.name(self.lanes.threads[lane])
             self._access(step).fault(
                 f"a barrier that not all threads of a block reach: {who} {why}",
-                "Move the barrier to where all threads come along, and put under if only the work.",
+                "Move the barrier to a place that all threads reach, and put only the work under "
+                "the if.",
             )
         self.lanes.epochs = self.lanes.epochs + self.active
 
@@ -235,7 +236,7 @@ class Executor:
         self._give(step, exchange_each(kind, memory.elements, places, *given))
 
     def _places(self, step: Step) -> tuple[Memory, Array]:
-        """Return an access's memory, and the place there for each running lane, checked."""
+        """Return the memory of an access, and the checked index of each running lane's element."""
         memory, access = self.memories[step.sources[0]], self._access(step)
         index = self._each(step.sources[1])
         wide = None if step.wide_index is None else self._of_running(step.wide_index(self.values))
@@ -244,7 +245,7 @@ class Executor:
         return memory, places
 
     def _each(self, place: int) -> Array:
-        """Return the value at `place` of the list, in every running lane."""
+        """Return the value at `place` of `values`, with one element per running lane."""
         return self._of_running(self.values[place])
 
     def _of_running(self, value: Array) -> Array:
@@ -253,7 +254,7 @@ class Executor:
         return np.broadcast_to(value, self.running.shape)
 
     def _give(self, step: Step, found: Array) -> None:
-        """Set the step's value from one element for each running lane."""
+        """Set the step's value; `found` has one element per running lane."""
         if not self.all:
             everywhere = np.zeros(self.lanes.size, found.dtype)
             everywhere[self.running] = found

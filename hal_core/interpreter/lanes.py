@@ -1,4 +1,4 @@
-"""Lanes: the threads that are executed together, which are some whole blocks of the grid."""
+"""Lanes: the threads that are executed together, those of several whole blocks of the grid."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hal_core.interpreter.races import EPOCH_BITS
 
 Array = npt.NDArray[Any]
 
-_LANES = 1 << 16  # arrays of so many stay in the cache
+_LANES = 1 << 16  # arrays of this size fit into the cache
 
 
 class Lanes:
-    """Some blocks of a grid, `first` to `first + blocks` in an order that `seed` chooses.
+    """The threads of the blocks `first` to `first + blocks`, in an order that `seed` chooses.
 
-    Every array has one element for each lane: the block's number, the thread's number ...
+    Every array has one element per lane: the number of its block, of its thread, ...
     """
 
     def __init__(self, grid: Dim3, block: Dim3, first: int, blocks: int, seed: int = 0) -> None:
@@ -30,23 +30,23 @@ class Lanes:
         self.block_threads = block[0] * block[1] * block[2]
         self.size = blocks * self.block_threads
         lane = np.arange(self.size)
-        self.own_block = lane // self.block_threads  # from 0
+        self.own_block = lane // self.block_threads  # counted from 0 in these lanes
         grid_blocks = grid[0] * grid[1] * grid[2]
-        self._block = _shuffled(first + self.own_block, grid_blocks, seed)  # numbers in the grid
+        self._block = _shuffled(first + self.own_block, grid_blocks, seed)  # its number in the grid
         self._in_block = _shuffled(lane % self.block_threads, self.block_threads, seed)
         self.threads = self._block * self.block_threads + self._in_block
         self.epochs = self._block << EPOCH_BITS
 
     @classmethod
     def parts(cls, grid: Dim3, block: Dim3, seed: int = 0) -> Iterator[Lanes]:
-        """Yield all blocks of a grid, as many at a time as are quick together."""
+        """Yield all blocks of a grid, as many at a time as fit into the cache."""
         blocks = grid[0] * grid[1] * grid[2]
         step = max(1, _LANES // (block[0] * block[1] * block[2]))
         for first in range(0, blocks, step):
             yield cls(grid, block, first, min(step, blocks - first), seed)
 
     def special(self, kind: str, axis: int) -> Array:
-        """Return `global_idx(0)` and the like, as int32."""
+        """Return the value of a SPECIAL, such as `global_idx(0)`, as int32."""
         if kind in ("block_dim", "grid_dim"):
             return np.array([(self.block if kind == "block_dim" else self.grid)[axis]], np.int32)
         found: Array
@@ -60,12 +60,12 @@ class Lanes:
         return found.astype(np.int32)
 
     def missing(self, active: Array) -> Array:
-        """Return the lanes that are not active although others of their block are."""
+        """Return the lanes that are not active, of blocks in which other lanes are."""
         rows = active.reshape(self.blocks, self.block_threads)
         return np.flatnonzero(rows.any(axis=1, keepdims=True) & ~rows)
 
     def name(self, thread: int) -> str:
-        """Return what errors call the thread with this number in the grid."""
+        """Return a name, for errors, of the thread with this number in the grid."""
         block, own = divmod(int(thread), self.block_threads)
         where = tuple(int(_along(np.array(block), self.grid, axis)) for axis in range(3))
         who = tuple(int(_along(np.array(own), self.block, axis)) for axis in range(3))
@@ -73,10 +73,10 @@ class Lanes:
 
 
 def _shuffled(numbers: Array, count: int, seed: int) -> Array:
-    """Return the numbers in another order of 0 to `count`, without a table of all of them.
+    """Map numbers to a permutation of 0 to `count`, without a table of all of them.
 
-    A step that has no divisor in common with `count` reaches every number once; count 8, step 3,
-    offset 1: 0 1 2 3 4 5 6 7 -> 1 4 7 2 5 0 3 6
+    A step that is coprime to `count` reaches every number once. With count 8, step 3 and offset 1:
+    0 1 2 3 4 5 6 7 -> 1 4 7 2 5 0 3 6
     """
     if not seed:
         return numbers
@@ -89,6 +89,6 @@ def _shuffled(numbers: Array, count: int, seed: int) -> Array:
 
 
 def _along(number: Array, extents: Dim3, axis: int) -> Array:
-    """Return the coordinate of a block or thread, from its number."""
+    """Return a coordinate of a block or thread, given its number."""
     before = (1, extents[0], extents[0] * extents[1])[axis]
     return number // before % extents[axis]

@@ -1,4 +1,4 @@
-"""Memory that threads share, checked: bounds, elements that nothing has written, races."""
+"""Check accesses to memory: bounds, reads of elements that nothing has written, races."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 HOW = {"LOAD": READ, "STORE": WRITE, "ATOMIC": ATOMIC, "CAS": ATOMIC}
 
-_EVERY_BYTE = 0x0101_0101_0101_0101
+_EVERY_BYTE = 0x0101_0101_0101_0101  # the mask of 8 written bytes; see `Inputs`
 
 _ORDERED = (
     "Put a barrier between, if they are of one block; else give each thread its own elements, or "
@@ -39,7 +39,7 @@ class Access:
         self.operation = f"kernel {kernel}" + (f", line {node.line}" if node.line else "")
 
     def thread(self, access: int) -> str:
-        """Return the name of the thread whose access has this place among the running lanes."""
+        """Return the name of the thread that made the access with this index."""
         return self.lanes.name(self.lanes.threads[self.running[access]])
 
     def fault(self, problem: str, fix: str, **facts: object) -> NoReturn:
@@ -50,8 +50,8 @@ class Access:
 class Memory:
     """The elements of a pointer's buffer, or of a shared array in every block.
 
-    `written` is as in `Inputs`, None where everything is. `others` are the names of the pointers
-    whose buffers lie on the same memory.
+    `written` is as in `Inputs`, and None if everything is written. `others` are the names of the
+    pointers whose buffers overlap this one.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Memory:
         self.per_block = size < len(elements)
 
     def places(self, access: Access, index: Array, wide: Array | None) -> Array:
-        """Return the place in `elements` of each index. Raises: KernelFault.
+        """Check indices, and return their positions in `elements`. Raises: KernelFault.
 
-        `wide` is the index computed in 64 bits, which must be the same.
+        `wide` is the index computed in 64 bits. Another value means that int32 has overflowed.
         """
         outside = (index < 0) | (index >= self.size)
         if outside.any():

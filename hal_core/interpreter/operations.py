@@ -1,8 +1,8 @@
-"""Operations without side effects: the table of docs/kernel-language.md as code.
+"""Compute operations without side effects, as the table of docs/kernel-language.md defines them.
 
-A value is a numpy array with one element a thread, or with one element where all threads agree.
+A value is a numpy array with one element per thread, or with one element that all threads share.
 Integers wrap, float32 is computed in float32, and every result is rounded once. The table allows
-more (contraction, a few units in the last place): that is a renderer's freedom.
+renderers more: contraction, and a few units in the last place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 def operation(node: UOp) -> Callable[..., Array] | None:
-    """Return the function from the values of a node's sources to its own; None for other nodes."""
+    """Return the function that computes a node from its sources; None for a statement or memory."""
     convert = {"CAST": cast, "BITCAST": bitcast}.get(node.op)
     if convert is None:
         return OPERATIONS.get(node.op)
@@ -34,13 +34,13 @@ def operation(node: UOp) -> Callable[..., Array] | None:
 
 
 def _floordiv(a: Array, b: Array) -> Array:
-    """Round down, as Python does; by zero gives 0, and the least integer // -1 wraps."""
+    """Divide and round down, as Python does; by zero gives 0, and the least integer // -1 wraps."""
     divisor = _divisor(a, b)
     return np.where(b == 0, a.dtype.type(0), np.where(_minus_one(b), -a, a // divisor))
 
 
 def _divisor(a: Array, b: Array) -> Array:
-    """Return b, or 1 where numpy would divide by zero or overflow: those results are chosen."""
+    """Return b, or 1 where the division would fail or overflow: the caller replaces the result."""
     return np.where((b == 0) | _minus_one(b), a.dtype.type(1), b)
 
 
@@ -55,7 +55,7 @@ def _shl(a: Array, b: Array) -> Array:
 
 
 def _amount(b: Array) -> Array:
-    """Mask the amount of a shift to the width."""
+    """Return the amount of a shift, modulo the width."""
     return np.asarray(b & b.dtype.type(8 * b.itemsize - 1))
 
 
@@ -63,7 +63,7 @@ def _amount(b: Array) -> Array:
 
 
 def _rounded(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Compute with more bits, then round: the nearest number but in the rarest of cases."""
+    """Return `function` computed with more bits, then rounded: nearly always the nearest number."""
 
     def compute(*values: Array) -> Array:
         dtype = values[0].dtype
@@ -78,12 +78,12 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     if a.dtype == np.float64:
         return _fma64(a, b, c)
     a, b, c = (value.astype(np.float64) for value in (a, b, c))
-    # Rounding twice is rounding once if the first goes to the neighbour whose last bit is odd.
+    # Rounding twice gives the result of rounding once, if the first rounding is to odd.
     return _to_odd(*_two_sum(a * b, c)).astype(np.float32)  # the product is exact
 
 
 def _fma64(a: Array, b: Array, c: Array) -> Array:
-    """Compute with sums of two floats each where no part can overflow or vanish, else exactly.
+    """Compute with sums of two floats where no part can overflow or underflow, else with fractions.
 
     Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008).
     """
@@ -99,14 +99,14 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     result = high + _to_odd(*_two_sum(rest_added, low))
     plain = ~np.isfinite(a) | ~np.isfinite(b) | (a == 0) | (b == 0)
     result = np.asarray(np.where(plain, product + c, result))
-    rest = ~plain & ~(within & (result != 0))  # of a zero the sign is not known yet
+    rest = ~plain & ~(within & (result != 0))  # the sign of a zero is not known yet
     if rest.any():
         result[rest] = [*map(_exact_fma, a[rest].tolist(), b[rest].tolist(), c[rest].tolist())]
     return result
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return the sum, and the part of it that was lost in rounding."""
+    """Return the rounded sum, and its rounding error (Knuth)."""
     total = a + b
     grown = total - a
     return total, (a - (total - grown)) + (b - grown)
@@ -144,19 +144,19 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "SUB": np.subtract,
     "MUL": np.multiply,
     "NEG": np.negative,
-    "ABS": np.abs,  # of the least integer: itself
-    # As Python's min and max: a NaN stays only as the first argument.
+    "ABS": np.abs,  # the least integer gives itself
+    # Like Python's min and max: only a NaN in the first argument is kept.
     "MIN": lambda a, b: np.where(b < a, b, a),
     "MAX": lambda a, b: np.where(b > a, b, a),
     "FLOORDIV": _floordiv,
-    # With the sign of b, as Python; by zero gives 0.
+    # The sign is that of b, as in Python; by zero gives 0.
     "MOD": lambda a, b: np.where((b == 0) | _minus_one(b), a.dtype.type(0), a % _divisor(a, b)),
     "SHL": _shl,
     "SHR": lambda a, b: np.asarray(a >> _amount(b)),  # a signed integer keeps its sign
     "AND": np.bitwise_and,
     "OR": np.bitwise_or,
     "XOR": np.bitwise_xor,
-    "NOT": np.invert,  # of a bool: logical
+    "NOT": np.invert,  # logical for bools
     "LT": np.less,
     "LE": np.less_equal,
     "GT": np.greater,
@@ -184,7 +184,8 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "TANH": _rounded(np.tanh),
     "ATAN": _rounded(np.arctan),
     "ATAN2": _rounded(np.arctan2),
-    # Of zeros and infinities in their own dtype: glibc errs about (-inf) ** -2**63 of long doubles.
+    # Zeros and infinities are computed in their own dtype, because glibc gives a wrong
+    # (-inf) ** -2**63 for long doubles.
     "POW": lambda a, b: np.where(
         np.isfinite(a) & (a != 0), _rounded(np.power)(a, b), np.power(a, b)
     ),

@@ -1,6 +1,6 @@
-"""One shadow for arrays that lie on the same memory, so that races between them are found.
+"""Give arrays that overlap one common shadow, so that races between them are found.
 
-A shadow that arrays share counts in units: the largest size that divides every element and offset.
+A common shadow counts in units: the largest size that divides every element size and offset.
 
     a: int32 at byte 0, 4 elements       a[3] is units 6, 7
     b: int16 at byte 12, 3 elements      b[0] is unit 6, b[1] unit 7: both race with a[3]
@@ -21,12 +21,12 @@ Array = npt.NDArray[Any]
 
 
 class ShadowPart(NamedTuple):
-    """One array's part of a shadow that it shares."""
+    """The part of a common shadow that belongs to one array."""
 
     shadow: Shadow
     first: int  # the unit that the array begins with
-    units: int  # of an element
-    others: tuple[int, ...]  # the arrays that share it
+    units: int  # per element
+    others: tuple[int, ...]  # keys of the other arrays with this shadow
 
     def touch(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
         """Record accesses to elements, as `Shadow.touch` does."""
@@ -37,7 +37,7 @@ class ShadowPart(NamedTuple):
 
 
 def shared_shadows(arrays: Mapping[int, Array]) -> dict[int, ShadowPart]:
-    """Return the parts of the contiguous arrays that overlap another one."""
+    """Return the shadow parts of the contiguous arrays that overlap another one."""
     found: dict[int, ShadowPart] = {}
     spans = []
     for key, array in arrays.items():
@@ -56,7 +56,7 @@ def shared_shadows(arrays: Mapping[int, Array]) -> dict[int, ShadowPart]:
 
 
 class _Span(NamedTuple):
-    """The addresses of an array."""
+    """The address range of an array."""
 
     begin: int  # an address
     end: int
@@ -65,7 +65,7 @@ class _Span(NamedTuple):
 
 
 def _groups(spans: list[_Span]) -> Iterator[list[_Span]]:
-    """Yield the groups of sorted spans that overlap, or that a chain of overlaps joins."""
+    """Yield the groups of sorted spans that overlap, directly or through others of the group."""
     group: list[_Span] = []
     reached = 0
     for span in spans:

@@ -1,4 +1,4 @@
-"""A kernel prepared for execution: its flat list of instructions as nested steps.
+"""Prepare a kernel for execution: turn its flat list of nodes into nested steps.
 
 the list                       the steps
 
@@ -30,15 +30,15 @@ _INDEX_ARITHMETIC = frozenset({"ADD", "SUB", "MUL"})
 
 
 class Step(NamedTuple):
-    """One instruction. Values stand in a list, at the place of their instruction."""
+    """One node, prepared. A place is an index in the kernel's list, and in the list of values."""
 
     node: UOp
-    place: int  # of its value: the node's place in the kernel's list
+    place: int  # of the node, and of its value
     sources: tuple[int, ...]  # the places of the values that it takes
-    compute: Callable[..., Any] | None  # its value from those; None: a statement, or memory
+    compute: Callable[..., Any] | None  # from sources to value; None: a statement, or memory
     body: list[Step]  # of an IF, RANGE or LOOP
     other: list[Step]  # the body of the IF's ELSE
-    # Of an access: its index in 64 bits, from all values; None where it cannot overflow.
+    # For an access: computes its index in 64 bits from all values; None if it cannot overflow.
     wide_index: Callable[[list[Any]], Any] | None
 
 
@@ -54,8 +54,10 @@ class PreparedKernel:
         self.steps = self._block(iter(kernel.uops))
 
     def _block(self, nodes: Iterator[UOp]) -> list[Step]:
-        """Take the steps of the block that is open, and its end. An ELSE is a step whose body is
-        the rest of the block, until its IF takes that."""
+        """Take nodes up to the end of the open block, and return their steps.
+
+        An ELSE becomes a step whose body is the rest of the block; its IF then takes that body.
+        """
         steps: list[Step] = []
         for node in nodes:
             if node.op in _ENDS:
@@ -71,7 +73,7 @@ class PreparedKernel:
         return steps
 
     def _wide_index(self, node: UOp) -> Callable[[list[Any]], Any] | None:
-        """Return the index as it would be if its own + - * had 64 bits: what a CPU computes."""
+        """Return a function that computes an index with its + - * in 64 bits, as CPU code does."""
         if node.dtype is not int32 or node.op not in _INDEX_ARITHMETIC:
             return None
         compute: Any = operation(node)

@@ -1,8 +1,8 @@
-"""Races between threads, found by a record of the last accesses to each element.
+"""Find races between threads by a record of the last accesses to each element, its shadow.
 
-Two threads race on an element if one of them writes it and the other touches it, not both by
-atomics, and nothing orders them. What orders two threads is a barrier of their block between the
-two accesses. Threads of different blocks are never ordered.
+Two threads race on an element if one of them writes it and the other accesses it, not both by
+atomics, and nothing orders the accesses. Only a barrier of their block between the two accesses
+orders them. Threads of different blocks are never ordered.
 
     block 0                                   the shadow of y[0]            then
     thread 0 writes y[0]                      write: thread 0, epoch (0, 0)
@@ -21,24 +21,28 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 READ, WRITE, ATOMIC = "a read", "a write", "an atomic"
+# kind of access -> the kinds of earlier access that it races with
 _AGAINST = {READ: (WRITE, ATOMIC), WRITE: (READ, WRITE, ATOMIC), ATOMIC: (READ, WRITE)}
-NONE, SEVERAL = -1, -2
+NONE, SEVERAL = -1, -2  # instead of a thread or an epoch
 
-# An epoch is a block's number and, in the lower bits, how many barriers it has passed.
+# An epoch is the number of a block and, in the lower bits, the number of barriers it has passed.
 EPOCH_BITS = 32
 
 
 class Race(NamedTuple):
     """An access, and the earlier one that it races with."""
 
-    access: int  # its place in the arrays given to `touch`
-    thread: int  # of the earlier one: the number in the grid, or SEVERAL
-    how: str  # the earlier one: READ, WRITE or ATOMIC
+    access: int  # its index in the arrays given to `touch`
+    thread: int  # the earlier thread: its number in the grid, or SEVERAL
+    how: str  # the earlier access: READ, WRITE or ATOMIC
 
 
 class Shadow:
-    """For each element and each kind of access: the last thread and epoch, or SEVERAL threads of
-    one epoch, or SEVERAL blocks. That is enough to find every race."""
+    """The last accesses to each element, which are enough to find every race.
+
+    For each element and kind of access: the last thread and epoch, or SEVERAL threads of one epoch,
+    or SEVERAL blocks.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -46,12 +50,16 @@ class Shadow:
         self.epochs: dict[str, Array] = {}
 
     def touch(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
-        """Record one access of each thread. Return the first race with an earlier access, or
-        between two of these."""
+        """Record one access of each thread, and return the first race, or None.
+
+        The race is with an earlier access, or between two of these accesses.
+        """
         for other in _AGAINST[how]:
             if other in self.epochs:
                 before, by = self.epochs[other][places], self.threads[other][places]
                 elsewhere = before >> EPOCH_BITS != epochs >> EPOCH_BITS
+                # In the same epoch any other thread races. In another epoch of the same block a
+                # barrier lies between, so only another block races.
                 clash = np.where(before == epochs, by != threads, elsewhere) & (before != NONE)
                 if clash.any():
                     first = int(clash.argmax())
@@ -59,7 +67,7 @@ class Shadow:
         return self._record(how, places, threads, epochs)
 
     def _record(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
-        """Record the accesses. Return a race between two of them: both write one element."""
+        """Record the accesses. Return the race of two that write one element, or None."""
         if how not in self.epochs:
             self.threads[how] = np.full(self.size, NONE)
             self.epochs[how] = np.full(self.size, NONE)
@@ -69,7 +77,7 @@ class Shadow:
         here = (before == NONE) | (before >> EPOCH_BITS == epochs >> EPOCH_BITS)
         last_thread[places] = np.where(alone, threads, SEVERAL)
         last_epoch[places] = np.where(here, epochs, SEVERAL)
-        # Where several of these threads touch one element, the arrays hold the last of them.
+        # If several of these threads access one element, the arrays now hold the last of them.
         others = last_thread[places] != threads
         if not others.any():
             return None
