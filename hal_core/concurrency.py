@@ -48,7 +48,6 @@ devices: Living[Any] = Living()
 forkable: Living[Any] = Living()  # registries, thread pools, ...: objects with an `_after_fork()`
 _locks: Living[threading.RLock] = Living()
 _held_locks: list[threading.RLock] = []
-_module_repairs: list[Callable[[], None]] = []
 
 
 def fork_safe_lock() -> threading.RLock:
@@ -66,12 +65,6 @@ def hold_during_fork(lock: threading.RLock) -> None:
     _held_locks.append(lock)
 
 
-def renew_after_fork(repair: Callable[[], None]) -> Callable[[], None]:
-    """Call a module's function in every forked child, to repair what no lock covers."""
-    _module_repairs.append(repair)
-    return repair
-
-
 def _before_fork() -> None:
     # `never_release` needs ctypes in the child, where an import lock may be held for ever.
     if not all(survives_fork(device.info.capabilities) for device in devices):
@@ -87,22 +80,17 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Repair the child: locks first, as all else takes them; then modules, in the order of their
-    imports; then devices; then registries, which forget their devices."""
+    """Repair the child: locks first, as all else takes them; then devices; then registries, which
+    forget their devices."""
     for lock in _locks:
         # Python's own modules renew their locks this way. What the forking thread holds it will
         # release itself: it is the one thread that the child has.
         if not lock._is_owned():  # type: ignore[attr-defined]
             lock._at_fork_reinit()  # type: ignore[attr-defined]
     _after_fork_in_parent()
-    repairs = [
-        *_module_repairs,
-        *(device._after_fork for device in devices),
-        *(one._after_fork for one in forkable),
-    ]
     with ExitStack() as steps:  # the next is repaired even when one raises
-        for repair in reversed(repairs):
-            steps.callback(repair)
+        for one in reversed([*devices, *forkable]):
+            steps.callback(one._after_fork)
 
 
 if hasattr(os, "register_at_fork"):

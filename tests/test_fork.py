@@ -303,17 +303,18 @@ theirs, mine, busy = (concurrency.fork_safe_lock() for _ in range(3))
 concurrency.hold_during_fork(busy)
 order, release, held = [], threading.Event(), threading.Event()
 
-class One:
+class Fails:
     def _after_fork(self):
-        order.append("object")
-one = One()
-concurrency.forkable.add(one)
-
-def fails():
-    order.append("fails")
-    raise ValueError
-concurrency.renew_after_fork(fails)
-concurrency.renew_after_fork(lambda: order.append("module"))
+        order.append("fails")
+        raise ValueError
+class Device:
+    def _after_fork(self):
+        order.append("device")
+    class info:
+        capabilities = frozenset({"subprocess_fork"})
+fails, device = Fails(), Device()
+concurrency.forkable.add(fails)
+concurrency.devices.add(device)
 sys.unraisablehook = lambda _: order.append("reported")
 
 def hold():
@@ -340,7 +341,7 @@ def test_X2_locks_are_free_in_the_child_and_everything_is_repaired(tmp_path: Pat
     """
     program = HANDLER + "mine.acquire()" + CHILD + textwrap.dedent(text)
     program += "\nmine.release(); sys.stdout.flush(); os._exit(0)\n"  # else it raises
-    steps = ["work ended", "fails", "module", "object", "reported"]
+    steps = ["work ended", "device", "fails", "reported"]
     assert run(program, tmp_path) == f"True True False {steps}\n"
 
 

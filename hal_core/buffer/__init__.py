@@ -510,10 +510,7 @@ class Buffer:
             raise self._was_freed(operation)
         opaque = allocator.alloc(nbytes, options)
         owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
-        if owned:
-            key = device._keys[self.dtype]
-        else:
-            key = self._aligned_key(operation)
+        key = device._keys[self.dtype] if owned else self._aligned_key(operation)
         if self._key is None:  # from here to the last assignment it is one step under the GIL
             self._buf = opaque
             if owned:
