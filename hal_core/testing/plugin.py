@@ -256,7 +256,7 @@ def pytest_runtest_makereport(
     """Report a skip as a failure unless the device has declared its reason."""
     report = yield
     if report.when == "call":
-        item.stash[PASSED] = report.passed
+        item.stash[PASSED] = report.passed  # `device` looks for leaks after tests that passed
     if _is_ours(item):
         report.user_properties.append((TEST, _gap_id(item)))
     if _is_ours(item) and report.skipped and not hasattr(report, "wasxfail"):

@@ -13,7 +13,7 @@ from hal_core.interpreter.casts import stored_as
 Array = npt.NDArray[Any]
 Tolerance = int | Array  # units in the last place, one for all or one for each element
 
-# Powers of two at which some integer type ends, or some float type stops holding all integers.
+# Exponents of the powers of two at which an integer type ends, or a float type skips integers.
 _POWERS = (7, 8, 15, 16, 24, 31, 32, 53, 63, 64)
 _PLAIN = (0.0, 1.0, 0.1, 0.5, 1.5, 2.5, 3.0, 7.5, 100.25, 1e10, 1e19, 1e20)
 
@@ -27,7 +27,7 @@ def integers(dtype: hal.DType) -> Array:
 
 
 def floats(dtype: hal.DType) -> Array:
-    """Return zeros, halves, large numbers, infinities and NaN; no subnormals, which may flush."""
+    """Return zeros, halves, large numbers, infinities, NaN; no subnormals, which may be flushed."""
     wanted = [*_PLAIN, *((1e150, 1e200) if dtype is hal.float64 else ()), np.inf]
     return np.array([*wanted, *(-value for value in wanted), np.nan], stored_as(dtype))
 

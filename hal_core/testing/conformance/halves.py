@@ -35,6 +35,7 @@ class Half(NamedTuple):
         if size >= self.infinity:
             return math.nan if size > self.infinity else sign * math.inf
         exponent, fraction = divmod(size, 1 << self.fraction_bits)
+        # A subnormal number, of exponent 0, has no hidden bit.
         whole = fraction + (1 << self.fraction_bits) * (exponent > 0)
         return sign * math.ldexp(
             whole, max(exponent - 1, 0) + self.least_exponent - self.fraction_bits

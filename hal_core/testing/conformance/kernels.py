@@ -53,6 +53,7 @@ def slowly(y: hal.Ptr[hal.int32], turns: hal.int32, n: hal.int32) -> None:
     if i < n:
         x = hal.uint32(i) + 1
         for _ in range(turns):
+            # xorshift32, which maps only 0 to 0.
             x ^= x << 13
             x ^= x >> 17
             x ^= x << 5

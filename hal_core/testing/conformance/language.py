@@ -63,7 +63,7 @@ def prefix_sums(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32)
     reach = 1
     while reach < 64:
         before = sums[t - reach] if t >= reach else 0
-        hal.barrier()
+        hal.barrier()  # all have read before one of them writes
         total += before
         sums[t] = total
         hal.barrier()
@@ -207,6 +207,7 @@ def extremes(
     # Each thread stores the same value, as any of them may be the last.
     hal.atomic_exchange(f, 1, hal.float32(n))
     hal.atomic_exchange(s, 3, n)
+    # One thread turns 0 into 17. If any sees another value, the sum in u[0] shows it.
     old = hal.atomic_compare_exchange(u, 3, 0, 17)
     if old != 0 and old != 17:
         hal.atomic_add(u, 0, 1)
@@ -313,6 +314,7 @@ def _collatz(random: np.random.Generator) -> Sample:
 def guarded(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
     """Skip operands as Python would: `and`, `or` and `if else` guard indices beyond the memory."""
     i = hal.global_idx(0)
+    # Beyond the array for every i but 8: a device that reads x[far] anyway may fault.
     far = (i - 8) * 100_000_000
     if i < n and (i < 8 or x[i - 8] > 0) and not (far > 0 and i < 8 and x[far] == 0):
         y[i] = x[i] if i % 3 != 0 or x[i] < 0 else (x[i - 1] if i > 0 else 7)

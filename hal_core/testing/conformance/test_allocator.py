@@ -91,6 +91,7 @@ class TestAllocator:
             else:
                 nbytes = draw.choice((1, 255, 256, 257, 1000, 4096, 20_000, 65_536, 70_000))
                 spec = draw.choice((None, None, None, NOLRU, ZERO))
+                # The turn is the seed of the contents.
                 out.append((buffer_of(device, pattern(nbytes, turn), spec=spec), turn))
                 asked += 1
             facts = allocator.statistics()
@@ -296,7 +297,7 @@ class TestAllocator:
         assert allocator.statistics().current == before.current + 1000, "nothing was freed"
         allocator.free(block, 1000)
         facts = allocator.statistics()
-        for options in (None, NOLRU):
+        for options in (None, NOLRU):  # into the cache, and past it
             with pytest.raises(hal.InvalidArgument):
                 allocator.free(block, 1000, options)
         assert allocator.statistics() == facts
@@ -471,7 +472,7 @@ class TestAllocator:
                     out.clear()
                 facts = allocator.statistics()
                 assert facts.current + facts.cached <= limit
-                del out[: draw.randrange(2)]
+                del out[: draw.randrange(2)]  # the oldest one, or none
 
         in_threads(churn, 8)
         # Otherwise the test has shown nothing.

@@ -173,7 +173,7 @@ class TestBuffer:
         for size in (1, 7, 1000):
             made = hal.Buffer(device, size + 2, dtype).allocate().fill(1)
             # Not 0 and not -1: a fill that repeats one byte would pass with those.
-            made.view(size, offset=dtype.itemsize).fill(101)
+            made.view(size, offset=dtype.itemsize).fill(101)  # all but the first and the last
             expected = np.full(size + 2, 101, dtype.to_numpy())
             expected[0] = expected[-1] = 1
             assert read(made) == expected.tobytes(), size

@@ -125,6 +125,7 @@ class TestCompile:
         compiler, kernel = device.compiler, count_up.lower()
         options = CompileOptions.of_kernel(kernel, device.renderer.options(kernel))
         text = device.renderer.render(kernel)
+        # The second result of each call: whether the cache had the binary.
         assert [compiler.compile_or_reuse(text, options)[1] for _ in range(2)] == [False, True]
         # As after an upgrade of the vendor's compiler.
         monkeypatch.setattr(compiler, "identity", compiler.identity + " and a patch")
@@ -299,10 +300,12 @@ class TestCompile:
         base = buffer_of(device, np.arange(2000, dtype=np.float32).tobytes(), hal.float32)
         made = buffer_of(device, bytes(36), hal.float32)
         taken = hal.Buffer.from_dlpack(base.view(offset=4), device)
+        # The memory begins at byte 4 of the base, so neither of these is aligned.
         for part in (taken, taken.view(9, offset=least)):
             if least > 4:
                 with pytest.raises(hal.InvalidArgument, match=f"'x'.*{least}"):
                     program(made, part, vals=(9,), threads=9)
+        # Byte 4 * least of the base, which is element `least`.
         program(made, taken.view(9, offset=4 * least - 4), vals=(9,), threads=9)
         expected = 2 * (np.arange(9, dtype=np.float32) + least)
         assert read(made) == expected.tobytes()
@@ -390,8 +393,10 @@ class TestCompile:
 
 
 def _switch(device: hal.Compiled, pair: CompilerPair) -> str:
+    """Return the variable that forces a pair, such as CPU_LLVM."""
     return f"{device.family}_{pair.name.upper()}"
 
 
 def _rendering(device: hal.Compiled) -> CompilerPair:
+    """Return the first pair with a renderer; others compile `hal.Source` only."""
     return next(pair for pair in device.compilers if pair.renderer is not None)

@@ -31,6 +31,7 @@ from hal_core.testing.conformance.raw import buffer_of, pattern, read
 
 EVERY = list(DTYPES.values())
 COMPUTED = [dtype for dtype in EVERY if dtype not in STORAGE_DTYPES]
+# Dtypes that a capability declares; of the others `supports` alone tells.
 CAPABILITY: dict[hal.DType, str] = {hal.float64: "fp64"}
 
 
@@ -80,10 +81,12 @@ class TestDtype:
             refused(carrier(dtype), [dtype.name])
             return
         x = edges.numbers(dtype)
+        # Whole blocks of 32, as `carrier` wants.
         x = np.resize(x, -(-len(x) // 32) * 32)
         source, made = buffer_of(device, x.tobytes(), dtype), hal.Buffer(device, len(x), dtype)
         device.compile(carrier(dtype))(made, source, threads=len(x))
         got = np.frombuffer(read(made), stored_as(dtype))
+        # As `carrier` does: every 32 elements reversed.
         turned = x.reshape(-1, 32)[:, ::-1].reshape(-1).copy()
         assert edges.is_right(got, turned, dtype).all()
 

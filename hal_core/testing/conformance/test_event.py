@@ -164,6 +164,7 @@ class TestEvent:
     def test_F1_memory_is_bounded_and_what_is_dropped_counts(self, device: hal.Compiled) -> None:
         made = buffer_of(device, bytes(64))
         with hal.profile(limit=4) as profile:
+            # Each fill has another size, which tells the events apart.
             for turn in range(10):
                 made.view(1 + turn).fill(turn)
         assert [event.nbytes for event in profile.events] == [7, 8, 9, 10]

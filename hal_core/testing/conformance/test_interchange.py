@@ -18,13 +18,14 @@ HOST = (1, 0)  # DLPack's number for host memory
 PINNED = hal.BufferSpec(host=True)
 
 
-class Asked:
-    """A DLPack consumer's view of a buffer, with the options that the consumer gives."""
+class Consumer:
+    """A buffer as a DLPack consumer asks for it, with options of the test's choice."""
 
     def __init__(self, buffer: hal.Buffer, **options: Any) -> None:
         self.buffer, self.options = buffer, options
 
     def __dlpack__(self, **given: Any) -> Any:
+        # The options of the test win over those that numpy or hal-core gives.
         return self.buffer.__dlpack__(**{**given, **self.options})
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -88,7 +89,7 @@ class TestInterchange:
 
     def test_B9_dlpack_brings_memory_to_the_host(self, device: hal.Compiled) -> None:
         made = buffer_of(device, pattern(4096), hal.int32)
-        array = np.from_dlpack(Asked(made.view(512, hal.int32, 1024), dl_device=HOST))
+        array = np.from_dlpack(Consumer(made.view(512, hal.int32, 1024), dl_device=HOST))
         if not device.info.host_visible:
             # The array is a copy here, so a later write must not reach it.
             made.fill(0)
@@ -105,7 +106,7 @@ class TestInterchange:
         for place in places:
             made = buffer_of(device, pattern(4096))
             options = {"copy": True} | ({"dl_device": place} if place else {})
-            there = hal.Buffer.from_dlpack(Asked(made, **options), device)
+            there = hal.Buffer.from_dlpack(Consumer(made, **options), device)
             made.fill(0)
             device.synchronize()
             assert read(there) == pattern(4096)
@@ -113,7 +114,7 @@ class TestInterchange:
     def test_B9_dlpack_makes_no_copy_that_is_refused(self, device: hal.Compiled) -> None:
         made = buffer_of(device, pattern(4096))
         if device.info.host_visible:
-            array = np.from_dlpack(Asked(made, dl_device=HOST, copy=False))
+            array = np.from_dlpack(Consumer(made, dl_device=HOST, copy=False))
             made.fill(1)
             device.synchronize()
             assert array.tobytes() == b"\1" * 4096
@@ -191,13 +192,13 @@ class TestInterchange:
         need_spec(device, "host")
         need_host_visible(device, PINNED)
         made = buffer_of(device, pattern(4096), spec=PINNED)
-        host = np.from_dlpack(Asked(made, dl_device=HOST, copy=False))
-        copied = np.from_dlpack(Asked(made, dl_device=HOST, copy=True))
+        host = np.from_dlpack(Consumer(made, dl_device=HOST, copy=False))
+        copied = np.from_dlpack(Consumer(made, dl_device=HOST, copy=True))
         shared = [made]
         if device.allocator.dlpack_pinned:
             shared.append(hal.Buffer.from_dlpack(made, device, copy=False))
         if device.allocator.dlpack_device:
-            there = Asked(made, dl_device=device.allocator.dlpack_device, copy=False)
+            there = Consumer(made, dl_device=device.allocator.dlpack_device, copy=False)
             shared.append(hal.Buffer.from_dlpack(there, device))
         for number, one in enumerate(shared):
             one.fill(number)

@@ -67,5 +67,6 @@ class TestLanguage:
             expected = np.concatenate(exact).astype(np.float32)
             assert expected.shape == got.shape
             unit = np.spacing(np.maximum(np.abs(expected), np.finfo(np.float32).tiny))
+            # Units of float32, which float64 is exact enough to judge.
             near = np.abs(got - expected) <= 4 * unit
         assert (near | (got == expected) | (np.isnan(got) & np.isnan(expected))).all()

@@ -56,6 +56,7 @@ class TestProcess:
             for turn, size in enumerate(sizes):
                 start = number * 1_000_000 + turn
                 made.fill(-1)
+                # Two sizes of blocks, so that threads differ in geometry too.
                 program(made, vals=(start, size), threads=size, block=16 << number % 2)
                 # Arguments of another thread would show as its start or its size.
                 expected = [*range(start, start + size), *[-1] * (200 - size)]
@@ -143,6 +144,7 @@ class TestProcess:
                 step, value = draw.choice("llllcfiks"), draw.randrange(1 << 32)
                 with lock:
                     steps.append(step)
+                    # The factor is odd, so that it loses no bits of the steps before.
                     if step == "l":
                         program(shared, vals=(value | 1, number, size), threads=size)
                         expected[:] = expected * np.uint32(value | 1) + np.uint32(number)
@@ -217,6 +219,7 @@ class TestProcess:
 
     def test_X2_a_child_of_a_family_that_was_only_listed(self, device: hal.Compiled) -> None:
         device.close()
+        # The driver is started now, but no device is open.
         hal.Device.devices(device.family)
         try:
             works = "subprocess_fork" in device.info.capabilities
@@ -244,6 +247,7 @@ def _found_working(device: hal.Compiled, made: hal.Buffer, program: hal.Program)
     assert opened.allocator.statistics().live == start.live + 1
     opened.compile(count_up)(other, vals=(8, 100), threads=100)
     assert read(other) == _counted(8), "a new program does not work"
+    # Large enough for a device that splits launches over threads, which a fork does not copy.
     slow = SlowCounter(opened, 100_000)
     wide = slow.buffer(opened)
     slow(wide, 3)

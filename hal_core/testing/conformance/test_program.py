@@ -26,6 +26,7 @@ from hal_core.testing.conformance.kernels import (
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
 from hal_core.testing.conformance.slow import SlowCounter
 
+# Bytes that begin as formats which a loader could mistake for its own.
 FOREIGN = {
     "nothing": b"",
     "one-byte": b"\0",
@@ -39,10 +40,8 @@ FOREIGN = {
     "PTX": b".version 7.0\n.target sm_50\n.address_size 64\n",
     "a-zip-file": b"PK\x03\x04" + bytes(500),
 }
-WIDEST = (
-    (hal.int64, hal.uint64),
-    (hal.int32, hal.uint32),
-)  # the test takes the first pair that the device supports
+# The test takes the first pair that the device supports.
+WIDEST = ((hal.int64, hal.uint64), (hal.int32, hal.uint32))
 VALUE_DTYPES = (
     hal.bool_, hal.int8, hal.int16, hal.int32, hal.int64, hal.uint8, hal.uint16, hal.uint32,
     hal.uint64, hal.float32, hal.float64,
@@ -395,6 +394,7 @@ class TestProgram:
         """Count without atomics in small launches and in ones that a device may split."""
         block, turns = 33, 5
         count = grid * block
+        # The last 64 bytes are no thread's.
         made = buffer_of(device, bytes(4 * count) + pattern(64), hal.int32)
         program, expected = device.compile(add_plainly), np.zeros(count, np.int32)
         for turn in range(turns):
@@ -410,6 +410,7 @@ class TestProgram:
         for size in (3, 30_000):
             made, other = zeros(device, size), zeros(device, size)
             expected = 0
+            # The periods have no common factor, so the steps come in many combinations.
             for turn in range(40):
                 if turn % 11 == 5:
                     made.copyin(np.full(size, turn, np.int32))
@@ -422,7 +423,7 @@ class TestProgram:
                     program(made, vals=(1, size), threads=size)
                     made.copy_from(other)
                 program(made, vals=(turn, size), threads=size)
-                # As an int32 wraps.
+                # Wrapped as an int32.
                 expected = (3 * expected + turn + 2**31) % 2**32 - 2**31
             assert numbers(made) == [expected] * size
 
@@ -459,7 +460,7 @@ class TestProgram:
         warm(made, vals=(0, 5), threads=5)
         for program in (cold, warm):
             program.unload()
-            program.unload()
+            program.unload()  # a second time does nothing
             with pytest.raises(hal.InvalidState, match="count_up"):
                 program(made, vals=(9, 5), threads=5)
         works(other)
@@ -528,6 +529,7 @@ class TestProgram:
         static = device.compile(tiled).info.shared_nbytes
         assert static is None or 120 <= static <= limits.shared_nbytes
         assert device.compile(count_up).info.shared_nbytes in (None, 0)
+        # Too much, as `tiled` has 120 bytes of its own.
         room = limits.shared_nbytes - 16
         with pytest.raises(hal.InvalidArgument, match=f"{room}"):
             device.compile(tiled)(zeros(device, 30), grid=1, shared=room)

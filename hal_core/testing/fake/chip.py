@@ -74,7 +74,7 @@ class Chip:
         self._freed: set[int] = set()  # the caller may not use them; queued work still may
         self._handles = itertools.count(0x1000, 0x10)
         self._queue: deque[Work] = deque()
-        self._late = OK, ""  # the first failure of queued work
+        self._late = OK, ""  # the first failure of queued work, until a wait returns it
         self._lock = threading.RLock()
         self._latest = threading.local()
 

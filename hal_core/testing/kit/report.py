@@ -110,7 +110,7 @@ class Report(NamedTuple):
             outcome.replace(" ", "_"): [
                 {"test": one.test, "why": one.why} for one in self.of(outcome)
             ]
-            for outcome in OUTCOMES[1:]
+            for outcome in OUTCOMES[1:]  # tests that passed are only counted
         }
         content = {
             "device": self.device,
@@ -174,6 +174,7 @@ def _flat(facts: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
 
 def _table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> list[str]:
     cells = [tuple(head), *rows]
+    # chr(92) is a backslash, which the f-strings of Python 3.11 cannot contain.
     lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
     return [lines[0], f"|{' --- |' * len(cells[0])}", *lines[1:], ""]
 
@@ -257,7 +258,7 @@ def _outcome(report: pytest.TestReport) -> tuple[str, str]:
         return "failed", f"{crash.message}\n({Path(crash.path).name}:{crash.lineno})"
     if not report.skipped:
         return "passed", ""
-    if hasattr(report, "wasxfail"):
+    if hasattr(report, "wasxfail"):  # an expected failure, which pytest counts as skipped
         return "known gap", report.wasxfail.removeprefix("reason: ")
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return "skipped", reason.removeprefix("Skipped: ")
