@@ -1,4 +1,4 @@
-"""The memory of the CPU: ordinary memory of this process."""
+"""Memory of the CPU: ordinary memory of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of the host's C library, and their failures as errors of hal-core.
+"""Call the host's C library, and turn its failures into exceptions of hal-core.
 
 Source: mmap(2), posix_memalign(3), dlsym(3), pthread_getattr_np(3).
 """

@@ -44,7 +44,7 @@ class CUDAAllocator(LRUAllocator[int]):
         self._pooled = bool(device.info.vendor["memory_pools_supported"])
         self._staging = Staging(device)
         self._pinned: set[int] = set()  # addresses of pinned blocks
-        self._ended = False  # the device is closed
+        self._device_closed = False
         self._keeps_context = False  # it is closed; its context stays for memory in use
         self.dlpack_device = _KDL_CUDA, device.index
         self.dlpack_stream = _LEGACY_STREAM
@@ -66,25 +66,25 @@ class CUDAAllocator(LRUAllocator[int]):
             raise OutOfMemory("allocate", problem, got=nbytes, device=device.name) from None
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
-        device, ended, lost = self.device, self._ended, False
+        device, closed, lost = self.device, self._device_closed, False
         if options.host:
             self._pinned.discard(opaque)  # first: the freed address may go to another thread
-        if ended and not self._keeps_context:
+        if closed and not self._keeps_context:
             return  # the context was lost, and its memory with it
         try:
             with device.visit("free"), ExitStack() as steps:
                 if options.host:
                     # Called at the end of the block, after the wait: queued work may use it.
                     steps.callback(device.api.free_host, opaque)
-                    if not ended:
+                    if not closed:
                         device.api.wait(device.stream)
-                elif ended:  # there is no stream any more
+                elif closed:  # there is no stream any more
                     device.api.free(opaque, None, False)
                 else:
                     device.api.free(opaque, device.stream, self._pooled)
         except DeviceFault:
             lost = True  # the context, with its memory; the next wait raises
-        if ended and (lost or not (self._live or self._dropped)):
+        if closed and (lost or not (self._live or self._dropped)):
             self.release_context()
 
     def _wrap(self, pointer: int, nbytes: int) -> int:
@@ -194,7 +194,7 @@ class CUDAAllocator(LRUAllocator[int]):
         """
         with self._lock:
             self._drain()
-            self._ended = True
+            self._device_closed = True
             self._keeps_context = bool(self._pinned if lost else self._live or self._dropped)
         if self._keeps_context:
             keeping.add(self)

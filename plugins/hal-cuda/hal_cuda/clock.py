@@ -92,7 +92,7 @@ class CUDAClock(SampledClock):
         """Read what is unread and destroy all events; the device may then be closed."""
         if self.device.forked:
             return
-        with suppress(IndexError):  # IndexError: all is read
+        with suppress(IndexError):  # IndexError: nothing is left to read
             self._times(self._unread[-1])
         device, api = self.device, self.device.api
         with self._lock:

@@ -18,10 +18,11 @@ from hal_cuda import nvrtc
 if TYPE_CHECKING:
     from hal_cuda.device import CUDADevice
 
-MAKER = "hal-cuda 1"
+MAKER = "hal-cuda 1"  # the format of binaries and its version
 _NVRTC_ERROR = re.compile(r"(?m)^(?P<file>\S*?)\((?P<line>\d+)\): (?:catastrophic )?error")
 _PTX_ERROR_LINE = re.compile(r"line\s+(\d+)")
-_NAMES_FILE = re.compile("-I|--include-path|-include|--pre-include|--pch|-pch|--use-pch")
+# Options that make NVRTC read files, whose texts the cache key would not have.
+_READS_FILES = re.compile("-I|--include-path|-include|--pre-include|--pch|-pch|--use-pch")
 _ISA_8_TARGETS = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)  # PTX ISA 8.0
 
 
@@ -110,7 +111,7 @@ class NVRTCCompiler(CUDACompiler):
         return seal(MAKER, [self.image.lower(), self.target], image)
 
     def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
-        refuse_files(options.options, _NAMES_FILE, operation, self.device.name)
+        refuse_files(options.options, _READS_FILES, operation, self.device.name)
         defines = tuple(f"--define-macro={name}={value}" for name, value in options.defines)
         folders = tuple(f"--include-path={path}" for path in (*options.includes, *self.headers))
         # Functions without an execution space then count as __device__.

@@ -144,7 +144,7 @@ def explain(
 
 
 class check:
-    """`with check("copyin", name):` turns refused calls inside into exceptions of hal-core.
+    """`with check("allocate", name):` turns refused calls inside into exceptions of hal-core.
 
     `opened`: the device itself, which another thread may close during the call.
     """

@@ -55,6 +55,7 @@ def foreign(device: CUDADevice, obj: Any) -> Foreign | None:
     if type(obj).__module__.startswith("pycuda") and hasattr(obj, "__int__"):
         with device.own("wrap"):
             start, nbytes = device.api.range_of(int(obj))
+        # An address may lie inside its allocation, which ends where it does.
         return Foreign(int(obj), start + nbytes - int(obj), uint8, obj)
     return None
 
@@ -102,7 +103,7 @@ def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bo
     if not strides or not math.prod(shape):
         return True
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and stride != step:
+        if extent != 1 and stride != step:  # no step is taken along an axis of one element
             return False
         step *= extent
     return True

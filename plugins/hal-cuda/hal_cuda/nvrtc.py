@@ -47,6 +47,7 @@ class NVRTC:
         """Compile a text to an image, "CUBIN" or "PTX". Raises: NVRTCError."""
         program = ctypes.c_void_p()
         handle = ctypes.byref(program)
+        # No headers are passed as texts: NVRTC finds them in the folders of the options.
         self._call("CreateProgram", handle, text.encode(), name.encode(), 0, None, None)
         try:
             given = (ctypes.c_char_p * len(options))(*map(os.fsencode, options))

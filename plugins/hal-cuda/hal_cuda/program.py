@@ -177,15 +177,16 @@ class ArgumentStorage:
 
     def __init__(self, binary: Binary, device: str) -> None:
         letters = ["Q" if p.is_pointer else p.dtype.format for p in binary.signature.params]
-        if "" in letters:
+        if "" in letters:  # `struct` has no letter for bfloat16
             raise Unsupported(
-                f"load {binary.entry}", "bfloat16 is no dtype of a value", device=device
+                f"load {binary.entry}", "a kernel takes no bfloat16 values", device=device
             )
         packer = struct.Struct("@" + "".join(letters))
         self.pack_into = packer.pack_into
         self.first = len(letters) * ctypes.sizeof(ctypes.c_void_p)  # offset of the first argument
         self._offsets = [struct.calcsize("@" + "".join(letters[: k + 1])) - struct.calcsize(letter)
                          for k, letter in enumerate(letters)]  # fmt: skip
+        # Words of 8 bytes: the pointers, then the arguments, rounded up.
         self._shape = ctypes.c_void_p * (len(letters) + packer.size // 8 + 1)
 
     def make(self) -> tuple[Any, int]:

@@ -62,6 +62,7 @@ class OpenCLClock(SampledClock):
             command.wait()
 
     def _read(self, span: Span) -> None:
+        """Read the times of `span`, and take complete markers as samples."""
         event, span.command = span.command, None
         # A failed marker has a status below COMPLETE.
         with suppress(cl.Error):

@@ -18,10 +18,11 @@ from hal_opencl.driver import cl
 if TYPE_CHECKING:
     from hal_opencl.device import OpenCLDevice
 
-_MAKER = "hal-opencl 1"
+_MAKER = "hal-opencl 1"  # the format of binaries and its version
 _FIXED = ("-cl-kernel-arg-info",)  # lets a wrong signature be found before the first launch
 _CORRECT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"  # else `/` may be off by 2.5 ulp
-_NAMES_FILE = re.compile("-I|-i|--include")
+# Options that make compilers read files, whose texts the cache key would not have.
+_READS_FILES = re.compile("-I|-i|--include")
 
 
 def pairs(device: OpenCLDevice) -> list[CompilerPair]:
@@ -110,7 +111,7 @@ class OpenCLCompiler(Compiler):
                 )
         # One string may hold several options, as the driver splits them at blanks.
         parts = " ".join(options.options).split()
-        refuse_files(parts, _NAMES_FILE, operation, self.device.name)
+        refuse_files(parts, _READS_FILES, operation, self.device.name)
         exact = self._rendered if options.rendered else ()
         includes = tuple(f"-I{folder}" for folder in options.includes)
         return (*_FIXED, *exact, *options.options, *includes)

@@ -1,4 +1,4 @@
-"""All use of PyOpenCL: finding devices, building programs, turning errors into hal-core's.
+"""Find devices, build programs, turn errors into exceptions of hal-core: all use of PyOpenCL.
 
 Other modules take `cl` from here. Kernel arguments and builds go through PyOpenCL's inner
 `_Program` and `Kernel._set_arg_*`, the layer that its own launch code is generated for. The outer
@@ -101,7 +101,7 @@ def explain(error: cl.Error, operation: str, device: str | None = None, last: st
 
 
 class check:
-    """`with check("copyin", name):` turns refused calls inside into exceptions of hal-core."""
+    """`with check("allocate", name):` turns refused calls inside into exceptions of hal-core."""
 
     # A class: contextlib's generators leave a cycle, which would keep the caller's buffers alive.
 
@@ -288,7 +288,7 @@ def _argument_facts(kernel: cl.Kernel, fact: cl.kernel_arg_info) -> list[Any]:
 
 
 class KernelFacts(NamedTuple):
-    """Facts of a built kernel, as the platform gives them."""
+    """Facts of a loaded kernel, as the platform gives them."""
 
     max_block_threads: int
     shared_nbytes: int  # per block

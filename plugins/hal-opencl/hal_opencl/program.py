@@ -97,9 +97,11 @@ class OpenCLProgram(Program):
         memory, numbers, packs = [], [], {}
         for index, (code, _, position, _) in enumerate(slots):
             if not code:
+                # Rendered kernels take the memory and its offset, `Source` kernels a sub-buffer.
                 plain = f"a{position}[0]" if self.binary.rendered else f"whole(a{position})"
                 memory.append(f"{index}, {plain}")
                 continue
+            # Of a pointer, only the offset is a number.
             offset = "[1]" if self.signature.params[position].is_pointer else ""
             numbers.append(f"{index}, pack_{index}(a{position}{offset})")
             packs[f"pack_{index}"] = struct.Struct(code).pack

@@ -31,7 +31,7 @@ class CheckedAllocator(CPUAllocator):
 
     def __init__(self, device: Compiled) -> None:
         super().__init__(device)
-        self.poison = True  # as the device was opened, even if HAL_CHECK was unset since
+        self.poison = True  # HAL_CHECK was set when the device opened, and may be unset by now
         self._blocks: dict[int, Block] = {}
         self._quarantine = Quarantine()  # changes only while `_freeing` is held
         self._numbers = itertools.count(1)  # of blocks, for errors

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hal_cpu.checked.device import CheckedDevice
     from hal_cpu.checked.guarded_memory import Address
 
-_MAKER = "hal-cpu-uops 1"
+_MAKER = "hal-cpu-uops 1"  # the format of binaries and its version
 _NO_LIMIT = 1 << 62  # of loop iterations: only their time is limited
 
 
@@ -111,7 +111,7 @@ def interpret(
         memory = driver.memory_at(address, address.nbytes) if address.nbytes else b""
         inputs.arrays[param.position] = np.frombuffer(memory, stored_as(param.dtype))
         written = address.record(param.dtype.itemsize)
-        if written is not None:
+        if written is not None:  # None: every byte is written, so no read is a fault
             inputs.written[param.position] = written
         if address.block is not None:
             address.block.user = f"{param.name!r} of kernel {kernel.name}"
@@ -123,6 +123,7 @@ def interpret(
         with device.in_flight.using(*addresses):
             execute(kernel, inputs, geometry, limits, seed=device.seed)
     finally:
+        # The interpreter marked what it wrote in the records themselves.
         for position in inputs.written:
             args[position].block.drop_full_record()
 

@@ -139,7 +139,7 @@ class Launch:
         for region, after in zip(writable, outcome.after[len(forbidden) :], strict=True):
             driver.memory_at(*region)[:] = after
         for argument in self.writable:
-            argument.address.mark_written()
+            argument.address.mark_written()  # all of it: the child keeps no record
 
     # -- errors
 
