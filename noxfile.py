@@ -88,6 +88,8 @@ SYNTAX = (
 # A kernel from text to result on a backend, and the tests of a backend that every Python runs.
 RESULTS = ("tests/program/test_program.py", "tests/repository/test_examples.py")
 OWN = ("test_program.py", "test_readme.py", "test_missing.py")
+# Tests that take longest: compilers over every operation, the kit over broken backends.
+LONGEST = ("tests/testing", "tests/fuzz", "tests/render", "tests/ir")
 # Tests that most changes break: `nox -s quick`.
 QUICK = (
     "tests/repository/test_layout.py", "tests/repository/test_plugins_alike.py",
@@ -236,6 +238,15 @@ def pythons(session: nox.Session) -> None:
     _pytest(session, *SYNTAX, *RESULTS, *others, require=("CPU", "OPENCL"))
 
 
+def _tests() -> list[Path]:
+    """The files and folders of tests/ that hold tests."""
+    return [
+        path
+        for path in (ROOT / "tests").iterdir()
+        if path.match("test_*.py") or any(path.glob("test_*.py"))
+    ]
+
+
 def _existing(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if (ROOT / path).exists()]
 
@@ -271,8 +282,10 @@ def together(session: nox.Session) -> None:
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name != "hal-cuda")
     without = ("tests/simulators",)
     required = ("CPU", "OPENCL")
+    # What takes longest first, or one core would be idle at the end.
+    tests = [*LONGEST, *plugins, *sorted(str(path.relative_to(ROOT)) for path in _tests())]
     _pytest(
-        session, "tests", *plugins, without=without, optimize=True, require=required,
+        session, *dict.fromkeys(tests), without=without, optimize=True, require=required,
         SIM_CUDA_BUILD=_software_build(),
     )  # fmt: skip
 
