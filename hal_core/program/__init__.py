@@ -257,8 +257,8 @@ class Program:
     def _refuse_unloaded(self, *args: Any) -> NoReturn:
         operation = f"launch {self.name}"
         self.device._check_open(operation)
-        fix = "Compile the kernel again."
-        raise InvalidState(operation, "it was unloaded", device=self.device.name, fix=fix)
+        problem, fix = "the program was unloaded", "Compile the kernel again."
+        raise InvalidState(operation, problem, device=self.device.name, fix=fix)
 
     def __repr__(self) -> str:
         state = " unloaded" if self._unloaded else ""

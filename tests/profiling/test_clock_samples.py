@@ -18,7 +18,7 @@ def with_samples(*moments: tuple[int, int]) -> ClockSamples:
     return made
 
 
-def test_F1_the_worked_example_of_the_module() -> None:
+def test_F1_the_worked_example_of_the_class() -> None:
     made = with_samples((0, 7_000), (1_000, 8_250), (2_000, 9_350))
     asked = (400, 1_500, 3_000, -400)
     assert [made.on_host(ns) for ns in asked] == [7_500, 8_800, 10_450, 6_500]

@@ -288,6 +288,13 @@ def test_P10_a_program_outliving_its_device_raises(plugin: Any) -> None:
     assert "unloaded" in repr(program)
 
 
+def test_P10_a_program_unloaded_on_an_open_device_says_so(fake: hal.Compiled) -> None:
+    program = program_of(fake, "n: int32")
+    program.unload()
+    with pytest.raises(hal.InvalidState, match="the program was unloaded.*Compile"):
+        program(vals=(1,), threads=1)
+
+
 def test_P10_closing_while_launches_run(plugin: Any) -> None:
     for _ in range(20):
         device = hal.Device["FAKE:1"]
