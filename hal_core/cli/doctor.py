@@ -10,13 +10,13 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import DEVNULL, STDOUT, TimeoutExpired, call
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from hal_core import cache, discovery
 from hal_core.cli import output
@@ -132,17 +132,12 @@ def probed(plugin: Finding, time_limit: float) -> Finding:
         command += [plugin.kind, plugin.name, plugin.origin, str(answer)]
         # A file, not a pipe: a process that the plugin starts would hold a pipe open.
         with printed.open("wb") as file:
-            streams: dict[str, Any] = {
-                "stdin": subprocess.DEVNULL,
-                "stdout": file,
-                "stderr": subprocess.STDOUT,
-            }
             try:
-                code = subprocess.run(command, timeout=time_limit, **streams).returncode
+                code = call(command, stdin=DEVNULL, stdout=file, stderr=STDOUT, timeout=time_limit)
                 ending = f"ended with exit code {code}" if code else "ended"
                 if code < 0:
                     ending = f"was killed by {signal.Signals(-code).name}"
-            except subprocess.TimeoutExpired:
+            except TimeoutExpired:
                 ending = f"did not end within {time_limit:g} s"
         lines = printed.read_text(encoding="utf-8", errors="replace").split("\n")
         said = " | ".join([line.strip()[:200] for line in lines if line.strip()][-4:])
