@@ -14,6 +14,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 __version__ = "0.1.0"
 API_VERSION = (1, 0)  # of the plugin interface; changes independently of package versions
@@ -41,7 +42,10 @@ class Distribution:
             if not version and self.is_whole:
                 from importlib_metadata import Distribution as Metadata
 
-                version = Metadata.at(self.folder).version
+                try:
+                    version = Metadata.at(self.folder).version
+                except Exception:  # damaged; an error that names the plugin must still be made
+                    version = ""
             self._version = version or "?"
         return self._version
 
@@ -123,10 +127,18 @@ def complete(found: Scan) -> None:
     foreign = [finder for finder in sys.meta_path if finder.__module__ not in known]
     if not found.left and not any(hasattr(finder, "find_distributions") for finder in foreign):
         return
-    from importlib_metadata import distributions
+    from importlib_metadata import DistributionFinder
 
     entries, folders, damaged = list(found.entries), dict(found.folders), dict(found.damaged)
-    for metadata in distributions(path=found.left):
+    context = DistributionFinder.Context(path=found.left)  # type: ignore[no-untyped-call]
+    given: list[Any] = []
+    # One by one: `importlib_metadata.distributions` ends at the first finder that raises.
+    for finder in list(sys.meta_path):
+        try:
+            given += getattr(finder, "find_distributions", lambda context: ())(context)
+        except Exception as error:
+            damaged[repr(finder)] = f"cannot be asked: {type(error).__name__}: {error}"
+    for metadata in given:
         where = str(getattr(metadata, "_path", metadata))
         try:
             text = metadata.read_text("entry_points.txt")

@@ -263,7 +263,36 @@ def test_R18_a_foreign_finder_is_asked(site: FakeSite, monkeypatch: pytest.Monke
     assert names(found) == ["F"]
 
 
+def test_R12_a_finder_that_raises_hides_nothing(
+    site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(ForeignFinder):
+        def find_distributions(self, context: object) -> Iterator[object]:
+            yield from super().find_distributions(context)
+            raise RuntimeError("no such archive")
+
+    site.distribution("good", GOOD)
+    good = ForeignFinder("[hal.devices]\nF = f:plugin\n")
+    monkeypatch.setattr(sys, "meta_path", [Broken(""), *sys.meta_path, good])
+    found = discovery.scan([str(site)])
+    discovery.complete(found)
+    assert sorted(names(found)) == ["F", "GOOD"]
+    assert ["no such archive" in problem for problem in found.damaged.values()] == [True]
+
+
 # -- versions
+
+
+@pytest.mark.parametrize("metadata", [b"", b"Name: old\n", b"\xff\xfe", b"\0" * 9])
+def test_R12_damaged_metadata_has_no_version_and_raises_nothing(
+    tmp_path: Path, metadata: bytes
+) -> None:
+    (tmp_path / "old.egg-info").mkdir()
+    (tmp_path / "old.egg-info" / "entry_points.txt").write_text(GOOD)
+    (tmp_path / "old.egg-info" / "PKG-INFO").write_bytes(metadata)
+    (entry,) = discovery.scan([str(tmp_path)]).entries
+    assert entry.distribution.version == "?"
+    assert "old ?" in repr(entry)
 
 
 def test_versions_come_from_folder_names() -> None:
