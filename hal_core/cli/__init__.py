@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `hal devices | head`; the interpreter flushes once more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (HalError, OSError) as error:  # the second for a file that cannot be written
+    except HalError as error:
         print(f"hal: {error}", file=sys.stderr)
         return 2
     return code

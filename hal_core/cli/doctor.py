@@ -73,7 +73,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.add_argument("-v", "--verbose", action="store_true", help="show every check")
     limit = "seconds that the probe of a plugin may take; 30 when left out"
-    parser.add_argument("--time-limit", type=float, default=30, metavar="SECONDS", help=limit)
+    parser.add_argument("--time-limit", type=_seconds, default=30, metavar="SECONDS", help=limit)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0 (got {text!r})")
+    return seconds
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,13 +11,16 @@ both, names that are made of "fake" are replaced. For `hal new my_chip`:
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 from typing import NamedTuple
 
+from hal_core import discovery
 from hal_core.errors import InvalidArgument
 from hal_core.registry import names
 
@@ -33,6 +36,7 @@ _OURS = re.compile(r"hal_core\.testing\.fake|hal[-_]fake|FAKE|Fake|fake")
 # A run of imports from hal packages, and one of these imports with its module.
 _IMPORTS = re.compile(r"(?:^ *from hal_\S+ import (?:\([^)]*\)|[^(\n]*)\n)+", re.MULTILINE)
 _IMPORT = re.compile(r" *from (\S+) import (?:\([^)]*\)|[^(\n]*)\n")
+_MAX_LETTERS = 8  # with a longer name some lines of the sources exceed their 100 columns
 _PLUGIN_DOC = '"""The plugin of the family FAKE. Importing it loads no driver."""'
 
 # File of the template -> its path in the distribution. Under their real names some of them would
@@ -69,11 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     called = names_of(options.name)
+    for warning in warnings(called):
+        print(f"hal: warning: {warning}", file=sys.stderr)
     folder = write(called, options.into)
     print(f"{folder} is a whole backend: family {called.family}, classes {called.spelling}...")
     print("Its device is simulated by chip.py. In a virtual environment run:\n")
     steps = (
-        (f"cd {shlex.quote(str(folder))}", ""),
+        (f"cd {shlex.quote(folder)}", ""),
         ('python -m pip install -e ".[test]"', "this project, with the conformance kit"),
         (f"hal check {called.family}", "the kit: it passes, and should as you go on"),
     )
@@ -100,21 +106,52 @@ def names_of(name: str) -> Names:
     return Names(family, "".join(parts), f"hal_{name.lower()}")
 
 
-def write(called: Names, into: str) -> Path:
+def warnings(called: Names) -> list[str]:
+    """Return what the author should know before the name is published."""
+    others = {f"hal-{family.lower()}" for family in names.KNOWN if family == called.family}
+    others |= {
+        entry.distribution.name
+        for entry in discovery.installed().entries
+        if entry.group == discovery.DEVICES and entry.name.upper() == called.family
+    }
+    found = []
+    if len(called.spelling) > _MAX_LETTERS:
+        fix = "run `ruff format` and break the lines that `ruff check` names."
+        found.append(f"The name is long: {fix}")
+    for other in sorted(others):
+        prefer = f"HAL_PREFER={called.family}={called.distribution}"
+        effect = f"With both installed, using it is an error until {prefer} chooses."
+        if other == called.distribution:
+            effect = "Yours has the same name: pip replaces one by the other."
+        found.append(f"{other} provides {called.family} already. {effect}")
+    return found
+
+
+def write(called: Names, into: str) -> str:
     """Write the distribution and return its folder, `into/hal-NAME`.
 
-    Raises: InvalidArgument when the folder exists, whatever is in it; OSError.
+    Raises: InvalidArgument when the folder exists, whatever is in it, or cannot be written.
     """
-    folder = Path(into, called.distribution)
+    folder = os.path.normpath(os.path.join(into, called.distribution))
+    made = False
     try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        problem, fix = "it is there already", "Delete or rename it, or give another with --into."
-        raise InvalidArgument("new backend", problem, got=str(folder), fix=fix) from None
-    for path, text in contents(called):
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8", newline="\n")
+        os.makedirs(into, exist_ok=True)
+        os.mkdir(folder)
+        made = True
+        for path, text in contents(called):
+            place = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+    except OSError as error:
+        if made:
+            shutil.rmtree(folder, ignore_errors=True)  # a half is worse than none
+        elif isinstance(error, FileExistsError):
+            fix = "Delete or rename it, or give another folder with --into."
+            problem = "it is there already"
+            raise InvalidArgument("new backend", problem, got=folder, fix=fix) from None
+        problem = f"cannot be written: {error.strerror}"
+        raise InvalidArgument("new backend", problem, got=folder) from error
     return folder
 
 

@@ -22,8 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     file = "a Python file, which is run, and the name of a kernel in it if it has several"
     add("kernel", metavar="FILE[:KERNEL]", help=file)
-    languages = f"{', '.join(RENDERERS)}; c when left out"
-    add("--language", metavar="L", choices=list(RENDERERS), help=languages)
+    add("--language", metavar="L", help=f"{', '.join(RENDERERS)}; c when left out")
     add("-o", "--output", metavar="FILE", help="write it to a file")
 
 
@@ -32,16 +31,24 @@ def run(options: argparse.Namespace) -> int:
     if not options.output:
         print(text)
         return 0
-    with open(options.output, "w", encoding="utf-8") as file:
-        print(text, file=file)
+    try:
+        with open(options.output, "w", encoding="utf-8") as file:
+            print(text, file=file)
+    except OSError as error:
+        problem = f"the file cannot be written: {error.strerror}"
+        raise InvalidArgument("render", problem, got=options.output) from error
     return 0
 
 
 def rendered(target: str, language: str | None) -> str:
     """Return the text of the kernel that `FILE:KERNEL` names. Raises: InvalidArgument."""
+    renderer = RENDERERS.get(language or "c")
+    if renderer is None:
+        known = ", ".join(RENDERERS)
+        raise InvalidArgument("render", "no such language", got=language, fix=f"Known: {known}.")
     kernel = load(target)
     if not isinstance(kernel, Source):
-        return RENDERERS[language or "c"]().render(kernel)
+        return renderer().render(kernel)
     if language not in (None, kernel.language):
         problem = f"{kernel.name} is text in {kernel.language} already"
         fix = "A hal.Source is not translated; a function with @hal.kernel is."
@@ -58,24 +65,24 @@ def load(target: str) -> Kernel | Source:
     path, name = target, ""
     if not os.path.isfile(target):  # a path may contain a colon itself
         path, _, name = target.rpartition(":")
-    if not os.path.isfile(path):
-        got = path or name
-        raise InvalidArgument("render", "no such file", got=got, fix="Give FILE:KERNEL.")
+        if not os.path.isfile(path):
+            got = path or name
+            raise InvalidArgument("render", "no such file", got=got, fix="Give FILE:KERNEL.")
     kernels = {
         key: value
         for key, value in variables(path).items()
         if isinstance(value, (KernelFunction, Kernel, Source))
     }
-    known = ", ".join(kernels)
     if not kernels:
         fix = "Decorate a function at the top level with @hal.kernel, or make a hal.Source."
         raise InvalidArgument("render", "the file has no kernel", got=path, fix=fix)
-    if not name and len(kernels) > 1:
+    known = ", ".join(kernels)
+    if path == target and len(kernels) > 1:
         problem = f"{path} has several kernels: {known}"
         raise InvalidArgument("render", problem, fix="Give FILE:KERNEL.")
-    if name and name not in kernels:
+    if path != target and name not in kernels:
         raise InvalidArgument("render", "no such kernel", got=name, fix=f"In the file: {known}.")
-    found = kernels[name or known]
+    found = kernels[name] if name else next(iter(kernels.values()))
     return found.lower() if isinstance(found, KernelFunction) else found
 
 

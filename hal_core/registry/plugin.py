@@ -12,6 +12,7 @@ import pluggy
 from hal_core import concurrency, hookspecs
 from hal_core.discovery import API_VERSION
 from hal_core.errors import IncompatiblePlugin, PluginError
+from hal_core.geometry import Limits
 from hal_core.hookspecs import CAPABILITIES, RANKS, Check, DeviceInfo, Foreign
 from hal_core.registry.names import join
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("hal_"))
+
+# Fields of a DeviceInfo besides name and kind, each with its type.
+_FACTS: dict[str, type] = {
+    "title": str, "memory_nbytes": int, "arch": str, "compute_units": int, "host_visible": bool,
+    "limits": Limits, "capabilities": frozenset,
+}  # fmt: skip
 
 _reprs = reprlib.Repr()
 _reprs.maxother = _reprs.maxstring = 60
@@ -161,6 +168,10 @@ def as_devices(family: str, answer: object) -> tuple[DeviceInfo, ...]:
         if info.kind not in list(RANKS):
             kinds = ", ".join(RANKS)
             raise Unusable(f"{name} the kind {short_repr(info.kind)}, not one of {kinds}")
+        for field, kind in _FACTS.items():
+            fact = getattr(info, field)
+            if not isinstance(fact, kind):
+                raise Unusable(f"{name} {short_repr(fact)} for {field}, not a {kind.__name__}")
         unknown = sorted(map(short_repr, info.capabilities - CAPABILITIES))
         if unknown:
             raise Unusable(f"{name} unknown capabilities: {', '.join(unknown)}")
@@ -176,6 +187,8 @@ def as_device(info: DeviceInfo, answer: Any) -> Compiled:
     if opened.name != info.name or opened.info != info:
         name = info.name
         raise Unusable(f"{short_repr(answer)}, not the device {name} of the info it was given")
+    if opened.closed:
+        raise Unusable(f"{short_repr(answer)}, which is closed")
     return opened
 
 
@@ -209,4 +222,9 @@ def as_checks(answer: object) -> list[Check]:
         return []
     if not isinstance(answer, Iterable) or isinstance(answer, str):
         raise Unusable(f"{short_repr(answer)}, which is no list of checks")
-    return [Check(*check) for check in answer]
+    found = [Check(*check) for check in answer]
+    for check in found:
+        texts = (check.title, check.detail, check.hint)
+        if not isinstance(check.ok, bool) or not all(isinstance(text, str) for text in texts):
+            raise Unusable(f"{short_repr(check)}, which is no Check")
+    return found

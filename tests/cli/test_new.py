@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -21,7 +22,7 @@ spelled = st.builds("{}{}".format, st.sampled_from(LETTERS), st.lists(words).map
 
 
 def written(name: str, into: Path) -> Path:
-    return new.write(new.names_of(name), str(into))
+    return Path(new.write(new.names_of(name), str(into)))
 
 
 @pytest.mark.parametrize(
@@ -144,9 +145,21 @@ def test_a_folder_that_is_there_is_never_touched(tmp_path: Path) -> None:
     assert (tmp_path / "hal-file").read_text() == "mine"
 
 
+def test_half_a_distribution_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str, exist_ok: bool) -> None:
+        if path != str(tmp_path):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "makedirs", full)
+    with pytest.raises(hal.InvalidArgument, match="No space left"):
+        written("NPU2", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_place_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert main(["new", "NPU2", "--into", str(tmp_path / "file")]) == 2
+    with pytest.raises(hal.InvalidArgument):
+        written("NPU2", tmp_path / "file")
     assert written("NPU2", tmp_path / "a" / "b").is_dir()
 
 
@@ -164,6 +177,29 @@ def test_the_command_says_what_to_do_next(
         "MyChip", "writing-a-backend.md",
     ):  # fmt: skip
         assert part in said.out
+
+
+def test_a_family_that_others_provide_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "OpenCL", "--into", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("hal: warning: hal-opencl provides OPENCL already")
+    assert "HAL_PREFER" not in said and "pip replaces one by the other" in said
+
+
+def test_a_family_that_is_installed_is_said(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path / "site")
+    site.backend("NPU2", distribution="others_npu")
+    code = f"from hal_core.cli import main; main(['new', 'npu2', '--into', {str(tmp_path)!r}])"
+    done = site.run(code)
+    assert done.stderr.startswith("hal: warning: others-npu provides NPU2 already"), done.stderr
+    assert "until HAL_PREFER=NPU2=hal-npu2 chooses" in done.stderr
+
+
+def test_a_long_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "Acceleratrix", "--into", str(tmp_path)]) == 0
+    assert "ruff format" in capsys.readouterr().err
 
 
 # -- what it wrote works

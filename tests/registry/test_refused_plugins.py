@@ -89,12 +89,21 @@ ANSWERS = {
     "enumerating raises": enumerates("1 / 0", "hal_enumerate failed: ZeroDivisionError"),
     "enumerating exits": enumerates("exit(3)", "SystemExit"),
     "an unknown kind": replaced("kind='tpu'", "the kind 'tpu'"),
+    "no limits": replaced("limits=None", "None for limits, not a Limits"),
+    "memory as text": replaced("memory_nbytes='64G'", "'64G' for memory_nbytes, not a int"),
+    "a title that is none": replaced("title=None", "None for title"),
     "unknown capabilities": replaced("capabilities=frozenset({'fly'})", "'fly'"),
     "opens None": opens("None", "hal_open_device gave None"),
     "opens text": opens("'EVIL'", "hal_open_device gave 'EVIL'"),
     "opens a list": opens("[]", "hal_open_device"),
     "opens another's device": opens(
         "__import__('hal_core').device.Compiled('CPU', info)", "not the device EVIL"
+    ),
+    "opens a closed device": Wrong(
+        "# more\ngood = Plugin.hal_open_device\ndef open(self, family, index, info):\n"
+        "    device = good(self, family, index, info)\n    device.closed = True\n"
+        "    return device\nPlugin.hal_open_device = hookimpl(open)",
+        "which is closed",
     ),
     "opens half a device": opens(
         "__import__('hal_core').Compiled.__new__(__import__('hal_core').Compiled)",
@@ -129,6 +138,10 @@ ANSWERS = {
     ),
     "checks that are none": hook(
         "hal_doctor", "self, family", "42", "no list of checks",
+        "registry.backend('EVIL').doctor()",
+    ),
+    "checks of another shape": hook(
+        "hal_doctor", "self, family", "[('driver', 'yes')]", "which is no Check",
         "registry.backend('EVIL').doctor()",
     ),
 }  # fmt: skip
