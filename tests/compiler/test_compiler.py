@@ -240,12 +240,12 @@ def test_what_is_no_kernel_is_refused(fake: hal.Compiled) -> None:
 def test_sources_check_what_they_are_given() -> None:
     for arguments, pattern in [
         (("1k", TEXT, ""), "C identifier"),
-        (("k", b"bytes", ""), "text is a str"),
+        (("k", b"bytes", ""), "text must be a str"),
         (("k", TEXT, "y: f32*"), "no known dtype"),
         (("k", TEXT, "y float32*"), "cannot be read"),
         (("k", TEXT, "y: float32**"), "cannot be read"),
         (("k", TEXT, "n: const int32"), "const is for pointers"),
-        (("k", TEXT, "n: int32, n: int32"), "one name"),
+        (("k", TEXT, "n: int32, n: int32"), "the same name"),
         (("k", TEXT, "n: int32,"), "cannot be read"),
     ]:
         with pytest.raises(hal.InvalidArgument, match=pattern):
@@ -286,5 +286,5 @@ def test_the_cache_serves_other_processes(fake: hal.Compiled, own_cache: Path) -
 def test_K_characters_that_no_compiler_can_read_are_refused(part: str, wrong: str) -> None:
     parts: dict[str, Any] = {"text": "x", "options": ("-DA",), "defines": {"A": 1}}
     parts[part] = {"text": wrong, "options": (wrong,), "defines": {"A": wrong}}[part]
-    with pytest.raises(hal.InvalidArgument, match="Source 'k': a character"):
+    with pytest.raises(hal.InvalidArgument, match="Source 'k': there is a character"):
         hal.Source("k", parts.pop("text"), "", language="c", **parts)
