@@ -97,6 +97,7 @@ def _memories(kernel: PreparedKernel, inputs: Inputs, races: bool) -> dict[int, 
         elements, part = arrays[node.arg], overlapping.get(node.arg)
         others = part.others if part else ()
         shadow: Shadow | ShadowPart | None = None
+        # Without a write through any of them there is nothing to race with.
         if races and written.intersection((node.arg, *others)):
             shadow = part or Shadow(len(elements))
         names = [params[position].name for position in (node.arg, *others)]

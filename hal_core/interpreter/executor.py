@@ -64,6 +64,7 @@ class Executor:
         limits: LoopLimits,
     ) -> None:
         self.kernel, self.lanes, self.arguments = kernel, lanes, arguments
+        # A copy, to which each group of blocks adds shared arrays of its own.
         self.memories, self.limits = dict(memories), limits
         self.watched = kernel.written if races else frozenset()
         self.values: list[Any] = [None] * len(kernel.uops)

@@ -35,7 +35,7 @@ class Lanes:
         self._block = _shuffled(first + self.own_block, grid_blocks, seed)  # its number in the grid
         self._in_block = _shuffled(lane % self.block_threads, self.block_threads, seed)
         self.threads = self._block * self.block_threads + self._in_block
-        self.epochs = self._block << EPOCH_BITS
+        self.epochs = self._block << EPOCH_BITS  # no barrier passed yet; see `races`
 
     @classmethod
     def parts(cls, grid: Dim3, block: Dim3, seed: int = 0) -> Iterator[Lanes]:

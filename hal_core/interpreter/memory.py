@@ -95,6 +95,7 @@ class Memory:
             )
         places = index.astype(np.int64)
         if self.per_block:
+            # `elements` has the shared arrays of all blocks, one after the other.
             places += access.lanes.own_block[access.running] * self.size
         return places
 
@@ -111,6 +112,7 @@ class Memory:
                     f"nothing has written, by {access.thread(first)}",
                     "Write it first, and put a barrier between if another thread does.",
                 )
+            # A store has written the elements; for a read they are marked already.
             self.written[places] = known
         if self.shadow is None:
             return

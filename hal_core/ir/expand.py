@@ -38,6 +38,7 @@ def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = Tr
     if not in_loops:
         depth = outer = 0
         for node in kernel.uops:
+            # A loop around a region is outside of the loop over threads, so it does not count.
             if node.op == "THREADS":
                 depth, outer = 0, depth
             elif node.op == "ENDTHREADS":

@@ -22,10 +22,12 @@ from hal_core.ir.signature import Signature
 from hal_core.ir.uop import Kernel, UOp
 
 _HEAD = re.compile(r"kernel (\w+)\(([^()]*)\)(?: block=(\(.*?\)))?( contract=False)?\Z")
+# The argument is matched lazily, so that a line number after it is not taken for a part of it.
 _NODE = re.compile(
     r"\d+ = (?P<op>[A-Z0-9]+)(?: (?P<dtype>[a-z]\w*))?(?P<src>(?: %\d+)*)"
     r"(?: (?P<arg>[^%;\s].*?))??(?: ; line (?P<line>\d+))?\Z"
 )
+# What repr writes for these floats is no literal of Python.
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

@@ -76,7 +76,7 @@ class Source:
                 wrong = part[error.start]
             if wrong:
                 raise InvalidArgument(
-                    f"Source {name!r}", "there is a character that no compiler can read", got=wrong,
+                    f"Source {name!r}", "it has a character that no compiler can read", got=wrong,
                     fix="Take it out of the text, the options or the macros.",
                 )  # fmt: skip
 

@@ -29,6 +29,7 @@ def constant(x: Expressions, node: ast.Constant) -> Any:
 
 def name(x: Expressions, node: ast.Name) -> Any:
     label = node.id
+    # A VAR is read now: its value at this statement is meant.
     known = x.names.visible.get(label)
     if known is not None:
         return x.emit.get(known) if isinstance(known, UOp) and known.op == "VAR" else known
@@ -71,6 +72,7 @@ def attribute(x: Expressions, node: ast.Attribute) -> Any:
         raise x.error(node, f"{owner.__name__} has no {node.attr!r}", "Correct the name.")
     if isinstance(owner, DType) and node.attr in ("min", "max", "itemsize"):
         return getattr(owner, node.attr)
+    # Advice for what other kernel languages write: `threadIdx.x`, `x.sqrt()`, `x.abs()`.
     fix = "Pass sizes as parameters; capture Python objects' numbers outside the kernel."
     if isinstance(owner, FunctionType) and owner in SPECIALS and node.attr in ("x", "y", "z"):
         fix = f"Write hal.{SPECIALS[owner]}({'xyz'.index(node.attr)})."

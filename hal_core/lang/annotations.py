@@ -43,7 +43,7 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
         if name not in function.__annotations__:
             problem, fix = f"parameter {name!r} has no annotation", _annotated(name, None)
             if name == "self" and position == 0:
-                problem = "a kernel is a plain function, not a method"
+                problem = "a kernel must be a plain function, not a method"
                 fix = "Leave self out and put @staticmethod above @hal.kernel, or move it out of "
                 fix += "the class."
             raise definition.error(name, problem, fix)
@@ -93,20 +93,20 @@ class _Definition:
         textual = any(isinstance(text, str) for text in function.__annotations__.values())
         self._scope = {**function.__globals__, **caller, **closure_of(function)} if textual else {}
         if code.co_name == "<lambda>" or code.co_flags & _ASYNC:
-            raise self.error("", f"a {what} is a plain function", "Write it with def.")
+            raise self.error("", f"a {what} must be a plain function", "Write it with def.")
         for name in (function.__name__, *self.names):
             if not name.isascii():
                 raise self.error(name, f"the name {name!r} is not ASCII", "Rename it.")
             if len(name) > LONGEST_NAME:
-                problem = f"a name has {LONGEST_NAME} letters at most, not {len(name)}"
+                problem = f"a name may have {LONGEST_NAME} letters at most, not {len(name)}"
                 raise self.error(name, problem, "Rename it.")
         if code.co_flags & _VARARGS or code.co_kwonlyargcount:
             fix = "Write each one, without * or **."
-            raise self.error("", f"a {what} has plain parameters only", fix)
+            raise self.error("", f"a {what} may have plain parameters only", fix)
         if function.__defaults__:
             where = "at the launch" if what == "kernel" else "in the call"
             fix = f"Give the value {where}."
-            raise self.error("", f"a {what}'s parameter has no default", fix)
+            raise self.error("", f"a {what}'s parameter must have no default", fix)
 
     def annotation(self, name: str) -> Any:
         annotation = self.function.__annotations__.get(name)

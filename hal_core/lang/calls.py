@@ -40,7 +40,7 @@ def call(x: Expressions, node: ast.Call) -> Any:
     """Lower a call. Which function is called is known at compile time."""
     if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
         raise x.error(
-            node, "a call has plain arguments only", "Write each argument, without name or *."
+            node, "a call may have plain arguments only", "Write each argument, without name or *."
         )
     function = x.expression(node.func)
     if isinstance(function, DType):
@@ -60,7 +60,8 @@ def call(x: Expressions, node: ast.Call) -> Any:
         kind = SPECIALS[function]
         (axis,) = _arguments(x, node, 1)
         if isinstance(axis, UOp) or axis not in (0, 1, 2) or isinstance(axis, float):
-            raise x.error(node, f"the axis of {kind} is 0, 1 or 2", f"Write hal.{kind}(0) for x.")
+            problem = f"the axis of {kind} must be 0, 1 or 2"
+            raise x.error(node, problem, f"Write hal.{kind}(0) for x.")
         if kind == "block_dim" and x.emit.block is not None:
             return x.emit.constant(x.emit.block[axis], int32)
         return x.emit.node("SPECIAL", int32, (), (kind, int(axis)))

@@ -81,7 +81,7 @@ def for_(s: Statements, node: ast.For) -> None:
     if node.orelse:
         raise s.error(node.orelse[0], "for ... else is not part of the kernel language", _ELSE)
     if not isinstance(node.target, ast.Name):
-        raise s.error(node.target, "a loop has one counter", _instead(s, node.iter))
+        raise s.error(node.target, "a loop must have one counter", _instead(s, node.iter))
     name, call = node.target.id, node.iter
     if name in s.names.assignments:
         _check_counter(s, node, name)
@@ -127,7 +127,7 @@ def _check_counter(s: Statements, loop: ast.For, name: str) -> None:
                 continue
             if tree is loop:
                 fix = "Write a while loop for a counter that changes."
-                raise s.error(node, f"the counter {name!r} is only read", fix)
+                raise s.error(node, f"the counter {name!r} cannot be assigned", fix)
             problem = f"{name!r} is the counter of the loop in line {s.text.line(loop)}"
             raise s.error(node, problem, "Assign to another name.")
 
@@ -145,7 +145,7 @@ def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:
             raise s.error(part, "unroll takes ints that are known at compile time", fix)
         values.append(value)
     if len(values) == 3 and not values[2]:
-        raise s.error(call.args[2], "the step is an int other than 0", fix)
+        raise s.error(call.args[2], "the step must be an int other than 0", fix)
     counters = range(*values)
     if counters[_MOST_ITERATIONS:]:
         problem = f"unroll takes {_MOST_ITERATIONS} iterations at most"
@@ -185,9 +185,9 @@ def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
     if step.op != "CONST":
         first, last, by = map(ast.unparse, call.args)
         fix = f"Write {name} = {first}, then while {name} < {last}: ... {name} += {by}."
-        raise s.error(call.args[2], "the step of range is known at compile time", fix)
+        raise s.error(call.args[2], "the step of range must be known at compile time", fix)
     if step.arg == 0:
-        raise s.error(call.args[2], "the step is an int other than 0", fix)
+        raise s.error(call.args[2], "the step must be an int other than 0", fix)
     return start, stop, step
 
 

@@ -95,7 +95,8 @@ class Expressions:
         if not isinstance(value, UOp):
             return bool(value)
         if value.dtype is not bool_:
-            raise self.error(node, f"a condition is a bool, not {value.dtype}", "Compare: x != 0.")
+            problem = f"a condition must be a bool, not {value.dtype}"
+            raise self.error(node, problem, "Compare: x != 0.")
         return value
 
     # -- from numbers to nodes
@@ -136,7 +137,7 @@ class Expressions:
         if isinstance(value, UOp):
             if value.dtype is not dtype:
                 fix = self._start(at, [dtype]) or f"Cast it: hal.{dtype.__name__}(...)."
-                raise self.error(at, f"{value.dtype} where {dtype} is needed", fix)
+                raise self.error(at, f"the value is {value.dtype} where {dtype} is needed", fix)
             return value
         return self._constant(at, value, dtype)
 

@@ -148,7 +148,7 @@ def kernel(
     """
     shape = block_shape(block, "kernel")
     if not isinstance(contract, bool):
-        raise InvalidArgument("kernel", "contract is True or False", got=contract)
+        raise InvalidArgument("kernel", "contract must be True or False", got=contract)
 
     def decorate(function: Callable[..., None]) -> KernelFunction:
         return _make(function, sys._getframe(1).f_locals, shape, contract)

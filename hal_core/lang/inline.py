@@ -62,7 +62,7 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
     text = text.within_call(caller.kernel, within, mark)
     body = Statements(text, Names(function.__wrapped__, text.tree), emit, function)
     # A parameter is the argument itself, and a variable only if the body assigns it.
-    emit.calls.append(function)
+    emit.calls.append(function)  # so that a call of itself in the body is refused
     for argument, (parameter, _), value in zip(node.args, function.parameters, given, strict=True):
         body.names.visible[parameter] = value
         if parameter in body.names.assignments:

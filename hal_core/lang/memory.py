@@ -52,7 +52,9 @@ def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
         return x.typed(at, value, default_dtype(value)) if isinstance(value, int) else value
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     if memory.shape is None and len(parts) != 1:
-        raise x.error(at, "an index is one number", f"Write {memory.name}[row * width + column].")
+        raise x.error(
+            at, "an index must be one number", f"Write {memory.name}[row * width + column]."
+        )
     if memory.shape is not None and len(parts) != len(memory.shape):
         names = ", ".join("ijk"[: len(memory.shape)])
         several = ("one index", "both indices", "three indices")[len(memory.shape) - 1]
@@ -94,7 +96,7 @@ def _one_index(x: Expressions, node: ast.expr) -> UOp | int:
     value = x.operand(node, x.expression(node))
     dtype_or_type = value.dtype if isinstance(value, UOp) else type(value).__name__
     if dtype_or_type not in (int32, int64, "int"):
-        problem = f"an index is int32 or int64, not {dtype_or_type}"
+        problem = f"an index must be int32 or int64, not {dtype_or_type}"
         raise x.error(node, problem, "Cast it: hal.int32(...).")
     return value if isinstance(value, UOp) else int(value)
 
@@ -151,7 +153,7 @@ def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
         fix = "Capture its size as a Python number from outside of the kernel."
         raise x.error(second, "the shape of an array must be known at compile time", fix)
     if not 1 <= len(shape) <= 3 or not all(type(size) is int and size > 0 for size in shape):
-        raise x.error(second, "the shape of an array is one to three positive ints", _SHARED)
+        raise x.error(second, "the shape of an array must be one to three positive ints", _SHARED)
     count = math.prod(shape)
     if count > _MOST_ELEMENTS:
         problem = f"the array has {count} elements, and {_MOST_ELEMENTS} is the limit"

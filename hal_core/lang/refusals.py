@@ -1,4 +1,4 @@
-"""What to write instead of things that only Python or other kernel languages have, for errors."""
+"""Advice for errors: what to write for things that only Python or another kernel language has."""
 
 from __future__ import annotations
 

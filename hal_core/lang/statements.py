@@ -116,7 +116,7 @@ class Statements:
                 raise self.error(node, "a function gives one value", fix)
         if more or not isinstance(target, (ast.Name, ast.Subscript)):
             fix = "Write one assignment on a line, each to one name or element."
-            raise self.error(node, "an assignment has one target, a name or an element", fix)
+            raise self.error(node, "an assignment must have one target, a name or an element", fix)
         if isinstance(target, ast.Subscript):
             # The target is lowered first, because a bare number takes the dtype of its elements.
             place = self._target(target)
@@ -153,7 +153,7 @@ class Statements:
             old = self.expressions.value(ast.copy_location(ast.Name(target.id, ast.Load()), target))
             self.set_variable(node, target.id, self._combined(node, old))
         else:
-            raise self.error(node, "only names and elements are assigned", "Write x[i] += 1.")
+            raise self.error(node, "only names and elements can be assigned", "Write x[i] += 1.")
 
     def _target(self, node: ast.Subscript) -> tuple[Memory, UOp]:
         x = self.expressions
@@ -163,10 +163,10 @@ class Statements:
     def _declare(self, target: ast.Name, call: ast.Call) -> None:
         if self.inlined is not None:
             fix = "Declare it in the kernel, and pass it to the function."
-            raise self.error(call, "an array is declared in the kernel itself", fix)
+            raise self.error(call, "an array must be declared in the kernel itself", fix)
         if self.emit.depth or self.loops:
             fix = f"Move {target.id} = hal.shared(...) up, out of the if or the loop."
-            raise self.error(call, "an array is declared at the top level of the kernel", fix)
+            raise self.error(call, "an array must be declared at the top level of the kernel", fix)
         if not self.names.assigned_once(target.id):
             fix = "Give the array a name of its own."
             raise self.error(target, f"{target.id!r} is assigned elsewhere too", fix)
@@ -222,7 +222,9 @@ class Statements:
         x, message = self.expressions, ast.unparse(node.test)
         if node.msg is not None:
             if not isinstance(node.msg, ast.Constant) or not isinstance(node.msg.value, str):
-                raise self.error(node.msg, "the message is plain text", 'Write assert c, "text".')
+                raise self.error(
+                    node.msg, "the message must be plain text", 'Write assert c, "text".'
+                )
             message = node.msg.value
         condition = x.condition(node.test)
         if condition is True:

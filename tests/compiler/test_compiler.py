@@ -286,5 +286,5 @@ def test_the_cache_serves_other_processes(fake: hal.Compiled, own_cache: Path) -
 def test_K_characters_that_no_compiler_can_read_are_refused(part: str, wrong: str) -> None:
     parts: dict[str, Any] = {"text": "x", "options": ("-DA",), "defines": {"A": 1}}
     parts[part] = {"text": wrong, "options": (wrong,), "defines": {"A": wrong}}[part]
-    with pytest.raises(hal.InvalidArgument, match="Source 'k': there is a character"):
+    with pytest.raises(hal.InvalidArgument, match="Source 'k': it has a character"):
         hal.Source("k", parts.pop("text"), "", language="c", **parts)

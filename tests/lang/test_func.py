@@ -310,15 +310,15 @@ def test_numbers_do_not_grow_without_end(tmp_path: Path) -> None:
 
 
 HEADS = [
-    ("def g(*a):", "def g", "a function has plain parameters only", "without *"),
-    ("def g(a=1):", "def g", "a function's parameter has no default", "in the call"),
+    ("def g(*a):", "def g", "a function may have plain parameters only", "without *"),
+    ("def g(a=1):", "def g", "a function's parameter must have no default", "in the call"),
     ("def g(*, a):", "def g", "plain parameters only", "without *"),
     ("def g(a: float):", "a: float", "float is not a parameter's type", "a: hal.float32"),
     ("def g(a: hal.float16):", "a: hal", "float16 is for memory", "hal.float32"),
     ("def g(a) -> hal.bfloat16:", "hal.bfloat16", "bfloat16 is for memory", "hal.float32"),
     ("def g(a) -> float:", "float", "float is not what a function gives", "-> hal.float32"),
     ("def g(a) -> hal.Ptr[hal.int32]:", "hal.Ptr", "not what a function gives", "-> hal.float32"),
-    ("async def g(a):", "", "a function is a plain function", "with def"),
+    ("async def g(a):", "", "a function must be a plain function", "with def"),
 ]
 
 

@@ -92,7 +92,7 @@ def test_bad_block_is_refused(block: Any) -> None:
 
 
 def test_contract_is_a_bool() -> None:
-    with pytest.raises(hal.InvalidArgument, match="contract is True or False"):
+    with pytest.raises(hal.InvalidArgument, match="contract must be True or False"):
         hal.kernel(contract="off")  # type: ignore[call-overload]
 
 

@@ -95,7 +95,7 @@ BAD = [
     ("for k in hal.unroll(4):\n    continue", "continue", "cannot leave an", "range(...)"),
     ("for k in hal.unroll(4):\n    pass\ny[0] = k", "k", "no value outside its loop", "before the"),
     ("for k in hal.unroll(4):\n    pass\nelse:\n    n = 1", "n = 1", "for ... else", "Set a"),
-    ("for k in hal.unroll(4):\n    k = 1", "k = 1", "is only read", "Write a while loop"),
+    ("for k in hal.unroll(4):\n    k = 1", "k = 1", "cannot be assigned", "Write a while loop"),
     ("v = hal.unroll(4)", "hal.unroll", "hal.unroll is for loops", "for k in hal.unroll(4):"),
     ("for k in hal.unroll(4):\n    t = hal.shared(hal.int32, 3)", "hal.sh", "top level", "out of"),
     (

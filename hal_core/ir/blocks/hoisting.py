@@ -69,6 +69,7 @@ class Hoisted:
             left -= node.op == "BARRIER"
             if node.op == "RETURN":
                 blocks = self._enclosing(node)
+                # In a loop that holds a barrier, the next iteration meets the barrier again.
                 again = (block.op != "IF" and id(block) in around_barriers for block in blocks)
                 if left or any(again):
                     found.append(node)
@@ -92,6 +93,7 @@ class Hoisted:
             block = self.around[id(node)]
             pending += node.src if block is None else (block, *node.src)
             pending += self._closers.get(id(node), ())
+            # A hoisted variable has one value per block, so every SET of it runs once per block.
             if node.op == "VAR":
                 pending += self._sets.get(id(node), ())
 

@@ -85,6 +85,7 @@ class Region:
                 self._add(node)
         body = self._in_one_if() or [*self._before, *self._work, *self._after()]
         hands_on = any(node.op == "SET" and node.src[0].op == "SPILL" for node in body)
+        # Nothing but arithmetic whose results nobody reads: the loop over threads is left out.
         if not hands_on and not any(node.op in _EFFECTS for node in body):
             return []
         if self.skipped_if is not None:
@@ -120,6 +121,7 @@ class Region:
             node.op == "ELSE" and node.src[0] is block for node in work
         ):
             return []
+        # What the condition itself needs stays ahead of the IF.
         needed = {source for node in work[: first + 1] for source in node.src}
         for node in reversed(self._before):
             if node in needed:
@@ -133,6 +135,7 @@ class Region:
 
     def _add(self, node: UOp) -> None:
         """Add a node to the work, with its sources as they are in this region."""
+        # A RETURN leaves only this loop over threads; the flag makes later regions skip the thread.
         if node.op == "RETURN" and self.set_at_return is not None:
             yes = UOp("CONST", bool_, (), True)
             self._work += [yes, UOp("SET", None, (self.set_at_return, yes))]

@@ -23,7 +23,7 @@ def sinh(x: Value) -> Value:
     size = abs(x)
     n, r = reduced(bounded(size))
     grown = expm1_near_zero(r, x.dtype)
-    power = power_of_two(n.apply("MIN", 60.0))
+    power = power_of_two(n.apply("MIN", 60.0))  # `small` is used for small n only
     risen = grown.fma(power, power - 1.0)
     small = (risen + risen / (risen + 1.0)) * 0.5
     large = scaled(grown + 1.0, n - 1.0)

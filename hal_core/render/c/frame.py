@@ -63,6 +63,7 @@ def _aliased_dtypes(kernel: Kernel) -> frozenset[DType]:
     int never alias, and reorders their accesses. A char may alias anything.
     """
     pointers = kernel.signature.pointers
+    # In C signed and unsigned integers of one size may alias. 16-bit floats count as integers.
     kinds = {(param.dtype.is_float and param.dtype.itemsize > 2, param.dtype.itemsize)
              for param in pointers if param.dtype.itemsize > 1}  # fmt: skip
     if len(kinds) < 2 or all(param.kind == CONST_POINTER for param in pointers):

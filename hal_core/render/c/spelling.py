@@ -54,7 +54,7 @@ class Spelling:
             self.type(dtype)
             infinity = self.row.infinities.get(dtype.name, ("INFINITY", "NAN"))
             text = c_float(value, dtype, suffix, *infinity)
-            if "N" in text:
+            if "N" in text:  # INFINITY or NAN, which <math.h> defines
                 self.features.add("math")
         return Expression(text, atom=not text.startswith("-"))
 
@@ -199,6 +199,7 @@ def atomic_body(row: Language, uop: UOp) -> str | None:
     """Return the body of the helper for an ATOMIC or a CAS; None where the language has none."""
     dtype, bodies = dtype_of(uop), row.spaces[uop.src[0].op].atomics
     what = uop.arg or "CAS"
+    # The most specific body: for the dtype, for its kind, for all.
     for key in (f"{what} {dtype.name}", f"{what} {dtype.kind}", what):
         if key in bodies:
             return bodies[key]

@@ -89,6 +89,7 @@ class Values:
     def _float(self, op: str, dtype: DType, operands: list[str]) -> str:
         kind = type_of(dtype)
         if op in _FLOAT:
+            # A quotient fuses with nothing, so it needs no flag `contract`.
             fast = "" if op in ("DIV", "FMOD") else self.fast
             return self.let(f"{_FLOAT[op]} {fast}{kind} {', '.join(operands)}")
         if op == "NEG":
@@ -163,6 +164,7 @@ class Values:
             how = "fpext" if target.itemsize > source.itemsize else "fptrunc"
         elif source.kind == "f":
             letter = "s" if target.kind == "i" else "u"
+            # fptosi is undefined outside of the range; the intrinsic saturates, and NaN gives 0.
             callee = f"@llvm.fpto{letter}i.sat.{new}.f{8 * source.itemsize}"
             return self._call(callee, new, [old], [value])
         elif target.kind == "f":

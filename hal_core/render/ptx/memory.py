@@ -36,6 +36,7 @@ class Memory(Values):
         param = self.kernel.signature.params[uop.arg]
         if param.is_pointer:
             generic = self.let("ld.param.u64", "b64", f"[{self._name(param)}]")
+            # Accesses name the state space global, whose addresses may differ from generic ones.
             self.values[uop] = self.let("cvta.to.global.u64", "b64", generic)
         else:
             self.values[uop] = self._read("ld.param", param.dtype, self._name(param))

@@ -43,7 +43,7 @@ def memory_type_of(dtype: DType) -> str:
 def literal(value: float, dtype: DType) -> str:
     """Return a number as an operand; floats are written as their bits."""
     if dtype is bool_:
-        return "-1" if value else "0"
+        return "-1" if value else "0"  # PTX converts a number other than 0 to true
     if dtype.is_float:
         short = dtype.itemsize == 4
         bits = struct.pack(">f" if short else ">d", rounded(value, dtype)).hex().upper()
