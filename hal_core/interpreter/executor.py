@@ -137,24 +137,24 @@ class Executor:
         low, high = (start, stop) if step.node.src[2].arg > 0 else (stop, start)
         distance = high.astype(np.uint64) - low.astype(np.uint64)
         one, stride = np.uint64(1), np.uint64(abs(step.node.src[2].arg))
-        turns = np.where(high > low, (distance - one) // stride + one, np.uint64(0))
+        iterations = np.where(high > low, (distance - one) // stride + one, np.uint64(0))
 
-        def next_turn(done: int) -> Array:
+        def next_iteration(done: int) -> Array:
             if done:
                 self.values[step.place] = self.values[step.place] + by
-            more: Array = turns > np.uint64(done)
+            more: Array = iterations > np.uint64(done)
             return more
 
-        self._loop(step, next_turn)
+        self._loop(step, next_iteration)
 
     def repeat(self, step: Step) -> None:
         """Execute a LOOP, until all lanes have left it."""
         self._loop(step, lambda done: np.True_)
 
-    def _loop(self, step: Step, next_turn: Callable[[int], Any]) -> None:
-        """Execute iterations while `next_turn(iterations done)` has lanes that run another."""
+    def _loop(self, step: Step, next_iteration: Callable[[int], Any]) -> None:
+        """Execute iterations while `next_iteration(iterations done)` has lanes that run another."""
         limits, entered, outer, done = self.limits, self.active, self.continued, 0
-        self._activate(entered & next_turn(0))
+        self._activate(entered & next_iteration(0))
         while len(self.running):
             self.turns += 1
             if self.turns > limits.turns:
@@ -172,7 +172,7 @@ class Executor:
             self.continued = self.no_lane
             self.block(step.body)
             done += 1
-            self._activate((self.active | self.continued) & next_turn(done))
+            self._activate((self.active | self.continued) & next_iteration(done))
         self.continued = outer
         self._activate(entered & ~self.returned)
 

@@ -79,7 +79,7 @@ def fma(a: Array, b: Array, c: Array) -> Array:
         return _fma64(a, b, c)
     a, b, c = (value.astype(np.float64) for value in (a, b, c))
     # Rounding twice gives the result of rounding once, if the first rounding is to odd.
-    return _to_odd(*_two_sum(a * b, c)).astype(np.float32)  # the product is exact
+    return _to_odd(*_two_sum(a * b, c)).astype(np.float32)  # a * b is exact in float64
 
 
 def _fma64(a: Array, b: Array, c: Array) -> Array:

@@ -27,7 +27,7 @@ _NODE = re.compile(
     r"\d+ = (?P<op>[A-Z0-9]+)(?: (?P<dtype>[a-z]\w*))?(?P<src>(?: %\d+)*)"
     r"(?: (?P<arg>[^%;\s].*?))??(?: ; line (?P<line>\d+))?\Z"
 )
-# What repr writes for these floats is no literal of Python.
+# repr writes these floats as names, which are no literals of Python.
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

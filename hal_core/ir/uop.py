@@ -79,7 +79,7 @@ class UOp:
     dtype: DType | None
     src: tuple[UOp, ...]
     arg: Any
-    line: int  # of the user's file; 0 where there is none
+    line: int  # its line in the user's file; 0 for none
 
     def __init__(
         self,

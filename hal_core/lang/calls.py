@@ -48,7 +48,7 @@ def call(x: Expressions, node: ast.Call) -> Any:
     if not callable(function) or type(function).__hash__ is None:
         raise x.error(node, "what is called is not a function", "Correct the name.")
     if isinstance(function, InlineFunction):
-        from hal_core.lang.inline import inline  # which lowers statements, and so expressions
+        from hal_core.lang.inline import inline  # imported late: it needs this module
 
         return inline(x, node, function)
     handler = _OWN.get(function)

@@ -183,7 +183,7 @@ class Expressions:
             if not isinstance(node, ast.Name) or node.id not in self.names.numbers:
                 continue
             number, line = self.names.numbers[node.id]
-            # `total = 0` and then `total = total + x[i]` with a float32 `x`.
+            # For example `total = 0`, then `total = total + x[i]` with a float32 `x`.
             own = default_dtype(number)
             for dtype in dtypes:
                 if (

@@ -123,7 +123,7 @@ def foreign(name: str) -> str | None:
 
 def absent(name: str) -> str:
     """Return what to write for a `hal.NAME` that does not exist."""
-    # Other libraries write Float32, or ATAN2.
+    # In lower case, because other libraries have names like Float32 or ATAN2.
     near = difflib.get_close_matches(name.lower(), LANGUAGE, 1)
     known = f"Did you mean hal.{near[0]}?" if near else "Write it with operators and hal functions."
     return foreign(name) or known

@@ -1,4 +1,4 @@
-"""The kernel IR itself as a language, for devices that interpret it and for people who read it."""
+"""Render the kernel IR as its own listing, for devices that interpret it and for readers."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation 
 
 
 def split(kernel: Kernel) -> tuple[UOp, ...]:
-    """Return a verified kernel cut into regions.
+    """Return the nodes of a verified kernel, split into regions.
 
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """

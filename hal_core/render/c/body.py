@@ -167,13 +167,13 @@ class Text(Lines):
             return
         # Count the iterations first: the step after the last may take the counter out of its dtype.
         unsigned = self.spelling.unsigned(dtype_of(uop))
-        turns, turn = self.names.fresh(), self.names.fresh()
+        iterations, iteration = self.names.fresh(), self.names.fresh()
         low, high = (start, stop) if step > 0 else (stop, start)
         distance = f"({unsigned}){high}" + (f" - {low}" if low != "0" else "")
         count = f"({distance} - 1) / {abs(step)} + 1"
-        self.line(f"const {unsigned} {turns} = {low} < {high} ? {count} : 0;")
-        self.open(f"for ({unsigned} {turn} = 0; {turn} < {turns}; ++{turn})")
-        way = f"{turn} * {abs(step)}"
+        self.line(f"const {unsigned} {iterations} = {low} < {high} ? {count} : 0;")
+        self.open(f"for ({unsigned} {iteration} = 0; {iteration} < {iterations}; ++{iteration})")
+        way = f"{iteration} * {abs(step)}"
         if start != "0" or sign == "-":
             way = f"({unsigned}){start} {sign} {way}"
         self.line(f"const {kind} {name} = ({kind})({way});")

@@ -20,7 +20,7 @@ class Space(NamedTuple):
 
 
 class Language(NamedTuple):
-    """What one language of the C family has that differs in the others."""
+    """The properties in which one language of the C family differs from the others."""
 
     types: Mapping[str, str]  # dtype name -> type of a value
     bool_storage: str  # type of a bool in memory and as an argument

@@ -89,9 +89,9 @@ class Blocks(Memory):
         short = self.let(f"sub {kind} {distance}, 1")
         jumps = self.let(f"udiv {kind} {short}, {abs(step)}")
         more = self.let(f"add {kind} {jumps}, 1")
-        turns = self.let(f"select i1 {some}, {kind} {more}, {kind} 0")
-        turn = self.open_loop(name, kind, "0", turns, "ult", advance="add nuw")
-        offset = self.let(f"mul {kind} {turn}, {step}")
+        iterations = self.let(f"select i1 {some}, {kind} {more}, {kind} 0")
+        iteration = self.open_loop(name, kind, "0", iterations, "ult", advance="add nuw")
+        offset = self.let(f"mul {kind} {iteration}, {step}")
         self.values[uop] = self.let(f"add {kind} {start}, {offset}")
 
     def on_ENDRANGE(self, uop: UOp) -> None:

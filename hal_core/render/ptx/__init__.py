@@ -140,13 +140,13 @@ class _Entry(Memory):
             kind = type_of(dtype) if dtype.itemsize >= 4 else "s32"
             more = self.test("lt" if step > 0 else "gt", kind, counter, stop)
         else:
-            turns = self._turns(dtype, start, stop, step)
-            count_down = f"sub.u{register[1:]} {turns}, {turns}, 1"
+            iterations = self._iterations(dtype, start, stop, step)
+            count_down = f"sub.u{register[1:]} {iterations}, {iterations}, 1"
             loop = self._open_loop(uop, (step_on, count_down))
-            more = self.test("ne", register, turns, "0")
+            more = self.test("ne", register, iterations, "0")
         self._jump(loop.end, f"!{more}")
 
-    def _turns(self, dtype: DType, start: str, stop: str, step: int) -> str:
+    def _iterations(self, dtype: DType, start: str, stop: str, step: int) -> str:
         """Return the number of iterations: length / step, rounded up, without overflow."""
         register = kind_of(dtype)
         unsigned = f"u{register[1:]}"
