@@ -134,36 +134,44 @@ class SingleFlight:
         progress waits, directly or through other threads, for the calling one.
         """
         me = threading.get_ident()
-        while True:
-            with self._lock:
-                flight = self._flights.get(key)
-                if flight is None:
-                    flight = self._flights[key] = _Flight(me)
-                    break
-                self._check_circle(flight, operation)
-                self._waiting[me] = flight
-            try:
-                # The owner may come to wait for a module that this thread is importing, of which
-                # the table knows nothing; so an importing thread looks for a circle now and then.
-                while not flight.done.wait(_IMPORT_POLL_SECONDS if is_importing() else None):
-                    with self._lock:
-                        self._check_circle(flight, operation)
-            finally:
-                self._waiting.pop(me, None)
-            if flight.error is None:
-                return flight.result  # type: ignore[no-any-return]
-            if isinstance(flight.error, Exception):
-                raise fresh_copy(flight.error)
+        mine = _Flight(me)
+        # A finalizer or signal handler may ask while its thread waits, which waits on afterwards.
+        before = self._waiting.get(me)
         try:
-            flight.result = work()
-            return flight.result  # type: ignore[no-any-return]
+            while True:
+                try:
+                    with self._lock:
+                        flight = self._flights.setdefault(key, mine)
+                        if flight is mine:
+                            break
+                        self._check_circle(flight, operation)
+                        self._waiting[me] = flight
+                    # The owner may come to wait for a module that this thread is importing, of
+                    # which the table knows nothing; so an importing thread looks for a circle now
+                    # and then.
+                    while not flight.done.wait(_IMPORT_POLL_SECONDS if is_importing() else None):
+                        with self._lock:
+                            self._check_circle(flight, operation)
+                finally:
+                    if before is None:
+                        self._waiting.pop(me, None)
+                    else:
+                        self._waiting[me] = before
+                if flight.error is None:
+                    return flight.result  # type: ignore[no-any-return]
+                if isinstance(flight.error, Exception):
+                    raise fresh_copy(flight.error)
+            mine.result = work()
+            return mine.result  # type: ignore[no-any-return]
         except BaseException as error:
-            flight.error = error
+            if self._flights.get(key) is mine:  # else the error came while waiting
+                mine.error = error
             raise
         finally:
             with self._lock:
-                del self._flights[key]
-            flight.done.set()
+                if self._flights.get(key) is mine:
+                    del self._flights[key]
+            mine.done.set()
 
     def _check_circle(self, flight: _Flight, operation: str) -> None:
         """Follow who waits for whom, from the flight's owner. Raises: InvalidState when that leads

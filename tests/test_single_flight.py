@@ -96,6 +96,93 @@ def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it() -> No
     assert sorted(map(str, outcomes)) == ["inner", "inner outer", "inner outer"]
 
 
+def test_R14_a_thread_that_asks_while_it_waits_still_counts_as_waiting() -> None:
+    """A finalizer or a signal handler asks in the middle of a wait; a circle is seen afterwards."""
+    flights, begun = SingleFlight(), threading.Event()
+    told: list[str] = []
+
+    def first() -> None:
+        begun.set()
+        asked.wait(20)
+        with pytest.raises(hal.InvalidState) as caught:  # else a dead-lock
+            flights.run("second", str, operation="test")
+        told.append(str(caught.value))
+
+    def second() -> None:
+        flight = flights._flights["first"]
+        wait = flight.done.wait
+
+        def interrupted(timeout: float | None = None) -> bool:
+            assert flights.run("other", lambda: 1, operation="test") == 1
+            assert flights._waiting.keys() == {threading.get_ident()}
+            busy = threading.Thread(target=flights.run, args=("busy", busily), kwargs=OPERATION)
+            busy.start()
+            working.wait(20)
+            threading.Timer(0.05, end.set).start()
+            flights.run("busy", str, operation="test")
+            busy.join(20)
+            asked.set()
+            return wait(20)
+
+        flight.done.wait = interrupted  # type: ignore[method-assign]
+        flights.run("first", str, operation="test")
+
+    def busily() -> None:
+        working.set()
+        end.wait(20)
+
+    asked, working, end = threading.Event(), threading.Event(), threading.Event()
+    owner = threading.Thread(target=flights.run, args=("first", first), kwargs=OPERATION)
+    owner.start()
+    begun.wait(20)
+    flights.run("second", second, operation="test")
+    owner.join(20)
+    assert not owner.is_alive(), "dead-lock"
+    assert len(told) == 1 and flights._flights == {} and flights._waiting == {}
+
+
+OPERATION = {"operation": "test"}
+
+
+class InterruptedLock:
+    """A lock whose first release is followed by Ctrl-C."""
+
+    def __init__(self) -> None:
+        self.lock, self.armed = threading.RLock(), True
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["before it works", "before it waits"])
+def test_R14_ctrl_c_leaves_nothing_that_others_would_wait_for(busy: bool) -> None:
+    flights, begun, end = SingleFlight(), threading.Event(), threading.Event()
+
+    def busily() -> None:
+        begun.set()
+        end.wait(20)
+
+    owner = threading.Thread(target=flights.run, args=("key", busily), kwargs=OPERATION)
+    if busy:
+        owner.start()
+        begun.wait(20)
+    flights._lock = InterruptedLock()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        flights.run("key", lambda: 1, operation="test")
+    assert flights._waiting == {}
+    end.set()
+    if busy:
+        owner.join(20)
+    assert flights._flights == {}
+    assert flights.run("key", lambda: 2, operation="test") == 2
+
+
 def test_a_failure_is_not_remembered() -> None:
     flights = SingleFlight()
     with pytest.raises(ZeroDivisionError):
