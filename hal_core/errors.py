@@ -51,8 +51,21 @@ class HalError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Constructors take values, Exception's default reduction would hand them the text.
-        # Not `type(self).__new__`, which MemoryError has an own one of, and refuses to serve.
-        return Exception.__new__, (type(self), *self.args), self.__dict__.copy()
+        return _bare, (type(self), self.args), self.__dict__.copy()
+
+
+def _bare(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
+    """Make an error without its constructor.
+
+    By the `__new__` of the builtin that lays out its memory: Python refuses any other, such as
+    MemoryError's for OutOfMemory, and Exception's for a backend's own class that is an OSError.
+    """
+    builtin: type = kind
+    while builtin.__module__ != "builtins":
+        builtin = builtin.__base__  # type: ignore[assignment]  # ends at BaseException
+    error: BaseException = builtin.__new__(kind)  # type: ignore[call-overload]
+    error.args = args
+    return error
 
 
 class InvalidArgument(HalError, ValueError):
@@ -171,7 +184,7 @@ class KernelSyntaxError(HalError, SyntaxError):
         # Python stores these attributes of a syntax error outside of __dict__.
         names = ("msg", "filename", "lineno", "offset", "end_lineno", "end_offset", "text")
         place = {name: getattr(self, name) for name in names}
-        return Exception.__new__, (type(self), *self.args), self.__dict__ | place
+        return _bare, (type(self), self.args), self.__dict__ | place
 
 
 class InvalidKernel(HalError, ValueError):

@@ -38,3 +38,15 @@ def test_every_error_can_be_copied_and_pickled(kind: type[hal.HalError]) -> None
         assert type(made) is kind and str(made) == str(error) and vars(made) == vars(error)
         if isinstance(made, hal.KernelSyntaxError):
             assert (made.filename, made.lineno, made.text) == ("f.py", 3, "y = 1\n")
+
+
+class DriverError(hal.HalError, OSError):
+    """As a backend may have one: OSError lays out memory of its own."""
+
+
+def test_an_error_of_a_backend_that_is_an_os_error_can_be_copied_and_pickled() -> None:
+    error = DriverError("open", "it hangs", got=3)
+    copies = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(6)]
+    for made in (copy.copy(error), copy.deepcopy(error), *copies):
+        assert type(made) is DriverError and str(made) == str(error) and made.args == error.args
+        assert made.got == 3
