@@ -26,8 +26,6 @@ def _pointed(item: object, operation: str) -> DType:
 class PointerType:
     """The value of `Ptr[float32]` at run time, a pointer parameter of a kernel."""
 
-    __slots__ = ("const", "dtype")
-
     def __init__(self, dtype: DType, const: bool) -> None:
         self.dtype, self.const = dtype, const
 

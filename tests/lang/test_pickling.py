@@ -71,7 +71,7 @@ def by_cloudpickle(value: Any) -> Any:
 
 
 SENT = {
-    **{f"pickle {protocol}": by_pickle(protocol) for protocol in range(2, 6)},
+    **{f"pickle {protocol}": by_pickle(protocol) for protocol in range(6)},
     "cloudpickle": by_cloudpickle,
 }
 
