@@ -85,7 +85,7 @@ class DeviceRegistry:
                 raise
         family, index = parse(name)
         if family == "GPU":
-            return self._open(*parse(self._gpu(index).name))
+            return self._open(*parse(self.info(name).name))
         device = self._open(family, index)
         with self._lock:  # a device that was closed by now must not be found again
             is_open = self._devices.get(device.name) is device
@@ -105,10 +105,7 @@ class DeviceRegistry:
                 backend.attach(extension)
             return backend.open(index, info)
         except HalError as error:
-            wanted = config.DEVICE.read()
-            with suppress(InvalidArgument):
-                if wanted and parse(wanted) == (family, index):
-                    _add(error, f"{config.DEVICE.name}={wanted} asks for it.")
+            _add_setting(error, family, index)
             raise
 
     def _remember(self, device: Compiled) -> None:
@@ -139,7 +136,13 @@ class DeviceRegistry:
     def info(self, name: str) -> DeviceInfo:
         """Facts of one device, without opening it. Raises: as opening it."""
         family, index = parse(name)
-        return self._gpu(index) if family == "GPU" else self._plugins.backend(family).info(index)
+        try:
+            if family == "GPU":
+                return self._gpu(index)
+            return self._plugins.backend(family).info(index)
+        except HalError as error:
+            _add_setting(error, family, index)
+            raise
 
     def devices(self, family: str) -> tuple[DeviceInfo, ...]:
         """Facts of every device of a family, asked for once until `refresh`. Never empty.
@@ -311,6 +314,14 @@ class DeviceRegistry:
 
 def _add(error: HalError, sentence: str) -> None:
     error.args = (f"{error} {sentence}",)
+
+
+def _add_setting(error: HalError, family: str, index: int) -> None:
+    """Say that `HAL_DEVICE` asks for the device, if it does: the caller may not know it is set."""
+    wanted = config.DEVICE.read()
+    with suppress(InvalidArgument):
+        if wanted and parse(wanted) == (family, index):
+            _add(error, f"{config.DEVICE.name}={wanted} asks for it.")
 
 
 Device = DeviceRegistry()

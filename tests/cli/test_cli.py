@@ -97,6 +97,7 @@ def test_the_default_device_is_marked(site: FakeSite) -> None:
     *rows, last = done.stdout.splitlines()
     assert len(rows) == 3 and not any("default" in row for row in rows)
     assert last.startswith("No default device: open: ACC has 2 devices")
+    assert last.endswith("HAL_DEVICE=ACC:9 asks for it.")
 
 
 def test_devices_in_full(site: FakeSite) -> None:

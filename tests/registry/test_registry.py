@@ -389,11 +389,14 @@ def test_R13_hal_device_is_not_replaced_by_another(
     for wanted, says in (
         ("CUP", "Did you mean CPU? Installed: ACC, CPU. HAL_DEVICE=CUP asks for it."),
         ("cuda", "`python -m pip install hal-cuda` installs it. HAL_DEVICE=cuda asks for it."),
+        ("gpu:0", "HAL_DEVICE=gpu:0 asks for it."),
     ):
         monkeypatch.setenv("HAL_DEVICE", wanted)
-        with pytest.raises(hal.UnknownDevice) as caught:
-            registry[None]
-        assert str(caught.value).endswith(says)
+        for look in (registry.__getitem__, registry.info):
+            with pytest.raises(hal.HalError) as caught:
+                look(registry.DEFAULT)
+            assert str(caught.value).endswith(says)
+            assert str(caught.value).count("asks for it") == 1
 
 
 def test_R13_family_in_the_environment(
