@@ -76,7 +76,11 @@ def select(device: Compiled, language: str | None) -> tuple[CompilerPair, Compil
         if compiler is not None:
             return pair, compiler
     reasons = "; ".join(f"{pair.name}: {device._failed_compilers[pair.name]}" for pair in able)
-    raise CompilerUnavailable(operation, f"no compiler can serve: {reasons}", device=device.name)
+    problem, fix = f"no compiler can serve: {reasons}", None
+    if name is not None:
+        switches = f"{device.family}_CC, and {device.family}_{name.upper()}"
+        fix = f"The environment forces {name}: unset {switches}, to allow others."
+    raise CompilerUnavailable(operation, problem, device=device.name, fix=fix)
 
 
 def _try(device: Compiled, pair: CompilerPair) -> Compiler | None:

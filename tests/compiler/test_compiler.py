@@ -175,7 +175,8 @@ def test_C7_what_is_forced_never_falls_back(
     device = hal.Device["PAIRS"]
     monkeypatch.setenv("PAIRS_CC", "best")
     with pytest.raises(
-        hal.CompilerUnavailable, match=r"best: bestcc is missing \(Install bestcc\) on"
+        hal.CompilerUnavailable,
+        match=r"best: bestcc is missing \(Install bestcc\) on PAIRS. .*: unset PAIRS_CC, ",
     ):
         device.compile(source())
     monkeypatch.setenv("PAIRS_CC", "other")
