@@ -209,7 +209,8 @@ def _describe(value: object) -> str:
     if isinstance(value, (UOp, Memory)):
         return "a kernel value"
     name = getattr(value, "__name__", None)
-    return f"{name!r}" if name else f"a {type(value).__name__}"
+    kind = type(value).__name__
+    return f"{name!r}" if name else f"{'an' if kind[0] in 'aeioAEIO' else 'a'} {kind}"
 
 
 _LOWERINGS: dict[type[ast.AST], Callable[[Expressions, Any], Any]] = {

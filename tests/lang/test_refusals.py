@@ -23,6 +23,7 @@ STEPS = (1, 2)
 STOPS = [1, 2]
 TABLE = np.zeros(3)
 NAME = "text"
+THING = object()
 HALF = np.complex64(0.5)
 
 
@@ -148,6 +149,7 @@ BAD = [
     Bad("y[i] = nothing", "nothing", "'nothing' is not defined", "make it a parameter"),
     Bad("y[i] = WEIGHT[0]", "WEIGHT", "'WEIGHT' is not defined", "Did you mean WEIGHTS"),
     Bad("y[i] = NAME", "NAME", "a str is not a value", "Capture Python ints"),
+    Bad("y[i] = THING", "THING", "an object is not a value", "Capture Python ints"),
     Bad("y[i] = TABLE[0]", "TABLE", "a numpy ndarray", "hal.Buffer"),
     Bad("y[i] = HALF", "HALF", "a numpy complex64", "a real number"),
     Bad("y[i] = WEIGHTS", "WEIGHTS", "a tuple is not a value", "Capture Python ints"),
