@@ -10,8 +10,9 @@ from mutants import around, mutant
 
 from hal_core import cache, compiler, config
 from hal_core.compiler import selection
+from hal_core.dtypes import DType, bfloat16
 from hal_core.errors import CompileError, InvalidKernel
-from hal_core.interpreter import casts
+from hal_core.interpreter import operations
 from hal_core.ir.listing import parse_listing
 from hal_core.program import Program
 from hal_core.testing.fake.compiler import FakeCompiler
@@ -170,17 +171,16 @@ def a_dtype_is_claimed_and_not_compiled() -> None:
 
 @mutant("D1", "dtype")
 def bfloat16_is_cut_and_not_rounded() -> None:
-    def _to_bfloat16(value: Any) -> Any:
-        return (value.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-
-    casts._to_bfloat16 = _to_bfloat16
+    @around(operations, "cast")
+    def cast(inner: Any, value: Any, source: DType, target: DType) -> Any:
+        if target is bfloat16:
+            return (value.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        return inner(value, source, target)
 
 
 @mutant("D1", "dtype")
 def nans_of_bfloat16_become_infinite() -> None:
-    inner = casts._to_bfloat16
-
-    def _to_bfloat16(value: Any) -> Any:
-        return np.where(np.isnan(value), np.uint16(0x7F80), inner(value))
-
-    casts._to_bfloat16 = _to_bfloat16
+    @around(operations, "cast")
+    def cast(inner: Any, value: Any, source: DType, target: DType) -> Any:
+        result = inner(value, source, target)
+        return np.where(np.isnan(value), np.uint16(0x7F80), result) if target is bfloat16 else result

@@ -432,14 +432,12 @@ def close_keeps_the_device_open() -> None:
 
 @mutant("X2", "process")
 def children_use_their_parents_driver() -> None:
-    concurrency.survives = lambda capabilities: True
+    concurrency.survives_fork = lambda capabilities: True
 
 
 @mutant("X2", "process")
 def children_hang() -> None:
-    around(concurrency, "_in_child")
-    concurrency._in_child = lambda: None
-    concurrency.survives = lambda capabilities: True
+    concurrency.survives_fork = lambda capabilities: True
 
     @around(Chip, "_begin")
     def _begin(inner: Any, self: Any, call: str) -> Any:
