@@ -1,7 +1,8 @@
 """Environment settings: each declared once, with its default and its meaning.
 
 The environment is read when a setting is used, never on a hot path. Backends declare settings of
-their own with the same function, so `hal doctor` and the documentation can list every one.
+their own with the same function, so that a test finds every one on the page of settings, and a
+misspelt one is noticed.
 """
 
 from __future__ import annotations
