@@ -62,7 +62,9 @@ def restore_function(function: InlineFunction, state: tuple[Any, ...]) -> None:
     # running it would call its decorator.
     front = "\n" * (first - 2) + "if 1:\n" if indented else "\n" * (first - 1)
     module = compile(front + "".join(lines), filename, "exec", dont_inherit=True)
-    codes = [part for part in module.co_consts if isinstance(part, CodeType)]
+    codes = [module]
+    for code in codes:  # `def f[T](x)` stands inside another code
+        codes += [part for part in code.co_consts if isinstance(part, CodeType)]
     code = next(code for code in codes if code.co_name == attributes["__name__"])
     vars(function).update(attributes)
     function.__wrapped__ = FunctionType(code, names)
@@ -91,7 +93,8 @@ def _is_found(name: str) -> bool:
     if spec is None or (parent and not _is_found(parent)):
         return False
     path = sys.modules[parent].__path__ if parent else None
-    specs = (finder.find_spec(name, path) for finder in sys.meta_path)
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]  # as importlib
+    specs = (finder.find_spec(name, path) for finder in finders)
     found = next((found for found in specs if found is not None), None)
     return found is not None and found.origin == spec.origin
 

@@ -107,6 +107,33 @@ def test_what_an_import_finds_travels_by_name(
         del sys.modules["importable_kernels"]
 
 
+def test_a_finder_without_find_spec_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Python itself; finders that are older than find_spec are still about."""
+    (tmp_path / "importable_kernels.py").write_text(IMPORTABLE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])
+    module = importlib.import_module("importable_kernels")
+    try:
+        assert pickle.loads(pickle.dumps(module.of_a_module)) is module.of_a_module
+    finally:
+        del sys.modules["importable_kernels"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax came with Python 3.12")
+def test_a_function_with_type_parameters_travels(tmp_path: Path) -> None:
+    module = load(
+        tmp_path,
+        IMPORTS + "@hal.func\ndef same[T](x):\n    return x\n"
+        "@hal.kernel\ndef k(y: hal.Ptr[hal.float32]) -> None:\n    y[0] = same(y[1])\n",
+    )
+    module.same = pickle.loads(pickle.dumps(module.same))
+    y = [1.0, 4.0]
+    run_on_lists.run(module.k.lower(), [y], threads=1)
+    assert y == [4.0, 4.0]
+
+
 def test_a_kernel_of_a_factory_travels_by_value(send: Callable[[Any], Any]) -> None:
     """Name, signature, block and text of the IR are the same, line numbers included."""
     kernel = made(2.0)
