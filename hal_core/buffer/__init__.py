@@ -105,12 +105,14 @@ class Buffer:
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
-        if options is None or options == DEFAULT_SPEC:
-            options = DEFAULT_SPEC  # the allocator recognises it by identity
+        if options is None:
+            options = DEFAULT_SPEC
         elif not isinstance(options, BufferSpec):
             raise InvalidArgument(
                 "Buffer", "options is no hal.BufferSpec", got=options, fix="BufferSpec(zero=True)"
             )
+        elif options == DEFAULT_SPEC:
+            options = DEFAULT_SPEC  # the allocator recognises it by identity
         self.options = options
         self.base = None
         self.offset = 0
