@@ -14,7 +14,7 @@ from offline import OfflineCompiler
 from samples import SAMPLES
 from toolchains import GCC, LLVM, Toolchain
 
-from hal_core.dtypes import DTYPES, DType, float32
+from hal_core.dtypes import DTYPES, DType, float16, float32
 from hal_core.errors import InvalidKernel, Unsupported
 from hal_core.ir import Kernel
 from hal_core.ir.reserved import is_taken
@@ -172,6 +172,17 @@ def test_opencl_asks_for_double_only_where_it_is_used() -> None:
     inside = b.cast(b.cast(b.index(), DTYPES["float64"]), float32)
     b.store("r", b.const(0), inside)
     assert "cl_khr_fp64" in OpenCLRenderer().render(b.kernel())
+
+
+def test_views_of_one_buffer_as_half_and_as_short_may_alias() -> None:
+    """Metal has a type of 16-bit floats, which C's rules keep apart from short; OpenCL has none."""
+    b = Builder("views", "a: int16*, b: float16*, n: int16*")
+    b.store("n", b.const(0), b.load("a", b.const(0)))
+    b.store("b", b.const(0), b.cast(b.const(2.0, float32), float16))
+    kernel = b.kernel()
+    metal, opencl = MetalRenderer().render(kernel), OpenCLRenderer().render(kernel)
+    assert "typedef half hal_any_half __attribute__((may_alias));" in metal
+    assert "may_alias" not in opencl
 
 
 def test_opencl_fixes_the_block_only_where_the_kernel_does() -> None:

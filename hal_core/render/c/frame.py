@@ -15,7 +15,7 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
     No parameter or variable gets a name that is `reserved`.
     """
     text = Text(row, kernel, uops, reserved)
-    aliased = _aliased_dtypes(kernel) if row.alias else frozenset[DType]()
+    aliased = _aliased_dtypes(row, kernel) if row.alias else frozenset[DType]()
     parameters, arguments = [], []
     for param in kernel.signature.params:
         parameter, argument = _parameter(text, param, param.dtype in aliased)
@@ -56,15 +56,17 @@ def _frame(row: Language, kernel: Kernel, parameters: list[str]) -> str:
     return frame
 
 
-def _aliased_dtypes(kernel: Kernel) -> frozenset[DType]:
+def _aliased_dtypes(row: Language, kernel: Kernel) -> frozenset[DType]:
     """Return the dtypes of pointers that need a type which may alias others.
 
     Two parameters may be views of one buffer. A C compiler assumes that pointers to float and to
     int never alias, and reorders their accesses. A char may alias anything.
     """
     pointers = kernel.signature.pointers
-    # In C signed and unsigned integers of one size may alias. 16-bit floats count as integers.
-    kinds = {(param.dtype.is_float and param.dtype.itemsize > 2, param.dtype.itemsize)
+    # In C signed and unsigned integers of one size may alias. A language without a type of 16-bit
+    # floats stores them as uint16.
+    kinds = {(param.dtype.is_float and row.types[param.dtype.name] != row.types["uint16"],
+              param.dtype.itemsize)
              for param in pointers if param.dtype.itemsize > 1}  # fmt: skip
     if len(kinds) < 2 or all(param.kind == CONST_POINTER for param in pointers):
         return frozenset()
