@@ -93,6 +93,7 @@ LONGEST = ("tests/testing", "tests/fuzz", "tests/render", "tests/ir")
 # Tests that most changes break: `nox -s quick`.
 QUICK = (
     "tests/repository/test_layout.py", "tests/repository/test_plugins_alike.py",
+    "tests/repository/test_docs.py", "tests/repository/test_repository.py",
     "tests/test_import.py", "tests/test_discovery.py", "tests/test_allocator.py",
     "tests/test_device.py", "tests/registry", "tests/buffer", "tests/compiler", "tests/program",
     "tests/profiling", "tests/lang", "tests/render/test_text.py", "tests/ir/test_verify.py",

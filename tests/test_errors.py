@@ -41,7 +41,7 @@ def test_every_error_can_be_copied_and_pickled(kind: type[hal.HalError]) -> None
 
 
 class DriverError(hal.HalError, OSError):
-    """As a backend may have one: OSError lays out memory of its own."""
+    """An error that a backend may define: OSError lays out memory of its own."""
 
 
 def test_an_error_of_a_backend_that_is_an_os_error_can_be_copied_and_pickled() -> None:

@@ -28,7 +28,7 @@ def source(number: int = 0, signature: str = "x: float32*, y: const float32*, n:
 
 
 def entered(work: Callable[[], object]) -> Counter[str]:
-    """How often each file of the core was entered from another one."""
+    """Count how often each file of the core was entered from another one."""
     counts: Counter[str] = Counter()
 
     def watch(frame: FrameType, event: str, arg: object) -> None:

@@ -149,7 +149,7 @@ def test_a_kernel_of_a_factory_travels_by_value(send: Callable[[Any], Any]) -> N
 
 
 def test_a_copy_of_a_kernel_is_the_kernel() -> None:
-    """As a copy of a function is the function; nothing is read or lowered."""
+    """A copy of a kernel is the kernel, as with functions; nothing is read or lowered."""
     kernel = made(2.0)
     for original in (kernel, of_a_module, scaled):
         assert copy.copy(original) is original and copy.deepcopy([original])[0] is original

@@ -31,7 +31,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Figures(NamedTuple):
-    """What one file, or several files together, come to. All are counts of lines or functions."""
+    """Figures of one file, or of several together: all are counts of lines or functions."""
 
     lines: int
     code: int

@@ -183,4 +183,6 @@ def nans_of_bfloat16_become_infinite() -> None:
     @around(operations, "cast")
     def cast(inner: Any, value: Any, source: DType, target: DType) -> Any:
         result = inner(value, source, target)
-        return np.where(np.isnan(value), np.uint16(0x7F80), result) if target is bfloat16 else result
+        if target is bfloat16:
+            return np.where(np.isnan(value), np.uint16(0x7F80), result)
+        return result
