@@ -113,8 +113,8 @@ def test_a_finder_without_find_spec_is_passed_over(
     """As by Python itself; finders that are older than find_spec are still about."""
     (tmp_path / "importable_kernels.py").write_text(IMPORTABLE)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])
     module = importlib.import_module("importable_kernels")
+    monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])
     try:
         assert pickle.loads(pickle.dumps(module.of_a_module)) is module.of_a_module
     finally:
