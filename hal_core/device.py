@@ -1,4 +1,7 @@
-"""An opened device: the base class of every backend's device."""
+"""An opened device: the base class of every backend's device.
+
+`hal.Device["CPU"]`, which finds the backend and opens the device, is in `registry/`.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Allocator(Accounts[Opaque]):
     null: Any = None  # the opaque of an empty buffer
     fresh_is_zero: bool = False  # `_alloc` gives zeros whenever options.zero asks
     host_ordered: bool = False  # True: host access needs no wait, work is done on return
-    dlpack_device: tuple[int, int] | None = None  # DLPack's (type, number); opaques are pointers
+    dlpack_device: tuple[int, int] | None = None  # DLPack's (type, number), for pointers
     dlpack_pinned: tuple[int, int] | None = None  # the same of memory that the host sees, too
     dlpack_stream: int | None = None  # number of the stream that a producer's work precedes
     exports: Mapping[str, Callable[[Buffer], Any]] = {}  # attributes of other protocols
@@ -290,7 +290,7 @@ class Allocator(Accounts[Opaque]):
             fits = size <= min(room, self.device.info.limits.max_alloc_nbytes or size)
             if fits:
                 self._held += size
-        # The room of a block that another thread began to free counts only when it is free.
+        # `_held` no longer counts a block that another thread is still freeing: wait for that.
         with self._freeing:
             self._free_dropped()
         if not fits:

@@ -108,7 +108,8 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
         return _share(cls, obj, opened, opened.allocator.dlpack_stream, copy)
     shareable = _computes_on(opened, place)
     if shareable:
-        # numpy, below, takes more arrays in order to copy them, or says what is wrong.
+        # A refusal is no error yet: numpy, below, may take the array and copy it, or says what is
+        # wrong with it.
         with suppress(*_REFUSALS):
             return _share(cls, obj, opened, None, copy)
     array = _host_array(obj, place, opened, copy)

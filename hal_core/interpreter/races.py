@@ -67,7 +67,7 @@ class Shadow:
         return self._record(how, places, threads, epochs)
 
     def _record(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
-        """Record the accesses. Return the race of two that write one element, or None."""
+        """Record the accesses. Return the race if two of them write one element, else None."""
         if how not in self.epochs:
             self.threads[how] = np.full(self.size, NONE)
             self.epochs[how] = np.full(self.size, NONE)

@@ -119,9 +119,11 @@ def parameters_of(tree: ast.FunctionDef) -> list[ast.arg]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[str]:
-    """Yield longer and longer beginnings of `lines`, each cut before a line that is not indented.
+    """Yield longer and longer beginnings of `lines`, each cut before a line that is not indented
+    deeper than the first.
 
-    The first that parses is the function, because the next statement stands further left.
+    The first that parses is the function: shorter ones end in its decorators, its parameters or a
+    string of several lines.
     """
     indent = len(lines[0]) - len(lines[0].lstrip())
     for number, line in enumerate(lines[1:], 1):

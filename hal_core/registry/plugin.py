@@ -46,10 +46,10 @@ def one_line(error: BaseException) -> str:
 
 
 class _Manager(pluggy.PluginManager):
-    """Holds one plugin with all its hooks; of any other plugin it takes the wrappers alone.
+    """The pluggy manager of one plugin: takes all of its hooks, but only the wrappers of others.
 
-    One manager a plugin: a stranger's `tryfirst` implementation cannot come before the owner's,
-    because it is not there, and one plugin's broken hook cannot refuse another.
+    With one manager for all, a `tryfirst` hook of another plugin could run before the owner's, and
+    an unknown hook of one plugin would get another plugin refused.
     """
 
     def __init__(self, owner: object) -> None:

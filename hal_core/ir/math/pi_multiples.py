@@ -93,8 +93,9 @@ _WORDS = (
 def _reduced_large(x: Value) -> tuple[Value, Value, Value]:
     """Reduce a large x = m * 2**e: multiply the integer m by 192 bits of 2/pi.
 
-    The product is an integer of 128 bits. The bits of 2/pi before those 192 would add whole turns,
-    the bits after them less than 2**-125.
+    Of the product the code keeps 128 bits, in units of 2**-126 quarter turns. What lies above them,
+    and the bits of 2/pi before those 192, would add whole turns. All that is cut off below them is
+    less than 2**-125 quarter turns.
     """
     bits = x.bits().bitcast(uint64)
     m = (bits & ((1 << 52) - 1)) | (1 << 52)

@@ -51,9 +51,10 @@ def cast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple
 
 
 def bitcast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple[str, bool]:
-    """Return the text of the bits of `value` as `target`, and True if it is an atom.
+    """Return C text that reinterprets `value` as `target`, and True if it needs no parentheses.
 
-    Between floats and unsigned integers the language has functions; between integers C casts.
+    The language's functions convert a float to or from the unsigned integer of its width; a C cast
+    changes the sign of an integer's type.
     """
     if source is target:
         return value.text, value.atom

@@ -38,7 +38,7 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
 
 
 def _frame(row: Language, kernel: Kernel, parameters: list[str]) -> str:
-    """Return the row's frame with the words inside its lines filled in."""
+    """Return the language's frame with `$name`, `$parameters` and similar words replaced."""
     attribute = ""
     if kernel.block is not None:
         x, y, z = kernel.block

@@ -72,7 +72,7 @@ def check_arguments(
         if not fits:
             raise CompileError(
                 operation,
-                f"argument {index} of the kernel is {written or 'something else'}, its signature "
+                f"argument {index} of the kernel is {written or 'of another size'}, its signature "
                 f"says {slot.what}",
                 device=device,
                 fix="Write the signature as the kernel declares it.",
@@ -125,7 +125,7 @@ def runs_whole_blocks(kernel: cl.Kernel, signature: Signature) -> bool:
 def slots_of(signature: Signature, rendered: bool) -> list[Slot]:
     """List the arguments that a kernel of this signature takes.
 
-    A rendered kernel takes a pointer as base and byte offset, a `Source` kernel as it is.
+    A rendered kernel takes a pointer as base and byte offset, a `Source` kernel the pointer alone.
     """
     slots = []
     for param in signature.params:
