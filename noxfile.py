@@ -31,7 +31,7 @@ DISTRIBUTIONS = ("hal-core", *PLUGINS)
 SUPPORTED = ("3.11", "3.12", "3.13")
 
 TEST_TOOLS = (
-    "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.100",
+    "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.7", "hypothesis>=6.100",
     "ml_dtypes>=0.5", "cloudpickle>=3.0",
 )  # fmt: skip
 # Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++.
@@ -89,7 +89,7 @@ SYNTAX = (
 RESULTS = ("tests/program/test_program.py", "tests/repository/test_examples.py")
 OWN = ("test_program.py", "test_readme.py", "test_missing.py")
 # Tests that take longest: compilers over every operation, the kit over broken backends.
-LONGEST = ("tests/testing", "tests/fuzz", "tests/render", "tests/ir")
+LONGEST = ("tests/fuzz", "tests/testing", "tests/render", "tests/ir")
 # Tests that most changes break: `nox -s quick`.
 QUICK = (
     "tests/repository/test_layout.py", "tests/repository/test_plugins_alike.py",
@@ -183,6 +183,7 @@ def _pytest(
     """
     config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
     config += ["-n", "auto", "--dist", "loadfile"]  # a file's tests share what is dear to make
+    config += ["--no-loadscope-reorder"]  # files in the order given, not those of most tests first
     config += ["--durations=12", "--durations-min=5"]
     config += [f"--ignore={ROOT / path}" for path in without]
     arguments = session.posargs or [str(ROOT / path) for path in paths]
@@ -274,7 +275,7 @@ def _folder_of(name: str) -> str:
     return str(ROOT / "plugins" / name if name else ROOT)
 
 
-@nox.session
+@nox.session(python=FULL)
 def together(session: nox.Session) -> None:
     """The core, every backend and compilers from PyPI in one environment; `python -O`."""
     _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))

@@ -62,7 +62,7 @@ def test_C_an_entry_that_is_not_there_says_how_to_name_it(cuda: hal.Compiled) ->
 
 @pytest.mark.parametrize("text", ["\udc80", "a\0b"], ids=["surrogate", "zero"])
 def test_C_text_that_no_compiler_can_read_is_refused(cuda: hal.Compiled, text: str) -> None:
-    with pytest.raises(hal.InvalidArgument, match=r"Source 'f': a character"):
+    with pytest.raises(hal.InvalidArgument, match=r"Source 'f': it has a character"):
         cuda.compile(_source(f"y[0] = 1; // {text}\n"))
 
 
