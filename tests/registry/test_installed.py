@@ -350,7 +350,10 @@ Plugin.hal_open_device = hookimpl(slow)
         source = "import hal_core as hal, time; time.sleep(0.1)\n"
         source += "try: DEV = hal.Device['A']\nexcept hal.InvalidState: DEV = None\n"
         site.module("user_module", source)
-        site.backend("A", self.OPENING.format(what="importlib.import_module('user_module')"))
+        # However late the other thread is, it has begun.
+        what = "import sys\n    while 'user_module' not in sys.modules: time.sleep(0.01)\n"
+        what += "    time.sleep(0.3)\n    importlib.import_module('user_module')"
+        site.backend("A", self.OPENING.format(what=what))
         works = ["hal.Device['A'].name", "importlib.import_module('user_module').DEV"]
         assert self.run(site, *works) == ["got A", "got None"]
 
