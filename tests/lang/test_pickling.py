@@ -110,7 +110,7 @@ def test_what_an_import_finds_travels_by_name(
 def test_a_finder_without_find_spec_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by Python itself; finders that are older than find_spec are still about."""
+    """Python itself passes over such finders, which are older than find_spec."""
     (tmp_path / "importable_kernels.py").write_text(IMPORTABLE)
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("importable_kernels")
