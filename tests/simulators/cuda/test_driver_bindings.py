@@ -65,13 +65,15 @@ def test_kernels_from_nvrtc(cuda_folder: Path, program: str, schedule: str) -> N
 
 @pytest.mark.parametrize("program", ["failures", "two_devices", "libraries", "codes", "forked"])
 def test_programs(cuda_folder: Path, program: str) -> None:
-    if why := missing("cuda.bindings", "nvidia.cuda_nvrtc"):
+    # The PTX of NVRTC 13 is newer than the software driver accepts.
+    nvrtc = ("nvidia.cuda_nvrtc",) if program in ("failures", "libraries") else ()
+    if why := missing("cuda.bindings", *nvrtc):
         pytest.skip(why)
     run(cuda_folder, "-W", "ignore", str(HERE / "bindings_programs.py"), program)
 
 
 def test_no_device(cuda_folder: Path) -> None:
-    if why := missing("cuda.bindings", "nvidia.cuda_nvrtc"):
+    if why := missing("cuda.bindings"):
         pytest.skip(why)
     run(cuda_folder, str(HERE / "bindings_programs.py"), "no_device", SIM_CUDA_DEVICES="0")
 
