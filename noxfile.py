@@ -46,6 +46,10 @@ PAIRS = (
 SCHEDULES = ("barrier", "lockstep")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
 
+# Some containers forbid Python to keep what it has compiled. Tests that start processes would then
+# compile every module again in each: three times the work of a short run of the kit.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "virtualenv"
 # One Python is enough for a user; the project's own machines must not lose one in silence.

@@ -56,7 +56,7 @@ def hal_check(
     return subprocess.run(
         [sys.executable, *options, str(script), "check", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONOPTIMIZE": "", **(env or {})},
+        env={**os.environ, "PYTHONOPTIMIZE": "", **(env or {})},
         capture_output=True,
         text=True,
         timeout=200,
