@@ -8,6 +8,7 @@ what a user installs.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import functools
 import os
 import re
@@ -116,6 +117,10 @@ LOWEST = (
 # -- what is installed
 
 
+def _folder_of(name: str) -> Path:
+    return ROOT if name == "hal-core" else ROOT / "plugins" / name
+
+
 @functools.cache
 def _dist() -> Path:
     """An empty folder for this run's wheels; gone when nox ends."""
@@ -125,12 +130,14 @@ def _dist() -> Path:
 
 
 def _wheels(session: nox.Session, *names: str) -> list[str]:
-    """The wheels of these distributions. All are built at the first call of a run."""
+    """The wheels of these distributions, each built when a run first asks for it."""
     dist = _dist()
-    if not any(dist.glob("*.whl")):
-        folders = [str(ROOT), *(str(ROOT / "plugins" / name) for name in PLUGINS)]
+    patterns = {name: f"{name.replace('-', '_')}-*.whl" for name in names}
+    missing = [name for name, pattern in patterns.items() if not any(dist.glob(pattern))]
+    if missing:
+        folders = [str(_folder_of(name)) for name in missing]
         session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(dist), *folders)
-    return [str(next(dist.glob(f"{name.replace('-', '_')}-*.whl"))) for name in names]
+    return [str(next(dist.glob(pattern))) for pattern in patterns.values()]
 
 
 def _install(session: nox.Session, *names: str, tools: tuple[str, ...] = ()) -> Path:
@@ -198,14 +205,29 @@ def _pytest(
     session.run("python", "-m", "pytest", *config, *arguments, env=env)
 
 
+def _nvidia_driver() -> bool:
+    """Tell whether this machine has NVIDIA's driver."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 # -- the product
 
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """A photograph blurred and its edges found, digits learnt and read; on every device here."""
-    _install(session, *DISTRIBUTIONS, tools=DEMO_TOOLS)
+    """Blur a photograph and find its edges, learn to read digits; on every device here."""
+    _install(session, "hal-core", "hal-cpu")
     session.run("python", str(ROOT / "examples" / "saxpy.py"))
+    # NVRTC alone is a large download, and of no use without a GPU.
+    others = ["hal-opencl", *(["hal-cuda"] if _nvidia_driver() else [])]
+    session.log(
+        f"The CPU works. Next: {', '.join(others)}, and what the examples show pictures by."
+    )
+    session.install(*_wheels(session, *others), *DEMO_TOOLS)
     session.run("python", str(ROOT / "examples" / "edges.py"), "--out", str(OUT))
     session.run("python", str(ROOT / "examples" / "digits.py"), "--out", str(OUT))
 
@@ -264,7 +286,7 @@ def quick(session: nox.Session) -> None:
     `nox -s quick -- tests/buffer -k view` runs those tests alone, in the same environment.
     """
     if not Path(session.bin, "hal").exists():
-        checkouts = [part for name in ("", *PLUGINS) for part in ("-e", _folder_of(name))]
+        checkouts = [part for name in DISTRIBUTIONS for part in ("-e", str(_folder_of(name)))]
         session.install(*checkouts, *TEST_TOOLS, *TYPE_TOOLS)
     if not session.posargs:
         session.run("ruff", "format", "--check", "-q", ".")
@@ -273,10 +295,6 @@ def quick(session: nox.Session) -> None:
         _opencl_platform(session)
     tests = session.posargs or _existing(QUICK)
     session.run("python", "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", *tests)
-
-
-def _folder_of(name: str) -> str:
-    return str(ROOT / "plugins" / name if name else ROOT)
 
 
 @nox.session(python=FULL)
@@ -347,9 +365,8 @@ def _lowest(*names: str) -> list[str]:
     """`NAME==VERSION` for every `NAME>=VERSION` of the distributions' own dependencies."""
     found = []
     for name in names:
-        folder = ROOT if name == "hal-core" else ROOT / "plugins" / name
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        for needed in project["dependencies"]:
+        text = (_folder_of(name) / "pyproject.toml").read_text(encoding="utf-8")
+        for needed in tomllib.loads(text)["project"]["dependencies"]:
             other, _, version = needed.partition(">=")
             if not other.startswith("hal-"):
                 found.append(f"{other}=={version.partition(',')[0]}")
@@ -492,7 +509,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("mypy", "hal_core", "bench", "noxfile.py", "docs/write_api.py")
     for name in PLUGINS:
-        package = ROOT / "plugins" / name / name.replace("-", "_")
+        package = _folder_of(name) / name.replace("-", "_")
         session.run("mypy", str(package))
     session.run("mypy", "examples/wgpu-backend/hal_wgpu")
     examples = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*.py"))
@@ -534,7 +551,7 @@ def build(session: nox.Session) -> None:
     session.install("build", "twine", "hatchling")
     dist = Path(session.create_tmp()).resolve() / "dist"
     shutil.rmtree(dist, ignore_errors=True)
-    for folder in (ROOT, *(ROOT / "plugins" / name for name in PLUGINS)):
+    for folder in map(_folder_of, DISTRIBUTIONS):
         quick = ("--no-isolation", "--outdir", str(dist))
         session.run("python", "-m", "build", *quick, str(folder), silent=True)
     for name in DISTRIBUTIONS:

@@ -371,6 +371,8 @@ def main() -> int:
     bad = []
     with Progress(TextColumn("{task.description}"), BarColumn(), console=console) as progress:
         for name in names:
+            if not console.is_terminal:  # the bar is drawn at the end then
+                console.print(f"{name}: learning in {ROUNDS} rounds")
             device = hal.Device[name]
             learnt = learn(device, split, progress)
             stem = f"{chosen.out}/{name.lower().replace(':', '-')}"

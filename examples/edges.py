@@ -247,7 +247,10 @@ def main() -> int:
     with Progress(*columns, console=console) as progress, tempfile.TemporaryDirectory() as cache:
         steps = progress.add_task("", total=len(names))
         for name in names:
-            progress.update(steps, description=f"{name}: compiling and running")
+            doing = f"{name}: compiling in two new processes, then running"
+            progress.update(steps, description=doing)
+            if not console.is_terminal:  # the bar is drawn at the end then
+                console.print(doing)
             difference, row = examine(name, photograph, cache, folder)
             table.add_row(*row)
             if not difference <= TOLERANCE:  # a NaN is wrong too

@@ -19,4 +19,4 @@ x = hal.Buffer.from_numpy(np.arange(1024, dtype="f4"), device=dev)
 y = hal.Buffer.from_numpy(np.ones(1024, dtype="f4"), device=dev)
 program = dev.compile(saxpy)  # render -> compile (cached on disk) -> load
 seconds = program(y, x, vals=(2.0, 1024), threads=1024, wait=True)
-print(y.numpy(), seconds)
+print(f"y = {y.numpy()}, in {seconds * 1e6:.1f} us on {dev.name}")
