@@ -53,6 +53,7 @@ class Run(NamedTuple):
     kits: list[Kit]
     examples: list[Example]
     tables: list[Table]
+    pending: list[str]  # parts that have not ended yet
 
     @property
     def failures(self) -> list[str]:
@@ -60,4 +61,4 @@ class Run(NamedTuple):
         found = [f"the kit with {kit.pair}" for kit in self.kits if kit.ended.code]
         found += [f"{one.name}.py" for one in self.examples if one.ended and one.ended.code]
         found += [table.title for table in self.tables if table.ended.code]
-        return found + ([] if self.kits else ["no compiler serves"])
+        return found + ([] if self.kits or self.pending else ["no compiler serves"])

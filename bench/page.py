@@ -37,6 +37,8 @@ def _summary(run: Run) -> str:
     how += " `--quick`: a part of the kit, small examples, few rounds." * run.quick
     failed = ", ".join(run.failures)
     verdict = f"**Failed: {failed}.**" if failed else "Everything below passed."
+    if run.pending:
+        verdict += f" **Cut short: {', '.join(run.pending)} did not end.**"
     return f"{how} {verdict}"
 
 

@@ -75,6 +75,7 @@ def _run(**changed: Any) -> Any:
         kits=[Kit(pair, END, REPORT) for pair in ("nvrtc", "ptx")],
         examples=[Example("matmul", ("--device", "CUDA"), END)],
         tables=[Table("benchmarks", END, ROWS)],
+        pending=[],
     )
     return found._replace(**changed)
 
@@ -206,6 +207,31 @@ def test_what_failed_is_on_the_page_and_fails_the_run(
         assert "ValueError: | '''" in text  # its last words, which do not end the block
 
 
+def test_a_run_that_is_cut_short_leaves_the_page_of_what_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(path: Path, *given: Any) -> Example:
+        if path.stem == "b":
+            raise KeyboardInterrupt
+        return Example(path.stem, (), END)
+
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_text("")
+    monkeypatch.setattr(hardware, "compilers", lambda device: {"llvm": ""})
+    monkeypatch.setattr(hardware, "check", lambda name, pair, how: Kit(pair, END, REPORT))
+    monkeypatch.setattr(hardware, "example", interrupted)
+    into = str(tmp_path / "pages")
+    given = ["hardware", "CPU", "--quick", "--into", into, "--examples", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", given)
+    with pytest.raises(KeyboardInterrupt):
+        hardware.main()
+    (path,) = (tmp_path / "pages").iterdir()
+    text = path.read_text(encoding="utf-8")
+    assert "| llvm | 5 |" in text and "| a.py |" in text
+    pending = "b.py, c.py, benchmarks, benchmarks of the CPU"
+    assert f"Everything below passed. **Cut short: {pending} did not end.**" in text
+
+
 def test_no_device_is_an_error_without_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,10 +257,9 @@ def test_what_is_no_gpu_is_not_taken_for_one(title: str, kind: str, name: str, s
     assert machine.software(INFO._replace(title=title)) == ("software" in said)
 
 
-def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "HOUR", 5.0)
+def test_a_process_that_hangs_is_ended() -> None:
     code = "import time; print('begun', flush=True); time.sleep(600)"
-    end = hardware.ended("-c", code)
+    end = hardware.ended("-c", code, limit=2.0)
     assert end.code == 124 and "begun" in end.last_words and "did not end" in end.last_words
 
 
