@@ -25,8 +25,8 @@ from hal_cpu import loader
 from hal_cpu.compilers.source import ENTRY_PREFIX
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.in_flight import TrackedLaunch
-from hal_cpu.threads.pool import Chunks, LargeStackLaunch, Pool, split
-from hal_cpu.threads.stacks import needs_larger_stack
+from hal_cpu.threads.pool import Chunks, LargeStackLaunch, LaunchFunction, Pool, split
+from hal_cpu.threads.stacks import for_this_thread, has_large_frame, this_thread
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
@@ -58,8 +58,10 @@ Geometry = tuple[Callable[..., None], Any, Any]
 _LAUNCH = """
 def launch(geometry, {names}):
     run, where, last = geometry
-    run(pack({names}), where, FIRST, last)
+    {choose}run(pack({names}), where, FIRST, last)
 """
+# Asked at each launch, as another thread may have a smaller stack than the one before.
+_CHOOSE = "if not this_thread.has_room: run = for_this_thread(run, moved)\n    "
 
 
 class CPUProgram(Program):
@@ -86,6 +88,10 @@ class CPUProgram(Program):
         self.code: loader.Code | None = loader.load(binary.image, binary.entry, *entries)
         self._keeping = _function(_KEEPING, self.code)
         self._releasing = _function(_RELEASING, self.code)
+        # A user's C may take stack in ways that its code does not tell, as by recursion.
+        self._moved: LaunchFunction | None = None
+        if not binary.rendered or has_large_frame(binary.image):
+            self._moved = TrackedLaunch(LargeStackLaunch(self._releasing), device.in_flight)
         self.info = self.info._replace(max_block_threads=MAX_BLOCK_THREADS)
         slots = (  # eight bytes each: a number has padding after it
             "Q" if param.is_pointer else f"{param.dtype.format}{8 - param.dtype.itemsize}x"
@@ -98,9 +104,7 @@ class CPUProgram(Program):
         blocks = grid[0] * grid[1] * grid[2]
         threads = blocks * block[0] * block[1] * block[2]
         work, run = self.binary.work, self._releasing
-        if needs_larger_stack():
-            run = LargeStackLaunch(run)
-        elif work is not None and work * threads < KEEP_GIL_BELOW:
+        if work is not None and work * threads < KEEP_GIL_BELOW:
             run = self._keeping
         elif blocks > 1 and self.device.pool.threads > 1:
             large = threads >= SPLIT_AT_ONCE_THREADS
@@ -115,18 +119,22 @@ class CPUProgram(Program):
 
     def _bind(self) -> Callable[..., None]:
         names = ", ".join(f"a{param.position}" for param in self.signature.params)
-        known = {"pack": self._pack, "FIRST": _FIRST}
-        return define(_LAUNCH.format(names=names), "launch", "launch on CPU", known)
+        known: dict[str, Any] = {"pack": self._pack, "FIRST": _FIRST, "moved": self._moved}
+        known |= {"this_thread": this_thread, "for_this_thread": for_this_thread}
+        text = _LAUNCH.format(names=names, choose=_CHOOSE if self._moved else "")
+        return define(text, "launch", "launch on CPU", known)
 
     def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
         run, launch, last = geometry
+        if self._moved:
+            run = for_this_thread(run, self._moved)
         packed = self._pack(*args)
         start = perf_counter()
         run(packed, launch, _FIRST, last)
         return perf_counter() - start
 
     def _unload(self) -> None:
-        self.code = self._keeping = self._releasing = None
+        self.code = self._keeping = self._releasing = self._moved = None
 
 
 def _function(prototype: Any, code: loader.Code) -> Any:

@@ -13,6 +13,7 @@ import pytest
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType
+from hal_cpu import processor
 from hal_cpu.threads import pool, stacks
 
 COMPILERS = ["llvm", "gcc", "clang"]
@@ -167,6 +168,66 @@ def test_a_thread_with_a_small_stack_may_launch(
     assert threading.stack_size(0) == 65536, "the program's own choice stands again"
 
 
+def test_a_small_stack_is_noticed_in_a_geometry_that_a_large_one_saw_first(
+    own_device: hal.Compiled, cc: str, stack_size: Callable[[int], int]
+) -> None:
+    """The launch that the first thread has prepared overflowed the stack of the second: SIGSEGV."""
+    program = own_device.compile(many_values())
+    start = np.arange(65536, dtype="i4")
+    y = hal.Buffer.from_numpy(start, own_device)
+    program(y, grid=1, block=1024)
+    stack_size(65536)
+    thread = threading.Thread(target=lambda: program(y, grid=1, block=1024))
+    thread.start()
+    thread.join()
+    assert np.array_equal(y.numpy(), start + 2 * np.repeat(np.arange(1024) ^ 1, 64))
+
+
+DEEP = """\
+static int32_t sum(int32_t n) {
+    volatile int32_t numbers[64] = {n};
+    return n ? numbers[0] + sum(n - 1) : 0;
+}
+void deep(const hal_thread *t, int32_t *y) { y[0] = sum(1000); }
+"""
+
+
+def test_a_small_stack_is_no_hindrance_for_c_that_recurses(
+    own_device: hal.Compiled, stack_size: Callable[[int], int]
+) -> None:
+    program = own_device.compile(hal.Source("deep", DEEP, "y: int32*", language="c"))
+    y = hal.zeros(1, hal.int32, own_device)
+    program(y, grid=1, block=1)
+    y.fill(0)
+    stack_size(65536)
+    thread = threading.Thread(target=lambda: program(y, grid=1, block=1))
+    thread.start()
+    thread.join()
+    assert y.numpy().tolist() == [500_500]
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("target", ["x86-64", "aarch64"])
+def test_code_tells_that_it_takes_much_stack(
+    monkeypatch: pytest.MonkeyPatch, target: str, level: int
+) -> None:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple = f"{target.replace('-', '_')}-linux-gnu"
+    machine = llvm.Target.from_triple(triple).create_target_machine(opt=level, reloc="pic")
+    monkeypatch.setattr(processor, "machine", lambda: target)
+    for nbytes in (8, 200, 3000, 5000, 9000, 70_000, 300_000, 17 << 20):
+        text = (
+            "declare void @g(ptr)\ndefine void @f() {\n"
+            f"%a = alloca [{nbytes} x i8]\ncall void @g(ptr %a)\nret void\n}}\n"
+        )
+        with llvm.parse_assembly(text) as module:
+            image = machine.emit_object(module)
+        assert stacks.has_large_frame(image) == (nbytes > 4096), nbytes
+
+
 def test_workers_have_room_whatever_threads_are_given(stack_size: Callable[[int], int]) -> None:
     def seen_by_a_worker() -> int:
         found: list[int] = []
@@ -179,7 +240,6 @@ def test_workers_have_room_whatever_threads_are_given(stack_size: Callable[[int]
     assert seen_by_a_worker() >= stacks.STACK_NBYTES
     stack_size(4 << 20)
     assert seen_by_a_worker() >= 4 << 20  # or a larger one, used again
-    assert not stacks.needs_larger_stack()
     assert threading.stack_size(0) == 4 << 20
 
 

@@ -161,10 +161,16 @@ def test_which_launches_hold_the_gil_release_it_or_split(device: hal.Compiled) -
     if device.pool.threads > 1:
         large = program._geometry((4096, 1, 1), (256, 1, 1), 0)[0]
         assert isinstance(large, TrackedLaunch) and isinstance(large._run, AdaptiveLaunch)
-    unknown = device.compile(slow)
-    assert unknown.binary.work is None
+    unknown = device.load(binary(RAW, "raw", "out: uint8*"))
+    assert isinstance(unknown, CPUProgram) and unknown.binary.work is None
     run = unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0]
     assert isinstance(run, TrackedLaunch) and run._run is unknown._releasing
+    room = "%room = alloca [9999 x i8]\n  %p0 = getelementptr i8, ptr %room, i64 %last\n"
+    text = RAW.replace("%out = load", f"{room}  store volatile i8 1, ptr %p0\n  %out = load")
+    roomy = device.load(binary(text, "raw", "out: uint8*", work=1))
+    assert isinstance(roomy, CPUProgram)
+    assert roomy._geometry((1, 1, 1), (1, 1, 1), 0)[0] is roomy._keeping
+    assert roomy._moved and unknown._moved is None
 
 
 def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,8 +143,8 @@ class Pool:
 
 
 class LargeStackLaunch:
-    """A launch function for callers whose stacks may be too small: each launch runs in a thread
-    of its own."""
+    """A launch function for threads whose stacks are too small: each launch runs in a thread of
+    its own."""
 
     def __init__(self, run: LaunchFunction) -> None:
         self._run = run
