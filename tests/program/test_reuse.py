@@ -143,7 +143,7 @@ def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
 
     allocator, spec = Allocator(), hal.BufferSpec()
     first, second = (struct.pack("@2Q", 5, address) for address in (1000, 1099))
-    running.work = {id(first): first, id(second): second}
+    running.work = {id(first): (first, 1), id(second): (second, 2)}
     for block in ((900, 100, spec), (1100, 8, spec), (1000, 100, spec)):
         allocator._give_back(*block)
     assert given == [(900, 100, spec), (1100, 8, spec)]

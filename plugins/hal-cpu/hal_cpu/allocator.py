@@ -53,7 +53,8 @@ class CPUAllocator(LRUAllocator[int]):
         return opaque + offset
 
     # A long copy releases the GIL, and another thread may free its memory meanwhile, so the copy
-    # is registered as work in flight. Registering a short copy would take longer than the copy.
+    # is registered as work in flight. Registering a short copy would take longer than the copy; it
+    # keeps the GIL, in one call.
 
     def _copyin(self, dest: int, src: memoryview) -> None:
         if src.nbytes <= driver.LARGE_COPY:
@@ -75,18 +76,24 @@ class CPUAllocator(LRUAllocator[int]):
         if src_device is not self.device:
             return False
         if nbytes <= driver.LARGE_COPY:
-            ctypes.memmove(dest, src, nbytes)
+            driver.move_short(dest, src, nbytes)
             return True
         with self.device.in_flight.using(dest, src):
             ctypes.memmove(dest, src, nbytes)
         return True
 
     def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
-        if nbytes <= driver.LARGE_COPY:
-            _repeat(dest, nbytes, pattern)
+        same = len(set(pattern)) == 1
+        if same and nbytes <= driver.LARGE_COPY:
+            driver.fill_short(dest, pattern[0], nbytes)
+        elif nbytes <= _SMALL_NBYTES:
+            driver.memory_at(dest, nbytes)[:] = pattern * (nbytes // len(pattern))
         else:
             with self.device.in_flight.using(dest):
-                _repeat(dest, nbytes, pattern)
+                if same:
+                    ctypes.memset(dest, pattern[0], nbytes)
+                else:
+                    _repeat(dest, nbytes, pattern)
 
     def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
         return driver.memory_at(opaque, nbytes)
@@ -102,9 +109,6 @@ def _repeat(address: int, nbytes: int, pattern: bytes) -> None:
 
     pattern ab, nbytes 10:   ab........ -> abab...... -> abababab.. -> ababababab
     """
-    if len(set(pattern)) == 1:
-        ctypes.memset(address, pattern[0], nbytes)
-        return
     ctypes.memmove(address, pattern, len(pattern))
     done = len(pattern)
     while done < nbytes:

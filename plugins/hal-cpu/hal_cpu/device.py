@@ -115,7 +115,7 @@ class CPUDevice(Compiled):
     """The processor that this process runs on, all usable cores of it as one device.
 
     Order: work is done when its call returns. Calls that overlap, from several threads, have no
-    order among them and run at once.
+    order among them and run at once; `synchronize` and `close` wait for those of other threads.
     """
 
     checked = False  # True: opened under HAL_CHECK=1
@@ -125,7 +125,11 @@ class CPUDevice(Compiled):
         self._pool: Pool | None = None
         super().__init__(name, info)
 
+    def _synchronize(self, timeout: float | None) -> bool:
+        return not self.in_flight.work or self.in_flight.wait(timeout)
+
     def _close(self) -> None:
+        self.in_flight.wait(None)  # for launches that began before their programs were unloaded
         if self._pool is not None:
             self._pool.close()
 

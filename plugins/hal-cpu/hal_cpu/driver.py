@@ -194,6 +194,17 @@ def address_of(view: memoryview) -> tuple[int, object]:
     return ctypes.addressof(byte), byte
 
 
+# The C library's functions without a release of the GIL, so that no other thread can free the
+# memory meanwhile. For short memory, up to LARGE_COPY.
+_VOID, _SIZE = ctypes.c_void_p, ctypes.c_size_t
+move_short = ctypes.PYFUNCTYPE(None, _VOID, _VOID, _SIZE)(  # to, from, nbytes
+    ctypes.cast(ctypes.memmove, _VOID).value or 0
+)
+fill_short = ctypes.PYFUNCTYPE(None, _VOID, ctypes.c_int, _SIZE)(  # to, byte, nbytes
+    ctypes.cast(ctypes.memset, _VOID).value or 0
+)
+
+
 # -- symbols
 
 

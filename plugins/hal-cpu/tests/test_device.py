@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -190,6 +192,43 @@ def test_large_copies_release_the_gil(own_device: hal.Compiled) -> None:
     stop.set()
     thread.join()
     assert sum(any(low < tick < high for low, high in spans) for tick in ticks) >= 3
+
+
+@pytest.mark.parametrize("nbytes", [4096, 64 << 10, MIB])
+def test_A7_short_copies_keep_the_gil(own_device: hal.Compiled, nbytes: int) -> None:
+    """No other thread can free memory that they use, which is not in flight."""
+    x, y = (hal.empty(nbytes, hal.uint8, own_device).fill(0) for _ in range(2))
+    wide = y.view(min(nbytes, 64 << 10) // 4, hal.int32)  # a longer one is work in flight
+    steps = (
+        lambda: y.copy_from(x),
+        lambda: y.fill(1),
+        lambda: wide.fill(1),
+        lambda: x.copyin(bytes(nbytes)),
+        lambda: x.copyout(bytearray(nbytes)),
+    )
+    for step in steps:
+        assert keeps_the_gil(step)
+
+
+def keeps_the_gil(work: Callable[[], object]) -> bool:
+    """Return whether another thread, which waits for the GIL, has to wait for the work's end."""
+    asleep, ran = threading.Lock(), list[int]()
+    asleep.acquire()
+    thread = threading.Thread(target=lambda: (asleep.acquire(), ran.append(1)))
+    thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # the thread runs as soon as this one releases the GIL
+    try:
+        asleep.release()
+        end = time.perf_counter() + 0.005
+        while time.perf_counter() < end:  # until it has woken and asks for the GIL
+            pass
+        for _ in range(20):
+            work()
+        return not ran
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
 
 
 def test_large_blocks_lie_in_huge_pages(allocator: CPUAllocator) -> None:

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -296,6 +297,58 @@ def test_P10_a_running_launch_keeps_its_code(own_device: Any) -> None:
     gc.collect()
     thread.join(30)
     assert not thread.is_alive()
+
+
+def begun(device: Any, work: Callable[[], object]) -> threading.Thread:
+    """Return a thread whose work is in flight by now."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    end = time.monotonic() + 30
+    while not device.in_flight.work:
+        assert thread.is_alive() and time.monotonic() < end
+        time.sleep(0.0002)
+    return thread
+
+
+@pytest.mark.parametrize("wait", ["synchronize", "close"])
+@pytest.mark.parametrize("kind", ["launch", "fill"])
+def test_P8_work_in_flight_on_other_threads_is_waited_for(
+    own_device: Any, wait: str, kind: str
+) -> None:
+    """The kernel wrote on behind the close."""
+    program = own_device.compile(slow)
+    y = hal.zeros(2 if kind == "launch" else 8 << 20, hal.float64, own_device)
+    written = np.asarray(y)
+    work = {
+        "launch": lambda: program(y, vals=(1_000_000,), grid=2, block=1),
+        "fill": lambda: y.fill(1.5),
+    }
+    thread = begun(own_device, work[kind])
+    getattr(own_device, wait)()
+    assert written.all()
+    thread.join()
+
+
+def test_P8_a_wait_with_a_limit_ends_before_the_launch(own_device: Any) -> None:
+    program = own_device.compile(slow)
+    y = hal.zeros(2, hal.float64, own_device)
+    thread = begun(own_device, lambda: program(y, vals=(3_000_000,), grid=2, block=1))
+    assert own_device.synchronize(0.001) is False
+    assert own_device.synchronize(60) is True
+    assert np.asarray(y).all()
+    thread.join()
+
+
+def test_a_wait_in_the_middle_of_the_threads_own_launch_returns(own_device: Any) -> None:
+    """A signal handler may wait there; the launch cannot end before it does."""
+    waits: list[bool] = []
+
+    def run(*args: object) -> None:
+        with own_device.in_flight.using(1000):
+            waits.append(own_device.synchronize())
+
+    TrackedLaunch(run, own_device.in_flight)(b"arguments", None, None, None)
+    assert waits == [True]
 
 
 def test_P10_a_thousand_programs_leave_no_mappings(device: hal.Compiled) -> None:

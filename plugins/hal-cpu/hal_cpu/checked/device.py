@@ -50,6 +50,8 @@ class CheckedDevice(CPUDevice):
             raise self.faults.popleft()
 
     def _synchronize(self, timeout: float | None) -> bool:
+        if not super()._synchronize(timeout):
+            return False
         if "allocator" in vars(self):  # made at first use; without it there is no memory
             self.allocator.find_damage()
         self.raise_fault()
