@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from hal_core import cache, config
+from hal_core.compiler.included import add_included
 from hal_core.compiler.requirements import check_kernel
 from hal_core.compiler.selection import select
 from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported
@@ -89,34 +89,12 @@ class CompileOptions(NamedTuple):
 
 def digest(source: str, options: CompileOptions, identity: str = "") -> str:
     """Return the content address of a compilation: sixty-four hexadecimal digits."""
-    # An include folder counts by the files in it, wherever it lies.
+    # An include folder counts by the files that are included, wherever it lies.
     facts = identity, options._replace(includes=(), work=None), len(source)
     state = hashlib.sha256(f"{facts!r}\n{source}".encode())
-    for folder in options.includes:
-        _add_folder(state, folder)
+    if not options.rendered:
+        add_included(state, source, options.includes)
     return state.hexdigest()
-
-
-def _add_folder(state: hashlib._Hash, folder: str) -> None:
-    """Hash every file below an include folder: headers are part of the program."""
-    seen = set()
-    try:
-        os.listdir(folder)  # raises where `walk` would find nothing
-        for root, folders, files in os.walk(folder, followlinks=True):
-            real = os.path.realpath(root)
-            # A link may lead to a folder above itself.
-            folders[:] = sorted(folders) if real not in seen else []
-            seen.add(real)
-            for path in (os.path.join(root, name) for name in sorted(files)):
-                if os.path.isfile(path):  # to read a pipe would wait for ever
-                    with open(path, "rb") as file:
-                        data = file.read()
-                    label = os.path.relpath(path, folder), len(data)
-                    state.update(repr(label).encode() + data)
-    except OSError as error:
-        problem = f"an include folder cannot be read: {error}"
-        raise InvalidArgument("compile", problem, got=folder) from None
-    state.update(b"end of folder")
 
 
 class Compiler:

@@ -97,7 +97,7 @@ def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:
             digest(TEXT, plain._replace(block=(8, 1, 1)), "id 1"),
             digest(TEXT, plain._replace(rendered=True), "id 1"),
             digest(TEXT, plain._replace(shared_nbytes=16), "id 1"),
-            digest(TEXT, plain._replace(includes=(str(folder),)), "id 1"),
+            digest('#include "a.h"', plain._replace(includes=(str(folder),)), "id 1"),
         }
 
     first = keys()
@@ -105,6 +105,81 @@ def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:
     assert keys() == first
     (folder / "a.h").write_text("#define A 2")
     assert len(keys() & first) == 11, "a changed header is another program"
+
+
+INCLUDED = {  # text, and the files that decide its key
+    "": "",
+    '#include "a.h"': "a.h",
+    "  #  include <a.h>\n#include <sub/b.h>": "a.h sub/b.h",
+    '/* first */ # /* second */ include /* third */ "a.h" // last': "a.h",
+    '#inc\\\nlude "a\\\n.h"': "a.h",
+    '%:include "c.h"': "c.h a.h sub/b.h",
+    '#if 0\n#include "a.h"\n#endif': "a.h",
+    '#include_next "a.h"\n#embed "data"\n#import "sub/d.h"': "a.h data sub/d.h sub/b.h",
+    "#if __has_include(<sub/d.h>)": "sub/d.h sub/b.h",
+    '#include "ABSOLUTE/other.h"': "../other.h",
+    "#define H <a.h>\n#include H": "a.h c.h data sub/b.h sub/d.h loop.h",
+    '#include "loop.h"': "loop.h",
+    "#include <stdint.h>": "",
+    "// reads a.h": "",
+}
+
+
+@pytest.mark.parametrize(("text", "files"), INCLUDED.items())
+def test_C2_the_key_has_the_files_that_are_included_and_no_others(
+    tmp_path: Path, text: str, files: str
+) -> None:
+    folder = tmp_path / "include"
+    (folder / "sub").mkdir(parents=True)
+    contents = {
+        "a.h": "1", "c.h": '#include "a.h"\n#include "sub/b.h"', "data": "\0\xff",
+        "sub/b.h": "2", "sub/d.h": '#include "b.h"', "../other.h": "3",
+        "loop.h": '#include "loop.h"',
+    }  # fmt: skip
+    for name, content in contents.items():
+        (folder / name).write_text(content)
+    options = CompileOptions("k", Signature.parse("k", ""), includes=(str(folder),))
+    text = text.replace("ABSOLUTE", str(tmp_path))
+    before = digest(text, options)
+    decide = {name for name in contents if changes(folder / name, text, options, before)}
+    assert decide == set(files.split())
+
+
+def changes(path: Path, text: str, options: CompileOptions, before: str) -> bool:
+    """Return whether the key changes with the file, and comes back with it."""
+    content = path.read_text()
+    path.write_text(content + " ")
+    changed = digest(text, options) != before
+    path.write_text(content)
+    assert digest(text, options) == before
+    return changed
+
+
+def test_C2_a_header_that_comes_first_is_another_key(tmp_path: Path) -> None:
+    folders = tuple(tmp_path / name for name in "ab")
+    for folder in folders:
+        folder.mkdir()
+    (folders[1] / "a.h").write_text("1")
+    options = CompileOptions("k", Signature.parse("k", ""), includes=tuple(map(str, folders)))
+    before = digest('#include "a.h"', options)
+    (folders[0] / "a.h").write_text("2")
+    assert digest('#include "a.h"', options) != before
+
+
+def test_C2_a_large_file_beside_a_header_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.h").write_text("1")
+    with open(tmp_path / "large", "wb") as file:
+        file.truncate(1 << 40)
+    options = CompileOptions("k", Signature.parse("k", ""), includes=(str(tmp_path),))
+    assert digest('#include "a.h"', options) == digest('#include "a.h"', options)
+
+
+def test_C2_links_and_pipes_in_an_include_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "include"
+    folder.mkdir()
+    plain = CompileOptions("k", Signature.parse("k", "n: int32"))
+    options = plain._replace(includes=(str(folder),))
+    text = '#define NAME "a.h"\n#include NAME\n#include "pipe"\n'
     linked = tmp_path / "linked"
     linked.mkdir()
     (linked / "b.h").write_text("1")
@@ -112,9 +187,9 @@ def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:
     (folder / "loop").symlink_to(folder)
     os.mkfifo(folder / "pipe")
     (folder / "dangling").symlink_to(tmp_path / "nowhere")
-    before = keys()
+    before = digest(text, options)
     (linked / "b.h").write_text("2")
-    assert len(keys() & before) == 11, "and one behind a link too"
+    assert digest(text, options) != before, "a header behind a link"
     with pytest.raises(hal.InvalidArgument, match="include folder cannot be read"):
         digest(TEXT, plain._replace(includes=(str(folder / "no"),)), "id 1")
 
