@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 import hal_core as hal
 from hal_core.compiler import CompileOptions
 from hal_cpu import processor
+from hal_cpu.compilers import c as c_module
+from hal_cpu.compilers import files
 from hal_cpu.compilers import llvm as module
 from hal_cpu.compilers.c import C_COMPILERS, CCompilerProgram
 from hal_cpu.compilers.llvm import LLVMCompiler
@@ -154,7 +157,10 @@ def test_C2_headers_come_from_includes_alone(
 @pytest.mark.parametrize(
     "option",
     ["-I{0}", "-I", "-isystem", "-iquote{0}", "-idirafter", "-include", "-imacros", "@{0}/options",
-     "--include-directory={0}", "--include={0}/a.h", "-isysroot", "--sysroot={0}", "-Wp,-I{0}"],
+     "--include-directory={0}", "--include={0}/a.h", "-isysroot", "--sysroot={0}", "-Wp,-I{0}",
+     "-Wa,-I{0}", "-fprofile-use=a.profdata", "-fprofile-use", "-fprofile-instr-use={0}/a.profdata",
+     "-fauto-profile=a", "-fpass-plugin=a.so", "-fplugin=a.so", "-fsanitize-ignorelist=a",
+     "-load", "-mllvm=-load={0}/a.so", "{0}/other.c"],
 )  # fmt: skip
 def test_C2_options_that_name_files_are_refused(
     device: hal.Compiled, cc: str, tmp_path: Path, option: str
@@ -163,6 +169,83 @@ def test_C2_options_that_name_files_are_refused(
     with pytest.raises(hal.InvalidArgument, match="includes=") as caught:
         device.compile(scale(options=["-O1", given, str(tmp_path)]))
     assert given in str(caught.value)
+
+
+def value_of(device: hal.Compiled, source: hal.Source) -> float:
+    y = hal.zeros(1, hal.float32, device)
+    device.compile(source)(y, threads=1)
+    return float(y.numpy()[0])
+
+
+def constant(text: str, value: str = "VALUE", **fields: object) -> hal.Source:
+    text += f"\nvoid constant(const hal_thread *t, float *y) {{ y[0] = {value}; }}\n"
+    return hal.Source("constant", text, "y: float32*", language="c", **fields)  # type: ignore[arg-type]
+
+
+INCLUSIONS = {
+    "a folder's": '#include "value.h"',
+    "an absolute path": '#include "{0}/value.h"',
+    "a macro's": "#include NAME",
+    "through another": '#include "{0}/other.h"',
+}
+
+
+@pytest.mark.parametrize("line", INCLUSIONS.values(), ids=INCLUSIONS.keys())
+def test_C2_a_changed_header_is_compiled_again(
+    device: hal.Compiled, cc: str, tmp_path: Path, line: str
+) -> None:
+    """Headers that the include folders have and others; the old machine code was run."""
+    headers = tmp_path / "with a blank, a # and a $"
+    headers.mkdir()
+    (headers / "other.h").write_text('#include "value.h"\n')
+    folders = [str(headers)] if line == INCLUSIONS["a folder's"] else []
+    name = f'"{headers}/value.h"'
+    for value in (1.0, 2.0):
+        (headers / "value.h").write_text(f"#define VALUE {value}\n")
+        source = constant(line.format(headers), includes=folders, defines={"NAME": name})
+        assert value_of(device, source) == value
+    path = CCompilerProgram._compile
+    again = constant(line.format(headers), includes=folders, defines={"NAME": name})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CCompilerProgram, "_compile", None)
+        assert value_of(device, again) == 2.0, "unchanged, it comes from the cache"
+    assert CCompilerProgram._compile is path
+
+
+INCBIN = """\
+extern const float number[] __attribute__((visibility("hidden")));
+__asm__(".section .rodata\\n.balign 4\\n.globl number\\n.hidden number\\n"
+        "number: .incbin \\"FILE\\"\\n.text");
+"""
+
+
+def test_C2_a_file_that_the_assembler_reads_is_read_again(
+    device: hal.Compiled, cc: str, tmp_path: Path
+) -> None:
+    data = tmp_path / "number"
+    for value in (1.0, 2.0):
+        data.write_bytes(struct.pack("f", value))
+        text = INCBIN.replace("FILE", str(data))
+        assert value_of(device, constant(text, "number[0]")) == value
+
+
+def test_C2_the_text_around_a_kernel_and_the_version_of_hal_cpu_are_in_the_key(
+    cc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = C_COMPILERS[cc]
+    seen = {CCompilerProgram(row).identity}
+    monkeypatch.setattr(c_module, "WRAPPER", c_module.WRAPPER + " ")
+    seen.add(CCompilerProgram(row).identity)
+    for changed in (c_module, module):
+        monkeypatch.setattr(changed, "__version__", "0.0.0")
+    seen.add(CCompilerProgram(row).identity)
+    assert len(seen) == 3
+    assert "hal-cpu 0.0.0" in LLVMCompiler().identity
+
+
+def test_a_rule_for_make_is_read() -> None:
+    rule = "object: /tmp/k.c /usr/a.h \\\n  /b\\ c/d\\#e.h \\\n /f$$g.h\n"
+    assert files.listed(rule) == ["/tmp/k.c", "/usr/a.h", "/b c/d#e.h", "/f$g.h"]
 
 
 def test_a_long_name_compiles(device: hal.Compiled, cc: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -12,9 +13,10 @@ from typing import Any, NamedTuple
 
 from hal_core.compiler import CompileOptions
 from hal_core.errors import CompilerUnavailable
-from hal_cpu import processor
+from hal_cpu import __version__, processor
+from hal_cpu.compilers import files
 from hal_cpu.compilers.objects import ObjectCompiler
-from hal_cpu.compilers.source import arguments_of, text_of
+from hal_cpu.compilers.source import WRAPPER, arguments_of, text_of
 
 
 class CCompiler(NamedTuple):
@@ -89,21 +91,31 @@ class CCompilerProgram(ObjectCompiler):
                 fix=row.install,
             )
         fixed = " ".join(self._command)  # `native` has the meaning that cpu_identity() tells
-        self.identity = f"{fixed} {version.stdout.strip()} {processor.cpu_identity()}"
+        self.identity = (
+            f"{fixed} {version.stdout.strip()} {processor.cpu_identity()} "
+            f"hal-cpu {__version__} {hashlib.sha256(WRAPPER.encode()).hexdigest()}"
+        )
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         arguments = arguments_of(options)
         text = text_of(source, options)
         with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
-            text_path, object_path = (os.path.join(folder, f"kernel.{end}") for end in "co")
+            text_path, object_path, rule_path = (
+                os.path.join(folder, f"kernel.{end}") for end in "cod"
+            )
             with open(text_path, "w", encoding="utf-8") as file:
                 file.write(text)
-            done = _run([*self._command, *arguments, text_path, "-o", object_path])
+            # Besides the object a rule for make, with the files that the compiler read.
+            written = "-o", object_path, "-MD", "-MF", rule_path, "-MT", "object"
+            done = _run([*self._command, *arguments, text_path, *written])
             if done.returncode or not os.path.exists(object_path):
                 log = done.stderr.strip() or f"exit status {done.returncode}"
                 raise self.refusal(options, log, source, f"{options.entry}.c")
             with open(object_path, "rb") as image:
-                return image.read()
+                return files.with_files(image.read(), text_path, rule_path)
+
+    def _is_current(self, image: bytes) -> bool:
+        return files.is_current(image)
 
 
 # Compilers read folders and options from these variables too, and no cache key has them.

@@ -9,7 +9,7 @@ from hal_core.compiler import CompileOptions
 from hal_core.concurrency import hold_during_fork
 from hal_core.discovery import distribution_version
 from hal_core.errors import CompilerUnavailable
-from hal_cpu import processor
+from hal_cpu import __version__, processor
 from hal_cpu.compilers.objects import ObjectCompiler, refuse_options
 from hal_cpu.threads.stacks import call_on_stack
 
@@ -46,7 +46,7 @@ class LLVMCompiler(ObjectCompiler):
                 device="CPU",
                 fix="pip install llvmlite",
             )
-        how = f"O3 to {MOST_LINES} lines pic"
+        how = f"O3 to {MOST_LINES} lines pic, hal-cpu {__version__},"
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
 

@@ -69,9 +69,11 @@ void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal
 """
 
 
-# Options that make a compiler read files, whose texts the cache key would not have.
+# Options that make a compiler read files, whose texts the cache key would not have: those that are
+# known to, and those with a path, which is no macro's value.
 _READS_FILES = re.compile(
-    r"@|-I|-i|-B|-?-(include|imacros|sysroot|specs|config|prefix|embed-dir)|-Wp,|-fplugin"
+    r"@|-I|-i|-B|-?-(include|imacros|sysroot|specs|config|prefix|embed-dir|load)|-W[ap],"
+    r"|-f[a-z-]*(plugin|profile|file|list)|(?!-[DU]).*[/\\]"
 )
 
 
@@ -129,3 +131,7 @@ def _type(param: Param) -> str:
     if not param.is_pointer:
         return name
     return f"const {name} *" if param.kind == CONST_POINTER else f"{name} *"
+
+
+# Every text of this module that a compiler may be given, for the compile cache's key.
+WRAPPER = complete("", Signature.parse("every", ", ".join(f"{n}: const {n}*" for n in _TYPES)))
