@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import hashlib
 import logging
 import os
+import re
 import stat
 import tempfile
 import time
@@ -27,7 +27,8 @@ log = logging.getLogger("hal_core")
 _MAGIC = b"hal-cache-1\n"
 _HEADER_NBYTES = len(_MAGIC) + 32 + 32  # magic, key, checksum
 _STORES_PER_CHECK = 64  # listing the folder costs more than storing an entry
-_PREFIX = "new-"  # of a file that is still being written
+_HALF_WRITTEN = ".new-"  # stands behind the key in the name of a file that is being written
+_NAME = re.compile(rf"[0-9a-f]{{64}}({re.escape(_HALF_WRITTEN)}\w*)?")
 _ABANDONED_SECONDS = 3600  # the process that wrote a file this old has been killed
 # NONBLOCK: opening a pipe that nobody writes would wait. NOFOLLOW: a link leads to any file.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -100,7 +101,7 @@ def store(key: str, content: bytes) -> None:
     path = _path(place, key)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        number, temporary = tempfile.mkstemp(prefix=_PREFIX, dir=os.path.dirname(path))
+        number, temporary = tempfile.mkstemp(prefix=key + _HALF_WRITTEN, dir=os.path.dirname(path))
         try:
             with os.fdopen(number, "wb") as file:
                 file.write(_header(key, content))
@@ -127,12 +128,15 @@ def evict(place: str, limit: int | None = None) -> int:
     Also deletes the half-written files of processes that were killed.
     """
     limit = LIMIT.read() if limit is None else limit
-    for path, facts in _files(place):
+    files = _files(place)
+    for path, facts in files:
         abandoned = time.time() - facts.st_mtime > _ABANDONED_SECONDS
-        if abandoned and os.path.basename(path).startswith(_PREFIX):
+        if abandoned and _HALF_WRITTEN in os.path.basename(path):
             with contextlib.suppress(OSError):
                 os.unlink(path)
-    entries = sorted(_entries(place), key=lambda entry: entry[1].st_mtime)
+    if sum(facts.st_size for _, facts in files) <= limit:
+        return 0  # as mostly; to read every header would take as long again
+    entries = sorted(filter(_is_entry, files), key=lambda entry: entry[1].st_mtime)
     total = sum(facts.st_size for _, facts in entries)
     deleted = 0
     for path, facts in entries:
@@ -156,7 +160,7 @@ def clear() -> int:
 def statistics() -> CacheStatistics:
     """Return what the folder holds now, and the hits and misses of this process."""
     place = folder()
-    sizes = [facts.st_size for _, facts in _entries(place)] if place else []
+    sizes = [facts.st_size for _, facts in filter(_is_entry, _files(place))]
     with _lock:
         hits, reasons = _hits, dict(_misses)
     return CacheStatistics(
@@ -174,7 +178,7 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
     user, or root, can have written it.
     """
     try:
-        with open(path, "rb", opener=lambda path, _: os.open(path, _FLAGS)) as file:
+        with open(path, "rb", opener=_open) as file:
             # The facts of the opened file: nobody can exchange it between check and read.
             facts = os.fstat(file.fileno())
             others = hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid())
@@ -193,6 +197,10 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
     return None, "foreign" if header[-32:] == expected[-32:] else "damaged"
 
 
+def _open(path: str, _: int) -> int:
+    return os.open(path, _FLAGS)
+
+
 def _path(place: str, key: str) -> str:
     return os.path.join(place, key[:2], key)
 
@@ -204,15 +212,35 @@ def _header(key: str, content: bytes) -> bytes:
 # -- the folder
 
 
-def _entries(place: str) -> list[tuple[str, os.stat_result]]:
-    """List the entries with their size and last use, without the user's own files."""
-    return [file for file in _files(place) if len(os.path.basename(file[0])) == 64]
-
-
 def _files(place: str) -> list[tuple[str, os.stat_result]]:
-    """List all files in the subfolders, which are named by the first two digits of their keys."""
+    """List the files that are named by a key and stand in the folder of its first two digits.
+
+    No link is followed: it may lead to files that are not the cache's.
+    """
+    shelves = [one for one in _scan(place) if one.is_dir(follow_symlinks=False)]
     found: list[tuple[str, os.stat_result]] = []
-    for path in glob.iglob(os.path.join(glob.escape(place), "??", "*")):
-        with contextlib.suppress(OSError):  # another process has deleted it
-            found.append((path, os.lstat(path)))
+    for file in (file for shelf in shelves for file in _scan(shelf.path)):
+        shelf_name = os.path.basename(os.path.dirname(file.path))
+        if _NAME.fullmatch(file.name) and file.name[:2] == shelf_name:
+            with contextlib.suppress(OSError):  # another process has deleted it
+                facts = file.stat(follow_symlinks=False)
+                found += [(file.path, facts)] if stat.S_ISREG(facts.st_mode) else []
     return found
+
+
+def _is_entry(file: tuple[str, os.stat_result]) -> bool:
+    """Tell whether a file of `_files` begins as the entry of its name does."""
+    path, name = file[0], os.path.basename(file[0])
+    if _HALF_WRITTEN in name:
+        return False
+    start = _MAGIC + bytes.fromhex(name)
+    with contextlib.suppress(OSError), open(path, "rb", opener=_open) as entry:
+        return entry.read(len(start)) == start
+    return False
+
+
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    """List what a folder holds; nothing when it has no name or cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        return list(found)
+    return []

@@ -221,6 +221,32 @@ def test_C4_bounded_and_the_longest_unused_goes_first(
     assert cache.clear() == 5 and foreign.exists()
 
 
+def test_C4_what_is_not_the_caches_own_stays(entry: Path, own_cache: Path, tmp_path: Path) -> None:
+    """An entry is known by its header, half-written ones by their key; links lead elsewhere."""
+    whole, elsewhere = entry.read_bytes(), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = "cd" * 32
+    cache.store(other, CONTENT)
+    (own_cache / "cd").rename(elsewhere / "cd")
+    (own_cache / "cd").symlink_to(elsewhere / "cd")
+    (entry.parent / ("ab" + "0" * 62)).symlink_to(elsewhere / "cd" / other)
+    (own_cache / "xy").mkdir()
+    foreign = [
+        entry.with_name("ab" + "1" * 62),  # named as an entry
+        entry.with_name("ab" + "2" * 62),
+        entry.with_name("new-notes"),
+        own_cache / "xy" / ("xy" + "3" * 62),
+    ]
+    for path in foreign:
+        path.write_bytes(b"the user's own" * 10)
+        os.utime(path, (1000, 1000))
+    foreign[1].write_bytes(whole)  # the entry of another key
+    assert cache.statistics()[1:3] == (1, len(whole))
+    assert cache.clear() == 1 and not entry.exists()
+    assert (elsewhere / "cd" / other).exists() and all(path.exists() for path in foreign)
+    assert cache.statistics()[1:3] == (0, 0)
+
+
 def test_C4_hits_and_misses_are_counted_with_reasons(own_cache: Path) -> None:
     before = cache.statistics()
     cache.load(KEY)
@@ -257,7 +283,7 @@ def test_no_home_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_C4_what_a_killed_process_left_is_cleared(own_cache: Path) -> None:
     cache.store(KEY, CONTENT)
     shelf = own_cache / KEY[:2]
-    old, fresh = shelf / "new-old", shelf / "new-fresh"
+    old, fresh = shelf / f"{KEY}.new-old", shelf / f"{KEY}.new-fresh"
     for path in (old, fresh):
         path.write_bytes(bytes(1000))
     os.utime(old, (1000, 1000))
