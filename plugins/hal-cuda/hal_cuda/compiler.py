@@ -12,7 +12,7 @@ from hal_core.compiler import CompileOptions, Compiler, CompilerPair
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
-from hal_core.errors import CompileError, CompilerUnavailable, InvalidArgument, Unsupported
+from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_cuda import nvrtc
 
 if TYPE_CHECKING:
@@ -90,9 +90,8 @@ class NVRTCCompiler(CUDACompiler):
                 fix="Install an older one: python -m pip install 'nvidia-cuda-nvrtc-cu12<12.9'",
             )  # fmt: skip
         exact = known[-1] == capability
-        if not exact:
-            self._refuse_newer_ptx()
         self.image = "CUBIN" if exact else "PTX"
+        self.library.check_driver(device.driver_version, self.image)
         self.target = f"{'sm' if exact else 'compute'}_{known[-1]}"
         self.headers = nvrtc.header_folders()
         version = ".".join(map(str, self.library.version))
@@ -118,18 +117,6 @@ class NVRTCCompiler(CUDACompiler):
         device_code = () if options.rendered else ("--device-as-default-execution-space",)
         target = f"--gpu-architecture={self.target}"
         return (target, *device_code, *options.options, *defines, *folders)
-
-    def _refuse_newer_ptx(self) -> None:
-        """Raise CompilerUnavailable if NVRTC's PTX is newer than what the driver takes."""
-        driver, compiler = self.device.driver_version, self.library.version
-        if compiler > driver:
-            old, new = (".".join(map(str, version)) for version in (driver, compiler))
-            package = f"nvidia-cuda-nvrtc-cu{driver[0]}=={old}.*"
-            raise CompilerUnavailable(
-                "nvrtc", f"the PTX of NVRTC {new} is too new for this driver", got=f"CUDA {old}",
-                device=self.device.name,
-                fix=f"Upgrade the driver, or: python -m pip install '{package}'",
-            )  # fmt: skip
 
 
 class PTXCompiler(CUDACompiler):

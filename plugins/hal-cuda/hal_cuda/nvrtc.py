@@ -59,6 +59,23 @@ class NVRTC:
         finally:
             self._call("DestroyProgram", handle)
 
+    def check_driver(self, driver: tuple[int, int], image: str) -> None:
+        """Check that a driver of this version takes images of this kind.
+
+        Raises: CompilerUnavailable. Source: CUDA Compatibility, "Minor Version Compatibility":
+        machine code of the driver's major version, PTX of its version, and older.
+        """
+        if self.version <= driver or (image == "CUBIN" and self.version[0] == driver[0]):
+            return
+        kind, limit = ("PTX", "{}.{}") if image == "PTX" else ("machine code", "{}")
+        old, new = (".".join(map(str, version)) for version in (driver, self.version))
+        package = f"nvidia-cuda-nvrtc{f'-cu{driver[0]}' if driver[0] < 13 else ''}"
+        raise CompilerUnavailable(
+            "nvrtc", f"the {kind} of NVRTC {new} is too new for this driver, CUDA {old}",
+            fix="Upgrade the driver, or: python -m pip uninstall nvidia-cuda-nvrtc; "
+            f"python -m pip install '{package}=={limit.format(*driver)}.*'",
+        )  # fmt: skip
+
     def _read(self, what: str, program: ctypes.c_void_p) -> bytes:
         nbytes = ctypes.c_size_t()
         self._call(f"Get{what}Size", program, ctypes.byref(nbytes))

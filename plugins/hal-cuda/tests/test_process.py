@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from simulator import Simulator
 
+from hal_cuda import nvrtc
+
 HEAD = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -115,6 +117,38 @@ except hal.HalError as error:
     assert text.startswith("ptx {1}\n") and "CompilerUnavailable" in text, text
     assert "too new for this driver" in text, text
     assert "python -m pip install 'nvidia-cuda-nvrtc-cu12==12.0.*'" in text, text
+    assert "uninstall nvidia-cuda-nvrtc" in text, "the newer one would still be found first"
+
+
+def test_C6_machine_code_of_a_newer_CUDA_than_the_drivers_is_not_made(
+    run: Callable[..., str],
+) -> None:
+    """A driver refuses machine code of a newer major version; doctor says it beforehand."""
+    major = nvrtc.find().version[0]
+    if major < 13:
+        pytest.skip(f"NVRTC {major} is installed, and hal-cuda takes no driver that is older")
+    text = run(
+        """
+from hal_cuda.doctor import checks
+device = hal.Device["CUDA"]
+y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
+program = device.compile(add_one)
+program(y, vals=(10,), threads=10)
+print(program.pair, set(y.numpy().tolist()))
+try:
+    device.compile(hal.Source("f", 'extern "C" __global__ void f() {}', "", language="cuda"))
+except hal.HalError as error:
+    print(type(error).__name__, error)
+print(checks("CUDA")[1])
+""",
+        SIM_CUDA_DRIVER=f"{major - 1}.9", SIM_CUDA_CC="9.0",
+    )  # fmt: skip
+    ran, refused, checked = text.splitlines()
+    assert ran == "ptx {1}", text
+    said = f"is too new for this driver, CUDA {major - 1}.9"
+    assert refused.startswith("CompilerUnavailable") and said in refused, text
+    assert "pip uninstall nvidia-cuda-nvrtc" in refused and "pip uninstall" in checked, text
+    assert "ok=False" in checked and said in checked, text
 
 
 def test_a_GPU_of_an_architecture_that_nobody_compiles_for_says_so(run: Callable[..., str]) -> None:

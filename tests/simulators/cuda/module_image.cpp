@@ -73,13 +73,20 @@ void check_target(const std::string& text, Options& options) {
     refuse(CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
+// The major version that made it: the ninth byte is the version of the ABI, and CUDA 13 began the
+// eighth one.
+int cuda_of_machine_code(const char* elf) { return elf[8] >= 8 ? 5 + elf[8] : 12; }
+
 }  // namespace
 
 std::string text_of(const void* image) {
     need(image != nullptr);
     constexpr char FATBIN[] = "\x50\xED\x55\xBA";
     auto start = static_cast<const char*>(image);
-    need(std::strncmp(start, "\x7f" "ELF", 4) != 0, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    if (std::strncmp(start, "\x7f" "ELF", 4) == 0)  // of a newer CUDA it is not even looked at
+        refuse(cuda_of_machine_code(start) > driver().settings.driver_version / 1000
+                   ? CUDA_ERROR_INVALID_IMAGE
+                   : CUDA_ERROR_NO_BINARY_FOR_GPU);
     need(std::strncmp(start, FATBIN, 4) != 0, CUDA_ERROR_NO_BINARY_FOR_GPU);
     std::string text = start;
     need(directive(text, ".version").line != 0, CUDA_ERROR_INVALID_IMAGE);
