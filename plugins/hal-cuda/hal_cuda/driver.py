@@ -115,8 +115,8 @@ _FIXES = {
     701: "Give the block fewer threads: program.info says how many it can have.",
     **dict.fromkeys(
         STICKY,
-        "The context is lost: free pinned memory, close the device and open it again. "
-        "HAL_CHECK=1 on the CPU finds the access.",
+        "The context is lost: free pinned memory, close the device and open it again; if that "
+        "fails, restart the process. HAL_CHECK=1 on the CPU finds the access.",
     ),
 }
 
@@ -134,6 +134,8 @@ def explain(
     if last and error.code in STICKY:
         problem += f", the last program launched was {last}"
     fix = _FIXES.get(error.code)
+    if operation == "open" and error.code in STICKY:  # in a new context the fault of an old one
+        fix = "Restart the process: in this one the driver has no context without the fault."
     if kind is CompileError:  # the sentence is the log of the driver's own compiler
         problem = f"the driver refuses the binary: {error.name}"
         return CompileError(operation, problem, log=error.sentence, device=device, fix=fix)

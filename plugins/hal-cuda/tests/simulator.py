@@ -23,6 +23,10 @@ class Simulator:
         """Make each call of that name slower; of a launch, the kernel on the device."""
         self.driver.sim_delay(call.encode(), ctypes.c_uint64(int(seconds * 1e6)))
 
+    def keep_faults(self, on: bool) -> None:
+        """Let a fault stay with the process, in new contexts too; False ends that."""
+        self.driver.sim_sticky(int(on))
+
     def clear(self) -> None:
         """Forget all failures and delays."""
         self.driver.sim_clear()

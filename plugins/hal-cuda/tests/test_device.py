@@ -219,6 +219,28 @@ def test_P9_a_fault_of_a_kernel_is_raised_at_the_next_wait(
     assert set(fresh.numpy().tolist()) == {1}
 
 
+def test_P9_a_fault_that_outlives_its_context_says_to_restart_the_process(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    """CUDA documents that nothing less ends a fault."""
+    device.close()
+    opened = hal.Device["CUDA"]
+    y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
+    program = opened.compile(trapped)
+    simulator.keep_faults(True)
+    try:
+        simulator.fail("run", 700)
+        program(y, vals=(100,), threads=100)
+        with pytest.raises(hal.DeviceFault, match=r"open it again.*restart the process"):
+            opened.close()
+        for _ in range(2):
+            with pytest.raises(hal.DeviceFault, match=r"open: .*on CUDA\. Restart the process"):
+                hal.Device["CUDA"]
+    finally:
+        simulator.keep_faults(False)
+    assert hal.zeros(3, hal.int32, hal.Device["CUDA"]).numpy().tolist() == [0, 0, 0]
+
+
 def test_waiting_with_a_limit_ends_in_time(device: hal.Compiled, simulator: Simulator) -> None:
     program = device.compile(add_one)
     y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)

@@ -41,6 +41,7 @@ Context& context_of(CUcontext handle) {
 void fail(Context& context, CUresult code, const std::string& why) {
     if (context.error != CUDA_SUCCESS) return;
     context.error = code;
+    if (driver().sticky) context.device.fault = code;
     set_message(why);
     driver().progress.notify_all();
 }
@@ -50,6 +51,7 @@ Context* make_context(Device& device, unsigned flags) {
     need((flags & ~0xffu) == 0 && (flags & 7) != 3 && (flags & 7) <= 4);
     auto context = std::make_unique<Context>(device);
     context->flags = flags;
+    context->error = device.fault;
     context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
                        {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
                        {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};

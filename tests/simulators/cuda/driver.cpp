@@ -157,6 +157,15 @@ EXPORT CUresult cuDriverGetVersion(int* out) {
     });
 }
 
+// From now on a fault stays until the process ends, as the vendor's guide says of every one; 0 ends
+// that, and takes away the faults that stayed.
+EXPORT void sim_sticky(int on) {
+    using namespace sim;
+    Lock lock(driver().mutex);
+    driver().sticky = on;
+    for (auto& device : driver().devices) device->fault = CUDA_SUCCESS;
+}
+
 // The device is gone: its contexts are unusable, and stay so. A second call with `back` brings it
 // back for new contexts.
 EXPORT int sim_lose(int ordinal, int back) {

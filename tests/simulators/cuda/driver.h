@@ -40,6 +40,7 @@ struct Settings {
 struct Device {
     int ordinal = 0;
     bool lost = false;
+    CUresult fault = CUDA_SUCCESS;  // of a context that is gone, where a test wants it to stay
     uint64_t used_nbytes = 0;
     uint64_t frees_under_way = 0;  // asked for in stream order, not carried out yet
     uint64_t base = 0, end = 0;    // its addresses: reserved, and never to be touched
@@ -85,6 +86,7 @@ struct Driver {
     Handles<Pool> pools;
     uint64_t abandoned = 0;  // what was still alive when its context went
     uintptr_t next_handle = 0;
+    bool sticky = false;   // a fault stays with the process, whatever becomes of its context
     unsigned running = 0;  // pieces of work that are being carried out
 };
 

@@ -97,6 +97,23 @@ def test_an_error_stays_until_the_context_goes(failing: Driver) -> None:
     failing.cuMemFree(failing.alloc(64))
 
 
+def test_an_error_that_stays_with_the_process(failing: Driver) -> None:
+    failing.library.sim_sticky(1)
+    assert broken(failing, TRAP, "trap") == 719
+    failing.cuDevicePrimaryCtxReset(0)
+    failing.contexts.pop(0)
+    out = ctypes.c_uint64()
+    failing.use(0)
+    assert failing.code.cuMemAlloc(ctypes.byref(out), 4) == 719
+    failing.use(1)
+    failing.cuMemFree(failing.alloc(64))  # the other device works
+    failing.library.sim_sticky(0)
+    failing.cuDevicePrimaryCtxReset(0)
+    failing.contexts.pop(0)
+    failing.use(0)
+    failing.cuMemFree(failing.alloc(64))
+
+
 def test_work_behind_an_error_is_not_done(failing: Driver) -> None:
     host = failing.get("cuMemAllocHost", 4)
     word = UINT.from_address(host)
