@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.concurrency import Living, poll
@@ -59,11 +62,31 @@ def describe(name: str, facts: driver.Facts) -> DeviceInfo:
     )
 
 
+def wait_for_others(is_inside: Callable[[FrameType], bool]) -> None:
+    """Wait until no other thread runs a function whose frame `is_inside`, ten seconds at most.
+
+    The launch itself keeps no count: that would cost a tenth of its time.
+    """
+
+    def nobody() -> bool:
+        frames, me = sys._current_frames(), threading.get_ident()
+        for frame in (frames[thread] for thread in frames if thread != me):
+            step: FrameType | None = frame
+            while step is not None:
+                if is_inside(step):
+                    return False
+                step = step.f_back
+        return True
+
+    poll(nobody, 10)
+
+
 class CUDADevice(Compiled):
     """One GPU: its primary context, which other libraries of the process share, and one stream.
 
     Order: the stream and the legacy default stream wait for each other's earlier work, so arrays of
     PyCUDA or CuPy and our buffers may be used in turns.
+    Concurrency: closing waits for calls that other threads are in the middle of.
     """
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
@@ -71,6 +94,7 @@ class CUDADevice(Compiled):
         self.api = driver.api()
         self.last_launched = ""  # a program's name, for the text of a fault
         self.unused: deque[Any] = deque()  # modules whose programs are gone
+        self._ended = False  # True: the stream is being destroyed, or gone
         self.clock = CUDAClock(self)
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
@@ -91,12 +115,14 @@ class CUDADevice(Compiled):
     def _close(self) -> None:
         allocator: CUDAAllocator | None = vars(self).get("allocator")
         self.clock.stop()
+        self._ended = True
+        wait_for_others(self._is_used_by)
         # No other thread may free memory on a stream that is being destroyed.
         with allocator._freeing if allocator else nullcontext():
             lost = False
             try:
                 # First the wait, then each callback, the last one first, even if another raises.
-                with self.own("close"), ExitStack() as steps:
+                with self.own("close", ended=True), ExitStack() as steps:
                     steps.callback(self.api.destroy_stream, self.stream)
                     steps.callback(self.unload_unused)
                     self.api.wait(self.stream)
@@ -122,24 +148,33 @@ class CUDADevice(Compiled):
             version: tuple[int, int] = self.api.version()
             return version
 
-    def check(self, operation: str) -> driver.check:
+    def _is_used_by(self, frame: FrameType) -> bool:
+        """Return True for a function of this package that works with the stream or the context."""
+        if frame.f_globals.get("__package__") != __package__:
+            return False
+        owner, source = (frame.f_locals.get(name) for name in ("self", "src_device"))
+        return self in (owner, getattr(owner, "device", None), source)
+
+    def check(self, operation: str, ended: bool = False) -> driver.check:
         """Make the context current; the result turns refusals into exceptions of hal-core.
 
-        `with device.check("copyin"):` does both.
+        `with device.check("copyin"):` does both. `ended`: for the end of the device, and after it.
         """
         guard = driver.check(operation, self.name, self.last_launched, self)
         with guard:
+            if self._ended and not ended:
+                self._check_open(operation)
             driver.use(self.context)
         return guard
 
-    def own(self, operation: str) -> driver.check:
+    def own(self, operation: str, ended: bool = False) -> driver.check:
         """Do the same as `check`, even if another library has changed the thread's context.
 
         What allocates, makes or loads needs this: the driver does it in the current context,
         whoever made that current.
         """
         driver.current.context = None
-        return self.check(operation)
+        return self.check(operation, ended)
 
     @contextmanager
     def visit(self, operation: str) -> Iterator[None]:
@@ -151,7 +186,7 @@ class CUDADevice(Compiled):
         with suppress(driver.Refused):
             before = self.api.current_context()
         try:
-            with self.own(operation):
+            with self.own(operation, ended=True):
                 yield
         finally:
             if before is not None and int(before) != int(self.context):

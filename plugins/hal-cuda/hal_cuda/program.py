@@ -9,13 +9,14 @@ from typing import Any
 
 from hal_core.compiler import Binary
 from hal_core.compiler.seal import unseal
+from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define, spare_storage
 from hal_cuda import driver
 from hal_cuda.compiler import MAKER
-from hal_cuda.device import CUDADevice
+from hal_cuda.device import CUDADevice, wait_for_others
 
 _ANY_SHARED_NBYTES = 48 << 10  # static and dynamic, per block; the driver has to allow more
 
@@ -60,6 +61,8 @@ class CUDAProgram(Program):
             raise CompileError(operation, problem, device=device.name)
         _, image = unseal(MAKER, binary.image, operation, device.name)
         self._storage = ArgumentStorage(binary, device.name)
+        self._lock = fork_safe_lock()  # between `unload` and what prepares a launch
+        self._names: dict[str, Any] = {}  # global variables of the generated launch
         self._allowed_nbytes = 0  # of dynamic shared memory, as the driver was asked to allow
         with device.own(operation):
             device.unload_unused()
@@ -74,7 +77,9 @@ class CUDAProgram(Program):
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
         if shared + (self.info.shared_nbytes or 0) > _ANY_SHARED_NBYTES:
-            with self.device._lock, self.device.own(f"launch {self.name}"):
+            with self._lock, self.device.own(f"launch {self.name}"):
+                if self._unloaded:
+                    self._refuse_unloaded()
                 if shared > self._allowed_nbytes:  # never lowered: earlier geometries need theirs
                     self.device.api.allow_shared(self._function, shared)
                     self._allowed_nbytes = shared
@@ -95,7 +100,7 @@ class CUDAProgram(Program):
                 device._check_open(f"launch {name}")
                 raise driver.explain(error, f"launch {name}", device.name, device.last_launched)
 
-        names: dict[str, Any] = {
+        self._names |= {
             **spare_storage(storage.make),
             "pack_into": storage.pack_into,
             "first": storage.first,
@@ -113,7 +118,7 @@ class CUDAProgram(Program):
             names="".join(f", a{param.position}" for param in self.signature.params),
             status=api.STATUS,
         )
-        return define(text, "launch", f"launch of {name}", names)
+        return define(text, "launch", f"launch of {name}", self._names)
 
     def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
         api, stream = self.device.api, self.device.stream
@@ -125,7 +130,11 @@ class CUDAProgram(Program):
             return float(api.seconds_between(start, end))
 
     def _unload(self) -> None:
-        self._module = None
+        # A thread that has the launch already gets no further than this; the others are waited for.
+        self._names["launch_kernel"] = self._refuse_unloaded
+        wait_for_others(lambda frame: frame.f_globals is self._names)
+        with self._lock:
+            self._module = None
         with self.device.own(f"unload {self.name}"):
             self.device.unload_unused()
 

@@ -59,6 +59,12 @@ class Simulator:
         counts = {name: n - before.get(name, 0) for name, n in self.all_calls().items()}
         return {name: count for name, count in counts.items() if count}
 
+    def stale(self) -> dict[str, int]:
+        """Count the calls that were given a destroyed handle; a real driver may crash in them."""
+        self.driver.sim_stale.restype = ctypes.c_char_p
+        rows = (line.split() for line in self.driver.sim_stale().decode().splitlines())
+        return {name: int(count) for name, count in rows}
+
     def live(self) -> dict[str, int]:
         """Count the driver's objects; "abandoned" ones were destroyed with their context."""
         self.driver.sim_live.restype = ctypes.c_char_p

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Callable
 
@@ -125,8 +126,139 @@ def test_P_eight_threads_launch_copy_and_compile(device: hal.Compiled) -> None:
     assert raised == []
 
 
-def test_closing_while_others_launch_gives_them_errors_of_ours(device: hal.Compiled) -> None:
+def _hold_at(call: str, inside: threading.Event, go_on: threading.Event) -> None:
+    """Stop this thread once, for a fifth of a second at most, when it returns from that C function."""
+
+    def come_in(_frame: object, event: str, called: object) -> None:
+        if event == "c_return" and getattr(called, "__name__", "") == call:
+            sys.setprofile(None)
+            inside.set()
+            go_on.wait(0.2)
+
+    sys.setprofile(come_in)
+
+
+@pytest.mark.parametrize("end", ["close", "unload"])
+@pytest.mark.parametrize("timed", [False, True])
+def test_P10_a_launch_under_way_ends_before_its_handles_are_destroyed(
+    device: hal.Compiled, simulator: Simulator, end: str, timed: bool
+) -> None:
     device.close()
+    opened = hal.Device["CUDA"]
+    program = opened.compile(add_one)
+    y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
+    program(y, vals=(100,), threads=100)
+    inside, go_on = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+    stale = simulator.stale()
+
+    def work() -> None:
+        _hold_at("pack_into", inside, go_on)
+        try:
+            program(y, vals=(100,), threads=100, wait=timed)
+        except hal.InvalidState as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert inside.wait(60)
+    (opened.close if end == "close" else program.unload)()
+    go_on.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert simulator.stale() == stale
+    assert all("closed" in str(error) or "unloaded" in str(error) for error in raised), raised
+
+
+def test_P10_a_launch_that_is_interrupted_by_its_end_is_refused(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    """A signal handler may close the device in the middle of a launch: nobody can wait for it."""
+    device.close()
+    opened = hal.Device["CUDA"]
+    program = opened.compile(add_one)
+    y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
+    program(y, vals=(100,), threads=100)
+    stale = simulator.stale()
+
+    def come_in(_frame: object, event: str, called: object) -> None:
+        if event == "c_return" and getattr(called, "__name__", "") == "pack_into":
+            sys.setprofile(None)
+            opened.close()
+
+    sys.setprofile(come_in)
+    try:
+        with pytest.raises(hal.InvalidState, match=r"launch add_one: the device is closed"):
+            program(y, vals=(100,), threads=100)
+    finally:
+        sys.setprofile(None)
+    assert simulator.stale() == stale
+
+
+def test_a_copy_under_way_ends_before_the_stream_is_destroyed(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.close()
+    opened = hal.Device["CUDA"]
+    y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
+    inside, go_on = threading.Event(), threading.Event()
+    stale = simulator.stale()
+
+    def copy(*arguments: object) -> None:
+        inside.set()
+        go_on.wait(0.2)
+        monkeypatch.undo()
+        opened.api.copy_in(*arguments)
+
+    monkeypatch.setattr(opened.api, "copy_in", copy)
+    thread = threading.Thread(target=lambda: y.copyin(bytes(400)), daemon=True)
+    thread.start()
+    assert inside.wait(60)
+    opened.close()
+    go_on.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert simulator.stale() == stale
+
+
+def test_unloading_while_others_launch_gives_them_errors_of_ours(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    stale = simulator.stale()
+    binary = device.compile(add_one).binary
+    y = hal.Buffer(device, 100, hal.int32).allocate().fill(0)
+    for _ in range(5):
+        raised: list[BaseException] = []
+        program = device.load(binary)
+        running = threading.Barrier(5)
+
+        def work() -> None:
+            try:
+                for turn in range(100_000):
+                    program(y, vals=(100,), threads=100)  # noqa: B023
+                    if turn == 3:
+                        running.wait(60)  # noqa: B023
+            except BaseException as error:
+                raised.append(error)  # noqa: B023
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        running.wait(60)
+        program.unload()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert {type(error) for error in raised} == {hal.InvalidState}, raised
+        assert all("unloaded" in str(error) for error in raised), raised
+    assert simulator.stale() == stale
+
+
+def test_closing_while_others_launch_gives_them_errors_of_ours(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    device.close()
+    stale = simulator.stale()
     for _ in range(5):
         raised: list[BaseException] = []
         opened = hal.Device["CUDA"]
@@ -153,6 +285,7 @@ def test_closing_while_others_launch_gives_them_errors_of_ours(device: hal.Compi
             assert not thread.is_alive()
         assert {type(error) for error in raised} == {hal.InvalidState}, raised
         assert all("closed" in str(error) for error in raised), raised
+    assert simulator.stale() == stale
 
 
 def test_a_program_goes_with_its_last_reference_though_its_kernel_runs(
@@ -272,8 +405,11 @@ def test_one_thread_opens_another_closes(device: hal.Compiled, simulator: Simula
     assert {**live, "abandoned": 0} == {**clean, "abandoned": 0}
 
 
-def test_copying_while_another_closes_gives_errors_of_ours(device: hal.Compiled) -> None:
+def test_copying_while_another_closes_gives_errors_of_ours(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
     device.close()
+    stale = simulator.stale()
     for _ in range(5):
         raised: list[BaseException] = []
         opened, other = hal.Device["CUDA"], hal.Device["CUDA:1"]
@@ -302,6 +438,7 @@ def test_copying_while_another_closes_gives_errors_of_ours(device: hal.Compiled)
             assert not thread.is_alive()
         assert {type(error) for error in raised} == {hal.InvalidState}, raised
         assert all("closed" in str(error) for error in raised), raised
+    assert simulator.stale() == stale
 
 
 def test_freeing_while_another_closes_finds_the_stream_or_needs_none(

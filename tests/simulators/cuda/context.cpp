@@ -32,6 +32,7 @@ Context& current(bool even_failed) {
 Context& context_of(CUcontext handle) {
     for (auto& context : driver().contexts)
         if (context->handle == handle) {
+            if (!context->alive) note_stale(handle);
             need(context->alive, CUDA_ERROR_CONTEXT_IS_DESTROYED);
             return *context;
         }
@@ -68,7 +69,7 @@ void abandon(Handles<T>& handles, Belongs belongs, bool counted = true) {
     for (auto entry = handles.live.begin(); entry != handles.live.end();) {
         bool mine = belongs(*entry->second);
         if (mine && counted) ++driver().abandoned;
-        entry = mine ? handles.live.erase(entry) : std::next(entry);
+        entry = mine ? handles.remove(entry) : std::next(entry);
     }
 }
 

@@ -23,7 +23,31 @@ Driver& driver() {
     return made;
 }
 
+namespace {
+
+constexpr size_t UNUSED_FOR = 8;  // so many others go before a handle is given out again
+
+thread_local const char* called = "";
+
+}  // namespace
+
+uintptr_t next_handle() {
+    auto& retired = driver().retired;
+    if (retired.size() <= UNUSED_FOR) return driver().next_handle += 16;
+    uintptr_t handle = retired.front();
+    retired.pop_front();
+    return handle;
+}
+
+void retire(uintptr_t handle) { driver().retired.push_back(handle); }
+
+void note_stale(const void* handle) {
+    auto value = reinterpret_cast<uintptr_t>(handle);
+    if (value > driver().first_handle && value <= driver().next_handle) ++driver().stale[called];
+}
+
 void arrive(const char* name) {
+    called = name;
     // Before any lock: in a child they may be held by threads that are not there.
     need(!driver().forked, CUDA_ERROR_NOT_INITIALIZED);
     need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
@@ -113,7 +137,7 @@ void start() {
     read_delays(std::getenv("SIM_CUDA_DELAY"));
     int count = visible(all.settings.devices);
     need(count > 0, CUDA_ERROR_NO_DEVICE);
-    all.next_handle = reserve(1ull << 30);
+    all.first_handle = all.next_handle = reserve(1ull << 30);
     for (int ordinal = 0; ordinal < count; ++ordinal) {
         auto device = std::make_unique<Device>();
         device->ordinal = ordinal;
@@ -155,6 +179,17 @@ EXPORT CUresult cuDriverGetVersion(int* out) {
         *out = driver().initialized ? driver().settings.driver_version
                                     : read_settings().driver_version;
     });
+}
+
+// Calls that were given the handle of a thing that is gone, as lines of "name count"; the text is
+// valid until this thread's next call.
+EXPORT const char* sim_stale() {
+    using namespace sim;
+    thread_local std::string text;
+    Lock lock(driver().mutex);
+    text.clear();
+    for (auto& [name, count] : driver().stale) text += name + " " + std::to_string(count) + "\n";
+    return text.c_str();
 }
 
 // From now on a fault stays until the process ends, as the vendor's guide says of every one; 0 ends

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -50,7 +52,11 @@ struct Device {
     std::shared_ptr<Pool> default_pool, pool;
 };
 
-// Opaque values that are never reused and that no host access survives.
+// Counts a call that was given the handle of a thing that is gone.
+void note_stale(const void* handle);
+void retire(uintptr_t handle);
+
+// Opaque values that no host access survives.
 template <class T>
 class Handles {
 public:
@@ -62,10 +68,16 @@ public:
     }
     std::shared_ptr<T> get(const void* handle) const {
         auto found = find(handle);
+        if (!found) note_stale(handle);
         need(found != nullptr, CUDA_ERROR_INVALID_HANDLE);
         return found;
     }
-    void remove(const void* handle) { live.erase(reinterpret_cast<uintptr_t>(handle)); }
+    void remove(const void* handle) { remove(live.find(reinterpret_cast<uintptr_t>(handle))); }
+    auto remove(typename decltype(live)::iterator entry) {
+        if (entry == live.end()) return entry;
+        retire(entry->first);
+        return live.erase(entry);
+    }
 };
 
 // One lock for all state. Whoever waits for the device waits on `progress`, which gives it up.
@@ -85,16 +97,22 @@ struct Driver {
     Handles<Kernel> kernels;
     Handles<Pool> pools;
     uint64_t abandoned = 0;  // what was still alive when its context went
-    uintptr_t next_handle = 0;
+    uintptr_t first_handle = 0, next_handle = 0;
+    std::deque<uintptr_t> retired;          // handles of what is gone, the oldest first
+    std::map<std::string, uint64_t> stale;  // calls that were given one
     bool sticky = false;   // a fault stays with the process, whatever becomes of its context
     unsigned running = 0;  // pieces of work that are being carried out
 };
 
 Driver& driver();
 
+// The oldest one that is gone, once there are a few: then a stale handle is most often caught, and
+// at times, as with the vendor's, it is something else's.
+uintptr_t next_handle();
+
 template <class T>
 T new_handle() {
-    return reinterpret_cast<T>(driver().next_handle += 16);
+    return reinterpret_cast<T>(next_handle());
 }
 
 // Refuses unless the driver is up; counts, fails and delays the call as a test asked for.

@@ -43,7 +43,7 @@ class Driver:
     def __init__(self, path: Path) -> None:
         self.library = ctypes.CDLL(str(path))
         self.code = Calls(self.library)
-        for name in ("sim_live", "sim_message", "sim_all_calls"):
+        for name in ("sim_live", "sim_message", "sim_all_calls", "sim_stale"):
             getattr(self.library, name).restype = ctypes.c_char_p
         self.library.sim_calls.restype = ctypes.c_uint64
         self.contexts: dict[int, int] = {}

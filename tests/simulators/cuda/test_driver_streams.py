@@ -317,3 +317,20 @@ def test_eight_threads(cuda: Driver, own_stream: bool) -> None:
     assert failures == []
     assert cuda.calls("cuLaunchKernel") == 80
     cuda.cuModuleUnload(module)
+
+
+def test_a_destroyed_handle_is_told_and_later_given_out_again(cuda: Driver) -> None:
+    first = cuda.stream()
+    cuda.cuStreamDestroy(first)
+    assert cuda.code.cuStreamSynchronize(first) == 400
+    assert cuda.code.cuStreamSynchronize(0x1234) == 400  # never a handle
+    assert cuda.library.sim_stale() == b"cuStreamSynchronize 1\n"
+    others = [cuda.stream() for _ in range(8)]
+    assert first not in others
+    for other in others:
+        cuda.cuStreamDestroy(other)
+    event = cuda.event()
+    assert event == first
+    assert cuda.code.cuStreamSynchronize(first) == 400  # it is an event's now
+    assert cuda.library.sim_stale() == b"cuStreamSynchronize 2\n"
+    cuda.cuEventDestroy(event)
