@@ -20,12 +20,11 @@ from hal_cuda.device import CUDADevice, wait_for_others
 
 _ANY_SHARED_NBYTES = 48 << 10  # static and dynamic, per block; the driver has to allow more
 
+# Nobody asks which context is current: a launch in another one is refused, and then repeated.
 # The driver reads the argument storage during the call, so the storage is free again after it.
 # `refused` raises, or returns for another try.
 _LAUNCH = """
 def launch(geometry{names}):
-    if current.context is not context:
-        enter(context)
     gx, gy, gz, bx, by, bz, shared = geometry
     try:
         place = take()
@@ -88,13 +87,8 @@ class CUDAProgram(Program):
     def _bind(self) -> Callable[..., None]:
         device, api, name, storage = self.device, self.device.api, self.name, self._storage
 
-        def enter(context: Any) -> None:
-            """Make the context current on a thread that launches for the first time."""
-            device._check_open(f"launch {name}")
-            device.check(f"launch {name}")
-
         def refused(why: Any) -> None:
-            """Raise for a refused launch; return, to try again, if another context was current."""
+            """Raise for a refused launch; return, to try again, if our context was not current."""
             error = api.launch_refused(why)
             if not device.regained(error):
                 device._check_open(f"launch {name}")
@@ -104,9 +98,6 @@ class CUDAProgram(Program):
             **spare_storage(storage.make),
             "pack_into": storage.pack_into,
             "first": storage.first,
-            "current": driver.current,
-            "context": device.context,
-            "enter": enter,
             "launch_kernel": api.launch_of(self._function),
             "refused": refused,
             "function": self._function,

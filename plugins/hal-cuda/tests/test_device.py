@@ -210,8 +210,12 @@ def test_a_copy_under_way_ends_before_the_stream_is_destroyed(
         monkeypatch.undo()
         opened.api.copy_in(*arguments)
 
-    monkeypatch.setattr(opened.api, "copy_in", copy)
-    thread = threading.Thread(target=lambda: y.copyin(bytes(400)), daemon=True)
+    def work() -> None:
+        y.fill(0)  # which makes the context current
+        monkeypatch.setattr(opened.api, "copy_in", copy)
+        y.copyin(bytes(400))
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     assert inside.wait(60)
     opened.close()

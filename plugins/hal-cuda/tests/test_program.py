@@ -41,6 +41,16 @@ def test_a_launch_is_one_call_of_the_driver(device: hal.Compiled, simulator: Sim
     assert simulator.calls_since(before) == {"cuLaunchKernel": 10}
 
 
+def test_a_wait_is_one_call_of_the_driver(device: hal.Compiled, simulator: Simulator) -> None:
+    device.synchronize()
+    before = simulator.all_calls()
+    device.synchronize()
+    assert simulator.calls_since(before) == {"cuStreamSynchronize": 1}
+    before = simulator.all_calls()
+    device.synchronize(timeout=1)
+    assert simulator.calls_since(before) == {"cuStreamQuery": 1}
+
+
 def test_a_cached_allocation_is_no_call_at_all(device: hal.Compiled, simulator: Simulator) -> None:
     hal.empty(5000, hal.float32, device).deallocate()
     before = simulator.all_calls()
@@ -62,6 +72,7 @@ def test_a_small_copy_is_one_call_and_a_wait(device: hal.Compiled, simulator: Si
 def test_each_thread_makes_the_context_current_once(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
+    """No launch asks; a thread's first one is refused, and repeated in the context."""
     program, (y, x) = device.compile(saxpy), _pair(device)
     program(y, x, vals=(0.0, 1000), threads=1000)
     before = simulator.all_calls()
@@ -73,7 +84,9 @@ def test_each_thread_makes_the_context_current_once(
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(60)
-    assert simulator.calls_since(before) == {"cuCtxSetCurrent": 1, "cuLaunchKernel": 5}
+    calls = {"cuCtxGetCurrent": 1, "cuCtxSetCurrent": 1, "cuLaunchKernel": 6}
+    assert simulator.calls_since(before) == calls
+    assert set(y.numpy().tolist()) == {1}
 
 
 def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(
