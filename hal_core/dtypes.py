@@ -8,6 +8,7 @@ an annotation (`x: hal.ConstPtr[hal.float32]`) and as a cast inside a kernel (`h
 from __future__ import annotations
 
 import struct
+import sys
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, Unsupported
@@ -256,8 +257,21 @@ def pack(number: float, dtype: DType) -> bytes:
     # bfloat16 is the upper half of a float32. Neither struct nor numpy has it.
     if number != number:
         return struct.pack("=H", 0x7FC0)
-    bits: int = struct.unpack("=I", struct.pack("=f", number))[0]
+    data = struct.pack("=f", number)
+    (nearest,), (bits,) = struct.unpack("=f", data), struct.unpack("=I", data)
+    if nearest != number and not bits & 1:
+        # An odd last bit tells the next rounding that digits are lost, so it sees no tie.
+        bits += 1 if abs(nearest) < abs(number) else -1
     return struct.pack("=H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+
+
+def rounded(number: float, dtype: DType) -> float:
+    """Return `number` as a float16 or bfloat16, which must not overflow, holds it."""
+    data = pack(number, dtype)
+    if dtype is bfloat16:
+        data = struct.pack("=I", int.from_bytes(data, sys.byteorder) << 16)
+    value: float = struct.unpack(f"={dtype.format or 'f'}", data)[0]
+    return value
 
 
 # Python's own types leave the width to a guess.

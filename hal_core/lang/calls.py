@@ -9,7 +9,17 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, int32
+from hal_core.dtypes import (
+    DTYPES,
+    STORAGE_DTYPES,
+    DType,
+    bfloat16,
+    bool_,
+    float32,
+    float64,
+    int32,
+    rounded,
+)
 from hal_core.ir import UOp
 from hal_core.lang import refusals
 from hal_core.lang.atomics import atomic
@@ -101,13 +111,25 @@ def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
         if constant is None:
             limits = f"it holds {dtype.min} to {dtype.max}"
             raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", instead(value, dtype))
-        # A float16 or bfloat16 becomes a float32 constant, which the CASTs below round.
-        value = x.emit.constant(constant, result)
-    if value.dtype is not result:
-        value = x.emit.node("CAST", result, (value,))
-    if dtype is result:
+        if dtype in STORAGE_DTYPES:
+            constant = rounded(constant, dtype)
+        return x.emit.constant(constant, result)
+    if dtype in STORAGE_DTYPES:
+        value = x.emit.node("CAST", dtype, (_before_rounding(x, value, dtype),))
+    return value if value.dtype is result else x.emit.node("CAST", result, (value,))
+
+
+def _before_rounding(x: Expressions, value: UOp, dtype: DType) -> UOp:
+    """Return a value as the float32 whose rounding to 16 bits is the only one."""
+    # From 2**16 on an integer becomes an infinite float16, so only a bfloat16 sees the last bits.
+    inexact = value.dtype is float64 or (dtype is bfloat16 and dtype_of(value).itemsize >= 4)
+    if value.dtype is float32:
         return value
-    return x.emit.node("CAST", result, (x.emit.node("CAST", dtype, (value,)),))  # rounds
+    if not inexact:
+        return x.emit.node("CAST", float32, (value,))
+    from hal_core.ir.math.rounding import to_odd
+
+    return _written_out(x, to_odd, (value,))
 
 
 def lower_bitcast(x: Expressions, node: ast.Call) -> UOp:
@@ -155,16 +177,22 @@ def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
         raise x.error(node, f"{name} takes integers, not {dtype}", _INTEGER_FIX)
     if not function.integers and (dtype is None or not dtype.is_float):
         raise x.error(node, f"{name} takes floats, not {dtype}", _FLOAT_FIX)
-    if function.derived:  # the IR has no such operation: it is written out as arithmetic
+    if function.derived:
         from hal_core.ir.math import DERIVED  # few kernels need them, and they take long to import
-        from hal_core.ir.math.value import Page, Value
 
-        page, before = Page(x.emit.uops, x.emit.line), len(x.emit.uops)
-        derived = DERIVED[function.op](*(Value(operand, page) for operand in operands))
-        x.emit.made += len(x.emit.uops) - before
-        return derived.node
+        return _written_out(x, DERIVED[function.op], operands)
     result = bool_ if function.op == "ISNAN" else dtype
     return x.emit.node(function.op, result, operands)
+
+
+def _written_out(x: Expressions, formula: Callable[..., Any], operands: tuple[UOp, ...]) -> UOp:
+    """Write a function that is no operation of the IR as arithmetic; return its value."""
+    from hal_core.ir.math.value import Page, Value
+
+    page, before = Page(x.emit.uops, x.emit.line), len(x.emit.uops)
+    value: Value = formula(*(Value(operand, page) for operand in operands))
+    x.emit.made += len(x.emit.uops) - before
+    return value.node
 
 
 def _python(x: Expressions, node: ast.Call, function: Callable[..., Any], values: list[Any]) -> Any:

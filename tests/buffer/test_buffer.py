@@ -410,6 +410,15 @@ def test_fill_rounds_bfloat16_half_to_even(number: float) -> None:
     assert math.isnan(pattern[0]) == math.isnan(number)
 
 
+@pytest.mark.parametrize(
+    ("number", "bits"),
+    [(1 + 2**-8 + 2**-40, 0x3F81), (1 + 2**-8 - 2**-40, 0x3F80), (-(2**24 + 2**16 + 1), 0xCB81)],
+)
+def test_fill_rounds_a_bfloat16_once(number: float, bits: int) -> None:
+    """By way of the nearest float32, each would lie in the middle of two bfloat16."""
+    assert pack(number, hal.bfloat16) == bits.to_bytes(2, sys.byteorder)
+
+
 def test_fill_of_bfloat16_needs_nothing_else(
     fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,10 @@ class Expressions:
         return f"({first} if {self.pick(bool_, depth)} else {second})"
 
     def _cast(self, dtype: DType, depth: int) -> str:
-        return f"{spell(dtype)}({self.pick(self.random.choice(COMPUTED), depth)})"
+        target = dtype
+        if dtype is float32 and self.random.random() < 0.3:
+            target = self.random.choice(sorted(STORAGE_DTYPES, key=str))
+        return f"{spell(target)}({self.pick(self.random.choice(COMPUTED), depth)})"
 
     def _call(self, dtype: DType, depth: int) -> str:
         able = [f for f in self.functions if f.result in (dtype, None)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import ml_dtypes
@@ -67,12 +68,26 @@ def test_a_cast_rounds_and_gives_a_float32(tmp_path: Path) -> None:
     assert shown(lowered("y[i] = hal.float16(a)", tmp_path)) == [
         "CAST float16", "CAST float32", "STORE",
     ]  # fmt: skip
-    assert shown(lowered("y[i] = hal.bfloat16(n)", tmp_path)) == [
-        "CAST float32", "CAST bfloat16", "CAST float32", "STORE",
+    assert shown(lowered("y[i] = hal.float16(n)", tmp_path)) == [
+        "CAST float32", "CAST float16", "CAST float32", "STORE",
     ]  # fmt: skip
-    assert shown(lowered("v = hal.float16(0)\ny[i] = v", tmp_path)) == [
-        "CONST float32", "CAST float16", "CAST float32", "STORE",
-    ]  # fmt: skip
+    assert shown(lowered("v = hal.float16(0)\ny[i] = v", tmp_path)) == ["CONST float32", "STORE"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hal.float16(1 + 2**-11 + 2**-40)", 1 + 2**-10),
+        ("hal.bfloat16(-(1 + 2**-8 + 2**-40))", -(1 + 2**-7)),
+        ("hal.bfloat16(2**24 + 2**16 + 1)", 2**24 + 2**17),
+        ("hal.bfloat16(1 + 2**-8 - 2**-40)", 1),
+        ("hal.bfloat16(2**-133 * 1.5 - 2**-180)", 2**-133),
+        ("hal.float16(math.inf)", math.inf),
+    ],
+)
+def test_a_number_is_rounded_once(text: str, expected: float, tmp_path: Path) -> None:
+    (number,) = [node.arg for node in lowered(f"y[i] = {text}", tmp_path).uops[7:-1]]
+    assert number == expected
 
 
 def make_total(dtype: DType) -> KernelFunction:

@@ -7,7 +7,10 @@ import pytest
 from builder import Builder
 from toolchains import Toolchain
 
+import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, float32, float64
+from hal_core.ir import Kernel
+from hal_core.testing import interpret
 
 HALVES = [DTYPES["float16"], DTYPES["bfloat16"]]
 
@@ -74,6 +77,72 @@ def near_ties(dtype: DType) -> np.ndarray:
     special = np.array([np.inf, np.nan, 1e-45, 3.4028235e38, 65519.996, 65520], np.float32)
     both = np.concatenate([*around, special])
     return np.concatenate([both, -both])
+
+
+WIDE = [DTYPES[name] for name in ("int32", "uint32", "int64", "uint64", "float64")]
+
+
+def near_ties_of(source: DType, dtype: DType) -> np.ndarray:
+    """Numbers of `source` at and next to the middles, too near for float32 to tell."""
+    with np.errstate(all="ignore"):
+        ties = near_ties(dtype).astype(np.float64)
+    if source is float64:
+        beside = [np.nextafter(ties, end) for end in (-np.inf, np.inf)]
+        return np.concatenate([ties, *beside, [2.0**-1074, 1e308, -1e308]])
+    whole = ties[(ties == np.rint(ties)) & (ties >= source.min) & (ties < float(source.max))]
+    exact = {int(tie) + step for tie in whole for step in (-1, 0, 1)}
+    exact |= {int(source.max), int(source.max) - 1, int(source.min), int(source.min) + 1}
+    held = sorted(value for value in exact if source.min <= value <= source.max)
+    return np.array(held, source.to_numpy())
+
+
+def nearest_of(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """The bits of the nearest 16-bit float to each number of any dtype."""
+    if x.dtype.kind == "f":
+        return nearest(x, dtype)
+    # A float64 does not hold all integers of 64 bits; its last bit says that digits are lost.
+    size = np.where(x < 0, -x, x).view(np.uint64) if x.itemsize == 8 else np.abs(x.astype("i8"))
+    wide = size.astype(np.uint64)
+    odd = np.where(wide >> np.uint64(53), (wide & ~np.uint64(2047)) | np.uint64(2048), wide)
+    odd = np.where(wide & np.uint64(2047), odd, wide)
+    return nearest(np.copysign(odd.astype(np.float64), np.where(x < 0, -1.0, 1.0)), dtype)
+
+
+def rounding(source: DType, target: DType) -> Kernel:
+    @hal.kernel
+    def rounded(y: hal.Ptr[target], x: hal.ConstPtr[source], n: hal.int32):  # type: ignore
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = target(x[i])
+
+    kernel: Kernel = rounded.lower()
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("source", WIDE, ids=str)
+def test_a_cast_to_16_bits_rounds_once(toolchain: Toolchain, source: DType, dtype: DType) -> None:
+    """By way of the nearest float32, 1 + 2**-11 + 2**-40 would become 1.0."""
+    x = near_ties_of(source, dtype)
+    got = np.zeros(len(x), np.uint16)
+    given = {"y": got, "x": x, "n": len(x)}
+    toolchain.run(rounding(source, dtype), given, grid=(-(-len(x) // 256), 1, 1), block=(256, 1, 1))
+    check_bits(got, x, dtype)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("source", WIDE, ids=str)
+def test_the_interpreter_rounds_a_cast_to_16_bits_once(source: DType, dtype: DType) -> None:
+    x = near_ties_of(source, dtype)
+    got = np.zeros(len(x), dtype.to_numpy())
+    interpret(rounding(source, dtype), got, x, vals=(len(x),), threads=len(x))
+    check_bits(got.view(np.uint16), x, dtype)
+
+
+def check_bits(got: np.ndarray, x: np.ndarray, dtype: DType) -> None:
+    number = x == x
+    assert is_nan16(got[~number], dtype).all()
+    np.testing.assert_array_equal(got[number], nearest_of(x[number], dtype))
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
