@@ -88,7 +88,8 @@ def subscript(x: Expressions, node: ast.Subscript) -> Any:
     """Lower `a[i]`: an element of memory, or of a captured tuple."""
     owner = x.expression(node.value)
     if not isinstance(owner, tuple):
-        return memory.load(x, *memory.place(x, node, owner, node.value, node.slice, stored=False))
+        array = memory.named(x, node, owner, node.value, stored=False)
+        return memory.load(x, array, memory.flat(x, node, array, node.slice))
     index = x.expression(node.slice)
     if not isinstance(index, int):
         label = ast.unparse(node.value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hal_core.dtypes import STORAGE_DTYPES
 from hal_core.ir import UOp
 from hal_core.lang.emit import dtype_of
-from hal_core.lang.memory import place
+from hal_core.lang.memory import flat, named
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
@@ -25,9 +25,9 @@ def atomic(x: Expressions, node: ast.Call, name: str, kind: str) -> UOp:
         problem = f"{name} takes {len(takes)} arguments, not {len(node.args)}"
         raise x.error(node, problem, f"Write hal.{name}({', '.join(takes)}).")
     label, index_node, *value_nodes = node.args
-    owner = x.expression(label)
-    memory, index = place(x, node, owner, label, index_node, stored=True)
-    dtype = dtype_of(memory.node)
+    array = named(x, node, x.expression(label), label, stored=True)
+    index = flat(x, node, array, index_node)
+    dtype = dtype_of(array.node)
     if dtype in STORAGE_DTYPES or dtype.itemsize < 4:
         wide = "float32" if dtype.is_float else "int32"
         problem = f"atomics take dtypes of 32 and 64 bits, not {dtype}"
@@ -42,4 +42,4 @@ def atomic(x: Expressions, node: ast.Call, name: str, kind: str) -> UOp:
     if kind == "LOAD":  # adds -0.0, because 0.0 would turn an element of -0.0 into 0.0
         kind, operands = "ADD", [x.emit.constant(-0.0 if dtype.is_float else 0, dtype)]
     op, arg = ("CAS", None) if kind == "CAS" else ("ATOMIC", kind)
-    return x.emit.node(op, dtype, (memory.node, index, *operands), arg)
+    return x.emit.node(op, dtype, (array.node, index, *operands), arg)

@@ -18,10 +18,8 @@ _SHARED = "Write tile = hal.shared(hal.float32, (16, 16))."
 _MOST_ELEMENTS = 2**31 - 1  # of a shared array: the index is an int32
 
 
-def place(
-    x: Expressions, at: ast.expr, owner: object, label: ast.expr, index: ast.expr, *, stored: bool
-) -> tuple[Memory, UOp]:
-    """Return the memory that `label` stands for, and the flat index node of element `index`."""
+def named(x: Expressions, at: ast.expr, owner: object, label: ast.expr, *, stored: bool) -> Memory:
+    """Return the memory that `label`, lowered to `owner`, stands for; `stored` if it is written."""
     if not isinstance(owner, Memory):
         name = ast.unparse(label)
         problem = "only pointers and shared arrays have elements"
@@ -40,10 +38,10 @@ def place(
         dtype = dtype_of(owner.node).__name__
         fix = f"Declare it {owner.name}: hal.Ptr[hal.{dtype}]."
         raise x.error(at, f"{owner.name!r} is only read", fix)
-    return owner, _flat(x, at, owner, index)
+    return owner
 
 
-def _flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
+def flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
     """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`."""
     # `p[i]`, the most frequent case, needs none of the checks below.
     if memory.shape is None and not isinstance(index, ast.Tuple):

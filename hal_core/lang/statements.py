@@ -118,10 +118,11 @@ class Statements:
             fix = "Write one assignment on a line, each to one name or element."
             raise self.error(node, "an assignment must have one target, a name or an element", fix)
         if isinstance(target, ast.Subscript):
-            # The target is lowered first, because a bare number takes the dtype of its elements.
-            place = self._target(target)
-            value = x.value(node.value, computed(dtype_of(place[0].node)))
-            memory.store(x, node.value, *place, value)
+            array = self._written(target)
+            # As in Python the value comes before the index, which may change what the value reads.
+            value = x.value(node.value, computed(dtype_of(array.node)))
+            index = memory.flat(x, target, array, target.slice)
+            memory.store(x, node.value, array, index, value)
             return
         self._check_assignable(target)
         if isinstance(node.value, ast.Call) and x.expression(node.value.func) is shared:
@@ -144,9 +145,11 @@ class Statements:
     def augmented_assign(self, node: ast.AugAssign) -> None:
         target = node.target
         if isinstance(target, ast.Subscript):
-            place = self._target(target)
-            old = memory.load(self.expressions, *place)
-            memory.store(self.expressions, node, *place, self._combined(node, old))
+            x = self.expressions
+            array = self._written(target)
+            index = memory.flat(x, target, array, target.slice)
+            old = memory.load(x, array, index)
+            memory.store(x, node, array, index, self._combined(node, old))
         elif isinstance(target, ast.Name):
             self._check_assignable(target)
             # Read as if the name stood there, so that errors underline the target.
@@ -155,10 +158,9 @@ class Statements:
         else:
             raise self.error(node, "only names and elements can be assigned", "Write x[i] += 1.")
 
-    def _target(self, node: ast.Subscript) -> tuple[Memory, UOp]:
+    def _written(self, node: ast.Subscript) -> Memory:
         x = self.expressions
-        owner = x.expression(node.value)
-        return memory.place(x, node, owner, node.value, node.slice, stored=True)
+        return memory.named(x, node, x.expression(node.value), node.value, stored=True)
 
     def _declare(self, target: ast.Name, call: ast.Call) -> None:
         if self.inlined is not None:
