@@ -136,6 +136,8 @@ from hal_core.lang import (
     tanh as tanh,
     thread_idx as thread_idx,
     trunc as trunc,
+    truncdiv as truncdiv,
+    truncmod as truncmod,
     unroll as unroll,
 )
 from hal_core.lang.pointers import (

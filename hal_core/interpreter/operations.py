@@ -39,6 +39,13 @@ def _floordiv(a: Array, b: Array) -> Array:
     return np.where(b == 0, a.dtype.type(0), np.where(_minus_one(b), -a, a // divisor))
 
 
+def _truncdiv(a: Array, b: Array) -> Array:
+    """Divide and round towards zero, as C does; by zero gives 0, and the least // -1 wraps."""
+    divisor = _divisor(a, b)
+    quotient = (a - np.fmod(a, divisor)) // divisor
+    return np.where(b == 0, a.dtype.type(0), np.where(_minus_one(b), -a, quotient))
+
+
 def _divisor(a: Array, b: Array) -> Array:
     """Return b, or 1 where the division would fail or overflow: the caller replaces the result."""
     return np.where((b == 0) | _minus_one(b), a.dtype.type(1), b)
@@ -151,6 +158,9 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "FLOORDIV": _floordiv,
     # The sign is that of b, as in Python; by zero gives 0.
     "MOD": lambda a, b: np.where((b == 0) | _minus_one(b), a.dtype.type(0), a % _divisor(a, b)),
+    "TRUNCDIV": _truncdiv,
+    # The sign is that of a, as in C; by zero gives 0.
+    "TRUNCMOD": lambda a, b: np.where(b == 0, a.dtype.type(0), np.fmod(a, _divisor(a, b))),
     "SHL": _shl,
     "SHR": lambda a, b: np.asarray(a >> _amount(b)),  # a signed integer keeps its sign
     "AND": np.bitwise_and,

@@ -52,7 +52,7 @@ SPECIALS = ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim")
 
 ARITHMETIC = frozenset({"ADD", "SUB", "MUL", "MIN", "MAX"})  # integers and floats
 FLOAT_BINARY = frozenset({"DIV", "POW", "ATAN2", "FMOD"})
-INTEGER_BINARY = frozenset({"FLOORDIV", "MOD", "SHL", "SHR"})
+INTEGER_BINARY = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "SHL", "SHR"})
 BITWISE = frozenset({"AND", "OR", "XOR"})  # integers and bool
 BINARY = ARITHMETIC | FLOAT_BINARY | INTEGER_BINARY | BITWISE
 COMPARISON = frozenset({"LT", "LE", "GT", "GE", "EQ", "NE"})

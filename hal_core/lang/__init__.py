@@ -61,6 +61,8 @@ from hal_core.lang.mathematics import (
     tan,
     tanh,
     trunc,
+    truncdiv,
+    truncmod,
 )
 from hal_core.lang.pointers import ConstPtr, Ptr
 
@@ -71,5 +73,6 @@ __all__ = [
     "block_dim", "block_idx", "ceil", "clz", "copysign", "cos", "cosh", "ctz", "erf", "erfc", "exp",
     "exp2", "expm1", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hypot", "isfinite",
     "isinf", "isnan", "kernel", "log", "log1p", "log2", "log10", "popcount", "pow", "rsqrt",
-    "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "unroll",
+    "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "truncdiv", "truncmod",
+    "unroll",
 ]  # fmt: skip

@@ -204,6 +204,16 @@ def ctz(x: T) -> T:
     raise outside("ctz")
 
 
+def truncdiv(x: T, y: T) -> T:
+    """Return x / y of integers, rounded towards zero; `//` rounds down."""
+    raise outside("truncdiv")
+
+
+def truncmod(x: T, y: T) -> T:
+    """Return x - y * truncdiv(x, y), which has the sign of x; that of `x % y` is y's."""
+    raise outside("truncmod")
+
+
 class MathFunction(NamedTuple):
     """The lowering of a function whose arguments are all of one dtype."""
 
@@ -217,6 +227,12 @@ class MathFunction(NamedTuple):
 # The bits of a number depend on its dtype, and a bare number has none.
 def _of_a_width(x: float) -> float:
     raise TypeError(f"{x!r} has no width; write hal.int32({x!r})")
+
+
+def _truncdiv(x: float, y: float) -> int:
+    if not (isinstance(x, int) and isinstance(y, int)):
+        raise TypeError("it takes integers")
+    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
 # A function of bare numbers alone has no dtype to compute in, so Python computes it, in double
@@ -260,6 +276,8 @@ MATH: dict[Callable[..., object], MathFunction] = {
     popcount: MathFunction("POPCOUNT", 1, _of_a_width, derived=True, integers=True),
     clz: MathFunction("CLZ", 1, _of_a_width, derived=True, integers=True),
     ctz: MathFunction("CTZ", 1, _of_a_width, derived=True, integers=True),
+    truncdiv: MathFunction("TRUNCDIV", 2, _truncdiv, integers=True),
+    truncmod: MathFunction("TRUNCMOD", 2, lambda x, y: x - y * _truncdiv(x, y), integers=True),
 }
 
 MATH_NAMES = {function.__name__ for function in MATH}

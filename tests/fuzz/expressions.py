@@ -122,7 +122,8 @@ class Expressions:
 
     def _integers(self, dtype: DType, depth: int) -> str:
         operators = ["+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>"]
-        return self._one_of(dtype, depth, [f"({{}} {operator} {{}})" for operator in operators])
+        forms = [f"({{}} {operator} {{}})" for operator in operators]
+        return self._one_of(dtype, depth, [*forms, "hal.truncdiv({}, {})", "hal.truncmod({}, {})"])
 
     def _with_number(self, dtype: DType, depth: int) -> str:
         operator = self.random.choice(["+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>"])

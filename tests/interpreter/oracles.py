@@ -61,6 +61,8 @@ INTEGER: dict[str, Callable[..., int]] = {
     "MUL": lambda a, b: a * b,
     "FLOORDIV": lambda a, b: a // b if b else 0,
     "MOD": lambda a, b: a % b if b else 0,
+    "TRUNCDIV": lambda a, b: math.trunc(Fraction(a, b)) if b else 0,
+    "TRUNCMOD": lambda a, b: a - b * math.trunc(Fraction(a, b)) if b else 0,
     "MIN": min,
     "MAX": max,
     "NEG": lambda a: -a,

@@ -76,7 +76,7 @@ def test_integers(op: str, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [int8, uint8], ids=repr)
-@pytest.mark.parametrize("op", ["FLOORDIV", "MOD", "MUL", "SHL", "SHR"])
+@pytest.mark.parametrize("op", ["FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "MUL", "SHL", "SHR"])
 def test_all_pairs_of_bytes(op: str, dtype: DType) -> None:
     every = range(int(dtype.min), int(dtype.max) + 1)
     check(

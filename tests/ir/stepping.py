@@ -6,8 +6,10 @@ thread, in any order. All is int32 or bool; what is read before it is written is
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 from hal_core.dtypes import DType, bool_
@@ -19,6 +21,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "MUL": lambda a, b: a * b,
     "FLOORDIV": lambda a, b: a // b if b else 0,
     "MOD": lambda a, b: a % b if b else 0,
+    "TRUNCDIV": lambda a, b: math.trunc(Fraction(a, b)) if b else 0,
+    "TRUNCMOD": lambda a, b: a - b * math.trunc(Fraction(a, b)) if b else 0,
     "MIN": min,
     "MAX": max,
     "AND": lambda a, b: a & b,

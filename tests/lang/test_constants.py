@@ -12,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_files import IMPORTS, load
 
+import hal_core as hal
 from hal_core import dtypes
 from hal_core.dtypes import DTYPES, DType
+from hal_core.interpreter.operations import OPERATIONS
 from hal_core.lang.constants import FOLDS, convert, default_dtype, fit, fold
+from hal_core.lang.mathematics import MATH
 from hal_core.testing import interpret
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
@@ -134,3 +137,12 @@ def f(y: hal.Ptr[hal.float64]) -> None:
     y = np.zeros(2)
     interpret(load(tmp_path, IMPORTS + text).f, y, threads=1)
     assert y.tolist() == [math.sqrt(2.0) + 12 + 3, -math.inf]
+
+
+@given(INTS.filter(lambda v: abs(v) < 2**31), INTS.filter(lambda v: 0 < abs(v) < 2**31))
+def test_division_of_numbers_towards_zero(a: int, b: int) -> None:
+    """Numbers give what `operations` give for typed values."""
+    folded = [MATH[function].fold(a, b) for function in (hal.truncdiv, hal.truncmod)]
+    wide = [np.array([value], np.int64) for value in (a, b)]
+    assert folded == [OPERATIONS[op](*wide)[0] for op in ("TRUNCDIV", "TRUNCMOD")]
+    assert folded[0] * b + folded[1] == a and abs(folded[1]) < abs(b)

@@ -18,7 +18,10 @@ from hal_core.ir import Kernel, UOp
 SIZE = 8
 THREADS = 4
 DTYPE_NAMES = ("int32", "uint8", "int64", "uint32", "int16")
-BINARY = ("ADD", "SUB", "MUL", "MIN", "MAX", "FLOORDIV", "MOD", "SHL", "SHR", "AND", "OR", "XOR")
+BINARY = (
+    "ADD", "SUB", "MUL", "MIN", "MAX", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "SHL", "SHR",
+    "AND", "OR", "XOR",
+)  # fmt: skip
 
 
 class Generator:

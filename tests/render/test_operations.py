@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ def shift_amount(b: int, dtype: DType) -> int:
     return b & (8 * dtype.itemsize - 1)
 
 
+def truncated(a: int, b: int) -> int:
+    return math.trunc(Fraction(a, b)) if b else 0
+
+
 def integer_binary(dtype: DType) -> dict[str, Callable[[int, int], int]]:
     return {
         "ADD": lambda a, b: a + b,
@@ -37,6 +42,8 @@ def integer_binary(dtype: DType) -> dict[str, Callable[[int, int], int]]:
         "MAX": max,
         "FLOORDIV": lambda a, b: a // b if b else 0,
         "MOD": lambda a, b: a % b if b else 0,
+        "TRUNCDIV": truncated,
+        "TRUNCMOD": lambda a, b: a - b * truncated(a, b) if b else 0,
         "SHL": lambda a, b: a << shift_amount(b, dtype),
         "SHR": lambda a, b: a >> shift_amount(b, dtype),
         "AND": lambda a, b: a & b,

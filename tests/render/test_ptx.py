@@ -146,7 +146,9 @@ def constants(dtype: DType) -> Kernel:
     one, two = b.const(1, dtype), b.const(0 if dtype.kind == "b" else 2, dtype)
     place = 0
     ops = ["AND", "XOR", "NOT"] if dtype.kind == "b" else ["ADD", "MUL", "MIN", "NEG", "ABS"]
-    ops += ["SHL", "SHR", "FLOORDIV", "MOD", "NOT"] if dtype.is_integer else []
+    ops += (
+        ["SHL", "SHR", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "NOT"] if dtype.is_integer else []
+    )
     ops += ["DIV", "SQRT", "FLOOR", "ROUND"] if dtype.is_float else []
     for op in ops:
         operands = [one] if op in ("NEG", "ABS", "NOT", "SQRT", "FLOOR", "ROUND") else [one, two]

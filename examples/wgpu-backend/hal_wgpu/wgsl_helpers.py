@@ -30,6 +30,25 @@ fn hal_mod_i32(a: i32, b: i32) -> i32 {
     return select(r, r + b, r != 0 && (r < 0) != (b < 0));
 }
 """,
+    "hal_truncdiv_i32": """
+fn hal_truncdiv_i32(a: i32, b: i32) -> i32 {
+    if (b == 0) { return 0; }
+    if (b == -1) { return -a; }
+    return a / b;
+}
+""",
+    "hal_truncmod_i32": """
+fn hal_truncmod_i32(a: i32, b: i32) -> i32 {
+    if (b == 0 || b == -1) { return 0; }
+    return a % b;
+}
+""",
+    "hal_truncdiv_u32": """
+fn hal_truncdiv_u32(a: u32, b: u32) -> u32 { if (b == 0u) { return 0u; } return a / b; }
+""",
+    "hal_truncmod_u32": """
+fn hal_truncmod_u32(a: u32, b: u32) -> u32 { if (b == 0u) { return 0u; } return a % b; }
+""",
     "hal_floordiv_u32": """
 fn hal_floordiv_u32(a: u32, b: u32) -> u32 { if (b == 0u) { return 0u; } return a / b; }
 """,

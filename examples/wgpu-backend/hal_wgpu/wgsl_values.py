@@ -110,7 +110,7 @@ def of_floats(op: str, sources: list[str]) -> str:
 
 def of_integers(op: str, dtype: DType, sources: list[str]) -> str:
     kind = local(dtype)
-    if op in ("FLOORDIV", "MOD"):
+    if op in ("FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"):
         op = f"hal_{op.lower()}_{kind}"
     elif op in ("SHL", "SHR"):
         sign = "<<" if op == "SHL" else ">>"

@@ -61,8 +61,8 @@ SPILL_LIMIT = 256 << 10  # bytes per block: often half of a core's second-level 
 MOST_THREADS = 1024  # in a block whose shape the launch decides
 _ROUNDS = 8  # of hoisting; each may cut regions and so make more values cross
 _CHEAP = PURE - {
-    "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "SQRT", "RSQRT", "EXP", "EXP2", "LOG", "LOG2",
-    "SIN", "COS", "TAN", "TANH", "ATAN",
+    "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "SQRT", "RSQRT",
+    "EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN",
 }  # fmt: skip
 _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation gets a SPILL
 

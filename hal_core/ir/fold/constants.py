@@ -132,6 +132,8 @@ _INTEGERS: dict[str, Callable[..., Number]] = {
     **_BOTH,
     "FLOORDIV": lambda a, b: a // b if b else 0,
     "MOD": lambda a, b: a % b if b else 0,
+    "TRUNCDIV": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0,
+    "TRUNCMOD": lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1) if b else 0,
     "SHL": lambda a, b, bits: a << b % bits,
     "SHR": lambda a, b, bits: a >> b % bits,
     "AND": operator.and_, "OR": operator.or_, "XOR": operator.xor,

@@ -62,9 +62,12 @@ _RULES: dict[str, Callable[[UOp, Number, DType], Result]] = {
     **dict.fromkeys(("ADD", "SUB", "XOR"), lambda x, value, dtype: None if value else x),
     # In the kernel language a division by zero gives zero.
     **dict.fromkeys(
-        ("MUL", "FLOORDIV"), lambda x, value, dtype: x if value == 1 else 0 if value == 0 else None
+        ("MUL", "FLOORDIV", "TRUNCDIV"),
+        lambda x, value, dtype: x if value == 1 else 0 if value == 0 else None,
     ),
-    "MOD": lambda x, value, dtype: 0 if value in (0, 1, -1) else None,
+    **dict.fromkeys(
+        ("MOD", "TRUNCMOD"), lambda x, value, dtype: 0 if value in (0, 1, -1) else None
+    ),
     **dict.fromkeys(
         ("SHL", "SHR"),
         lambda x, amount, dtype: x if int(amount) % (8 * dtype.itemsize) == 0 else None,

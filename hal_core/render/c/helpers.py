@@ -6,31 +6,41 @@ argument drops the tests, so division by a constant costs what it costs in C.
 
 from __future__ import annotations
 
-# Kind of integer ("i" signed, "u" unsigned) -> helper.
-FLOOR_DIVISION = {
-    "i": """\
+_UNSIGNED_DIVISION = """\
+{static} {type} {name}({type} a, {type} b) {{
+    return b == 0 ? 0 : a / b;
+}}"""
+_UNSIGNED_REMAINDER = """\
+{static} {type} {name}({type} a, {type} b) {{
+    return b == 0 ? 0 : a % b;
+}}"""
+
+# "op kind", a kind of integer being "i" signed or "u" unsigned -> helper.
+DIVISIONS = {
+    "FLOORDIV i": """\
 {static} {type} {name}({type} a, {type} b) {{
     if (b == 0) return 0;
     if (b == -1) return ({type})(0 - ({unsigned})a);
     return ({type})(a / b - (a % b != 0 && (a % b < 0) != (b < 0)));
 }}""",
-    "u": """\
-{static} {type} {name}({type} a, {type} b) {{
-    return b == 0 ? 0 : a / b;
-}}""",
-}
-
-MODULO = {
-    "i": """\
+    "MOD i": """\
 {static} {type} {name}({type} a, {type} b) {{
     if (b == 0 || b == -1) return 0;
     const {type} rest = a % b;
     return rest != 0 && (rest < 0) != (b < 0) ? ({type})(rest + b) : rest;
 }}""",
-    "u": """\
+    "TRUNCDIV i": """\
 {static} {type} {name}({type} a, {type} b) {{
-    return b == 0 ? 0 : a % b;
+    if (b == 0) return 0;
+    if (b == -1) return ({type})(0 - ({unsigned})a);
+    return ({type})(a / b);
 }}""",
+    "TRUNCMOD i": """\
+{static} {type} {name}({type} a, {type} b) {{
+    return b == 0 || b == -1 ? 0 : ({type})(a % b);
+}}""",
+    **dict.fromkeys(("FLOORDIV u", "TRUNCDIV u"), _UNSIGNED_DIVISION),
+    **dict.fromkeys(("MOD u", "TRUNCMOD u"), _UNSIGNED_REMAINDER),
 }
 
 # In C the cast of a NaN, or of a float outside the integer's range, is undefined. The two minus

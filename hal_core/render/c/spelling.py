@@ -103,7 +103,7 @@ class Spelling:
             return f"-{a}", False
         if op == "SHR":
             return f"{a} >> {_amount(uop.src[1], b)}", False
-        if op == "FLOORDIV" or op == "MOD":
+        if f"{op} {dtype.kind}" in helpers.DIVISIONS:
             return self._division(uop, sources)
         self.features.add("math")
         suffix = self.row.suffixes.get(dtype.name, "")
@@ -177,15 +177,14 @@ class Spelling:
         return f"{name}(&{self.element(memory, index)}, {arguments})"
 
     def _division(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
-        """Return the text of a floor division or its remainder, and True if it is an atom."""
-        dtype, divisor = dtype_of(uop), uop.src[1]
+        """Return the text of a division or its remainder, and True if it is an atom."""
+        op, dtype, divisor = uop.op, dtype_of(uop), uop.src[1]
         a = sources[0].operand
-        floor = uop.op == "FLOORDIV"
         shift = power_of_two(divisor.arg) if divisor.op == "CONST" else None
-        if shift is not None:  # a shift rounds down, as // does, so the remainder is never negative
-            return (f"{a} >> {shift}" if floor else f"{a} & {divisor.arg - 1}"), False
-        name = f"hal_{'floordiv' if floor else 'mod'}_{dtype.name}"
-        template = (helpers.FLOOR_DIVISION if floor else helpers.MODULO)[dtype.kind]
+        # A shift rounds down, as // does, so the remainder is never negative.
+        if shift is not None and (dtype.kind == "u" or op in ("FLOORDIV", "MOD")):
+            return (f"{a} >> {shift}" if "DIV" in op else f"{a} & {divisor.arg - 1}"), False
+        name, template = f"hal_{op.lower()}_{dtype.name}", helpers.DIVISIONS[f"{op} {dtype.kind}"]
         self.helper(name, template, type=self.type(dtype), unsigned=self.unsigned(dtype))
         return f"{name}({sources[0].text}, {sources[1].text})", True
 

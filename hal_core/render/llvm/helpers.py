@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from hal_core.dtypes import DType, float16
 
-_FLOOR_DIVISION = {
-    True: """\
+_UNSIGNED = """\
+define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
+  %zero = icmp eq {type} %b, 0
+  %safe = select i1 %zero, {type} 1, {type} %b
+  %quotient = INSTRUCTION {type} %a, %safe
+  %answer = select i1 %zero, {type} 0, {type} %quotient
+  ret {type} %answer
+}}
+"""
+_SIGNED = {
+    "FLOORDIV": """\
 define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
   %zero = icmp eq {type} %b, 0
   %minus = icmp eq {type} %b, -1
@@ -30,19 +39,7 @@ define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
   ret {type} %answer
 }}
 """,
-    False: """\
-define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
-  %zero = icmp eq {type} %b, 0
-  %safe = select i1 %zero, {type} 1, {type} %b
-  %quotient = udiv {type} %a, %safe
-  %answer = select i1 %zero, {type} 0, {type} %quotient
-  ret {type} %answer
-}}
-""",
-}
-
-_MODULO = {
-    True: """\
+    "MOD": """\
 define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
   %zero = icmp eq {type} %b, 0
   %minus = icmp eq {type} %b, -1
@@ -58,27 +55,38 @@ define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
   ret {type} %answer
 }}
 """,
-    False: """\
+    "TRUNCDIV": """\
 define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
   %zero = icmp eq {type} %b, 0
-  %safe = select i1 %zero, {type} 1, {type} %b
-  %answer = urem {type} %a, %safe
+  %minus = icmp eq {type} %b, -1
+  %special = or i1 %zero, %minus
+  %safe = select i1 %special, {type} 1, {type} %b
+  %quotient = sdiv {type} %a, %safe
+  %negated = sub {type} 0, %a
+  %result = select i1 %minus, {type} %negated, {type} %quotient
+  %answer = select i1 %zero, {type} 0, {type} %result
+  ret {type} %answer
+}}
+""",
+    "TRUNCMOD": """\
+define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
+  %zero = icmp eq {type} %b, 0
+  %minus = icmp eq {type} %b, -1
+  %special = or i1 %zero, %minus
+  %safe = select i1 %special, {type} 1, {type} %b
+  %answer = srem {type} %a, %safe
   ret {type} %answer
 }}
 """,
 }
 
 
-def floor_division(kind: str, signed: bool) -> tuple[str, str]:
-    """Return the name and definition of `//` for an integer type; a division by zero gives 0."""
-    name = f"@hal.{'s' if signed else 'u'}floordiv.{kind}"
-    return name, _FLOOR_DIVISION[signed].format(type=kind, name=name)
-
-
-def modulo(kind: str, signed: bool) -> tuple[str, str]:
-    """Return the name and definition of `%` for an integer type; a division by zero gives 0."""
-    name = f"@hal.{'s' if signed else 'u'}mod.{kind}"
-    return name, _MODULO[signed].format(type=kind, name=name)
+def division(op: str, kind: str, signed: bool) -> tuple[str, str]:
+    """Return the name and definition of a division, or its remainder, of an integer type."""
+    name = f"@hal.{'s' if signed else 'u'}{op.lower()}.{kind}"
+    instruction = "udiv" if "DIV" in op else "urem"
+    text = _SIGNED[op] if signed else _UNSIGNED.replace("INSTRUCTION", instruction)
+    return name, text.format(type=kind, name=name)
 
 
 # Conversions of 16-bit floats, given as their bits, in integer and float32 operations only.

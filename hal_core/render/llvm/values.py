@@ -5,7 +5,7 @@ from __future__ import annotations
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float16, float32, float64
 from hal_core.ir import UOp
 from hal_core.render.literals import llvm_float, power_of_two
-from hal_core.render.llvm.helpers import floor_division, modulo, narrow, widen
+from hal_core.render.llvm.helpers import division, narrow, widen
 from hal_core.render.renderer import dtype_of
 
 INTEGER = {"ADD": "add", "SUB": "sub", "MUL": "mul", "AND": "and", "OR": "or", "XOR": "xor"}
@@ -121,11 +121,12 @@ class Values:
             amount = self.let(f"and {kind} {b}, {mask}") if constant is None else constant & mask
             return self.let(f"{_shift(op, dtype)} {kind} {a}, {amount}")
         shift = power_of_two(constant)
-        if shift is not None and op == "FLOORDIV":  # a shift rounds down, as // does
-            return self.let(f"{_shift('SHR', dtype)} {kind} {a}, {shift}")
-        if shift is not None:
+        # A shift rounds down, as // does, so the remainder is never negative.
+        if shift is not None and (dtype.kind == "u" or op in ("FLOORDIV", "MOD")):
+            if "DIV" in op:
+                return self.let(f"{_shift('SHR', dtype)} {kind} {a}, {shift}")
             return self.let(f"and {kind} {a}, {(1 << shift) - 1}")
-        callee, text = (floor_division if op == "FLOORDIV" else modulo)(kind, dtype.kind == "i")
+        callee, text = division(op, kind, dtype.kind == "i")
         self.helpers[callee] = text
         return self.let(f"call {kind} {callee}({kind} {a}, {kind} {b})")
 

@@ -94,7 +94,7 @@ class Values(Registers):
             if op == "SHR":
                 return self.let(f"shr.{kind}", register, a, amount)
             return self.narrow(self.let(f"shl.{register}", register, a, amount), dtype)
-        if op in ("FLOORDIV", "MOD"):
+        if op in ("FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"):
             constant = uop.src[1].arg if uop.src[1].op == "CONST" else None
             return self.narrow(self._division(op, dtype, constant, *operands), dtype)
         if op == "ABS" and dtype.kind == "u":
@@ -104,7 +104,7 @@ class Values(Registers):
         return negated if op == "NEG" else self.let(f"max.{kind}", register, *operands, negated)
 
     def _division(self, op: str, dtype: DType, constant: int | None, a: str, b: str) -> str:
-        """Return a floor division or its remainder; by 0 gives 0. Undefined divisors become 1."""
+        """Return a division or its remainder; by 0 gives 0. Undefined divisors become 1."""
         kind, register = type_of(dtype), kind_of(dtype)
         if constant == 0:
             return "0"
@@ -117,12 +117,12 @@ class Values(Registers):
                 special = self.let("or.pred", "pred", zero, minus)
             b = self.select(special, register, "1", b)
         elif constant == -1:
-            return self.let(f"neg.{kind}", register, a) if op == "FLOORDIV" else "0"
-        if signed:
+            return self.let(f"neg.{kind}", register, a) if "DIV" in op else "0"
+        if signed and op in ("FLOORDIV", "MOD"):
             result = self._floor(op, dtype, a, b)
         else:
-            result = self.let(f"{'div' if op == 'FLOORDIV' else 'rem'}.{kind}", register, a, b)
-        if minus and op == "FLOORDIV":
+            result = self.let(f"{'div' if 'DIV' in op else 'rem'}.{kind}", register, a, b)
+        if minus and "DIV" in op:
             result = self.select(minus, register, self.let(f"neg.{kind}", register, a), result)
         return self.select(zero, register, "0", result) if zero else result
 

@@ -16,7 +16,7 @@ from hal_core.testing.conformance.language import Sample
 
 # Rows of results that a kernel writes, n elements each. A device may round the last two rows of
 # floats, a quotient and a square root, in its own way.
-INTEGER_ROWS, FLOAT_ROWS, ROUNDED_ROWS = 18, 18, 2
+INTEGER_ROWS, FLOAT_ROWS, ROUNDED_ROWS = 20, 18, 2
 
 
 @hal.func
@@ -60,6 +60,8 @@ def integer_operations(dtype: hal.DType) -> KernelFunction:
             y[15 * n + i] = p if p < q else q + 1
             y[16 * n + i] = p**2
             y[17 * n + i] = dtype(compared(p, q))
+            y[18 * n + i] = hal.truncdiv(p, q)
+            y[19 * n + i] = hal.truncmod(p, q)
 
     return operations
 
