@@ -54,8 +54,12 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
 
     def _wrap(self, pointer: int, nbytes: int) -> Opaque:
         with driver.check("external_ptr", self.device.name):
-            memory = cl.MemoryObject.from_int_ptr(pointer, True)
-            if not isinstance(memory, cl.Buffer):
+            memory: Any = None
+            if driver.may_be_memory(pointer, self.device.context):
+                memory = cl.MemoryObject.from_int_ptr(pointer, True)
+            if memory is None:
+                problem, got = "the address is not that of a memory object (cl_mem)", hex(pointer)
+            elif not isinstance(memory, cl.Buffer):
                 problem, got = "the memory object is an image", type(memory).__name__
             elif memory.context != self.device.context:
                 problem, got = "the memory object belongs to another context", hex(pointer)
@@ -65,7 +69,8 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
                 return memory, 0
         raise InvalidArgument(
             "external_ptr", problem, got=got, limit=f"needs {nbytes} bytes",
-            device=self.device.name, fix="Make it in this device's context: device.context.",
+            device=self.device.name, fix="Make it in this device's context: "
+            "pyopencl.Buffer(device.context, ...). Buffer.from_numpy copies memory of the host.",
         )  # fmt: skip
 
     def _offset(self, opaque: Opaque, nbytes: int, offset: int) -> Opaque:

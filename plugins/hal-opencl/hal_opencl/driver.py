@@ -8,6 +8,7 @@ takes 25 us to set six arguments.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import tempfile
@@ -25,7 +26,7 @@ __all__ = [
     "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
     "build", "check", "cl", "enqueue_read", "enqueue_write", "explain", "find_devices",
     "identity_of", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
-    "open_queue", "raise_failure", "sentence",
+    "may_be_memory", "open_queue", "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -210,6 +211,37 @@ def open_queue(device: cl.Device, name: str) -> tuple[cl.Context, cl.CommandQueu
             "open", sentence(error), got=error.code, device=name,
             fix="See clinfo for the state of the driver.",
         ) from None  # fmt: skip
+
+
+# -- memory of others
+
+
+def may_be_memory(pointer: int, context: cl.Context) -> bool:
+    """Tell whether a live memory object of the context's platform can be at an address.
+
+    Drivers follow any address that they are given, and many end the process at a wrong one.
+    Source: cl_khr_icd: every object begins with the address of its platform's function table.
+    """
+    found = _word_at(pointer)  # first: the next object may lie where one was freed
+    known = cl.Buffer(context, cl.mem_flags.READ_WRITE, 1)
+    return found != b"" and found == _word_at(known.int_ptr)
+
+
+def _word_at(address: int) -> bytes:
+    """Read eight bytes of this process; return none where no memory is.
+
+    The system reads them: writing them to a pipe fails at an address at which a load would end the
+    process.
+    """
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, (ctypes.c_char * 8).from_address(address))
+        return os.read(reader, 8)
+    except OSError:
+        return b""
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 # -- programs

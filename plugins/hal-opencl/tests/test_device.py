@@ -199,6 +199,18 @@ def test_B7_external_memory_that_does_not_fit_is_refused(device: hal.Compiled) -
         hal.empty(64, hal.uint8, device, hal.BufferSpec(external_ptr=0))
 
 
+def test_B7_what_is_no_memory_object_is_refused_and_not_followed(device: hal.Compiled) -> None:
+    """The driver would follow any address, and end the process at one that is not its own."""
+    array = np.zeros(64, "f4")
+    freed = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 64)
+    address = freed.int_ptr
+    freed.release()
+    at = array.ctypes.data
+    for pointer in (at, at + 1, 8, 1 << 46, (1 << 64) - 4, address):
+        with pytest.raises(hal.InvalidArgument, match=r"cl_mem.*device\.context"):
+            hal.empty(16, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
+
+
 def test_B14_zero_and_pinned_memory(device: hal.Compiled) -> None:
     zeros = hal.empty(1000, hal.uint8, device, hal.BufferSpec(zero=True))
     assert zeros.copyout(bytearray(1000)) == bytes(1000)
