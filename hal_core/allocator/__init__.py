@@ -43,6 +43,7 @@ class Allocator(Accounts[Opaque]):
     null: Any = None  # the opaque of an empty buffer
     fresh_is_zero: bool = False  # `_alloc` gives zeros whenever options.zero asks
     host_ordered: bool = False  # True: host access needs no wait, work is done on return
+    wraps_addresses: bool = False  # external_ptr is an address, which elements align; not a handle
     dlpack_device: tuple[int, int] | None = None  # DLPack's (type, number), for pointers
     dlpack_pinned: tuple[int, int] | None = None  # the same of memory that the host sees, too
     dlpack_stream: int | None = None  # number of the stream that a producer's work precedes

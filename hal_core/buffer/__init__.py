@@ -545,7 +545,7 @@ class Buffer:
             raise InvalidArgument(
                 operation,
                 "the start is not a multiple of the element size",
-                got=start if self.base is not None else hex(start),
+                got=start if start == self.offset else hex(start),
                 limit=f"{self.dtype.name} has {itemsize} bytes",
                 device=self.device,
                 fix="Offsets count bytes; memory at such an address can be copied, not wrapped.",
@@ -558,7 +558,7 @@ class Buffer:
         Owned blocks are aligned, so the offset alone decides; a borrowed address may be odd.
         """
         pointer = self.options.external_ptr
-        if pointer is None or self._device.allocator.dlpack_device is None:  # or a handle
+        if pointer is None or not self._device.allocator.wraps_addresses:
             return self.offset
         return pointer + self.offset
 

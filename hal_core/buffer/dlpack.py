@@ -121,6 +121,8 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
         obstacle = "the array is not C-contiguous"
     elif not array.flags.writeable:
         obstacle = "the array is read-only"
+    elif not array.flags.aligned:
+        obstacle = "the array's address is not a multiple of its element size"
     if copy or (obstacle and copy is None) or not array.size:
         return cls.from_numpy(array, opened)
     if obstacle:
@@ -132,7 +134,7 @@ def _computes_on(device: Compiled, place: Place) -> bool:
     """Tell whether kernels of `device` run on another owner's memory at `place`."""
     if place == device.allocator.dlpack_pinned:
         return True
-    of_the_host = device.info.host_visible and "external_ptr" in device.allocator.honours
+    of_the_host = device.info.host_visible and device.allocator.wraps_addresses
     return of_the_host and place[0] in _HOST_VISIBLE_TYPES
 
 

@@ -54,6 +54,7 @@ class _Allocator(LRUAllocator[int]):
     """Its memory is the host's, which DLPack is told is a GPU's: pointers are real."""
 
     honours = frozenset({"nolru", "zero", "external_ptr", "host"})
+    wraps_addresses = True
     dlpack_device, dlpack_pinned = CHIP, PINNED
     dlpack_stream = 77
     exports: Any = {"__chip_array__": lambda buffer: ("chip", buffer._buf, buffer.size)}  # noqa: RUF012
@@ -294,6 +295,19 @@ def test_B9_memory_of_another_device_comes_by_the_host(
     brought = dest == "CPU" and HOST in place.shared  # the host's already, when asked for there
     shared = (shareable or brought) and not copy
     assert taken.numpy().tolist() == ([0] * 10 if shared else list(range(10)))
+
+
+def test_B9_a_device_that_knows_memory_by_handles_gets_a_copy(
+    chip: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the host sees the memory does not say that any address of the host can be wrapped."""
+    monkeypatch.setattr(chip, "info", chip.info._replace(host_visible=True))
+    array = np.arange(3, dtype="i4")
+    for wraps, shared in ((True, True), (False, False)):
+        monkeypatch.setattr(type(chip.allocator), "wraps_addresses", wraps)
+        taken = hal.Buffer.from_dlpack(array, chip)
+        array += 1
+        assert (taken.numpy().tolist() == array.tolist()) is shared
 
 
 @pytest.mark.parametrize("place", [OTHER, (99, 3), NotImplementedError("no name")])

@@ -26,6 +26,7 @@ class CPUAllocator(LRUAllocator[int]):
     honours = frozenset({"nolru", "zero", "external_ptr", "cpu_access", "host"})
     device: CPUDevice
     null = 0
+    wraps_addresses = True
     fresh_is_zero = True
     host_ordered = True
 

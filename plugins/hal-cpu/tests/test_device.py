@@ -88,6 +88,23 @@ def test_B7_external_memory_is_used_in_place(own_device: hal.Compiled) -> None:
     assert theirs.tolist() == [3.0] * 16
 
 
+def test_B7_external_memory_at_an_odd_address_is_refused(own_device: hal.Compiled) -> None:
+    """Compiled code assumes that elements are aligned, as views are."""
+    theirs = np.zeros(64, "u1")
+    spec = hal.BufferSpec(external_ptr=theirs.ctypes.data + 1)
+    with pytest.raises(hal.InvalidArgument, match=r"not a multiple of the element size.*0x.*4 byt"):
+        hal.Buffer(own_device, 4, hal.float32, spec).allocate()
+    whole = hal.Buffer(own_device, 16, hal.uint8, spec).allocate()
+    with pytest.raises(hal.InvalidArgument, match="not a multiple of the element size"):
+        whole.view(2, hal.float32, 0)
+    whole.view(2, hal.float32, 3).fill(1)
+    assert theirs[4:12].view("f4").tolist() == [1, 1]
+    taken = hal.Buffer.from_dlpack(theirs[3:11].view("f4"), own_device)
+    assert taken.numpy().tolist() == theirs[3:11].view("f4").tolist()  # a copy
+    with pytest.raises(hal.NotShareable, match="not a multiple of its element size"):
+        hal.Buffer.from_dlpack(theirs[3:11].view("f4"), own_device, copy=False)
+
+
 @pytest.mark.parametrize("field", ["host", "cpu_access"])
 def test_ordinary_memory_is_host_memory(own_device: hal.Compiled, field: str) -> None:
     spec = hal.BufferSpec(**{field: True})

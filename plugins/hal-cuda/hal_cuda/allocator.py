@@ -35,6 +35,7 @@ class CUDAAllocator(LRUAllocator[int]):
 
     honours = frozenset({"nolru", "zero", "host", "external_ptr"})
     null = 0
+    wraps_addresses = True
     dlpack_pinned = _KDL_CUDA_HOST, 0  # DLPack counts all pinned memory as device 0's
     exports = MappingProxyType({"__cuda_array_interface__": array_interface})
     device: CUDADevice
