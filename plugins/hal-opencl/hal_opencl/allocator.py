@@ -36,15 +36,16 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
         if info.kind == "cpu" and self._held > info.memory_nbytes:
             # Linux grants more memory than there is, and kills the process that uses it.
             raise OutOfMemory("allocate", "all memory is in use", got=nbytes, device=info.name)
-        flags: int = cl.mem_flags.READ_WRITE
-        if options.host:
-            flags |= cl.mem_flags.ALLOC_HOST_PTR
-        with driver.check("allocate", self.device.name):
+        # Drivers allocate at the first use, when running out of memory is a fault (in PoCL the end
+        # of the process). Memory of the host is allocated at once, and is all that a processor has.
+        at_once = options.host or info.kind == "cpu"
+        flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.ALLOC_HOST_PTR if at_once else 0)
+        with driver.check("allocate", info.name):
             memory = cl.Buffer(self.device.context, flags, nbytes)
-            # Drivers allocate at the first use, when running out of memory would be a fault.
-            cl.enqueue_migrate_mem_objects(
-                self.device.queue, [memory], flags=cl.mem_migration_flags.CONTENT_UNDEFINED
-            )
+            if not at_once:
+                cl.enqueue_migrate_mem_objects(
+                    self.device.queue, [memory], flags=cl.mem_migration_flags.CONTENT_UNDEFINED
+                )
         return memory, 0
 
     def _free(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:

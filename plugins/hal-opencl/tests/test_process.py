@@ -44,6 +44,40 @@ assert not loaded, loaded
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_A4_memory_that_the_system_refuses_is_out_of_memory_and_not_the_end(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    """PoCL allocates lazily unless told otherwise, and ends the process where it cannot."""
+    text = """
+import resource
+dev = hal.Device[NAME]
+x = hal.zeros(16, hal.int32, dev)
+assert not x.numpy().any()
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20), resource.RLIM_INFINITY))
+held = []
+try:
+    while len(held) < 6:
+        held.append(hal.empty(100 << 20, hal.uint8, dev))
+except hal.OutOfMemory as error:
+    assert "OPENCL" in str(error), error
+else:
+    raise SystemExit("600 MiB of 512 were granted")
+for part in held:
+    part.fill(3)
+assert held[0][:2].numpy().tolist() == held[-1][-2:].numpy().tolist() == [3, 3]
+held.clear()
+del part
+dev.allocator.free_cache()
+assert hal.zeros(100 << 20, hal.uint8, dev)[-4:].numpy().tolist() == [0] * 4
+"""
+    if device.info.kind != "cpu" or sys.platform != "linux":
+        pytest.skip("the limit is one of Linux, on memory of the process")
+    done = run(HEAD + text, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_B6_two_devices_copy_through_the_host(device: hal.Compiled, tmp_path: Path) -> None:
     if "Portable Computing" not in device.info.vendor["platform"]:
         pytest.skip("only PoCL can present one processor as two devices")
