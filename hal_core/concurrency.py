@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from types import FrameType
 from typing import Any, Generic, NoReturn, TypeVar
 from weakref import ref
@@ -229,20 +230,26 @@ def is_importing() -> bool:
 flights = SingleFlight()  # loading, listing and opening, for every registry of the process
 
 
+_YIELD_SECONDS = 100e-6  # the shortest sleep takes about as long
+_yield_processor: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep, 0))
+
+
 def poll(is_done: Callable[[], bool], timeout: float) -> bool:
     """Wait until `is_done()`; return False when `timeout` seconds have passed first.
 
-    For drivers that have no wait with a limit. Between two looks the thread sleeps, so that a long
-    wait takes no processor from others. Raises: what `is_done` raises.
+    For drivers that have no wait with a limit, or whose wait is deaf to Ctrl-C. Between two looks
+    the thread sleeps for a sixteenth of the time that has passed, so that a long wait takes no
+    processor from others and no wait is much longer for it. Raises: what `is_done` raises.
     """
-    deadline = time.monotonic() + timeout
-    nap = 20e-6  # seconds
+    start = time.monotonic()
     while not is_done():
-        left = deadline - time.monotonic()
-        if left <= 0:
+        passed = time.monotonic() - start
+        if passed >= timeout:
             return False
-        time.sleep(min(nap, left))
-        nap = min(2 * nap, 1e-3)
+        if passed < _YIELD_SECONDS:
+            _yield_processor()
+        else:
+            time.sleep(min(passed / 16, timeout - passed, 1e-3))
     return True
 
 

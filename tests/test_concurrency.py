@@ -77,7 +77,7 @@ def test_Q2_a_long_wait_ends_in_time_and_sleeps() -> None:
     assert not poll(lambda: bool(looks.append(time.monotonic())), 0.3)
     assert 0.3 <= time.monotonic() - start < 5
     assert time.process_time() - used < 0.15
-    assert 30 < len(looks) < 330, "it looks about once in a millisecond"
+    assert 30 < len(looks) < 700, "it looks about once in a millisecond, more often at first"
 
 
 def test_what_the_look_raises_gets_out() -> None:

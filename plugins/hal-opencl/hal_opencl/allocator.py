@@ -79,10 +79,12 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
 
     def _copyin(self, dest: Opaque, src: memoryview) -> Any:
         with driver.check("copyin", self.device.name):
+            self.device.wait_for_last()
             return driver.enqueue_write(self.device.queue, dest[0], src, dest[1], None, True)
 
     def _copyout(self, dest: memoryview, src: Opaque) -> Any:
         with driver.check("copyout", self.device.name):
+            self.device.wait_for_last()
             return driver.enqueue_read(self.device.queue, src[0], dest, src[1], None, True)
 
     def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> Any:
@@ -96,6 +98,7 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
                 src_offset=src[1], dst_offset=dest[1], byte_count=nbytes,
             )  # fmt: skip
             self.device.queue.flush()
+        self.device.last_event = copied
         return copied
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> Any:
@@ -104,4 +107,5 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
             queue = self.device.queue
             filled = cl.enqueue_fill_buffer(queue, dest[0], pattern, dest[1], nbytes)
             queue.flush()
+        self.device.last_event = filled
         return filled

@@ -59,7 +59,7 @@ class OpenCLClock(SampledClock):
 
     def _wait(self, command: cl.Event) -> None:
         with driver.check("profile", self.device.name):
-            command.wait()
+            self.device.wait_for(command)
 
     def _read(self, span: Span) -> None:
         """Read the times of `span`, and take complete markers as samples."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hal_core.compiler import CompileOptions
@@ -14,6 +15,7 @@ from hal_opencl.clock import OpenCLClock
 from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import cl
 
+_COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
 _MAX_BLOCKS = 2**31 - 1
 _INT64_ATOMICS = {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
 
@@ -83,6 +85,7 @@ class OpenCLDevice(Compiled):
         self.hardware = found[self.index]
         self.context, self.queue = driver.open_queue(self.hardware, name)
         self.last_launched = ""  # a program's name, for the text of a fault
+        self.last_event: cl.Event | None = None  # of the work that was queued last
         try:
             self._try_compiler()
         except BaseException:
@@ -92,22 +95,42 @@ class OpenCLDevice(Compiled):
     def _synchronize(self, timeout: float | None) -> bool:
         try:
             if timeout is None:
-                self.queue.finish()
+                self.wait_for_last()
+                self.queue.finish()  # work that others have queued, too
                 return True
             # `finish` takes no timeout, so a marker after all queued work is polled.
             marker = cl.enqueue_marker(self.queue)
             self.queue.flush()
-            complete = cl.command_execution_status.COMPLETE  # failures are below it
-            if not poll(lambda: marker.command_execution_status <= complete, timeout):
-                return False
-            driver.raise_failure(marker)
-            return True
+            return self.wait_for(marker, timeout)
         except cl.Error as error:
             raise driver.explain(error, "wait", self.name, self.last_launched) from None
+
+    def wait_for(self, event: cl.Event, timeout: float = math.inf) -> bool:
+        """Wait for a command; return False when the timeout passes.
+
+        Ctrl-C ends the wait, not the command. (The driver's own waits are deaf to it.)
+        Raises: cl.Error when the command failed.
+        """
+        if not poll(lambda: event.command_execution_status <= _COMPLETE, timeout):
+            return False
+        if self.last_event is event:
+            self.last_event = None
+        driver.raise_failure(event)
+        return True
+
+    def wait_for_last(self) -> None:
+        """Wait for the work that was queued last, so that the driver's next wait is short.
+
+        Raises: cl.Error when the work failed.
+        """
+        event = self.last_event
+        if event is not None:
+            self.wait_for(event)
 
     def _close(self) -> None:
         # PyOpenCL releases both when nobody refers to them; memory that is still in use has its own
         # reference to the context.
+        self.last_event = None
         del self.queue, self.context
 
     def _make_clock(self) -> OpenCLClock:

@@ -37,7 +37,7 @@ def launch(geometry{names}):
         queue.flush()
     except Error as error:
         raise explain(error, f"launch {{name}}", device.name) from None
-    device.last_launched = name
+    device.last_event, device.last_launched = event, name
     return event
 """
 
@@ -141,7 +141,7 @@ class OpenCLProgram(Program):
     def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
         event = (self._enqueue or self._bind())(geometry, *args)
         try:
-            event.wait()
+            self.device.wait_for(event)
             return (event.profile.end - event.profile.start) * 1e-9
         except cl.Error as error:
             device = self.device

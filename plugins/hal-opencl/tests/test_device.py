@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -334,6 +336,52 @@ def test_synchronize_has_a_time_limit(hardware: hal.Compiled) -> None:
     assert device.synchronize() is True
 
 
+@pytest.fixture
+def busy(hardware: hal.Compiled, saxpy: hal.Program) -> Iterator[hal.Buffer]:
+    """A buffer that a launch uses which does not end before the test, or for ten seconds."""
+    gate = cl.UserEvent(hardware.context)
+    cl.enqueue_barrier(hardware.queue, wait_for=[gate])
+
+    def open_gate() -> None:
+        with suppress(cl.Error):  # it is open
+            gate.set_status(cl.command_execution_status.COMPLETE)
+
+    limit = threading.Timer(10, open_gate)
+    limit.start()
+    x = hal.Buffer(hardware, 4, hal.float32).allocate()
+    saxpy(x, x, vals=(1.0, 4), threads=4)
+    yield x
+    limit.cancel()
+    open_gate()
+    hardware.synchronize()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no alarms")
+@pytest.mark.parametrize("wait", ["synchronize", "copyout", "copyin", "launch"])
+def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(
+    hardware: hal.Compiled, saxpy: hal.Program, busy: hal.Buffer, wait: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    waits: dict[str, Callable[[], object]] = {
+        "synchronize": hardware.synchronize,
+        "copyout": busy.numpy,
+        "copyin": lambda: busy.copyin(bytes(16)),
+        "launch": lambda: saxpy(busy, busy, vals=(1.0, 4), threads=4, wait=True),
+    }
+    before = signal.signal(signal.SIGALRM, interrupt)
+    start = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            waits[wait]()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - start < 5
+
+
 def test_P9_a_failure_on_the_device_surfaces_at_the_wait(
     device: hal.Compiled,
     saxpy: hal.Program,
@@ -350,6 +398,17 @@ def test_P9_a_failure_on_the_device_surfaces_at_the_wait(
     monkeypatch.setattr(device, "queue", Lost())
     with pytest.raises(DeviceFault, match=r"clFinish failed with OUT_OF_RESOURCES.*saxpy"):
         device.synchronize()
+
+
+def test_P9_failed_work_is_told_once(
+    device: hal.Compiled,
+) -> None:
+    failed = cl.UserEvent(device.context)
+    failed.set_status(-5)
+    device.last_event, device.last_launched = failed, "saxpy"
+    with pytest.raises(DeviceFault, match=r"work failed with OUT_OF_RESOURCES.*saxpy"):
+        device.synchronize()
+    assert device.synchronize() is True
 
 
 def test_X1_threads_share_the_device(device: hal.Compiled) -> None:
