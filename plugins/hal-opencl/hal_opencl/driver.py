@@ -11,12 +11,12 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import tempfile
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import platformdirs
 
@@ -58,6 +58,8 @@ Program = _cl._Program
 # ends in these; its dispatch costs 1 us of the 5 that a small copy takes.
 enqueue_read = _cl._enqueue_read_buffer
 enqueue_write = _cl._enqueue_write_buffer
+
+T = TypeVar("T")
 
 _SIMULATORS = ("oclgrind",)  # platforms that interpret kernels: correct, and very slow
 _status = cl.status_code
@@ -264,8 +266,14 @@ def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ())
             program = Program(context, code)
         else:
             program = Program(context, [device], [code])
-        with _quiet():
-            program._build(" ".join(options).encode(), [device])
+        made, flags = program, " ".join(options).encode()
+        with _build_lock:
+            # The compilers that chatter run in this process, and need no open file of it.
+            talks = kind_of(device) == "cpu" and (is_pocl(device) or is_simulator(device))
+            if talks:
+                _quietly(lambda: made._build(flags, [device]))
+            else:
+                made._build(flags, [device])
     except cl.Error as error:
         log = None
         if program is not None:
@@ -347,29 +355,53 @@ def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[.
     return inner._set_arg_multi, inner._set_arg_buf_multi
 
 
+_build_lock = threading.RLock()  # not every platform builds in two threads at once
+
 # clang inside PoCL and Oclgrind writes this line to file descriptor 2, whatever its options.
 _CHATTER = re.compile(rb"(?m)^\d+ (?:warning|error)s?(?: and \d+ errors?)? generated\.\n")
-_stderr_lock = threading.RLock()  # guards file descriptor 2, which all threads share
+_UNSHARE = 2  # CLOSE_RANGE_UNSHARE of <linux/close_range.h>
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Remove the compiler's counts of warnings from stderr; let everything else through."""
-    with _stderr_lock, tempfile.TemporaryFile() as caught:
+def _quietly(work: Callable[[], T]) -> T:
+    """Return what `work` returns; of what it writes to stderr, the counts of warnings are dropped.
+
+    It runs in a thread that has file descriptors of its own: all other threads, and children that
+    they start meanwhile, keep theirs. Where the system has no such threads, nothing is dropped.
+    """
+    done: list[T] = []
+    failed: list[BaseException] = []
+    written = b""
+
+    def run() -> None:
+        nonlocal written
         try:
-            saved = os.dup(2)
-        except OSError:  # no stderr: nothing to keep clean
-            yield
-            return
-        try:
-            os.dup2(caught.fileno(), 2)
+            read = _own_stderr()
             try:
-                yield
+                done.append(work())
             finally:
-                os.dup2(saved, 2)
-                caught.seek(0)
-                rest = _CHATTER.sub(b"", caught.read())
-                if rest:
-                    os.write(2, rest)
-        finally:
-            os.close(saved)
+                written = read()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="hal-opencl build")
+    thread.start()
+    thread.join()
+    rest = _CHATTER.sub(b"", written)
+    if rest:
+        with suppress(OSError):  # no stderr
+            os.write(2, rest)
+    if failed:
+        raise failed.pop()
+    return done.pop()
+
+
+def _own_stderr() -> Callable[[], bytes]:
+    """Give the calling thread, for good, a stderr in memory; return the function that reads it."""
+    if sys.platform == "linux":
+        close_range = getattr(ctypes.CDLL(None), "close_range", None)  # glibc 2.34, Linux 5.9
+        # The thread closes its copies of other files: a pipe ends when the other threads close it.
+        if close_range is not None and close_range(3, ctypes.c_uint(-1), _UNSHARE) == 0:
+            memory = os.memfd_create("stderr")
+            os.dup2(memory, 2)
+            return lambda: os.pread(memory, os.fstat(memory).st_size, 0)
+    return lambda: b""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -92,11 +96,37 @@ def test_C5_a_warning_prints_nothing_and_fails_nothing(
 def test_other_output_to_stderr_during_a_build_gets_through(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    import os
+    driver._quietly(
+        lambda: os.write(2, b"mine\n2 errors generated.\n1 warning and 1 error generated.\nmore\n")
+    )
+    assert capfd.readouterr().err == "mine\nmore\n"
 
-    with driver._quiet():
-        os.write(2, b"mine\n2 errors generated.\n1 warning and 1 error generated.\nmine too\n")
-    assert capfd.readouterr().err == "mine\nmine too\n"
+
+def test_a_build_takes_stderr_from_no_other_thread_and_no_child(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    building, end = threading.Event(), threading.Event()
+
+    def build() -> str:
+        os.write(2, b"1 warning generated.\n")
+        building.set()
+        assert end.wait(30)
+        return "built"
+
+    with ThreadPoolExecutor() as pool:
+        built = pool.submit(driver._quietly, build)
+        assert building.wait(30)
+        os.write(2, b"a thread\n")
+        subprocess.run(["sh", "-c", "echo a child >&2"], check=True)
+        assert capfd.readouterr().err == "a thread\na child\n"
+        end.set()
+        assert built.result() == "built"
+    assert capfd.readouterr().err == ""
+
+
+def test_what_a_build_raises_gets_out() -> None:
+    with pytest.raises(ZeroDivisionError):
+        driver._quietly(lambda: 1 // 0)
 
 
 def test_defines_options_and_includes_reach_the_compiler(
