@@ -7,6 +7,7 @@ allocator is made. Who gives a block back, and when: docs/design/memory.md.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from hal_core import concurrency, config
@@ -219,12 +220,16 @@ class Allocator(Accounts[Opaque]):
         if options is not DEFAULT_SPEC or not self.cache_limit:
             self._settle_unless_busy()
 
-    def _settle_unless_busy(self) -> None:
+    def _settle_unless_busy(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         """Free returned blocks that the cache does not take, unless a call is under way.
 
         A call under way may be one of this thread, which the collector has interrupted: the
-        re-entrant lock would let it in, in the middle of a change.
+        re-entrant lock would let it in, in the middle of a change. At the interpreter's exit
+        nothing is freed: the names that a backend's `_free` uses may be None by now, and the
+        memory goes with the process. (For that reason the default argument, too, is no name.)
         """
+        if is_exiting():
+            return
         if self._lock._is_owned() or not self._lock.acquire(blocking=False):  # type: ignore[attr-defined]
             return
         try:

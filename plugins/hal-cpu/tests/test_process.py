@@ -256,6 +256,21 @@ def test_R15_exit_with_an_open_device_and_idle_threads(tmp_path: Path) -> None:
     assert run("launch(); print('last line')", tmp_path, HAL_CPU_THREADS="4") == "last line"
 
 
+def test_B8_memory_and_code_that_outlive_the_plugin_go_quietly(tmp_path: Path) -> None:
+    """At exit Python empties modules that something still holds, before the last buffers go."""
+    program = """
+import ctypes, sys
+import numpy as np
+kept = [hal.zeros(n, hal.int8, "CPU") for n in (9, 1 << 20)]
+kept += [np.asarray(kept[0]), kept[0][:3], launch().compile(slow)]
+for name in ("__main__", *sys.modules):  # as a library does that is never unloaded
+    if name.startswith(("hal_", "__main__")):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules[name]))
+print("last line")
+"""
+    assert run(program, tmp_path) == "last line"
+
+
 def test_exit_while_another_thread_launches(tmp_path: Path) -> None:
     program = """
 import threading, time
