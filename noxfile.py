@@ -39,9 +39,11 @@ TEST_TOOLS = (
 TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12")
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11")
 TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
-# A device and the compiler that the conformance kit asks for.
+# A device and the compiler that the conformance kit asks for. The engine: kernels are loaded by
+# LLVM, as on macOS and Windows.
 PAIRS = (
-    "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CUDA-nvrtc", "CUDA-ptx", "OPENCL-driver",
+    "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CPU-llvm-engine", "CUDA-nvrtc", "CUDA-ptx",
+    "OPENCL-driver",
 )  # fmt: skip
 # How the software CUDA driver may carry out the threads of a block.
 SCHEDULES = ("barrier", "lockstep")
@@ -380,7 +382,7 @@ def conformance(session: nox.Session, pair: str) -> None:
 
     `nox -s "conformance(CPU-gcc)" -- --chapter buffer view`
     """
-    device, _, compiler = pair.partition("-")
+    device, compiler, *engine = pair.split("-")
     if compiler in ("clang", "gcc") and shutil.which(compiler) is None:
         session.skip(f"{compiler} is not installed")
     tools = ("ziglang",) if compiler == "zig" else ()
@@ -391,7 +393,8 @@ def conformance(session: nox.Session, pair: str) -> None:
         driver = _software_cuda(session, folder)
         _check_software_cuda(session, driver, "cuda-bindings", compiler, *session.posargs)
     else:
-        _check(session, device, compiler, pair, *session.posargs)
+        env = {"HAL_CPU_LOADER": "llvmlite"} if engine else {}
+        _check(session, device, compiler, pair, *session.posargs, **env)
 
 
 def _check(session: nox.Session, device: str, pair: str, name: str, *more: str, **env: str) -> None:

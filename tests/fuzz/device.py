@@ -24,6 +24,7 @@ class Target(NamedTuple):
 
 TARGETS = {
     "llvm": Target("CPU", {"CPU_CC": "llvm"}),
+    "llvm-engine": Target("CPU", {"CPU_CC": "llvm", "HAL_CPU_LOADER": "llvmlite"}),
     "gcc": Target("CPU", {"CPU_CC": "gcc"}),
     "clang": Target("CPU", {"CPU_CC": "clang"}),
     "zig": Target("CPU", {"CPU_CC": "zig"}),

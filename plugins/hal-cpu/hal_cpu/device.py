@@ -57,6 +57,21 @@ CHECK_SEED = config.declare(
     "another order of threads in checked mode; 0 = as numbered",
     _number(int, lambda seed: seed >= 0, "a whole number, 0 or more"),
 )
+_LOADERS = ("elf", "llvmlite") if processor.is_linux() else ("llvmlite",)  # the default is first
+
+
+def _loader(text: str) -> str:
+    if text not in _LOADERS:
+        raise ValueError(f"expected {' or '.join(_LOADERS)} on {processor.system()}")
+    return text
+
+
+LOADER = config.declare(
+    "HAL_CPU_LOADER",
+    _LOADERS[0],
+    "what puts machine code into memory: elf (Linux only) or llvmlite",
+    _loader,
+)
 
 _MAX_THREADS = 1024  # more cores than hosts have; each thread costs a stack
 MAX_BLOCK_THREADS = 1024
@@ -121,6 +136,7 @@ class CPUDevice(Compiled):
     checked = False  # True: opened under HAL_CHECK=1
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
+        self.loader = LOADER.read()
         self.in_flight = InFlight()
         self._pool: Pool | None = None
         super().__init__(name, info)

@@ -22,6 +22,14 @@ def is_linux() -> bool:
     return sys.platform == "linux"
 
 
+def object_format() -> str:
+    """Return the form of the objects that compilers make: Mach-O on macOS, else ELF.
+
+    Also on Windows: kernels are loaded without a linker, and LLVM's engine knows ELF best.
+    """
+    return "macho" if sys.platform == "darwin" else "elf"
+
+
 def system() -> str:
     return f"{platform.system()} on {platform.machine()}"
 

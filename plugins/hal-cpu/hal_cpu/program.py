@@ -76,16 +76,17 @@ class CPUProgram(Program):
 
     def __init__(self, device: CPUDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        if binary.format != "elf":
+        if binary.format not in loader.FORMATS:
             raise CompileError(
                 f"load {binary.entry}",
-                f"the CPU runs ELF objects, not {binary.format!r}",
+                f"the CPU runs ELF and Mach-O objects, not {binary.format!r}",
                 device=device.name,
             )
         entries: tuple[str, ...] = (binary.entry,)
         if not binary.rendered:  # the loop around a user's C function; LLVM IR has none
             entries = (ENTRY_PREFIX + binary.entry, binary.entry)
-        self.code: loader.Code | None = loader.load(binary.image, binary.entry, *entries)
+        load = loader.named(device.loader)
+        self.code: loader.Code | None = load(binary.image, binary.entry, *entries)
         self._keeping = _function(_KEEPING, self.code)
         self._releasing = _function(_RELEASING, self.code)
         # A user's C may take stack in ways that its code does not tell, as by recursion.

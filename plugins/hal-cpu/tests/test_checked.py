@@ -274,7 +274,7 @@ def test_ordinary_devices_know_nothing_of_it(device: hal.Compiled) -> None:
         pytest.skip("these tests run under HAL_CHECK=1")
     assert type(device) is CPUDevice and type(device.allocator) is CPUAllocator
     assert device.compilers[0].name == "llvm"
-    with pytest.raises(hal.CompileError, match="the CPU runs ELF objects, not 'uops'"):
+    with pytest.raises(hal.CompileError, match="the CPU runs ELF and Mach-O objects, not 'uops'"):
         device.load(hal.Binary(b"", "uops", "", "copy", hal.Signature.parse("copy", "")))
 
 

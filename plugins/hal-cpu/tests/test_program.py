@@ -380,7 +380,7 @@ def mappings() -> int:
 @pytest.mark.parametrize(
     ("fields", "cause"),
     [
-        ({"format": "opencl"}, "the CPU runs ELF objects, not 'opencl'"),
+        ({"format": "opencl"}, "the CPU runs ELF and Mach-O objects, not 'opencl'"),
         ({"image": b"garbage" * 30}, "not an ELF object"),
         ({"entry": "other"}, "has no entry 'other'; it defines raw"),
     ],

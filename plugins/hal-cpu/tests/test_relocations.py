@@ -10,8 +10,8 @@ import struct
 
 import pytest
 
-from hal_cpu import driver, loader
-from hal_cpu.loader import elf, relocations
+from hal_cpu import driver
+from hal_cpu.loader import elf, mapped, relocations
 from hal_cpu.loader.elf import BadObject
 
 AARCH64_IR = """
@@ -76,7 +76,7 @@ def reached(kind: str, place: int, word: int, before: int) -> int:
 
 
 def test_aarch64_instructions_reach_their_symbols(aarch64_object: bytes) -> None:
-    loading = loader._Loading(aarch64_object, "aarch64", ("kernel",))
+    loading = mapped._Loading(aarch64_object, "aarch64", ("kernel",))
     base = loading.code.address
     memory = driver.memory_at(base, loading.code.nbytes)
     seen, pages = set(), {}
@@ -108,7 +108,7 @@ def test_aarch64_instructions_reach_their_symbols(aarch64_object: bytes) -> None
 
 
 def test_aarch64_stubs_and_slots_hold_the_addresses(aarch64_object: bytes) -> None:
-    loading = loader._Loading(aarch64_object, "aarch64", ("kernel",))
+    loading = mapped._Loading(aarch64_object, "aarch64", ("kernel",))
     memory = driver.memory_at(loading.code.address, loading.code.nbytes)
     names = {number: symbol.name for number, symbol in enumerate(loading.object.symbols)}
     ((stub, place),) = loading.stubs.items()

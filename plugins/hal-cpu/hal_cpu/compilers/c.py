@@ -63,6 +63,7 @@ _FLAGS = (
     "-fno-asynchronous-unwind-tables",
     "-Werror=incompatible-pointer-types", "-Werror=implicit-function-declaration",
 )  # fmt: skip
+LARGE = ("-Xclang", "-mcmodel=large")  # as an option of clang itself it is refused on aarch64
 
 
 class CCompilerProgram(ObjectCompiler):
@@ -81,7 +82,9 @@ class CCompilerProgram(ObjectCompiler):
                 f"compiler {row.name}", "not installed", device="CPU", fix=row.install
             )
         self.name = row.name
-        self._command = (*command, *_FLAGS, *row.flags, row.native[self.target])
+        # Of Mach-O objects; `LLVMCompiler` says why. On a Mac gcc is a clang too.
+        large = LARGE if self.format == "macho" else ()
+        self._command = (*command, *_FLAGS, *large, *row.flags, row.native[self.target])
         version = _run([*command, "--version"])
         if version.returncode:
             raise CompilerUnavailable(

@@ -1,7 +1,8 @@
-"""Compile LLVM IR to ELF objects in this process, through llvmlite."""
+"""Compile LLVM IR to objects in this process, through llvmlite."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -21,8 +22,8 @@ _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
 
 # A fork waits for this lock. Without it a child could inherit LLVM, and llvmlite's own lock, in the
 # middle of another thread's compilation.
-_llvm_lock = threading.RLock()
-hold_during_fork(_llvm_lock)
+llvm_lock = threading.RLock()
+hold_during_fork(llvm_lock)
 
 
 class LLVMCompiler(ObjectCompiler):
@@ -33,6 +34,9 @@ class LLVMCompiler(ObjectCompiler):
 
     language = "llvm"
     name = "llvm"
+    # LLVM's engine makes no stubs for calls of libraries in Mach-O objects, so the code holds whole
+    # addresses.
+    _code_model = "large" if ObjectCompiler.format == "macho" else "small"
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,17 +60,17 @@ class LLVMCompiler(ObjectCompiler):
 
     def _make_object(self, source: str, options: CompileOptions) -> bytes:
         level = 3 if source.count("\n") <= MOST_LINES else 0
-        with _llvm_lock:
-            llvm = _import_llvm()
+        with llvm_lock:
+            llvm = import_llvm()
             machine = self._machines.get(level)
             if machine is None:
-                target = llvm.Target.from_default_triple()
+                target = llvm.Target.from_triple(self._triple(llvm))
                 machine = self._machines[level] = target.create_target_machine(
                     cpu=llvm.get_host_cpu_name(),
                     features=llvm.get_host_cpu_features().flatten(),
                     opt=level,
                     reloc="pic",
-                    codemodel="small",
+                    codemodel=self._code_model,
                 )
             try:
                 # Closed by `with`: a finalizer would call LLVM while another thread holds the lock.
@@ -82,8 +86,13 @@ class LLVMCompiler(ObjectCompiler):
                 raise self.refusal(options, str(error), source, "<string>") from None
         return image
 
+    def _triple(self, llvm: Any) -> str:
+        """Return the machine, system and form of the objects, as LLVM writes them."""
+        triple: str = llvm.get_default_triple()
+        return f"{triple}-elf" if sys.platform == "win32" else triple  # there it would be COFF
 
-def _import_llvm() -> Any:
+
+def import_llvm() -> Any:
     """Import llvmlite and initialise its target. The caller holds the lock."""
     try:
         import llvmlite.binding as llvm

@@ -1,4 +1,4 @@
-"""The base class of compilers that make ELF objects, which `loader` loads."""
+"""The base class of compilers that make objects, which `loader` loads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hal_cpu.compilers.source import suggest_signature
 
 
 class ObjectCompiler(Compiler):
-    """A compiler that makes relocatable ELF objects."""
+    """A compiler that makes relocatable objects."""
 
-    format = "elf"
+    format = processor.object_format()
     name: str  # the one that CPU_CC chooses
 
     def __init__(self) -> None:

@@ -1,0 +1,53 @@
+"""LLVM's engine as the loader: the default on macOS and Windows, on request on Linux."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import hal_core as hal
+from hal_core.registry.backend import Backend
+from hal_cpu import plugin
+from hal_cpu.device import describe
+from hal_cpu.loader.engine import EngineCode
+from hal_cpu.loader.mapped import Code
+
+
+@hal.kernel
+def once(y: hal.Ptr[hal.int32]):
+    y[hal.global_idx(0)] = 1
+
+
+def test_the_loader_is_chosen_when_the_device_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = []
+    for chosen in ("llvmlite", "elf"):
+        monkeypatch.setenv("HAL_CPU_LOADER", chosen)
+        device = plugin.hal_open_device("CPU", 0, describe("CPU"))
+        device._backend = Backend(plugin, "CPU", "tests")
+        monkeypatch.setenv("HAL_CPU_LOADER", "nonsense")  # read once
+        kinds.append(type(device.compile(once).code))
+        device.close()
+    assert kinds == [EngineCode, Code]
+
+
+def test_another_loader_is_refused_when_the_device_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAL_CPU_LOADER", "dlopen")
+    with pytest.raises(hal.InvalidArgument, match="expected elf or llvmlite"):
+        plugin.hal_open_device("CPU", 0, describe("CPU"))
+
+
+def test_the_engine_keeps_the_contract() -> None:
+    """The kit's chapter about code; `nox -s conformance` runs all of them."""
+    command = [sys.executable, "-m", "hal_core", "check", "CPU", "--pair", "llvm"]
+    command += ["--require-device", "--chapter", "program"]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"HAL_CPU_LOADER": "llvmlite"},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
