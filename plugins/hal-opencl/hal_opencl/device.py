@@ -105,6 +105,15 @@ class OpenCLDevice(Compiled):
         except cl.Error as error:
             raise driver.explain(error, "wait", self.name, self.last_launched) from None
 
+    def _close(self) -> None:
+        # PyOpenCL releases both when nobody refers to them; memory that is still in use has its own
+        # reference to the context.
+        self.last_event = None
+        del self.queue, self.context
+
+    def _make_clock(self) -> OpenCLClock:
+        return OpenCLClock(self)
+
     def wait_for(self, event: cl.Event, timeout: float = math.inf) -> bool:
         """Wait for a command; return False when the timeout passes.
 
@@ -126,15 +135,6 @@ class OpenCLDevice(Compiled):
         event = self.last_event
         if event is not None:
             self.wait_for(event)
-
-    def _close(self) -> None:
-        # PyOpenCL releases both when nobody refers to them; memory that is still in use has its own
-        # reference to the context.
-        self.last_event = None
-        del self.queue, self.context
-
-    def _make_clock(self) -> OpenCLClock:
-        return OpenCLClock(self)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("context", "queue"):  # another thread closed the device after our check
