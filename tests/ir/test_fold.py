@@ -384,6 +384,25 @@ def test_a_fixed_block_is_a_constant() -> None:
         assert stored(kind, axis, block).op == "SPECIAL"
 
 
+def test_a_block_times_its_size_plus_the_thread_is_the_global_index() -> None:
+    def stored(block: tuple[int, int, int] | None, size: int, axes: str = "111") -> object:
+        b = Builder("k", "y: int32*")
+        parts = [b.special("block_idx", int(axes[0])), b.special("block_dim", int(axes[1]))]
+        if size:
+            parts[1] = b.const(size)
+        thread = b.special("thread_idx", int(axes[2]))
+        first = b.op("MUL", *(parts if axes[0] == "1" else parts[::-1]))
+        b.store("y", b.const(0), b.op("ADD", *((first, thread) if size else (thread, first))))
+        return fold(b.kernel(block=block)).uops[-1].src[2].arg
+
+    assert stored(None, 0) == ("global_idx", 1)
+    assert stored((4, 8, 2), 0) == ("global_idx", 1)
+    assert stored((4, 8, 2), 8) == ("global_idx", 1)
+    assert stored((4, 8, 2), 2, "222") == ("global_idx", 2)
+    for other in [(None, 8), ((4, 8, 2), 4), (None, 0, "110"), (None, 0, "101"), (None, 0, "011")]:
+        assert stored(*other) is None
+
+
 # -- wrong folders, which the property must notice
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from hal_core.dtypes import int32
 from hal_core.ir.fold.constants import Number, constant, evaluate, spreads_nan
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.fold.identities import simpler
@@ -114,12 +115,16 @@ class _Walk:
             if found is None:
                 spreads = spreads_nan(node, sources, values)
                 found = math.nan if spreads else simpler(node, sources, values)
+            axis = _global_axis(sources, self.shape) if node.op == "ADD" else None
+            if found is None and axis is not None:
+                return self._put(node, UOp("SPECIAL", int32, (), ("global_idx", axis), node.line))
         if found is None:
             self._emit_of(node, sources)
         elif isinstance(found, UOp):
             self.new[node] = found
         else:
             self._put(node, UOp("CONST", node.dtype, (), found, node.line))
+        return None
 
     def _emit(self, node: UOp) -> None:
         self._emit_of(node, [self.new[source] for source in node.src])
@@ -238,6 +243,19 @@ _BLOCK_STEPS: dict[str, Callable[[_Walk, UOp], None]] = {
     "ELSE": _Walk.enter_else,
     **dict.fromkeys(("ENDIF", "ENDRANGE", "ENDLOOP"), _Walk.close_block),
 }
+
+
+def _global_axis(sources: list[UOp], shape: tuple[int, int, int] | None) -> int | None:
+    """Return the axis of a sum that is `block_idx * block_dim + thread_idx`; None for any other."""
+    for thread, first in (sources, reversed(sources)):
+        if thread.op != "SPECIAL" or thread.arg[0] != "thread_idx" or first.op != "MUL":
+            continue
+        axis = thread.arg[1]
+        for block, size in (first.src, reversed(first.src)):
+            fixed = shape is not None and size.op == "CONST" and size.arg == shape[axis]
+            if block.arg == ("block_idx", axis) and (fixed or size.arg == ("block_dim", axis)):
+                return int(axis)
+    return None
 
 
 def _value(node: UOp) -> Number | None:
