@@ -11,7 +11,8 @@ Dim3 = tuple[int, int, int]
 Extent = int | Sequence[int]
 
 DEFAULT_BLOCK_THREADS = 256
-_MAX_INDEX = 2**31 - 1  # global_idx is an int32
+MOST_ADDED = 1 << 16  # a constant up to this, added to an index of a thread, does not wrap int32
+_MAX_INDEX = 2**31 - 1 - MOST_ADDED  # global_idx is an int32
 _MAX_THREADS = 2**62  # of a whole launch; backends count them in 64 bits
 
 

@@ -229,6 +229,11 @@ def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> No
         ({"grid": (1, 65537), "block": 1}, "grid.y is too large.*got 65537; limit 65536"),
         ({"grid": (1 << 21), "block": 1}, "grid.x is too large"),
         ({"grid": (1 << 20, 1 << 16, 1 << 25), "block": 64}, "too many threads"),
+        ({"grid": (1, 1, 1 << 25), "block": (1, 1, 64)}, "threads along z exceed a 32-bit index"),
+        (
+            {"grid": (1, 1, (1 << 25) - 1024), "block": (1, 1, 64)},
+            "along z exceed.*got 2147418112; limit 2147418111",
+        ),  # so that i + 65536 does not wrap
         ({"threads": 4.0}, "one to three integers"),
         ({"threads": 1, "shared": 1025}, "shared memory.*got 1025; limit 1024"),
         ({"threads": 1, "shared": -1}, "shared memory"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import random
 import re
@@ -16,7 +17,7 @@ from samples import SAMPLES
 from toolchains import LLVM
 
 import hal_core as hal
-from hal_core.dtypes import float16, float32
+from hal_core.dtypes import float16, float32, int64
 from hal_core.ir import Kernel, UOp
 from hal_core.render import LLVMRenderer
 
@@ -114,65 +115,240 @@ def _without_broadcasts(text: str) -> str:
 
 COMPARE = {"LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
            "EQ": operator.eq, "NE": operator.ne}  # fmt: skip
-EXTREME = [-(2**31), -(2**31) + 1, -3, -1, 0, 1, 2, 5, 11, 12, 13, 2**31 - 2, 2**31 - 1]
-EXTREME += list(range(13))
+NUMBERS = [-(2**31), -(2**31) + 1, -3, -1, 5, 6, 7, 11, 12, 13, 2**31 - 2, 2**31 - 1]
+NUMBERS += [65535, 65536, 65537, *range(13), *range(5)]
+
+
+def wrapped(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+Place = dict[tuple[str, int], int]  # a SPECIAL -> its value for one thread
+Number = Any  # a function of a Place
 
 
 class Guarded:
-    """A store under conditions on thread, parameters and constants, in ANDs and IFs."""
+    """A store under conditions on indices, parameters and constants, as IFs and early returns."""
+
+    BLOCKS = ((6, 1, 1), (3, 2, 1), (2, 1, 3), (1, 1, 1))
+    GRID = (2, 2, 1)
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
         self.b = b = Builder("guarded", "y: int32*, m: int32, n: int32")
-        self.values = {"m": rng.choice(EXTREME), "n": rng.choice(EXTREME)}
-        self.number: dict[UOp, Any] = {
-            b.params["m"]: lambda t, i: self.values["m"],
-            b.params["n"]: lambda t, i: self.values["n"],
-            b.special("thread_idx"): lambda t, i: t,
-            b.index(): lambda t, i: i,
+        self.block = rng.choice(self.BLOCKS)
+        self.draw_values()
+        self.number: dict[UOp, Number] = {
+            b.params["m"]: lambda at: self.values["m"],
+            b.params["n"]: lambda at: self.values["n"],
         }
-        self.tests: list[Any] = []
-        blocks = []
-        for _ in range(rng.randint(1, 2)):
-            condition = self.condition()
-            for _ in range(rng.randint(0, 2)):
-                condition = b.op("AND", condition, self.condition())
-            blocks.append(b.if_(condition))
-        place = b.index()
+        self.along_x = [self.special(kind, 0) for kind in ("thread_idx", "global_idx")]
+        self.others = [self.special("global_idx", 1), self.special("thread_idx", 2)]
+        self.others += [self.special("block_idx", 0), b.params["m"], b.params["n"]]
+        self.tests: list[Number] = []
+        blocks, unused = [], b.var("unused", b.const(0))
+        for _ in range(rng.randint(1, 3)):
+            condition, holds = self.condition(2)
+            returns = rng.random() < 0.4
+            if returns:
+                self.tests.append(lambda at, holds=holds: not holds(at))
+                with b.when(condition):
+                    b.return_()
+            else:
+                self.tests.append(holds)
+                blocks.append(b.if_(condition))
+            b.set(unused, b.const(1))
+        place = b.special("global_idx", 2)
+        for axis in (1, 0):
+            size = b.const(self.GRID[axis] * self.block[axis])
+            place = b.op("ADD", b.op("MUL", place, size), b.special("global_idx", axis))
         b.store("y", place, b.op("ADD", b.load("y", place), b.const(1)))
         for block in reversed(blocks):
             b.end(block)
 
-    def operand(self) -> UOp:
-        if self.rng.random() < 0.3:
-            value = self.rng.choice(EXTREME)
-            made = self.b.const(value)
-            self.number[made] = lambda t, i: value
-            return made
-        return self.rng.choice(list(self.number))
+    def draw_values(self) -> None:
+        self.values = {name: self.rng.choice(NUMBERS) for name in "mn"}
 
-    def condition(self) -> UOp:
-        thread = self.rng.choice(list(self.number)[2:4])
-        left, right = thread, self.operand()
-        if self.rng.random() < 0.5:
-            left, right = right, left
+    def special(self, kind: str, axis: int) -> UOp:
+        made = self.b.special(kind, axis)
+        self.number[made] = lambda at: at[kind, axis]
+        return made
+
+    def constant(self) -> UOp:
+        value = self.rng.choice(NUMBERS)
+        made = self.b.const(value)
+        self.number[made] = lambda at: value
+        return made
+
+    def operand(self, some: list[UOp]) -> UOp:
+        """One of `some`, or a sum or difference of it and a constant."""
+        made = self.rng.choice(some)
+        for op, change in (("ADD", operator.add), ("SUB", operator.sub)):
+            if self.rng.random() < 0.4:
+                pair = (made, self.constant())
+                if op == "ADD" and self.rng.random() < 0.3:
+                    pair = pair[::-1]
+                made = self.b.op(op, *pair)
+                self.number[made] = self.applied(lambda a, b, f=change: wrapped(f(a, b)), *pair)
+        return made
+
+    def applied(self, function: Any, *sources: UOp) -> Number:
+        parts = [self.number[source] for source in sources]
+        return lambda at: function(*(part(at) for part in parts))
+
+    def condition(self, depth: int) -> tuple[UOp, Number]:
+        kind = self.rng.choice(["AND", "AND", "OR", "NOT"]) if depth else ""
+        if kind and self.rng.random() < 0.6:
+            (first, a), (second, b) = (self.condition(depth - 1) for _ in "ab")
+            if kind == "NOT":
+                return self.b.op("NOT", first), lambda at: not a(at)
+            both = operator.and_ if kind == "AND" else operator.or_
+            return self.b.op(kind, first, second), lambda at: both(a(at), b(at))
+        left = self.operand(self.along_x if self.rng.random() < 0.7 else self.others)
+        right = self.operand(self.others) if self.rng.random() < 0.7 else self.constant()
         op = self.rng.choice([*COMPARE, "LT", "LE", "GT", "GE"])
-        a, b = self.number[left], self.number[right]
-        self.tests.append(lambda t, i: COMPARE[op](a(t, i), b(t, i)))
-        return self.b.op(op, left, right)
+        compare = self.applied(COMPARE[op], left, right)
+        pair = [left, right]
+        if self.rng.random() < 0.3:
+            pair = [self.b.cast(side, int64) for side in pair]
+        if self.rng.random() < 0.5:
+            compare = self.applied(COMPARE[op], right, left)
+            pair.reverse()
+        return self.b.op(op, *pair), compare
+
+    def expected(self) -> list[int]:
+        """One for each thread that stores, in rows of x, then y, then z."""
+        found = []
+        shape = [blocks * threads for blocks, threads in zip(self.GRID, self.block, strict=True)]
+        for index in itertools.product(*map(range, reversed(shape))):
+            at: Place = {}
+            for axis, number in enumerate(reversed(index)):
+                at["global_idx", axis] = number
+                at["block_idx", axis], at["thread_idx", axis] = divmod(number, self.block[axis])
+            found.append(int(all(test(at) for test in self.tests)))
+        return found
 
 
 def test_no_thread_runs_that_should_not_and_every_other_does(llvm: LLVM) -> None:
     some = 0
-    for seed in range(150):
+    for seed in range(60):
         made = Guarded(seed)
-        fixed = (6, 1, 1) if seed % 2 else None
-        got = np.zeros(12, np.int32)
-        llvm.run(made.b.kernel(fixed), {"y": got, **made.values}, (2, 1, 1), (6, 1, 1))
-        expected = [int(all(test(i % 6, i) for test in made.tests)) for i in range(12)]
-        assert got.tolist() == expected, LLVMRenderer().render(made.b.kernel(fixed))
-        some += 0 < sum(expected) < 12
-    assert some > 30
+        kernel = made.b.kernel(made.block if seed % 2 else None)
+        function = llvm.function(kernel)
+        for _ in range(12):
+            made.draw_values()
+            expected = made.expected()
+            got = np.zeros(len(expected), np.int32)
+            llvm.call(function, kernel, {"y": got, **made.values}, made.GRID, made.block)
+            assert got.tolist() == expected, (seed, made.values, LLVMRenderer().render(kernel))
+            some += 0 < sum(expected) < len(expected)
+    assert some > 100
+
+
+# -- guards that cost nothing
+
+Floats, Inputs = hal.Ptr[hal.float32], hal.ConstPtr[hal.float32]
+
+
+@hal.kernel
+def below(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def returned(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    value = 2.0 * x[i]
+    y[i] = value
+
+
+@hal.kernel
+def up_to(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    last = n // 2 - 1
+    if i <= last:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def between(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if 0 < i < n - 1:
+        y[i] = x[i - 1] + x[i + 1]
+
+
+@hal.kernel
+def neither(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if not (i < 1 or i + 1 >= n):
+        y[i] = x[i - 1] + x[i + 1]
+
+
+@hal.kernel
+def shifted(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0) + 3
+    if n > i:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def by_blocks(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.block_idx(0) * hal.block_dim(0) + hal.thread_idx(0)
+    if i < n:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel(block=(64, 1, 1))
+def by_fixed_blocks(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.thread_idx(0) + 64 * hal.block_idx(0)
+    if i < n:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def interior(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < 1 or i >= w - 1:
+        return
+    if j < 1 or j >= h - 1:
+        return
+    c = j * w + i
+    y[c] = x[c - 1] + x[c + 1] + x[c - w] + x[c + w]
+
+
+@hal.kernel
+def triangle(y: Floats, x: Inputs, w: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    total = hal.float32(0)
+    if i <= j and j < w and (j & 1) == 0:
+        total += x[j * w + i]
+        y[j * w + i] = total
+
+
+@hal.kernel
+def wide(y: Floats, x: Inputs, n: hal.int64):
+    i = hal.int64(hal.global_idx(0))
+    if i + 1 < n:
+        y[i] = x[i + 1]
+
+
+SPELLINGS = [
+    below, returned, up_to, between, neither, shifted, by_blocks, by_fixed_blocks, interior,
+    triangle, wide,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", SPELLINGS, ids=lambda kernel: kernel.name)
+def test_a_guard_leaves_no_test_in_the_loop(llvm: LLVM, kernel: Any) -> None:
+    text = str(llvm.optimised(LLVMRenderer().render(kernel.lower()))[0])
+    assert re.search(r"store <\d+ x float>", text)
+    assert "masked.store" not in text
 
 
 # -- what the processor has

@@ -60,7 +60,13 @@ class NativeToolchain(Toolchain):
         part: tuple[int, int] | None = None,
         workers: int = 1,
     ) -> None:
-        function = self.function(kernel)
+        self.call(self.function(kernel), kernel, arguments, grid, block, part, workers)
+
+    def call(
+        self, function: Any, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple,
+        part: tuple[int, int] | None = None, workers: int = 1,
+    ) -> None:  # fmt: skip
+        """Run the function of a kernel: like `run`, for kernels that run more than once."""
         slots = np.zeros((max(1, len(kernel.signature.params)), 8), np.uint8)
         for slot, param in zip(slots, kernel.signature.params, strict=False):
             value = arguments[param.name]

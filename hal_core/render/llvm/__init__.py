@@ -6,10 +6,10 @@ target: the backend sets triple and data layout.
 
 from __future__ import annotations
 
-from hal_core.dtypes import DTYPES, float32, float64
+from hal_core.dtypes import DTYPES, bool_, float32, float64, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads, split
-from hal_core.ir.blocks.thread_bounds import limits
+from hal_core.ir.blocks.thread_bounds import Limit, bounds
 from hal_core.ir.expand import expand
 from hal_core.render.llvm.control import Blocks
 from hal_core.render.llvm.values import literal, type_of
@@ -59,8 +59,9 @@ class _Module(Blocks):
         super().__init__(kernel.contract, half, block_threads(kernel))
         self.kernel, self.uops = kernel, kernel.uops
         self.spills = any(uop.op == "SPILL" for uop in self.uops)
-        self.limits = limits(self.uops)
-        self.always: set[UOp] = set()  # conditions that hold for every thread that reaches them
+        self.bounds = bounds(self.uops)
+        self.known: dict[UOp, bool] = {}  # conditions, with what they are in the loop over threads
+        self.early: set[UOp] = set()  # nodes that were written ahead of their place
         names = Names(frozenset())
         self.params = [names.take(param.name) for param in kernel.signature.params]
         self.specials: dict[tuple[str, int], str] = {}
@@ -71,19 +72,23 @@ class _Module(Blocks):
     def whole(self) -> str:
         self._enter()
         for uop in self.uops:
-            writer = _WRITERS.get(uop.op)
-            if writer is not None:
-                writer(self, uop)
-            elif uop in self.always:
-                self.values[uop] = "true"
-            else:
-                self.values[uop] = self.value(uop, [self.values[source] for source in uop.src])
+            if uop in self.known:
+                self.values[uop] = literal(self.known[uop], bool_)
+            elif uop not in self.early:
+                self._write(uop)
         self.close_loop()
         self.line("ret void")
         head = f"define void @{self.kernel.name}({_PARAMETERS}) {{"
         parts = [*self.declarations, "", *self.helpers.values(), head, "hal.entry:"]
         parts += [*self.frame, *self.lines, "}", *(["", *self.metadata] if self.metadata else [])]
         return "\n".join(parts).lstrip("\n") + "\n"
+
+    def _write(self, uop: UOp) -> None:
+        writer = _WRITERS.get(uop.op)
+        if writer is not None:
+            writer(self, uop)
+        else:
+            self.values[uop] = self.value(uop, [self.values[source] for source in uop.src])
 
     def on_PARAM(self, uop: UOp) -> None:
         self.values[uop] = f"%{self.params[uop.arg]}"
@@ -144,8 +149,8 @@ class _Module(Blocks):
         row = "0"
         for axis in (2, 1, 0):
             dim, name = self.specials["block_dim", axis], f"thread.{_AXES[axis]}{suffix}"
-            end = self._end_of_x(uop, dim) if axis == 0 else dim
-            thread = self.open_loop(name, "i32", "0", end, "slt")
+            start, end = self._bounds_of_x(uop, dim) if axis == 0 else ("0", dim)
+            thread = self.open_loop(name, "i32", start, end, "slt")
             self.specials["thread_idx", axis] = thread
             # The launch checks that it fits int32. Without nsw LLVM would not vectorise.
             place = f"add nsw i32 {self.first[axis]}, {thread}"
@@ -164,25 +169,48 @@ class _Module(Blocks):
             ]
             self.access = f", !llvm.access.group !{group}"
 
-    def _end_of_x(self, region: UOp, dim: str) -> str:
-        """Return the end of the loop over x, bounded by the guards around the whole region."""
-        found = self.limits.get(region, [])
-        if not found:
-            return dim
-        end = self.let(f"zext i32 {dim} to i64")
-        for test, number, last, inclusive in found:
-            self.always.add(test)
-            # A constant is a node of the region, and not written yet.
-            bound = literal(last.arg, dtype_of(last)) if last.op == "CONST" else self.values[last]
-            threads = self.let(f"sext i32 {bound} to i64")
-            if inclusive:
-                threads = self.let(f"add nsw i64 {threads}, 1")
-            if number.arg[0] == "global_idx":
-                first = self.let(f"sext i32 {self.first[0]} to i64")
-                threads = self.let(f"sub nsw i64 {threads}, {first}")
-            end = self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [end, threads])
-        some = self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [end, "0"])
-        return self.let(f"trunc i64 {some} to i32")
+    def _bounds_of_x(self, region: UOp, dim: str) -> tuple[str, str]:
+        """Return the start and the end of the loop over x: the threads that do anything."""
+        found = self.bounds.get(region)
+        if found is None:
+            return "0", dim
+        for node in found.early:
+            self._write(node)
+        self.early.update(found.early)
+        self.known.update(found.known)
+        start, end = "0", self.let(f"zext i32 {dim} to i64")
+        for limit in found.limits:
+            at = self._place_of_limit(limit)
+            if limit.op in ("LT", "LE", "EQ"):
+                after = at if limit.op == "LT" else self.let(f"add nsw i64 {at}, 1")
+                end = self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [end, after])
+            if limit.op in ("GT", "GE", "EQ"):
+                first = self.let(f"add nsw i64 {at}, 1") if limit.op == "GT" else at
+                start = self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [start, first])
+        for condition, holds in found.rows:
+            runs = self.values[condition]
+            end = self.select(runs, "i64", *((end, "0") if holds else ("0", end)))
+        # Both fit int32 then, and a start after the end is the end.
+        end = self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [end, "0"])
+        if start != "0":
+            start = self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [start, end])
+            start = self.let(f"trunc i64 {start} to i32")
+        return start, self.let(f"trunc i64 {end} to i32")
+
+    def _place_of_limit(self, limit: Limit) -> str:
+        """Return, as i64, the number in its row of the thread whose index equals the limit."""
+        at = self.values[limit.end]
+        if dtype_of(limit.end) is int32:
+            at = self.let(f"sext i32 {at} to i64")
+        else:  # far outside of any row, and the sums below do not wrap
+            at = self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [at, str(1 << 40)])
+            at = self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [at, str(-(1 << 40))])
+        if limit.added:
+            at = self.let(f"sub nsw i64 {at}, {limit.added}")
+        if limit.number.arg[0] == "global_idx":
+            first = self.let(f"sext i32 {self.first[0]} to i64")
+            at = self.let(f"sub nsw i64 {at}, {first}")
+        return at
 
     def _number_of_thread(self, row: str, dim: str, thread: str) -> str:
         """Return row * dim + thread, the index of the thread among all up to this axis."""

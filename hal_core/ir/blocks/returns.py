@@ -1,0 +1,81 @@
+"""Write early returns as IFs, so that what a thread does lies in one IF, not behind one.
+
+    if i >= n:                  if not i >= n:
+        return          ->          y[i] = x[i]
+    y[i] = x[i]
+
+The IF is then a guard: `thread_bounds` makes it the end of a loop, and `lockstep` takes it off.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from hal_core.dtypes import bool_
+from hal_core.ir.uop import UOp
+
+_MOST = 64  # RETURNs, and nested blocks: compilers of C allow 256
+_DEPTH = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
+
+
+def without_returns(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """Return the nodes of a kernel without the RETURNs that an IF can replace.
+
+    Such a RETURN ends one side of an IF, and what follows the IF moves into the other side. It has
+    no barrier: the control flow around barriers stays as it was written.
+    """
+    count = sum(node.op == "RETURN" for node in uops)
+    depths = accumulate(_DEPTH.get(node.op, 0) for node in uops)
+    if not count or count > _MOST or max(depths) > _MOST:
+        return uops
+    return tuple(reversed(_moved(list(uops), [])))
+
+
+def _moved(nodes: list[UOp], rest: list[UOp]) -> list[UOp]:
+    """Return `nodes` and `rest`, with which the thread ends, without RETURNs where possible.
+
+    `rest`, which was rewritten before, and the result have their last node first.
+    """
+    for part in reversed(_parts(nodes)):
+        if part[0].op == "RETURN":
+            rest = []
+        elif part[0].op == "IF":
+            rest = _joined(part, rest)
+        else:
+            rest.extend(reversed(part))
+    return rest
+
+
+def _joined(part: list[UOp], rest: list[UOp]) -> list[UOp]:
+    """Return an IF, with `rest` in the side that does not return if one does."""
+    block, line = part[0], part[0].line
+    halves = [n for n, node in enumerate(part) if node.op == "ELSE" and node.src[0] is block]
+    middle = halves[0] if halves else len(part) - 1
+    then, other = part[1:middle], part[middle + 1 : -1]
+    returns = [bool(side) and side[-1].op == "RETURN" for side in (then, other)]
+    if (rest and not any(returns)) or any(node.op == "BARRIER" for node in (*part, *rest)):
+        rest.extend(reversed(part))
+        return rest
+    then = _moved(then, [] if returns[0] or not rest else rest)
+    other = _moved(other, [] if returns[1] or not rest else rest)
+    if not (then or other):
+        return []
+    made: list[UOp] = []
+    if not then:
+        opposite = UOp("NOT", bool_, block.src, None, line)
+        made, block, then, other = [opposite], UOp("IF", None, (opposite,), None, line), other, []
+    otherwise = [*other, UOp("ELSE", None, (block,), None, line)] if other else []
+    return [UOp("ENDIF", None, (block,), None, part[-1].line), *otherwise, *then, block, *made]
+
+
+def _parts(nodes: list[UOp]) -> list[list[UOp]]:
+    """Return the nodes cut into single ones, and whole IFs and loops."""
+    parts: list[list[UOp]] = []
+    depth = 0
+    for node in nodes:
+        if depth:
+            parts[-1].append(node)
+        else:
+            parts.append([node])
+        depth += _DEPTH.get(node.op, 0)
+    return parts
