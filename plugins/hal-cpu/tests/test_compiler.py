@@ -12,7 +12,7 @@ import pytest
 
 import hal_core as hal
 from hal_core.compiler import CompileOptions
-from hal_cpu import processor
+from hal_cpu import driver, processor
 from hal_cpu.compilers import c as c_module
 from hal_cpu.compilers import files
 from hal_cpu.compilers import llvm as module
@@ -104,6 +104,20 @@ def test_llvm_refuses_what_it_cannot_honour() -> None:
     for fields in ({"options": ("-O1",)}, {"defines": (("N", "1"),)}, {"includes": ("/usr",)}):
         with pytest.raises(hal.Unsupported, match="mean nothing to LLVM IR"):
             LLVMCompiler().compile(NOTHING_LLVM, options(**fields))
+
+
+def test_a_thousand_compilations_leave_no_memory_behind() -> None:
+    """Each one left 80 KiB."""
+    compiler = LLVMCompiler()
+
+    def compile_many(count: int) -> int:
+        for _ in range(count):
+            compiler.compile(NOTHING_LLVM, options())
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * driver.PAGE
+
+    before = compile_many(100)
+    assert compile_many(1000) - before < 8 << 20
 
 
 def test_C6_llvmlite_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

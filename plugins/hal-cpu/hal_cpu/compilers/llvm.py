@@ -124,8 +124,22 @@ def _check_convention(module: Any, entry: str) -> None:
 def _run_passes(llvm: Any, machine: Any, module: Any, level: int) -> None:
     with llvm.create_pipeline_tuning_options(speed_level=level) as tuning:
         tuning.loop_vectorization = tuning.slp_vectorization = level > 0
-        with (
-            llvm.create_pass_builder(machine, tuning) as builder,
-            builder.getModulePassManager() as manager,
-        ):
-            manager.run(module, builder)
+        with llvm.create_pass_builder(machine, tuning) as builder:
+            manager = builder.getModulePassManager()
+            try:
+                manager.run(module, builder)
+            finally:
+                _release(manager)
+
+
+def _release(manager: Any) -> None:
+    """Free a pass manager. In llvmlite 0.50 `close` does not: it finds the `_dispose` of another
+    base class, which does nothing, and 80 KiB stay behind."""
+    from llvmlite.binding import newpassmanagers
+
+    free = getattr(newpassmanagers.NewPassManager, "_dispose", None)
+    if free is None:
+        manager.close()
+    else:
+        free(manager)
+        manager.detach()  # or a later version frees it once more
