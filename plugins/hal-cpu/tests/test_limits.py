@@ -137,6 +137,42 @@ def test_a_thread_with_a_small_stack_may_compile(
     assert (done.returncode, done.stdout.strip()) == (0, "large"), done.stderr
 
 
+_SHORT_OF_MEMORY = """
+import os, resource, sys
+sys.path.insert(0, sys.argv[1])
+import hal_core as hal
+from test_limits import selections
+
+device, ended = hal.Device["CPU"], []
+
+def compile_within(mebibytes, count):
+    "Compile in a child whose address space may grow by so much."
+    child = os.fork()
+    if child == 0:
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        kernel = selections(count)
+        resource.setrlimit(resource.RLIMIT_AS, (now + (mebibytes << 20), resource.RLIM_INFINITY))
+        try:
+            device.compile(kernel)
+        except hal.OutOfMemory as error:
+            os._exit(0 if "LLVM may need" in str(error) and "CPU_CC=gcc" in str(error) else 1)
+        os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+print([compile_within(room, 5) for room in (8, 160, 1000)])
+device.compile(selections(1))
+print([compile_within(room, count) for room, count in ((0, 5), (8, 2000), (400, 5))])
+"""
+
+
+def test_A4_a_compilation_without_memory_is_refused(device: hal.Compiled) -> None:
+    """LLVM ended the process, at its first kernel and at a later one."""
+    command = [sys.executable, "-c", _SHORT_OF_MEMORY, str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.stdout == "[0, 0, 2]\n[0, 0, 2]\n", done.stderr
+
+
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HAL_CCACHE", "0")

@@ -9,14 +9,16 @@ from typing import Any
 from hal_core.compiler import CompileOptions
 from hal_core.concurrency import hold_during_fork
 from hal_core.discovery import distribution_version
-from hal_core.errors import CompilerUnavailable
-from hal_cpu import __version__, processor
+from hal_core.errors import CompilerUnavailable, OutOfMemory
+from hal_cpu import __version__, driver, processor
 from hal_cpu.compilers.objects import ObjectCompiler, refuse_options
 from hal_cpu.threads.stacks import call_on_stack
 
 # Longer texts are not optimised: the time of some passes grows as its square, to minutes.
 MOST_LINES = 6_000
 _CONVENTION = "void (ptr, ptr, i64, i64)"
+# Address space, not memory that is touched. Measured: 153 MiB, 30 MiB, 8 bytes.
+_IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
 _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
 
 
@@ -56,6 +58,7 @@ class LLVMCompiler(ObjectCompiler):
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         refuse_options(options, "LLVM IR")
+        _check_memory(len(source), f"compile {options.entry}")
         return call_on_stack(_STACK_NBYTES, lambda: self._make_object(source, options))
 
     def _make_object(self, source: str, options: CompileOptions) -> bytes:
@@ -90,6 +93,24 @@ class LLVMCompiler(ObjectCompiler):
         """Return the machine, system and form of the objects, as LLVM writes them."""
         triple: str = llvm.get_default_triple()
         return f"{triple}-elf" if sys.platform == "win32" else triple  # there it would be COFF
+
+
+def _check_memory(text_nbytes: int, operation: str) -> None:
+    """Raise OutOfMemory if LLVM may find no memory: it would end the process (abort)."""
+    needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * text_nbytes
+    if "llvmlite.binding" not in sys.modules:
+        needed += _IMPORT_NBYTES
+    try:
+        driver.unmap_pages(driver.map_pages(needed), needed)
+    except driver.Refused as error:
+        raise OutOfMemory(
+            operation,
+            f"LLVM may need that many bytes: {error}",
+            got=needed,
+            device="CPU",
+            fix="Free memory, raise the process's limit (ulimit -v), or let gcc or clang compile, "
+            "with CPU_CC=gcc.",
+        ) from None
 
 
 def import_llvm() -> Any:
