@@ -49,6 +49,7 @@ devices: Living[Any] = Living()
 forkable: Living[Any] = Living()  # registries, thread pools, ...: objects with an `_after_fork()`
 _locks: Living[threading.RLock] = Living()
 _held_locks: list[threading.RLock] = []
+_FORK_WAITS_SECONDS = 5.0  # for imports of other threads, which may never end
 
 
 def fork_safe_lock() -> threading.RLock:
@@ -71,8 +72,31 @@ def _before_fork() -> None:
     if not all(survives_fork(device.info.capabilities) for device in devices):
         with suppress(ImportError):
             import ctypes  # noqa: F401
-    for lock in _held_locks:
-        lock.acquire()
+    deadline = time.monotonic() + _FORK_WAITS_SECONDS
+    while True:
+        for lock in _held_locks:
+            lock.acquire()
+        if not _others_import() or time.monotonic() > deadline:
+            return
+        _after_fork_in_parent()  # the import may need one of the locks
+        time.sleep(1e-3)
+
+
+def _others_import() -> bool:
+    """Tell whether another thread is importing a part of hal: a child, which lacks that thread,
+    would wait for the module for ever."""
+    if is_importing():  # the others may wait for this thread
+        return False
+    frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)
+    for frame in frames.values():
+        place: FrameType | None = frame
+        while place is not None:
+            begins = place.f_code.co_name == "_find_and_load"  # of _IMPORT_SYSTEM
+            if begins and str(place.f_locals.get("name")).startswith("hal_"):
+                return True
+            place = place.f_back
+    return False
 
 
 def _after_fork_in_parent() -> None:

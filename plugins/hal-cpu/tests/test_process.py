@@ -167,6 +167,40 @@ print(codes)
     assert run(program, tmp_path, HAL_CACHE_DIR=str(tmp_path)) == "[0, 0, 0, 0]"
 
 
+def test_X2_a_fork_while_another_thread_imports(tmp_path: Path) -> None:
+    """The child waited for ever for the module that its parent's thread was importing."""
+    program = """
+import os, sys, threading, time
+device, begun = hal.Device["CPU"], threading.Event()
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "hal_cpu.compilers.c":
+            begun.set()
+            time.sleep(0.3)
+sys.meta_path.insert(0, Slow())
+importer = threading.Thread(target=lambda: device.compilers)
+importer.start()
+begun.wait()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    child = os.fork()
+if child == 0:
+    launch()
+    os._exit(0)
+for _ in range(400):
+    done, status = os.waitpid(child, os.WNOHANG)
+    if done:
+        print(os.waitstatus_to_exitcode(status))
+        break
+    time.sleep(0.05)
+else:
+    os.kill(child, 9)
+    print("hangs")
+importer.join()
+"""
+    assert run(program, tmp_path) == "0"
+
+
 KERNEL_FILE = """
 import hal_core as hal
 @hal.kernel
