@@ -24,18 +24,22 @@ LIBRARY_NAMES = frozenset(
 }  # fmt: skip
 
 # More names of libraries, which no rendered text calls: variables may have them, kernels may not.
+# All that <math.h> declares is here, in the headers that gcc, clang and zig read.
 MORE_LIBRARY_NAMES = frozenset(
     f"{stem}{suffix}"
     for stem in (
-        "cospi", "cyl_bessel_i0", "cyl_bessel_i1", "erfcinv", "erfcx", "erfinv", "fdivide", "ilogb",
-        "j0", "j1", "jn", "llrint", "llround", "logb", "lrint", "lround", "nan", "nextafter",
-        "norm", "norm3d", "norm4d", "normcdf", "normcdfinv", "rcbrt", "remquo", "rhypot", "rnorm",
-        "rnorm3d", "rnorm4d", "scalbln", "scalbn", "sincospi", "sinpi", "y0", "y1", "yn",
+        "cospi", "cyl_bessel_i0", "cyl_bessel_i1", "drem", "erfcinv", "erfcx", "erfinv", "fdivide",
+        "finite", "gamma", "ilogb", "isinf", "isnan", "j0", "j1", "jn", "llrint", "llround", "logb",
+        "lrint", "lround", "nan", "nextafter", "nexttoward", "norm", "norm3d", "norm4d", "normcdf",
+        "normcdfinv", "rcbrt", "remquo", "rhypot", "rnorm", "rnorm3d", "rnorm4d", "scalb",
+        "scalbln", "scalbn", "significand", "sincospi", "sinpi", "y0", "y1", "yn",
     )
     for suffix in ("", "f", "l")
 ) | {
-    "assert", "clock", "clock64", "llmax", "llmin", "ullmax", "ullmin", "umax", "umin", "va_arg",
-    "va_copy", "va_end", "va_list", "va_start",
+    "assert", "clock", "clock64", "double_t", "float_t", "fpclassify", "isgreater",
+    "isgreaterequal", "isless", "islessequal", "islessgreater", "isnormal", "isunordered",
+    "lgamma_r", "lgammaf_r", "lgammal_r", "llmax", "llmin", "signgam", "ullmax", "ullmin", "umax",
+    "umin", "va_arg", "va_copy", "va_end", "va_list", "va_start",
 }  # fmt: skip
 
 # Keywords of the C family: neither kernels nor variables may have them.
@@ -116,11 +120,18 @@ _CALLED = frozenset(
     """.split()  # noqa: SIM905 - words read better so
 )
 
-# Macros and types of the languages' own headers, names that C reserves, and rendered helpers. `_`
-# and WARP_SZ are PTX's.
+# Macros of the languages' own headers, names that C reserves, and rendered helpers. A variable may
+# not have such a name either: the preprocessor would replace it.
+MACROS = (
+    r"_[A-Z_]|hal_|cl_khr_"
+    r"|(M|FP|CL|CLK|FLT|DBL|HUGE|MATH|MAX|PTRDIFF|SIG_ATOMIC|SIZE|WCHAR|WINT|U?INT(\d+|PTR|MAX)?)"
+    r"_[A-Z0-9_]+$"
+    r"|(NULL|NAN|INFINITY|MAXFLOAT|NDEBUG|linux|math_errhandling|unix)$"
+)
+
+# Besides them types of headers; `_` and WARP_SZ are PTX's.
 _NO_KERNEL = re.compile(
-    r"_[A-Z_]|hal_|cl_khr_|(M|FP|CL|CLK|FLT|DBL|HUGE|MAX|U?INT(\d+|PTR|MAX)?)_[A-Z0-9_]+$"
-    r"|(NULL|NAN|INFINITY|MAXFLOAT|linux|unix)$"
+    rf"{MACROS}"
     r"|(u?int(\d+|ptr|max|_(fast|least)\d+)|size|ptrdiff)_t$"
     r"|(_|WARP_SZ)$"
 )

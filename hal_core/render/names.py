@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-# Macros of the languages' own headers, and names that C reserves. The preprocessor would replace a
-# parameter of such a name by a number.
-_MACRO = re.compile(
-    r"_[A-Z_]|hal_|cl_khr_|(M|FP|CL|CLK|FLT|DBL|HUGE|MAX|U?INT(\d+|PTR|MAX)?)_"
-    r"|(NULL|NAN|INFINITY|MAXFLOAT|linux|unix)$"
-)
+from hal_core.ir.reserved import MACROS
+
+_MACRO = re.compile(MACROS)
 
 
 class Names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import subprocess
@@ -12,6 +13,9 @@ import pytest
 
 import hal_core as hal
 from hal_core.compiler import CompileOptions
+from hal_core.ir import UOp
+from hal_core.ir.reserved import C_KEYWORDS, is_taken
+from hal_core.render.names import Names
 from hal_cpu import driver, processor
 from hal_cpu.compilers import c as c_module
 from hal_cpu.compilers import files
@@ -347,6 +351,44 @@ def test_every_dtype_and_parameter_names_of_any_kind(device: hal.Compiled, cc: s
     out = hal.Buffer(device, 11, hal.float64)
     device.compile(kernel)(out, vals=values, grid=1, block=1)
     assert out.numpy().tolist() == [float(value) for value in values]
+
+
+HEADERS = "#include <stdbool.h>\n#include <stdint.h>\n#include <math.h>\n"  # of rendered texts
+
+
+def test_no_kernel_has_a_name_of_the_headers(device: hal.Compiled, cc: str) -> None:
+    """A kernel named gamma compiled with LLVM and not in C."""
+    command = present(cc)._command
+
+    def preprocess(*options: str) -> str:
+        options = ("-E", *options, "-")
+        return subprocess.run(
+            [*command, *options], input=HEADERS, capture_output=True, text=True, check=True
+        ).stdout
+
+    macros = set(re.findall(r"#define (\w+)(?: |$)", preprocess("-dM"), re.MULTILINE))
+    functions = set(re.findall(r"#define (\w+)\(", preprocess("-dM")))
+    declared = set(re.findall(r"(\w+) *[(;]", preprocess("-P")))
+    names = {name for name in macros | functions | declared if not name.startswith("_")}
+    assert {"SIZE_MAX", "gamma", "isgreater", "int_fast8_t", "signgam"} <= names
+    assert [name for name in sorted(names) if not is_taken(name)] == []
+    # A parameter has another name in the text.
+    values = sorted(macros - functions - C_KEYWORDS)
+    assert [name for name in values if Names(set()).take(name) == name] == []
+
+
+@pytest.mark.parametrize("name", ["SIZE_MAX", "math_errhandling", "signgam", "gamma", "isgreater"])
+def test_a_parameter_may_have_a_name_of_the_headers(
+    device: hal.Compiled, cc: str, name: str
+) -> None:
+    signature = hal.Signature.parse("named", f"{name}: float32*")
+    y = UOp("PARAM", hal.float32, (), 0)
+    zero = UOp("CONST", hal.int32, (), 0)
+    raised = UOp("SIN", hal.float32, (UOp("LOAD", hal.float32, (y, zero)),))
+    nodes = (y, zero, raised.src[0], raised, UOp("STORE", None, (y, zero, raised)))
+    there = hal.zeros(1, hal.float32, device)
+    device.compile(hal.Kernel("named", signature, nodes))(there, threads=1)
+    assert there.numpy().tolist() == [0.0]
 
 
 def test_zero_minus_zero_has_no_sign(device: hal.Compiled, cc: str) -> None:
