@@ -89,7 +89,10 @@ def _memories(kernel: PreparedKernel, inputs: Inputs, races: bool) -> dict[int, 
     """Return the memory of each pointer, by the index of its PARAM in the kernel's list."""
     params, arrays = kernel.signature.params, inputs.arrays
     written = {node.arg for node in kernel.uops if id(node) in kernel.written}
-    overlapping = shared_shadows(arrays) if races else {}
+    narrowest = {
+        node.arg: kernel.narrowest[id(node)] for node in kernel.uops if id(node) in kernel.narrowest
+    }
+    overlapping = shared_shadows(arrays, narrowest) if races else {}
     found = {}
     for place, node in enumerate(kernel.uops):
         if node.op != "PARAM" or node.arg not in arrays:

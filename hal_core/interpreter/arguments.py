@@ -25,7 +25,7 @@ class Inputs(NamedTuple):
     """Checked arguments, by position in the signature. Nothing here is copied.
 
     `written` has an array for each pointer with elements that nothing has written yet. It has an
-    unsigned integer per element, as wide or narrower, with a 1 in each byte that is written.
+    unsigned integer per element, as wide, with a 1 in each byte that is written.
     """
 
     arrays: dict[int, Array]  # flat, with the dtype of `stored_as`
@@ -69,7 +69,9 @@ class Arguments:
             if mask.dtype != np.bool_ or mask.size != size:
                 got, what = f"{mask.size} x {mask.dtype}", f"initialised mask of {param.name!r}"
                 self._refuse(what, got, f"{size} x bool", "Give a bool for each element.")
-            written[param.position] = mask.reshape(-1).copy().view(np.uint8)
+            every = np.uint64(0x0101_0101_0101_0101)  # a 1 in each byte
+            record = np.where(mask.reshape(-1), every, np.uint64(0))
+            written[param.position] = record.astype(f"u{param.dtype.itemsize}")
         self.inputs = Inputs(arrays, numbers, written)
 
     def geometry(

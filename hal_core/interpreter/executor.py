@@ -28,6 +28,7 @@ from hal_core.interpreter.atomics import exchange_each
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import Access, Memory
+from hal_core.interpreter.overlap import ShadowPart
 from hal_core.interpreter.prepared import PreparedKernel, Step
 from hal_core.interpreter.races import Shadow
 from hal_core.ir import UOp
@@ -215,15 +216,30 @@ class Executor:
     # -- memory
 
     def share(self, step: Step) -> None:
-        name, size = step.node.arg
-        elements = np.zeros(size * self.lanes.blocks, _stored(step.node))
-        shadow = Shadow(len(elements)) if id(step.node) in self.watched else None
-        written = np.zeros(len(elements), np.uint8)
-        self.memories[step.place] = Memory(name, elements, size, written, shadow)
+        (name, size), dtype = step.node.arg, _stored(step.node)
+        # Each block's array is rounded up to 16 bytes, as on devices, so that views of it fit.
+        stride = -(-size * dtype.itemsize // 16) * 16 // dtype.itemsize
+        elements = np.zeros(stride * self.lanes.blocks, dtype)
+        written = np.zeros(len(elements), f"u{dtype.itemsize}")
+        shadow: Shadow | ShadowPart | None = None
+        if id(step.node) in self.watched:
+            unit = min(self.kernel.narrowest.get(id(step.node), 8), dtype.itemsize)
+            shadow = Shadow(elements.nbytes // unit)
+            if id(step.node) in self.kernel.narrowest:
+                shadow = ShadowPart(shadow, 0, dtype.itemsize // unit, ())
+        self.memories[step.place] = Memory(name, elements, size, written, shadow, stride=stride)
+
+    def view(self, step: Step) -> None:
+        """Execute a VIEW: the same memory, with elements of another dtype."""
+        memory = self.memories[step.sources[0]]
+        self.memories[step.place] = memory.seen_as(self._access(step), _stored(step.node))
 
     def load(self, step: Step) -> None:
         memory, places = self._places(step)
-        self._give(step, memory.elements[places])
+        found = memory.elements[places]
+        if found.dtype == np.bool_:  # in a view any byte but 0 is true
+            found = found.view(np.uint8) != 0
+        self._give(step, found)
 
     def store(self, step: Step) -> None:
         memory, places = self._places(step)
@@ -287,6 +303,7 @@ STATEMENTS: dict[str, Callable[[Executor, Step], None]] = {
     "BARRIER": Executor.barrier,
     "ASSERT": Executor.claim,
     "SHARED": Executor.share,
+    "VIEW": Executor.view,
     "LOAD": Executor.load,
     "STORE": Executor.store,
     "ATOMIC": Executor.change,

@@ -50,8 +50,9 @@ class Access:
 class Memory:
     """The elements of a pointer's buffer, or of a shared array in every block.
 
-    `written` is as in `Inputs`, and None if everything is written. `others` are the names of the
-    pointers whose buffers overlap this one.
+    A block has `size` elements, and those of the next block begin after `stride`. `written` is as
+    in `Inputs`, and None if everything is written. `others` are the names of the pointers whose
+    buffers overlap this one.
     """
 
     def __init__(
@@ -62,10 +63,33 @@ class Memory:
         written: Array | None,
         shadow: Shadow | ShadowPart | None,
         others: Sequence[str] = (),
+        stride: int = 0,
     ) -> None:
         self.name, self.elements, self.size = name, elements, size
         self.written, self.shadow, self.others = written, shadow, others
-        self.per_block = size < len(elements)
+        self.stride = stride
+
+    def seen_as(self, access: Access, dtype: np.dtype[Any]) -> Memory:
+        """Return the same memory as whole elements of another dtype. Raises: KernelFault."""
+        elements, old, new = self.elements, self.elements.itemsize, dtype.itemsize
+        if elements.size and elements.__array_interface__["data"][0] % new:
+            fix = f"Give a buffer or a view that begins at a multiple of {new} bytes."
+            access.fault(f"{self.name!r} does not begin at an element of {dtype}", fix)
+        whole = elements.nbytes // new * new
+        written, shadow = self.written, self.shadow
+        if written is not None:
+            written = written.view(np.uint8)[:whole].view(f"u{new}")
+        if isinstance(shadow, ShadowPart):
+            shadow = shadow._replace(units=shadow.units * new // old)
+        return Memory(
+            self.name,
+            elements.view(np.uint8)[:whole].view(dtype),
+            self.size * old // new,
+            written,
+            shadow,
+            self.others,
+            self.stride * old // new,
+        )
 
     def places(self, access: Access, index: Array, wide: Array | None) -> Array:
         """Check indices, and return their positions in `elements`. Raises: KernelFault.
@@ -94,9 +118,9 @@ class Memory:
                 got=int(wide[first]),
             )
         places = index.astype(np.int64)
-        if self.per_block:
+        if self.stride:
             # `elements` has the shared arrays of all blocks, one after the other.
-            places += access.lanes.own_block[access.running] * self.size
+            places += access.lanes.own_block[access.running] * self.stride
         return places
 
     def watch(self, access: Access, places: Array) -> None:
@@ -132,4 +156,4 @@ class Memory:
         )
 
     def _index(self, place: Any) -> int:
-        return int(place) % self.size
+        return int(place) % (self.stride or self.size)

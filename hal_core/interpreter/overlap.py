@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 
 class ShadowPart(NamedTuple):
-    """The part of a common shadow that belongs to one array."""
+    """The part of a common shadow that belongs to one array, or to a view of it."""
 
     shadow: Shadow
     first: int  # the unit that the array begins with
@@ -36,8 +36,13 @@ class ShadowPart(NamedTuple):
         return race and race._replace(access=race.access // units)
 
 
-def shared_shadows(arrays: Mapping[int, Array]) -> dict[int, ShadowPart]:
-    """Return the shadow parts of the contiguous arrays that overlap another one."""
+def shared_shadows(
+    arrays: Mapping[int, Array], narrowest: Mapping[int, int]
+) -> dict[int, ShadowPart]:
+    """Return the shadow parts of the contiguous arrays that overlap another one, or have views.
+
+    `narrowest` has the size of the smallest element of the views of an array.
+    """
     found: dict[int, ShadowPart] = {}
     spans = []
     for key, array in arrays.items():
@@ -45,8 +50,12 @@ def shared_shadows(arrays: Mapping[int, Array]) -> dict[int, ShadowPart]:
             begin = array.__array_interface__["data"][0]
             spans.append(_Span(begin, begin + array.nbytes, key, array.itemsize))
     for group in _groups(sorted(spans)):
+        if len(group) == 1 and group[0].key not in narrowest:
+            continue
         begin, end = group[0].begin, max(span.end for span in group)
-        unit = gcd(*(span.begin - begin for span in group), *(span.itemsize for span in group))
+        seen = (narrowest.get(span.key, span.itemsize) for span in group)
+        sizes = (span.itemsize for span in group)
+        unit = gcd(*(span.begin - begin for span in group), *sizes, *seen)
         shadow = Shadow(-(-(end - begin) // unit))
         for span in group:
             others = tuple(sorted(other.key for other in group if other is not span))
@@ -69,11 +78,10 @@ def _groups(spans: list[_Span]) -> Iterator[list[_Span]]:
     group: list[_Span] = []
     reached = 0
     for span in spans:
-        if span.begin >= reached:
-            if len(group) > 1:
-                yield group
+        if group and span.begin >= reached:
+            yield group
             group = []
         group.append(span)
         reached = max(reached, span.end)
-    if len(group) > 1:
+    if group:
         yield group

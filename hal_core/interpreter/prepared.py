@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from hal_core.dtypes import int32
 from hal_core.interpreter.operations import operation
 from hal_core.ir import Kernel, UOp
-from hal_core.ir.uop import OPENS
+from hal_core.ir.uop import OPENS, array_of
 
 _WRITES = frozenset({"STORE", "ATOMIC", "CAS"})
 _ACCESSES = _WRITES | {"LOAD"}
@@ -50,7 +50,13 @@ class PreparedKernel:
         self.device = device
         self.places = {id(node): place for place, node in enumerate(kernel.uops)}
         # Pointers and shared arrays that are only read cannot race.
-        self.written = {id(node.src[0]) for node in kernel.uops if node.op in _WRITES}
+        self.written = {id(array_of(node.src[0])) for node in kernel.uops if node.op in _WRITES}
+        # id of a PARAM or SHARED -> the size of the smallest element that a VIEW of it has.
+        self.narrowest: dict[int, int] = {}
+        for node in kernel.uops:
+            if node.op == "VIEW" and node.dtype is not None:
+                known = self.narrowest.get(id(node.src[0]), node.dtype.itemsize)
+                self.narrowest[id(node.src[0])] = min(known, node.dtype.itemsize)
         self.steps = self._block(iter(kernel.uops))
 
     def _block(self, nodes: Iterator[UOp]) -> list[Step]:

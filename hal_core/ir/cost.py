@@ -5,7 +5,7 @@ from __future__ import annotations
 from hal_core.ir.fold.constants import Number, constant, evaluate
 from hal_core.ir.uop import STRUCTURE, Kernel, UOp
 
-_FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "BARRIER", "ASSERT"}
+_FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "VIEW", "BARRIER", "ASSERT"}
 
 
 def operations_per_thread(kernel: Kernel) -> int | None:

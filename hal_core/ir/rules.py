@@ -21,9 +21,12 @@ from hal_core.ir.uop import (
     STRUCTURE,
     Kernel,
     UOp,
+    array_of,
 )
 
-_NOT_VALUES = (STRUCTURE - {"RANGE"}) | {"SET", "STORE", "VAR", "SHARED", "BARRIER", "ASSERT"}
+_NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
+    "SET", "STORE", "VAR", "SHARED", "VIEW", "BARRIER", "ASSERT",
+}  # fmt: skip
 
 # Returns the problem with a node of a kernel. The number of sources has been checked before.
 Rule = Callable[[UOp, Kernel], "str | None"]
@@ -128,9 +131,8 @@ def bitcast(node: UOp, kernel: Kernel) -> str | None:
     ends = (node.src[0].dtype, node.dtype)
     if problem or None in ends:
         return problem or "a bitcast must have a dtype"
-    for dtype in ends:
-        if dtype is bool_ or dtype in STORAGE_DTYPES:
-            return f"BITCAST does not take {dtype}"
+    if bool_ in ends:
+        return "BITCAST does not take bool"
     widths = {dtype.itemsize for dtype in ends if dtype}
     return None if len(widths) == 1 else f"{ends[0]} and {ends[1]} have different widths"
 
@@ -154,11 +156,18 @@ def shared(node: UOp, kernel: Kernel) -> str | None:
     return None if 0 < node.arg[1] < 2**31 else "it must have one element or more"
 
 
+def view(node: UOp, kernel: Kernel) -> str | None:
+    array = node.src[0]
+    if array.op != "SHARED" and not _is_pointer(array, kernel):
+        return "its source must be a PARAM that is a pointer, or a SHARED"
+    return None if node.dtype else "a view must have a dtype"
+
+
 def _element(node: UOp, kernel: Kernel) -> str | None:
     """Check the memory and the index of a node that accesses an element."""
     memory, index = node.src[:2]
-    if memory.op != "SHARED" and not _is_pointer(memory, kernel):
-        return "its first source must be a PARAM that is a pointer, or a SHARED"
+    if memory.op not in ("SHARED", "VIEW") and not _is_pointer(memory, kernel):
+        return "its first source must be a PARAM that is a pointer, a SHARED or a VIEW"
     if index.dtype is None or not index.dtype.is_integer:
         return f"the index must be an integer, not {index.dtype}"
     return _values(node, kernel, index)
@@ -178,8 +187,9 @@ def _written(node: UOp, kernel: Kernel) -> str | None:
     if problem:
         return problem
     memory, _, *values = node.src
-    if memory.op == "PARAM" and kernel.signature.params[memory.arg].kind == CONST_POINTER:
-        return f"{kernel.signature.params[memory.arg]} is only read"
+    array = array_of(memory)
+    if array.op == "PARAM" and kernel.signature.params[array.arg].kind == CONST_POINTER:
+        return f"{kernel.signature.params[array.arg]} is only read"
     for value in values:
         if value.dtype is not memory.dtype:
             return f"the elements are {memory.dtype}, the value {value.dtype}"
@@ -255,6 +265,7 @@ RULES: dict[str, Rule] = {
     "ISNAN": _operands("f", result=bool_),
     "WHERE": where,
     "SHARED": shared,
+    "VIEW": view,
     "LOAD": load,
     "STORE": store,
     "ATOMIC": atomic,
@@ -277,7 +288,7 @@ RULES: dict[str, Rule] = {
 SOURCE_COUNTS = {
     **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "BARRIER"), 0),
     **dict.fromkeys(("LOOP", "RETURN"), 0),
-    **dict.fromkeys(FLOAT_UNARY | {"NEG", "ABS", "NOT", "GET", "CAST", "BITCAST", "IF"}, 1),
+    **dict.fromkeys(FLOAT_UNARY | {"NEG", "ABS", "NOT", "GET", "CAST", "BITCAST", "VIEW", "IF"}, 1),
     **dict.fromkeys(("ENDRANGE", "ENDLOOP", "ELSE", "ENDIF", "BREAK", "CONTINUE", "ASSERT"), 1),
     **dict.fromkeys(("WHERE", "FMA", "STORE", "ATOMIC", "RANGE"), 3),
     "CAS": 4,

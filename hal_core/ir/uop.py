@@ -20,6 +20,7 @@ variable (`VAR`, `SET`, `GET`).
 | FMA | three floats | | theirs |
 | BITCAST | value | | the target, as wide as the value: the same bits |
 | SHARED | | (name, number of elements) | the element's; one array per block, contents undefined |
+| VIEW | PARAM or SHARED | | another element's: the same memory as elements of this dtype |
 | LOAD | memory, integer index | | the element's |
 | STORE | memory, integer index, value | | None |
 | ATOMIC | memory, integer index, value | ADD MIN MAX AND OR XOR EXCHANGE | the old value's |
@@ -35,9 +36,9 @@ variable (`VAR`, `SET`, `GET`).
 | ELSE, ENDIF | its IF | | None |
 | ASSERT | bool | message | None; tested in checked mode only |
 
-Memory is a PARAM that is a pointer, or a SHARED. Numbers are stored as float16 and bfloat16, but
-not computed with: only memory, LOADs, values of STOREs, and CASTs from and to float32 have these
-dtypes.
+Memory is a PARAM that is a pointer, a SHARED, or a VIEW of one. Numbers are stored as float16 and
+bfloat16, but not computed with: only memory, LOADs, values of STOREs, BITCASTs, and CASTs from and
+to float32 have these dtypes.
 """
 
 from __future__ import annotations
@@ -112,6 +113,11 @@ class UOp:
 _put_op, _put_dtype, _put_src, _put_arg, _put_line = (
     vars(UOp)[slot].__set__ for slot in ("op", "dtype", "src", "arg", "line")
 )
+
+
+def array_of(memory: UOp) -> UOp:
+    """Return the PARAM or SHARED that memory belongs to: itself, or what a VIEW shows."""
+    return memory.src[0] if memory.op == "VIEW" else memory
 
 
 class Kernel(NamedTuple):

@@ -8,13 +8,13 @@ say which node each function becomes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from hal_core.dtypes import Scalar, int32
 from hal_core.errors import Unsupported
 
 if TYPE_CHECKING:
-    from hal_core.lang.pointers import Index, Ptr, Shared
+    from hal_core.lang.pointers import ConstPtr, Index, Ptr, Shared
 
 T = TypeVar("T", bound=Scalar)
 
@@ -115,8 +115,17 @@ def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T |
     raise outside("atomic_compare_exchange")
 
 
-def bitcast(dtype: type[T], x: Scalar | float) -> T:
-    """Return the bits of x as a number of another dtype of the same width."""
+@overload
+def bitcast(dtype: type[T], x: Ptr[Any]) -> Ptr[T]: ...
+@overload
+def bitcast(dtype: type[T], x: ConstPtr[Any]) -> ConstPtr[T]: ...
+@overload
+def bitcast(dtype: type[T], x: Scalar | float) -> T: ...
+def bitcast(dtype: type[T], x: ConstPtr[Any] | Scalar | float) -> ConstPtr[T] | T:
+    """Return the bits of a number as another dtype of the same width, or memory as another dtype.
+
+    Of a float16 or bfloat16, x is written as `hal.float16(y)` or as an element, `p[i]`.
+    """
     raise outside("bitcast")
 
 

@@ -21,6 +21,7 @@ from hal_core.dtypes import (
     rounded,
 )
 from hal_core.ir import UOp
+from hal_core.ir.uop import array_of
 from hal_core.lang import refusals
 from hal_core.lang.atomics import atomic
 from hal_core.lang.builtins import (
@@ -32,7 +33,7 @@ from hal_core.lang.builtins import (
     unroll,
 )
 from hal_core.lang.constants import computed, convert, instead
-from hal_core.lang.emit import Nothing, dtype_of
+from hal_core.lang.emit import Memory, Nothing, dtype_of
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.function import KernelFunction
 from hal_core.lang.mathematics import MATH, MATH_NAMES, MathFunction
@@ -132,26 +133,36 @@ def _before_rounding(x: Expressions, value: UOp, dtype: DType) -> UOp:
     return _written_out(x, to_odd, (value,))
 
 
-def lower_bitcast(x: Expressions, node: ast.Call) -> UOp:
+def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
     fix = "Write hal.bitcast(hal.int32, x), with an x of 32 bits."
     if len(node.args) != 2:
         raise x.error(node, f"bitcast takes 2 arguments, not {len(node.args)}", fix)
-    dtype, value = x.expression(node.args[0]), x.value(node.args[1])
+    dtype, value = x.expression(node.args[0]), x.expression(node.args[1])
+    if not isinstance(value, Memory):
+        value = x.settled(node.args[1], value, None)
     if not isinstance(dtype, DType) or not dtype.itemsize:
         raise x.error(node.args[0], f"{ast.unparse(node.args[0])} is not a dtype", fix)
+    if isinstance(value, Memory):
+        return Memory(value.name, x.emit.view(array_of(value.node), dtype), value.const)
+    # The value of `hal.float16(x)` or `p[i]` is a float32; two bytes are those of what it was.
+    if dtype.itemsize == 2 and isinstance(node.args[1], (ast.Call, ast.Subscript)):
+        value = value.src[0] if _was_stored(value) else value
     source = dtype_of(value)
-    # No value is a 16-bit float, and the bits of a bool are not the same on all devices.
-    for end in (dtype, source):
-        if end in STORAGE_DTYPES:
-            fix = "Take the memory as hal.Ptr[hal.uint16]: its elements are the bits."
-            raise x.error(node, f"bitcast does not take {end}, which is for memory", fix)
-        if end is bool_:
-            raise x.error(node, "bitcast does not take bool", "Write hal.int32(x), or x != 0.")
+    if bool_ in (dtype, source):  # its bits are not the same on all devices
+        raise x.error(node, "bitcast does not take bool", "Write hal.int32(x), or x != 0.")
     if source.itemsize != dtype.itemsize:
         wide = f"{dtype} has {8 * dtype.itemsize} bits, {source} {8 * source.itemsize}"
         problem = f"bitcast gives as many bits as it takes: {wide}"
-        raise x.error(node, problem, "Cast to a dtype of that width first.")
-    return value if source is dtype else x.emit.node("BITCAST", dtype, (value,))
+        fix = "Cast to a dtype of that width first."
+        if source is float32 and dtype.itemsize == 2:
+            fix = f"Round it first: hal.bitcast(hal.{dtype.__name__}, hal.float16(x))."
+        raise x.error(node, problem, fix)
+    value = value if source is dtype else x.emit.node("BITCAST", dtype, (value,))
+    return x.emit.node("CAST", float32, (value,)) if dtype in STORAGE_DTYPES else value
+
+
+def _was_stored(value: UOp) -> bool:
+    return value.op == "CAST" and value.src[0].dtype in STORAGE_DTYPES
 
 
 def lower_barrier(x: Expressions, node: ast.Call) -> Nothing:

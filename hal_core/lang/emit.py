@@ -61,8 +61,9 @@ class Emitter:
 
     def __init__(self, block: tuple[int, int, int] | None = None) -> None:
         self.block = block  # None: the launch decides
-        # The VARs, declared before everything else, because Python's locals are function-wide.
-        self.variables: list[UOp] = []
+        # The VARs, arrays and views, declared before everything else: Python's locals are
+        # function-wide, and so is memory.
+        self.declared: list[UOp] = []
         self.uops: list[UOp] = []
         self.line = 0  # of the user's file; the next nodes get it
         self.barriers: dict[int, tuple[SourceText, ast.AST]] = {}  # id of the node -> its call
@@ -81,10 +82,20 @@ class Emitter:
     def constant(self, value: Number, dtype: DType) -> UOp:
         return self.node("CONST", dtype, (), value)
 
-    def variable(self, name: str, dtype: DType) -> UOp:
-        made = UOp("VAR", dtype, (), name, self.line)
-        self.variables.append(made)
+    def declare(self, op: str, dtype: DType, src: tuple[UOp, ...] = (), arg: object = None) -> UOp:
+        made = UOp(op, dtype, src, arg, self.line)
+        self.declared.append(made)
         return made
+
+    def variable(self, name: str, dtype: DType) -> UOp:
+        return self.declare("VAR", dtype, (), name)
+
+    def view(self, array: UOp, dtype: DType) -> UOp:
+        """Return a PARAM or SHARED as memory of another dtype, declared once."""
+        for node in self.declared:
+            if node.op == "VIEW" and node.src[0] is array and node.dtype is dtype:
+                return node
+        return array if dtype is array.dtype else self.declare("VIEW", dtype, (array,))
 
     def set(self, variable: UOp, value: UOp) -> None:
         self.node("SET", None, (variable, value))

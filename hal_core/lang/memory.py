@@ -156,4 +156,4 @@ def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
     if count > _MOST_ELEMENTS:
         problem = f"the array has {count} elements, and {_MOST_ELEMENTS} is the limit"
         raise x.error(second, problem, "Make it smaller.")
-    return Memory(name, x.emit.node("SHARED", dtype, (), (name, count)), shape=shape)
+    return Memory(name, x.emit.declare("SHARED", dtype, (), (name, count)), shape=shape)

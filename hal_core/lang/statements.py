@@ -72,14 +72,14 @@ class Statements:
             node = self.emit.node("PARAM", param.dtype, (), param.position)
             pointer = Memory(param.name, node, param.kind == CONST_POINTER)
             self.names.visible[param.name] = pointer if param.is_pointer else node
-        # PARAMs and VARs precede the body, and the VARs are known only after it is lowered.
+        # PARAMs and declarations precede the body, after which all declarations are known.
         params, self.emit.uops = self.emit.uops, []
         # A parameter that the body assigns is a variable with the parameter as its first value.
         for param in signature.values:
             if self.names.assignments.get(param.name):
                 self.set_variable(tree, param.name, params[param.position])
         self.block(self.statements())
-        return (*params, *self.emit.variables, *self.emit.uops)
+        return (*params, *self.emit.declared, *self.emit.uops)
 
     def statements(self) -> list[ast.stmt]:
         """Return the body without its docstring."""
@@ -131,6 +131,10 @@ class Statements:
         variable = self.names.variables.get(target.id)
         want = variable.dtype if variable else None
         value = x.expression(node.value, want)
+        if isinstance(value, Memory) and isinstance(node.value, ast.Call):  # of hal.bitcast
+            self._check_own_name(target)
+            self.names.visible[target.id] = value
+            return
         if not variable and isinstance(value, (int, float)):
             # For errors: this number decides the dtype of a local that may be meant to be wider.
             self.names.numbers[target.id] = value, self.text.line(node)
@@ -169,10 +173,13 @@ class Statements:
         if self.emit.depth or self.loops:
             fix = f"Move {target.id} = hal.shared(...) up, out of the if or the loop."
             raise self.error(call, "an array must be declared at the top level of the kernel", fix)
+        self._check_own_name(target)
+        self.names.visible[target.id] = memory.shared(self.expressions, call, target.id)
+
+    def _check_own_name(self, target: ast.Name) -> None:
         if not self.names.assigned_once(target.id):
             fix = "Give the array a name of its own."
             raise self.error(target, f"{target.id!r} is assigned elsewhere too", fix)
-        self.names.visible[target.id] = memory.shared(self.expressions, call, target.id)
 
     def _combined(self, node: ast.AugAssign, old: UOp) -> UOp:
         x = self.expressions

@@ -85,10 +85,19 @@ class Expressions:
         if self.own and (not self.inputs or self.random.random() < 0.3):
             text, stored = self.random.choice(list(self.own.items()))
         else:
-            place = self.random.choice(self.inputs)
-            text, stored = f"{place.name}[{self.index(place.size, 0)}]", place.dtype
+            name, stored, size = self._seen(self.random.choice(self.inputs))
+            text = f"{name}[{self.index(size, 0)}]"
         held = float32 if stored in STORAGE_DTYPES else stored
         return text if held is dtype else f"{spell(dtype)}({text})"
+
+    def _seen(self, place: Place) -> tuple[str, DType, int]:
+        """The memory of an input, sometimes as elements of another dtype that fit its alignment."""
+        if self.random.random() < 0.8:
+            return place.name, place.dtype, place.size
+        able = [dtype for dtype in STORED if dtype.itemsize <= place.dtype.itemsize]
+        dtype = self.random.choice(able)
+        size = place.size * place.dtype.itemsize // dtype.itemsize
+        return f"hal.bitcast({spell(dtype)}, {place.name})", dtype, size
 
     # -- operations on all dtypes
 
@@ -136,6 +145,10 @@ class Expressions:
 
     def _bits(self, dtype: DType, depth: int) -> str:
         """A NaN has many bit patterns, so none becomes an integer."""
+        if dtype.itemsize == 2 and self.random.random() < 0.5:
+            half = self.random.choice(["hal.float16", "hal.bfloat16"])
+            value = f"{half}({self.pick(self.random.choice(INTEGERS), depth)})"  # no NaN
+            return f"hal.bitcast({spell(dtype)}, {value})"
         widths = [kind for kind in COMPUTED if kind.itemsize == dtype.itemsize]
         source = self.random.choice([kind for kind in widths if kind is not bool_])
         value = self.leaf(source) if source.is_float else self.pick(source, depth)

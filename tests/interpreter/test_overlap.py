@@ -118,7 +118,7 @@ def test_a_chain_of_three_and_a_separate_one() -> None:
     arrays = {
         0: memory[0:16], 1: memory[24:40], 2: memory[8:32], 3: np.zeros(4, "u1"), 4: memory[3:3],
     }  # fmt: skip
-    records = overlap.shared_shadows(arrays)
+    records = overlap.shared_shadows(arrays, {})
     assert records.keys() == {0, 1, 2}
     assert len({id(record.shadow) for record in records.values()}) == 1
     assert [records[k].others for k in (0, 1, 2)] == [(1, 2), (0, 2), (0, 1)]
@@ -126,16 +126,16 @@ def test_a_chain_of_three_and_a_separate_one() -> None:
 
 def test_neighbours_do_not_overlap() -> None:
     memory = np.zeros(16, "i4")
-    assert not overlap.shared_shadows({0: memory[:8], 1: memory[8:]})
+    assert not overlap.shared_shadows({0: memory[:8], 1: memory[8:]}, {})
 
 
 @pytest.mark.parametrize("wrong", ["first", "units"])
 def test_mutants_are_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = overlap.shared_shadows
 
-    def mutant(arrays: Any) -> Any:
+    def mutant(*arrays: Any) -> Any:
         change = {"first": 0} if wrong == "first" else {"units": 1}
-        return {key: record._replace(**change) for key, record in right(arrays).items()}
+        return {key: record._replace(**change) for key, record in right(*arrays).items()}
 
     monkeypatch.setattr("hal_core.interpreter.shared_shadows", mutant)
     with pytest.raises((AssertionError, pytest.fail.Exception, hal.KernelFault)):

@@ -321,6 +321,13 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (lambda add: add("SET", int32, add("VAR", int32), add.const(1)), "SET has no dtype"),
     (with_params("GET", int32, 2), "its source must be a VAR"),
     (lambda add: add("GET", int64, add("VAR", int32)), "its dtype must be int32"),
+    (with_params("VIEW", int32, 2), "must be a PARAM that is a pointer, or a SHARED"),
+    (with_params("VIEW", None, 1), "a view must have a dtype"),
+    (lambda add: add("NEG", int32, add("VIEW", int32, add.params()[0])), "is not a value"),
+    (
+        lambda add: add("STORE", None, add("VIEW", int32, add.params()[1]), *[add.const(1)] * 2),
+        "is only read",
+    ),
     (with_params("CAST", None, 2), "a cast must have a dtype"),
     (with_params("CAST", int32, 0), "is not a value"),
     (with_params("NEG", float32, 0), "is not a value"),
@@ -442,7 +449,7 @@ def test_every_op_has_a_rule() -> None:
 
     listed = uop.BINARY | uop.COMPARISON | uop.UNARY | uop.STRUCTURE
     others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "BITCAST", "WHERE", "FMA"}
-    memory = {"SHARED", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER", "ASSERT"}
+    memory = {"SHARED", "VIEW", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER", "ASSERT"}
     assert set(RULES) == listed | others | memory
 
 

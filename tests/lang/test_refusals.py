@@ -415,7 +415,11 @@ BAD = [
     Bad("v = hal.bitcast(i, a)", "i, a", "i is not a dtype", "hal.bitcast(hal.int32, x)"),
     Bad("v = hal.bitcast(hal.int32, d)", "hal.bitcast", "int32 has 32 bits, float64 64", "width"),
     Bad("v = hal.bitcast(hal.bool_, b)", "hal.bitcast", "does not take bool", "hal.int32(x)"),
-    Bad("v = hal.bitcast(hal.float16, b)", "hal.bitcast", "take float16", "hal.Ptr[hal.uint16]"),
+    Bad("v = hal.bitcast(hal.uint16, a)", "hal.bitcast", "uint16 has 16 bits", "hal.float16(x))"),
+    Bad(
+        "q = hal.bitcast(hal.uint8, y)\nq = y", "q", "'q' is assigned elsewhere", "name of its own"
+    ),
+    Bad("hal.bitcast(hal.uint8, y)[-1] = 3", "hal.bitcast(hal", "-1 is negative", "Count from"),
     Bad("v = hal.float32()", "hal.float32", "1 argument", "hal.float32(x)"),
     Bad("v = hal.uint8(300)", "hal.uint8", "cannot hold 300", "wider"),
     Bad("v = hal.int32(math.nan)", "hal.int32", "NaN is no int32", "at run time gives 0"),

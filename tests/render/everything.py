@@ -88,8 +88,7 @@ class _Writer:
             halves = {dtype, target} & STORAGE_DTYPES
             if not halves or float32 in (dtype, target):
                 self.keep(b.cast(next(operands), target))
-            plain = bool_ not in (dtype, target) and not halves
-            if plain and dtype.itemsize == target.itemsize:
+            if bool_ not in (dtype, target) and dtype.itemsize == target.itemsize:
                 self.keep(b.bitcast(next(operands), target))
         if dtype not in STORAGE_DTYPES:
             self.values(operands)
@@ -124,6 +123,10 @@ class _Writer:
         b.store(self.tile, t, b.load("x", b.index()))
         b.barrier()
         self.keep(b.load(self.tile, b.op("XOR", t, b.const(1))))
+        for target in self.dtypes:
+            for array in (self.tile, b.params["x"]):
+                self.keep(b.load(b.add("VIEW", target, array), t))
+            b.store(b.add("VIEW", target, b.params["p"]), t, b.load(f"r_{target.name}", t))
 
 
 def _control() -> Kernel:

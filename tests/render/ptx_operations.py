@@ -184,6 +184,7 @@ def _move(kind: str) -> Row:
     return (kind,), kind, np.array
 
 
+@_rule(r"cvt\.(u16)\.(u32)")
 @_rule(r"cvt\.([su](?:32|64))\.([su](?:8|16|32|64))")
 def _between_integers(gives: str, takes: str) -> Row:
     return (takes,), gives, lambda a: a.astype(TYPES[gives])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hal_core.dtypes import DTYPES, float32
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, float32
+from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
 from hal_core.ir.expand import expand
 from hal_core.render import Renderer
@@ -33,6 +34,14 @@ class WGSLRenderer(Renderer):
     dtypes = frozenset(DTYPES[name] for name in values.TYPES)
 
     def _render(self, kernel: Kernel) -> str:
+        for node in kernel.uops:
+            halves = {part.dtype for part in (node, *node.src)} & STORAGE_DTYPES
+            if node.op == "VIEW" or (node.op == "BITCAST" and halves):
+                raise Unsupported(
+                    f"render kernel {kernel.name!r} as WGSL",
+                    "hal.bitcast takes no memory and no 16-bit float here",
+                    fix="Take the memory as hal.Ptr[hal.uint32], and compute with its bits.",
+                )
         body = Body(expand(kernel, INEXACT))
         lines = "\n".join(body.lines)
         frame = {"globals": "\n".join(_globals(kernel, body)), "body": lines, "name": kernel.name}

@@ -65,6 +65,7 @@ _CHEAP = PURE - {
     "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "SQRT", "RSQRT",
     "EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN",
 }  # fmt: skip
+_MEMORY = frozenset({"PARAM", "SHARED", "VIEW"})
 _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation gets a SPILL
 
 
@@ -83,8 +84,8 @@ def split(kernel: Kernel) -> tuple[UOp, ...]:
         if spill_nbytes(made, threads) <= SPILL_LIMIT:
             return tuple(made)
     if not any(node.op == "BARRIER" for node in kernel.uops):
-        front = [node for node in kernel.uops if node.op in ("PARAM", "SHARED")]
-        body = [node for node in kernel.uops if node.op not in ("PARAM", "SHARED")]
+        front = [node for node in kernel.uops if node.op in _MEMORY]
+        body = [node for node in kernel.uops if node.op not in _MEMORY]
         return tuple(front + enclosed(body, body))
     made = _Fission(kernel.uops).whole()
     nbytes = spill_nbytes(made, threads)

@@ -23,10 +23,10 @@ _OWN = frozenset({"thread_idx", "global_idx"})  # SPECIALs that differ between t
 
 
 def is_common(node: UOp) -> bool:
-    """Tell whether a node has no operands and is the same for the whole block."""
+    """Tell whether a node is the same for the whole block, and computed from nothing."""
     if node.op == "SPECIAL":
         return node.arg[0] not in _OWN
-    return node.op in ("PARAM", "SHARED", "CONST")
+    return node.op in ("PARAM", "SHARED", "VIEW", "CONST")
 
 
 class Hoisted:

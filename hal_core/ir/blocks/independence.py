@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import UOp, array_of
 
 _LOOPS = {"RANGE": 1, "LOOP": 1, "ENDRANGE": -1, "ENDLOOP": -1}
 
@@ -26,7 +26,8 @@ def stores_last(uops: Sequence[UOp]) -> bool:
         if uop.op in ("ATOMIC", "CAS"):
             return False
         if uop.op in ("LOAD", "STORE"):
-            memory = uop.src[0] if uop.src[0].op == "SHARED" else None  # None: any pointer
+            array = array_of(uop.src[0])
+            memory = array if array.op == "SHARED" else None  # None: any pointer
             # A store in a loop is more than one store.
             if memory in stored or (uop.op == "STORE" and depth):
                 return False

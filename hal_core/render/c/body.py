@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hal_core.ir import Kernel, UOp
+from hal_core.ir import CONST_POINTER, Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.render.c.expression import Expression
 from hal_core.render.c.language import Language
@@ -107,6 +107,14 @@ class Text(Lines):
         name, count = uop.arg
         name, kind = self.named(uop, str(name)), self.spelling.storage(dtype_of(uop))
         self.shared.append(self.row.shared.format(type=kind, name=name, count=count))
+
+    def on_VIEW(self, uop: UOp) -> None:
+        (array,) = uop.src
+        params = self.kernel.signature.params
+        const = array.op == "PARAM" and params[array.arg].kind == CONST_POINTER
+        kind = f"{'const ' if const else ''}{self.spelling.aliasing(dtype_of(uop))}"
+        space = self.row.spaces[array.op].qualifier
+        self.values[uop] = Expression(f"(({space}{kind} *){self.values[array].text})", atom=True)
 
     def on_STORE(self, uop: UOp) -> None:
         pointer, index, value = (self.use(source) for source in uop.src)

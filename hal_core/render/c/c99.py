@@ -58,8 +58,8 @@ __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC
 return expected;""",
 }
 
-_BITS = """\
-static inline {to} {name}({source} x) {{
+BITS = """\
+{static} {to} {name}({source} x) {{
     union {{ {source} from; {to} to; }} bits = {{x}};
     return bits.to;
 }}"""
@@ -95,7 +95,7 @@ C = Language(
         "float64": ("hal_bits_of_float64", "hal_float64_of_bits"),
     },
     helpers={
-        name: _BITS.format(name=name, source=source, to=to)
+        name: BITS.format(name=name, source=source, to=to, static="static inline")
         for name, source, to in (
             ("hal_bits_of_float32", "float", "uint32_t"),
             ("hal_float32_of_bits", "uint32_t", "float"),

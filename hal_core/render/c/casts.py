@@ -54,8 +54,12 @@ def bitcast(to: Spelling, value: Expression, source: DType, target: DType) -> tu
     """Return C text that reinterprets `value` as `target`, and True if it needs no parentheses.
 
     The language's functions convert a float to or from the unsigned integer of its width; a C cast
-    changes the sign of an integer's type.
+    changes the sign of an integer's type. Most languages keep a 16-bit float as its bits.
     """
+    source, target = (
+        DTYPES["uint16"] if to.row.types[end.name] == to.row.types["uint16"] else end
+        for end in (source, target)
+    )
     if source is target:
         return value.text, value.atom
     text, atom = value.text, value.atom

@@ -104,7 +104,7 @@ CUDA = Language(
     pointer_parameter="{const}{type} *{name}",
     value_parameter="{type} {name}",
     block_attribute="__launch_bounds__({threads}) ",
-    shared="__shared__ {type} {name}[{count}];",
+    shared="__shared__ __align__(16) {type} {name}[{count}];",
     barrier="__syncthreads();",
     contract_options=("--fmad=false", "--fmad=true"),
 )

@@ -31,8 +31,7 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
     spelling = text.spelling
     features = spelling.features | {"always"} | (set() if kernel.contract else {"no contract"})
     headers = [line for feature, line in row.headers.items() if feature in features]
-    kinds = dict.fromkeys(spelling.storage(dtype) for dtype in sorted(aliased, key=str))
-    headers += [row.alias.format(type=kind, alias=f"hal_any_{kind}") for kind in kinds]
+    headers += [row.alias.format(type=kind, alias=f"hal_any_{kind}") for kind in spelling.aliases]
     parts = ["\n".join(headers), *spelling.helpers.values(), "\n".join(frame)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -80,7 +79,7 @@ def _parameter(text: Text, param: Param, aliased: bool) -> tuple[str, str]:
     fields = {
         "const": "const " if param.kind == "const pointer" else "",
         "type": kind,
-        "element": f"hal_any_{kind}" if aliased else kind,
+        "element": text.spelling.aliasing(param.dtype) if aliased else kind,
         "name": name,
         "slot": 8 * param.position,
         "position": param.position,

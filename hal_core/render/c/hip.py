@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hal_core.render.c.c99 import BITS
 from hal_core.render.c.cuda import ATOMICS, CUDA, TYPES
 from hal_core.render.c.family import CFamilyRenderer
 from hal_core.render.c.helpers import BFLOAT16_CASTS
@@ -22,7 +23,16 @@ _ATOMICS = {**ATOMICS, "MIN int64": _BETTER, "MAX int64": _BETTER}
 HIP = CUDA._replace(
     types={**TYPES, "float16": "_Float16"},  # C casts convert it
     casts=BFLOAT16_CASTS,
+    bits={**CUDA.bits, "float16": ("hal_bits_of_float16", "hal_float16_of_bits")},
+    helpers={
+        name: BITS.format(name=name, source=source, to=to, static=CUDA.helper)
+        for name, source, to in (
+            ("hal_bits_of_float16", "_Float16", "unsigned short"),
+            ("hal_float16_of_bits", "unsigned short", "_Float16"),
+        )
+    },
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", _ATOMICS)),
+    shared="__shared__ {type} {name}[{count}] __attribute__((aligned(16)));",
     options=("-fno-strict-aliasing",),  # two parameters may be views of one buffer
     contract_options=("-ffp-contract=off", "-ffp-contract=fast"),
 )

@@ -88,7 +88,10 @@ METAL = Language(
     },
     specials={kind: f"(int){name}.{{axis}}" for kind, (name, _) in _PLACES.items()},
     last_parameters=tuple(f"uint3 {name} [[{place}]]" for name, place in _PLACES.values()),
-    bits={"float32": ("as_type<uint>", "as_type<float>")},
+    bits={
+        "float16": ("as_type<ushort>", "as_type<half>"),
+        "float32": ("as_type<uint>", "as_type<float>"),
+    },
     casts=BFLOAT16_CASTS,
     spaces={
         "PARAM": _space("atomic_device", "device "),
@@ -106,7 +109,7 @@ METAL = Language(
     value_parameter="constant {type} &{name} [[buffer({position})]]",
     alias="typedef {type} {alias} __attribute__((may_alias));",
     block_attribute="[[max_total_threads_per_threadgroup({threads})]]\n",
-    shared="threadgroup {type} {name}[{count}];",
+    shared="alignas(16) threadgroup {type} {name}[{count}];",
     barrier="threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
     options=("-fno-fast-math",),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hal_core.dtypes import DTYPES, DType
 from hal_core.errors import Unsupported
 from hal_core.ir import UOp
+from hal_core.ir.uop import array_of
 from hal_core.render.c import helpers
 from hal_core.render.c.casts import bitcast, cast
 from hal_core.render.c.expression import Expression
@@ -28,6 +29,7 @@ class Spelling:
         self.row = row
         self.features: set[str] = set()
         self.helpers: dict[str, str] = {}  # name -> definition
+        self.aliases: dict[str, None] = {}  # types that need one which may alias others
 
     def type(self, dtype: DType) -> str:
         if dtype is DTYPES["float64"]:
@@ -36,6 +38,14 @@ class Spelling:
 
     def storage(self, dtype: DType) -> str:
         return self.row.bool_storage if dtype.kind == "b" else self.type(dtype)
+
+    def aliasing(self, dtype: DType) -> str:
+        """Return the storage type in a form that may alias other types."""
+        kind = self.storage(dtype)
+        if not self.row.alias:
+            return kind
+        self.aliases[kind] = None
+        return f"hal_any_{kind}"
 
     def unsigned(self, dtype: DType) -> str:
         """Return the unsigned type for arithmetic on integers of this width: 32 bits or 64."""
@@ -148,7 +158,7 @@ class Spelling:
     def atomic(self, uop: UOp, sources: list[Expression]) -> str:
         """Return a call of the helper that does an atomic operation. Raises: Unsupported."""
         memory, index, *values = sources
-        dtype, space = dtype_of(uop), self.row.spaces[uop.src[0].op]
+        dtype, space = dtype_of(uop), self.row.spaces[array_of(uop.src[0]).op]
         what = str(uop.arg or "CAS")
         name = f"hal_{space.name}_{what.lower()}_{dtype.name}"
         body = atomic_body(self.row, uop)
@@ -196,7 +206,7 @@ class Spelling:
 
 def atomic_body(row: Language, uop: UOp) -> str | None:
     """Return the body of the helper for an ATOMIC or a CAS; None where the language has none."""
-    dtype, bodies = dtype_of(uop), row.spaces[uop.src[0].op].atomics
+    dtype, bodies = dtype_of(uop), row.spaces[array_of(uop.src[0]).op].atomics
     what = uop.arg or "CAS"
     # The most specific body: for the dtype, for its kind, for all.
     for key in (f"{what} {dtype.name}", f"{what} {dtype.kind}", what):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hal_core.dtypes import DType, int32
 from hal_core.ir import UOp
+from hal_core.ir.uop import array_of
 from hal_core.render.llvm.values import INTEGER, Values, type_of
 from hal_core.render.renderer import dtype_of
 
@@ -67,6 +68,9 @@ class Memory(Values):
 
     # -- memory
 
+    def on_VIEW(self, uop: UOp) -> None:
+        self.values[uop] = self.values[uop.src[0]]  # pointers have no type
+
     def on_LOAD(self, uop: UOp) -> None:
         self.values[uop] = self._load(dtype_of(uop), self._address(*uop.src))
 
@@ -78,7 +82,7 @@ class Memory(Values):
         memory, index, value = uop.src
         dtype, given = dtype_of(uop), self.values[value]
         place = self._address(memory, index)
-        if memory.op == "SHARED":
+        if array_of(memory).op == "SHARED":
             # A plain update is enough: one thread of the host runs all threads of a block.
             old = self.values[uop] = self._load(dtype, place)
             self._store(dtype, place, self.updated(uop.arg, dtype, old, given))
@@ -104,7 +108,7 @@ class Memory(Values):
         expected, desired = (self.values[value] for value in pair)
         dtype, place = dtype_of(uop), self._address(memory, index)
         kind = type_of(dtype)
-        if memory.op == "SHARED":
+        if array_of(memory).op == "SHARED":
             old = self.values[uop] = self._load(dtype, place)
             same = self.let(f"icmp eq {kind} {old}, {expected}")
             self._store(dtype, place, self.select(same, kind, desired, old))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_core.dtypes import DType, bfloat16, bool_, float16, float32
+from hal_core.dtypes import STORAGE_DTYPES, DType, bfloat16, bool_, float16, float32
 from hal_core.render.ptx.text import Registers, kind_of, literal, type_of
 
 
@@ -39,6 +39,10 @@ def cast(to: Registers, value: str, source: DType, target: DType) -> str:
 
 def bitcast(to: Registers, value: str, source: DType, target: DType) -> str:
     """Return the bits of `value` as `target`."""
+    if source in STORAGE_DTYPES and target not in STORAGE_DTYPES:
+        return to.narrow(to.let("cvt.u32.u16", "b32", value), target)
+    if target in STORAGE_DTYPES and source not in STORAGE_DTYPES:
+        return to.let("cvt.u16.u32", "b16", value)
     if kind_of(source) != kind_of(target):
         if value.startswith(("0f", "0d")):  # a literal, written as its bits
             bits = int(value[2:], 16)

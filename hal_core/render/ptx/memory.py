@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hal_core.dtypes import DType, bool_, uint64
 from hal_core.ir import Kernel, Param, UOp
+from hal_core.ir.uop import array_of
 from hal_core.render.ptx.text import kind_of, literal, memory_type_of, type_of
 from hal_core.render.ptx.values import Values
 from hal_core.render.renderer import dtype_of
@@ -54,6 +55,9 @@ class Memory(Values):
         self.shared.append(f"    .shared .align 16 .b8 {name}[{nbytes}];")
         self.values[uop] = self.let("mov.u64", "b64", name)
 
+    def on_VIEW(self, uop: UOp) -> None:
+        self.values[uop] = self.values[uop.src[0]]  # addresses have no type
+
     def _address(self, uop: UOp) -> str:
         memory, index = uop.src[:2]
         size, base, place = dtype_of(memory).itemsize, self.values[memory], self.values[index]
@@ -94,4 +98,4 @@ class Memory(Values):
 
 def _space(uop: UOp) -> str:
     """Return the state space of an access."""
-    return "shared" if uop.src[0].op == "SHARED" else "global"
+    return "shared" if array_of(uop.src[0]).op == "SHARED" else "global"
