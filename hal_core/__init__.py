@@ -26,7 +26,7 @@ _NAMES = {
     "atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max atomic_min "
     "atomic_or atomic_xor barrier bitcast block_dim block_idx ceil clz copysign cos cosh "
     "ctz erf erfc exp exp2 expm1 floor fma fmod func global_idx grid_dim hypot isfinite "
-    "isinf isnan kernel log log10 log1p log2 popcount pow rsqrt shared sin sinh sqrt tan "
+    "isinf isnan kernel load_if log log10 log1p log2 popcount pow rsqrt shared sin sinh sqrt tan "
     "tanh thread_idx trunc truncdiv truncmod unroll",
     "lang.pointers": "ConstPtr Ptr",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "

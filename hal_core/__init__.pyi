@@ -121,6 +121,7 @@ from hal_core.lang import (
     isinf as isinf,
     isnan as isnan,
     kernel as kernel,
+    load_if as load_if,
     log as log,
     log10 as log10,
     log1p as log1p,

@@ -32,6 +32,7 @@ from hal_core.interpreter.overlap import ShadowPart
 from hal_core.interpreter.prepared import PreparedKernel, Step
 from hal_core.interpreter.races import Shadow
 from hal_core.ir import UOp
+from hal_core.ir.uop import is_gated
 
 Array = npt.NDArray[Any]
 
@@ -235,6 +236,18 @@ class Executor:
         self.memories[step.place] = memory.seen_as(self._access(step), _stored(step.node))
 
     def load(self, step: Step) -> None:
+        if not is_gated(step.node):
+            self._read(step)
+            return
+        before, (condition, otherwise) = self.active, (self.values[s] for s in step.sources[2:])
+        self._activate(before & condition)
+        self.values[step.place] = otherwise
+        if len(self.running):
+            self._read(step)
+            self.values[step.place] = np.where(condition, self.values[step.place], otherwise)
+        self._activate(before)
+
+    def _read(self, step: Step) -> None:
         memory, places = self._places(step)
         found = memory.elements[places]
         if found.dtype == np.bool_:  # in a view any byte but 0 is true

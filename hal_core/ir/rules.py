@@ -22,6 +22,7 @@ from hal_core.ir.uop import (
     Kernel,
     UOp,
     array_of,
+    is_gated,
 )
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
@@ -178,6 +179,15 @@ def load(node: UOp, kernel: Kernel) -> str | None:
     if problem:
         return problem
     dtype = node.src[0].dtype
+    if is_gated(node):
+        condition, otherwise = node.src[2:]
+        if condition.dtype is not bool_:
+            return "its third source must be a bool"
+        if otherwise.dtype is not dtype:
+            return f"the elements are {dtype}, the value {otherwise.dtype}"
+        problem = _values(node, kernel, condition, otherwise)
+    if problem:
+        return problem
     return None if node.dtype is dtype else f"its dtype must be the element's, {dtype}"
 
 

@@ -22,6 +22,7 @@ variable (`VAR`, `SET`, `GET`).
 | SHARED | | (name, number of elements) | the element's; one array per block, contents undefined |
 | VIEW | PARAM or SHARED | | another element's: the same memory as elements of this dtype |
 | LOAD | memory, integer index | | the element's |
+| LOAD | memory, integer index, bool, value | | the element's; if false, the value, unread |
 | STORE | memory, integer index, value | | None |
 | ATOMIC | memory, integer index, value | ADD MIN MAX AND OR XOR EXCHANGE | the old value's |
 | CAS | memory, integer index, expected, desired | | the element's: the old value |
@@ -118,6 +119,11 @@ _put_op, _put_dtype, _put_src, _put_arg, _put_line = (
 def array_of(memory: UOp) -> UOp:
     """Return the PARAM or SHARED that memory belongs to: itself, or what a VIEW shows."""
     return memory.src[0] if memory.op == "VIEW" else memory
+
+
+def is_gated(node: UOp) -> bool:
+    """Tell whether a node is a LOAD that reads only where its third source is true."""
+    return node.op == "LOAD" and len(node.src) == 4
 
 
 class Kernel(NamedTuple):

@@ -14,7 +14,7 @@ from hal_core.errors import InvalidArgument, InvalidKernel
 from hal_core.ir.blocks.uniformity import divergent_barrier
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
 from hal_core.ir.signature import LONGEST_NAME, Signature
-from hal_core.ir.uop import CLOSES, LEAVES, OPENS, Kernel, UOp
+from hal_core.ir.uop import CLOSES, LEAVES, OPENS, Kernel, UOp, is_gated
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
@@ -106,7 +106,7 @@ class _Walk:
         if not isinstance(src, tuple):
             return _NO_SOURCES
         count = SOURCE_COUNTS.get(node.op, 2)
-        if len(src) != count:
+        if len(src) != count and not is_gated(node):
             return f"{node.op} has {count} sources, not {len(src)}"
         if node.dtype is not None and id(node.dtype) not in _KNOWN:
             return "its dtype is not a dtype"

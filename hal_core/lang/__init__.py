@@ -16,6 +16,7 @@ from hal_core.lang.builtins import (
     block_idx,
     global_idx,
     grid_dim,
+    load_if,
     shared,
     thread_idx,
     unroll,
@@ -72,7 +73,7 @@ __all__ = [
     "atomic_load", "atomic_max", "atomic_min", "atomic_or", "atomic_xor", "barrier", "bitcast",
     "block_dim", "block_idx", "ceil", "clz", "copysign", "cos", "cosh", "ctz", "erf", "erfc", "exp",
     "exp2", "expm1", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hypot", "isfinite",
-    "isinf", "isnan", "kernel", "log", "log1p", "log2", "log10", "popcount", "pow", "rsqrt",
-    "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "truncdiv", "truncmod",
-    "unroll",
+    "isinf", "isnan", "kernel", "load_if", "log", "log1p", "log2", "log10", "popcount", "pow",
+    "rsqrt", "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "truncdiv",
+    "truncmod", "unroll",
 ]  # fmt: skip

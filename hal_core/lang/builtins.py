@@ -67,6 +67,14 @@ def barrier() -> None:
     raise outside("barrier")
 
 
+def load_if(condition: bool, p: ConstPtr[T], i: Index, otherwise: T | float) -> T:
+    """Return `p[i]` where the condition holds, else `otherwise`, and then `p` is not read.
+
+    The index and `otherwise` are computed in both cases; `p[i] if c else v` computes one side.
+    """
+    raise outside("load_if")
+
+
 def atomic_add(p: Ptr[T], i: Index, value: T | float) -> T:
     """Add `value` to `p[i]` in one step, and return the old value."""
     raise outside("atomic_add")

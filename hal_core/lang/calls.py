@@ -22,13 +22,14 @@ from hal_core.dtypes import (
 )
 from hal_core.ir import UOp
 from hal_core.ir.uop import array_of
-from hal_core.lang import refusals
+from hal_core.lang import memory, refusals
 from hal_core.lang.atomics import atomic
 from hal_core.lang.builtins import (
     ATOMICS,
     SPECIALS,
     barrier,
     bitcast,
+    load_if,
     shared,
     unroll,
 )
@@ -163,6 +164,16 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
 
 def _was_stored(value: UOp) -> bool:
     return value.op == "CAST" and value.src[0].dtype in STORAGE_DTYPES
+
+
+def lower_load_if(x: Expressions, node: ast.Call) -> UOp:
+    if len(node.args) != 4:
+        fix = "Write hal.load_if(i < n, p, i, 0)."
+        raise x.error(node, f"load_if takes 4 arguments, not {len(node.args)}", fix)
+    condition, label, index, otherwise = node.args
+    gate = x.condition(condition)
+    array = memory.named(x, node, x.expression(label), label, stored=False)
+    return memory.load_if(x, gate, array, memory.flat(x, node, array, index), otherwise)
 
 
 def lower_barrier(x: Expressions, node: ast.Call) -> Nothing:
@@ -301,6 +312,7 @@ def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
 _OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     barrier: lower_barrier,
     bitcast: lower_bitcast,
+    load_if: lower_load_if,
     shared: lower_shared,
 }
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {

@@ -289,6 +289,7 @@ LANGUAGE = [
     *(name for name, _ in ATOMICS.values()),
     "barrier",
     "bitcast",
+    "load_if",
     "shared",
     "unroll",
     *(dtype.__name__ for dtype in DTYPES.values()),

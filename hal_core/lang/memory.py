@@ -121,6 +121,23 @@ def load(x: Expressions, memory: Memory, index: UOp) -> UOp:
     return x.emit.node("CAST", float32, (value,)) if dtype in STORAGE_DTYPES else value
 
 
+def load_if(
+    x: Expressions, gate: UOp | bool, memory: Memory, index: UOp, otherwise: ast.expr
+) -> UOp:
+    """Lower a read of an element where `gate` is true, and the value `otherwise` elsewhere."""
+    dtype = dtype_of(memory.node)
+    held = computed(dtype)
+    value = x.typed(otherwise, x.value(otherwise, held), held)
+    if not isinstance(gate, UOp):
+        return load(x, memory, index) if gate else value
+    if dtype is held:
+        return x.emit.node("LOAD", dtype, (memory.node, index, gate, value))
+    # As an element the value would be rounded to 16 bits.
+    zero = x.emit.node("CAST", dtype, (x.emit.constant(0.0, held),))
+    loaded = x.emit.node("LOAD", dtype, (memory.node, index, gate, zero))
+    return x.emit.node("WHERE", held, (gate, x.emit.node("CAST", held, (loaded,)), value))
+
+
 def store(x: Expressions, at: ast.AST, memory: Memory, index: UOp, value: UOp | Number) -> None:
     dtype = dtype_of(memory.node)
     typed = x.typed(at, value, computed(dtype))

@@ -9,6 +9,7 @@ from hal_core.dtypes import DTYPES, DType
 from hal_core.errors import InvalidKernel, Unsupported
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.fold import fold
+from hal_core.ir.gates import without_gates
 from hal_core.ir.reserved import is_taken
 from hal_core.ir.verify import verify
 
@@ -32,7 +33,7 @@ class Renderer:
         """
         verify(kernel)
         self._check(kernel)
-        return self._render(fold(kernel))
+        return self._render(fold(without_gates(kernel)))
 
     def options(self, kernel: Kernel) -> tuple[str, ...]:
         """Return the compiler options that the text needs to mean what the kernel means."""

@@ -87,6 +87,8 @@ class Expressions:
         else:
             name, stored, size = self._seen(self.random.choice(self.inputs))
             text = f"{name}[{self.index(size, 0)}]"
+            if self.random.random() < 0.15:
+                return self._gated(dtype, name, stored, size)
         held = float32 if stored in STORAGE_DTYPES else stored
         return text if held is dtype else f"{spell(dtype)}({text})"
 
@@ -98,6 +100,14 @@ class Expressions:
         dtype = self.random.choice(able)
         size = place.size * place.dtype.itemsize // dtype.itemsize
         return f"hal.bitcast({spell(dtype)}, {place.name})", dtype, size
+
+    def _gated(self, dtype: DType, name: str, stored: DType, size: int) -> str:
+        """An index that may be outside, and a gate that keeps it from being read."""
+        index = self.random.choice(self.names(int32)) if self.names(int32) else "hal.int32(3)"
+        held = float32 if stored in STORAGE_DTYPES else stored
+        gate = f"0 <= {index} < {size}"
+        text = f"hal.load_if({gate}, {name}, {index}, {self.constant(held)})"
+        return text if held is dtype else f"{spell(dtype)}({text})"
 
     # -- operations on all dtypes
 

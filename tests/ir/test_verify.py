@@ -321,6 +321,14 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (lambda add: add("SET", int32, add("VAR", int32), add.const(1)), "SET has no dtype"),
     (with_params("GET", int32, 2), "its source must be a VAR"),
     (lambda add: add("GET", int64, add("VAR", int32)), "its dtype must be int32"),
+    (with_params("LOAD", float32, 1, 2, 3), "LOAD has 2 sources, not 3"),
+    (with_params("LOAD", float32, 1, 2, 2, 3), "its third source must be a bool"),
+    (
+        lambda add: add(
+            "LOAD", float32, add.params()[0], *[add.const(1)], add.true(), add.const(1)
+        ),
+        "the elements are float32, the value int32",
+    ),
     (with_params("VIEW", int32, 2), "must be a PARAM that is a pointer, or a SHARED"),
     (with_params("VIEW", None, 1), "a view must have a dtype"),
     (lambda add: add("NEG", int32, add("VIEW", int32, add.params()[0])), "is not a value"),

@@ -415,6 +415,10 @@ BAD = [
     Bad("v = hal.bitcast(i, a)", "i, a", "i is not a dtype", "hal.bitcast(hal.int32, x)"),
     Bad("v = hal.bitcast(hal.int32, d)", "hal.bitcast", "int32 has 32 bits, float64 64", "width"),
     Bad("v = hal.bitcast(hal.bool_, b)", "hal.bitcast", "does not take bool", "hal.int32(x)"),
+    Bad("v = hal.load_if(i < n, y, i)", "hal.load_if", "takes 4 arguments", "hal.load_if(i < n"),
+    Bad("v = hal.load_if(n, y, i, 0)", "n, y", "a condition must be a bool", "x != 0"),
+    Bad("v = hal.load_if(i < n, a, i, 0)", "hal.load_if", "only pointers and", "hal.ConstPtr["),
+    Bad("v = hal.load_if(i < n, y, i, n)", "n)", "int32 where float32 is", "hal.float32"),
     Bad("v = hal.bitcast(hal.uint16, a)", "hal.bitcast", "uint16 has 16 bits", "hal.float16(x))"),
     Bad(
         "q = hal.bitcast(hal.uint8, y)\nq = y", "q", "'q' is assigned elsewhere", "name of its own"

@@ -82,6 +82,8 @@ class _Writer:
         operands = self.operands()
         self.keep(next(operands))
         self.shared()
+        gate = b.op("LT", b.index(), b.const(7))
+        self.keep(b.add("LOAD", dtype, b.params["x"], b.index(), gate, next(operands)))
         for op, count, gives in ops_of(dtype):
             self.keep(b.add(op, gives, *(next(operands) for _ in range(count))))
         for target in self.dtypes:

@@ -11,7 +11,9 @@ import run_on_lists
 from builder import Builder
 from toolchains import TOOLCHAINS, NativeToolchain, Toolchain
 
+import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, bool_, float32, int32
+from hal_core.testing import interpret
 
 NATIVE = [name for name, made in TOOLCHAINS.items() if issubclass(made, NativeToolchain)]
 
@@ -308,3 +310,39 @@ def test_an_if_with_more_beside_it_in_an_else(toolchain: Toolchain) -> None:
     expected = [0] * 160
     run_on_lists.run(b.kernel(), [expected, values.tolist()], threads=40)
     assert got.tolist() == expected
+
+
+@hal.kernel(block=(16, 1, 1))
+def neighbours(
+    y: hal.Ptr[hal.int64], z: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.int64],
+    h: hal.ConstPtr[hal.float16], n: hal.int32,
+) -> None:  # fmt: skip
+    tile = hal.shared(hal.int64, 16)
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    tile[t] = hal.load_if(i < n, x, i, -1)
+    hal.barrier()
+    if i < n:
+        left = hal.load_if(t > 0, tile, t - 1, hal.load_if(i > 0, x, i - 1, x[n - 1] * 2))
+        y[i] = left * 1000 + hal.load_if(t < 15, tile, t + 1, -7)
+        z[i] = hal.load_if(i % 3 != 0, h, i // 3 * 2, 0.1)
+
+
+def test_a_gated_load_reads_only_where_it_is_open(toolchain: Toolchain) -> None:
+    """The value otherwise is not rounded to float16, and may be another gated load."""
+    x, h = np.arange(100, 120), np.arange(14, dtype=np.float16)
+    expected = [np.zeros(20, np.int64), np.zeros(20, np.float32)]
+    interpret(neighbours, *expected, x, h, vals=(20,), threads=20)
+    assert expected[0][[0, 1, 15, 16, 19]].tolist() == [238101, 100102, 113993, 115117, 117999]
+    assert expected[1][0] == np.float32(0.1) and expected[1][1:6].tolist()[:2] == [0, 0]
+    y, z = np.zeros(20, np.int64), np.zeros(20, np.float32)
+    given = {"y": y, "z": z, "x": x, "h": h.view(np.uint16), "n": 20}
+    toolchain.run(neighbours.lower(), given, (2, 1, 1), (16, 1, 1))
+    np.testing.assert_array_equal(y, expected[0])
+    np.testing.assert_array_equal(z, expected[1])
+
+
+def test_a_gate_that_is_open_beyond_the_end() -> None:
+    with pytest.raises(hal.OutOfBounds, match="a read of 'h'"):
+        x, h = np.arange(20), np.arange(9, dtype=np.float16)
+        interpret(neighbours, np.zeros(20, "i8"), np.zeros(20, "f4"), x, h, vals=(20,), threads=20)
