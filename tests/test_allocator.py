@@ -32,12 +32,24 @@ def test_A1_an_equal_allocation_gets_the_cached_block(allocator: Any) -> None:
 @pytest.mark.parametrize("option", ["nolru", "zero"])
 def test_A2_options_that_pass_the_cache_by(allocator: Any, option: str) -> None:
     spec = hal.BufferSpec(**{option: True})
+    allocator.fresh_is_zero = True
     cached = allocator.alloc(512)
     allocator.free(cached, 512)
     block = allocator.alloc(512, spec)
     assert block != cached
     allocator.free(block, 512, spec)
     assert allocator.frees == 1 and allocator.statistics().cached == 512
+
+
+def test_A1_zeros_are_a_cached_block_where_fresh_memory_is_not_zero(allocator: Any) -> None:
+    zero = hal.BufferSpec(zero=True)
+    block = allocator.alloc(512)
+    allocator.free(block, 512)
+    assert allocator.alloc(512, zero) == block
+    assert allocator.memory[block[0]] == bytes(512)
+    allocator.free(block, 512, zero)
+    assert allocator.frees == 0 and allocator.statistics().cached == 512
+    assert allocator.alloc(512) == block
 
 
 def test_A2_HAL_LRU_0_frees_at_once(monkeypatch: pytest.MonkeyPatch, plugin: Any) -> None:
@@ -73,7 +85,8 @@ def test_A2_a_block_that_cannot_be_zeroed_goes_back(
     monkeypatch.setattr(allocator, "_fill", refuse)
     with pytest.raises(hal.DeviceFault):
         hal.empty(100, hal.int8, "FAKE", hal.BufferSpec(zero=True))
-    assert allocator.statistics().live == 0 and not allocator.memory
+    facts = allocator.statistics()
+    assert (facts.live, facts.cached, len(allocator.memory)) == (0, 256, 1)
 
 
 def test_A4_flush_then_one_retry(allocator: Any) -> None:

@@ -31,7 +31,8 @@ class Allocator(Accounts[Opaque]):
 
     The cache keeps freed blocks for the next allocation of their (rounded size, options). It is
     bounded in bytes by `cache_limit`, settable, 0 here: a plain allocator keeps nothing. The block
-    freed longest ago goes first. `nolru`, `zero` and `external_ptr` bypass the cache.
+    freed longest ago goes first. `nolru` and `external_ptr` bypass the cache; `zero` does where
+    fresh memory is zero already, else a cached block is filled.
 
     An opaque is the backend's own handle of memory: an address, an object of the driver, or such
     an object with an offset. The core only passes it on.
@@ -125,6 +126,10 @@ class Allocator(Accounts[Opaque]):
                 return self._wrap(options.external_ptr, nbytes)
             if nbytes == 0:
                 return self.null  # type: ignore[no-any-return]
+            if options.zero and not self.fresh_is_zero:
+                block = self.alloc(nbytes, options._replace(zero=False))
+                self._initialise(block, nbytes, options)
+                return block
         # As `block_nbytes`.
         size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
         opaque = None

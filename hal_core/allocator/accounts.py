@@ -58,6 +58,7 @@ class Accounts(Generic[Opaque]):
 
     device: Compiled
     cache_limit: int
+    fresh_is_zero: bool
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -92,6 +93,9 @@ class Accounts(Generic[Opaque]):
         self._current -= nbytes
         size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
         default = options is DEFAULT_SPEC
+        if not default and options.zero and not self.fresh_is_zero:  # it is as any other block
+            options = options._replace(zero=False)
+            default = options == DEFAULT_SPEC
         if size > self.cache_limit or (not default and (options.nolru or options.zero)):
             return self._drop(opaque, size, options)
         key = size if default else (size, options)

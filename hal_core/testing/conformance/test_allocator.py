@@ -110,7 +110,10 @@ class TestAllocator:
         for _ in range(2):
             allocator.free(allocator.alloc(1000, options), 1000, options)
         after = allocator.statistics()
-        assert (after.hits, after.cached) == (before.hits, before.cached)
+        # Where fresh memory is not zero, a cached block is filled instead.
+        filled = options is ZERO and not allocator.fresh_is_zero and allocator.cache_limit
+        hits = before.hits + (2 if filled else 0)
+        assert (after.hits, after.cached) == (hits, before.cached)
 
     def test_A2_external_memory_passes_the_cache_by(
         self, allocator: Allocator, hal_external: External

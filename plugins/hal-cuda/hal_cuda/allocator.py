@@ -42,7 +42,10 @@ class CUDAAllocator(LRUAllocator[int]):
 
     def __init__(self, device: CUDADevice) -> None:
         super().__init__(device)
-        self._pooled = bool(device.info.vendor["memory_pools_supported"])
+        self.pool: Any = None  # of our own: others share the device's default pool
+        if device.info.vendor["memory_pools_supported"]:
+            with device.check("allocate"):
+                self.pool = device.api.make_pool(device.index, self.cache_limit)
         self._staging = Staging(device)
         self._pinned: set[int] = set()  # addresses of pinned blocks
         self._device_closed = False
@@ -51,18 +54,27 @@ class CUDAAllocator(LRUAllocator[int]):
         self.dlpack_stream = _LEGACY_STREAM
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
-        device = self.device
+        device, api = self.device, self.device.api
         try:
             with device.own("allocate"):
                 if options.host:
-                    address = device.api.allocate_host(nbytes)
+                    address = api.allocate_host(nbytes)
                     self._pinned.add(address)
                     return address
-                return device.api.allocate(nbytes, device.stream, self._pooled)
+                try:
+                    return api.allocate(nbytes, device.stream, self.pool)
+                except driver.Refused as error:
+                    if error.code != driver.NO_MEMORY or self.pool is None:
+                        raise
+                # Source: cuMemPoolTrimTo. Freed memory counts as used until a wait has seen the
+                # end of the work before it.
+                api.wait(device.stream)
+                api.trim_pool(self.pool)
+                return api.allocate(nbytes, device.stream, self.pool)
         except OutOfMemory as error:
             problem = error.problem
             with suppress(HalError), device.own("allocate"):
-                free, total = device.api.memory_info()
+                free, total = api.memory_info()
                 problem += f"; the driver has {free} bytes free of {total}"
             raise OutOfMemory("allocate", problem, got=nbytes, device=device.name) from None
 
@@ -82,7 +94,7 @@ class CUDAAllocator(LRUAllocator[int]):
                 elif closed:  # there is no stream any more
                     device.api.free(opaque, None, False)
                 else:
-                    device.api.free(opaque, device.stream, self._pooled)
+                    device.api.free(opaque, device.stream, self.pool is not None)
         except DeviceFault:
             lost = True  # the context, with its memory; the next wait raises
         if closed and (lost or not (self._live or self._dropped)):
@@ -182,11 +194,26 @@ class CUDAAllocator(LRUAllocator[int]):
     def _host_sees(self, options: BufferSpec) -> bool:
         return options.host and options.external_ptr is None
 
+    def free_cache(self) -> None:
+        super().free_cache()
+        pool = self.pool  # which another thread may destroy, if it closes the device
+        if pool is not None:
+            with driver.check("free", self.device.name, opened=self.device):
+                self.device.api.trim_pool(pool)
+
     def close(self) -> None:
-        self._staging.close()
-        super().close()
+        try:
+            self._staging.close()
+        finally:
+            super().close()
 
     # -- the end of the device
+
+    def destroy_pool(self) -> None:
+        """Destroy the pool; memory in use is freed later, without it."""
+        pool, self.pool = self.pool, None
+        if pool is not None:
+            self.device.api.destroy_pool(pool)
 
     def keep_context(self, lost: bool) -> bool:
         """Note that the device is closed; return whether memory in use still needs its context.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ class CudaBindings(Calls):
     device_attribute = cu.CUdevice_attribute
     pointer_attribute = cu.CUpointer_attribute
     function_attribute = cu.CUfunction_attribute
+    pool_attribute = cu.CUmemPool_attribute
     STATUS = "(status,)"
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -33,6 +35,11 @@ class CudaBindings(Calls):
         if answer[0]:
             raise self.refused(name, answer[0])
         return answer[1] if len(answer) == 2 else answer[1:]
+
+    def structure(self, name: str, packed: bytes) -> Any:
+        made = getattr(cu, name)()
+        ctypes.memmove(made.getPtr(), packed, len(packed))
+        return made
 
     def refused(self, name: str, status: Any) -> Refused:
         code = int(status)

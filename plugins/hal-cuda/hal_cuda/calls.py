@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,8 @@ _CONTEXT, _MEMORY_TYPE, _IS_MANAGED, _ORDINAL = 1, 2, 8, 9  # CU_POINTER_ATTRIBU
 _HOST = 1  # CU_MEMORYTYPE_HOST
 _PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_PINNED, _NO_HANDLES, _ON_DEVICE = 1, 0, 1  # CUmemPoolProps: kind of memory, exports, place
+_RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 _SET = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
 
 LOG_NBYTES = 16 << 10  # for what the driver's own compiler says of a module
@@ -40,11 +43,16 @@ class Calls:
     device_attribute: Callable[[int], Any] = int
     pointer_attribute: Callable[[int], Any] = int
     function_attribute: Callable[[int], Any] = int
+    pool_attribute: Callable[[int], Any] = int
 
     STATUS = "status"  # the left side of an assignment that takes the answer of a launch
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a driver function by its name without version; return its result or results."""
+        raise NotImplementedError
+
+    def structure(self, name: str, packed: bytes) -> Any:
+        """Make a structure of the driver, such as a CUmemPoolProps, from its bytes."""
         raise NotImplementedError
 
     def refused(self, name: str, status: Any) -> Refused:
@@ -117,9 +125,30 @@ class Calls:
         free, total = self.call("cuMemGetInfo")
         return int(free), int(total)
 
-    def allocate(self, nbytes: int, stream: Any, pooled: bool) -> int:
-        if pooled:
-            return int(self.call("cuMemAllocAsync", nbytes, stream))
+    def make_pool(self, index: int, keep_nbytes: int) -> Any:
+        """Make a pool of a device's memory, which keeps that much of what is freed."""
+        facts = struct.pack("4iPNH54x", _PINNED, _NO_HANDLES, _ON_DEVICE, index, 0, 0, 0)
+        pool = self.call("cuMemPoolCreate", self.structure("CUmemPoolProps", facts))
+        try:
+            threshold = self.structure("cuuint64_t", struct.pack("Q", keep_nbytes))
+            which = self.pool_attribute(_RELEASE_THRESHOLD)
+            self.call("cuMemPoolSetAttribute", pool, which, threshold)
+        except BaseException:
+            self.destroy_pool(pool)
+            raise
+        return pool
+
+    def trim_pool(self, pool: Any) -> None:
+        """Give all free memory of a pool back to the device."""
+        self.call("cuMemPoolTrimTo", pool, 0)
+
+    def destroy_pool(self, pool: Any) -> None:
+        """Destroy a pool. Owns: its memory that is in use stays until it is freed."""
+        self.call("cuMemPoolDestroy", pool)
+
+    def allocate(self, nbytes: int, stream: Any, pool: Any) -> int:
+        if pool is not None:
+            return int(self.call("cuMemAllocFromPoolAsync", nbytes, pool, stream))
         return int(self.call("cuMemAlloc", nbytes))
 
     def free(self, address: int, stream: Any, pooled: bool) -> None:

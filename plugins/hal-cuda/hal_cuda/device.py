@@ -123,6 +123,8 @@ class CUDADevice(Compiled):
                 # First the wait, then each callback, the last one first, even if another raises.
                 with self.own("close", ended=True), ExitStack() as steps:
                     steps.callback(self.api.destroy_stream, self.stream)
+                    if allocator is not None:
+                        steps.callback(allocator.destroy_pool)
                     steps.callback(self.unload_unused)
                     self.api.wait(self.stream)
             except DeviceFault:

@@ -67,7 +67,7 @@ _START_FAILURES = {  # status of cuInit or cuDriverGetVersion -> problem, what t
     804: ("the NVIDIA driver is too old for this GPU", _UPGRADE),
 }
 
-INVALID_VALUE, NOT_FOUND, NOT_READY, PEER_ALREADY = 1, 500, 600, 704
+INVALID_VALUE, NO_MEMORY, NOT_FOUND, NOT_READY, PEER_ALREADY = 1, 2, 500, 600, 704
 WRONG_CONTEXT = frozenset({201, 400, 709})  # for our handles in another context
 _DESTROYED = WRONG_CONTEXT | {1, 4}  # for handles that were destroyed
 STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost

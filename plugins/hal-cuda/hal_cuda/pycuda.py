@@ -28,7 +28,10 @@ _LONG: _Table = {  # called without the GIL
     "cuDevicePrimaryCtxRetain": ((_A,), (_I,)),
     "cuDevicePrimaryCtxRelease_v2": ((), (_I,)),
     "cuMemAlloc_v2": ((_A,), (_N,)),
-    "cuMemAllocAsync": ((_A,), (_N, _P)),
+    "cuMemAllocFromPoolAsync": ((_A,), (_N, _P, _P)),
+    "cuMemPoolCreate": ((_A,), (_P,)),
+    "cuMemPoolDestroy": ((), (_P,)),
+    "cuMemPoolTrimTo": ((), (_P, _N)),
     "cuMemFree_v2": ((), (_A,)),
     "cuMemFreeAsync": ((), (_A, _P)),
     "cuMemHostAlloc": ((_A,), (_N, _U)),
@@ -60,6 +63,7 @@ _SHORT: _Table = {  # called with the GIL, which is faster than to give it up
     "cuCtxGetDevice": ((_I,), ()),
     "cuCtxEnablePeerAccess": ((), (_P, _U)),
     "cuMemGetInfo_v2": ((_N, _N), ()),
+    "cuMemPoolSetAttribute": ((), (_P, _U, _P)),
     "cuMemGetAddressRange_v2": ((_A, _N), (_A,)),
     "cuPointerGetAttribute": ((_A,), (_U, _A)),  # 32 or 64 bits, into 64 that were zero
     "cuStreamQuery": ((), (_P,)),
@@ -107,6 +111,9 @@ class PyCUDA(Calls):
         if len(kinds) > 1:
             return tuple(result.value for result in results)
         return results[0].value if kinds else None
+
+    def structure(self, name: str, packed: bytes) -> bytes:
+        return packed  # which ctypes passes as a pointer
 
     def refused(self, name: str, status: int) -> Refused:
         title, sentence = _S(), _S()

@@ -95,8 +95,8 @@ def _take(device: hal.Compiled, y: hal.Buffer) -> None:
 def _allocate(device: hal.Compiled, y: hal.Buffer) -> None:
     with pytest.raises(hal.OutOfMemory):
         hal.Buffer(device, device.info.memory_nbytes - 1000, hal.uint8).allocate()
-    pooled, device.allocator._pooled = device.allocator._pooled, False  # a driver without pools
+    pool, device.allocator.pool = device.allocator.pool, None  # a driver without pools
     try:
         hal.Buffer(device, 77, hal.uint8, hal.BufferSpec(nolru=True)).allocate().deallocate()
     finally:
-        device.allocator._pooled = pooled
+        device.allocator.pool = pool

@@ -31,7 +31,7 @@ def hal_external(device: hal.Compiled) -> Iterator[External]:
     """Return device memory allocated past our allocator."""
     api = device.api
     with device.check("external"):
-        address = api.allocate(64, device.stream, False)
+        address = api.allocate(64, device.stream, None)
         api.fill(address, b"\0", 64, device.stream)
 
     def content() -> bytes:

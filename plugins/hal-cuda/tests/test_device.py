@@ -127,7 +127,7 @@ def test_P_eight_threads_launch_copy_and_compile(device: hal.Compiled) -> None:
 
 
 def _hold_at(call: str, inside: threading.Event, go_on: threading.Event) -> None:
-    """Stop this thread once, for 0.2 s at most, when it returns from that C function."""
+    """Stop this thread, a fifth of a second at most, at its next return from that C function."""
 
     def come_in(_frame: object, event: str, called: object) -> None:
         if event == "c_return" and getattr(called, "__name__", "") == call:

@@ -152,7 +152,7 @@ def test_memory_that_others_allocate_in_our_context_is_taken(
     device: hal.Compiled, row: hal.Buffer, simulator: Simulator, pooled: bool
 ) -> None:
     with device.own("test"):
-        address = device.api.allocate(160, device.stream, pooled)
+        address = device.api.allocate(160, device.stream, device.allocator.pool if pooled else None)
     taken = hal.Buffer.wrap(Theirs(row, data=(address, False)), device).fill(2)
     assert set(taken.numpy().tolist()) == {2}
     with device.own("test"):

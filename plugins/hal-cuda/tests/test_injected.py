@@ -54,7 +54,11 @@ EXPECTED = {
     "cuCtxEnablePeerAccess": Failure("", passes=1),  # the driver copies through the host
     "cuMemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
     "cuMemAlloc": Failure("allocate"),
-    "cuMemAllocAsync": Failure("allocate"),
+    "cuMemAllocFromPoolAsync": Failure("allocate"),
+    "cuMemPoolCreate": Failure("allocate"),
+    "cuMemPoolSetAttribute": Failure("allocate"),
+    "cuMemPoolTrimTo": Failure("allocate free close"),
+    "cuMemPoolDestroy": Failure("close", lost="pools"),
     "cuMemFree": Failure("free", lost="blocks"),
     "cuMemFreeAsync": Failure("free", lost="blocks"),
     "cuMemHostAlloc": Failure("allocate copyin"),
@@ -70,7 +74,7 @@ EXPECTED = {
     "cuMemGetAddressRange": Failure("wrap"),
     "cuStreamCreate": Failure("open"),
     "cuStreamDestroy": Failure("close", lost="streams"),
-    "cuStreamSynchronize": Failure("copyout wait free wrap close"),
+    "cuStreamSynchronize": Failure("copyout wait free wrap allocate close"),
     "cuStreamQuery": Failure("wait"),
     "cuStreamWaitEvent": Failure("copy_from"),
     "cuEventCreate": Failure("wait copyin copy_from"),
@@ -94,7 +98,8 @@ NO_MEMORY = {
     "cuLaunchKernel": Failure("launch", _NO_MEMORY),
     "cuMemHostAlloc": Failure("copyin", _NO_MEMORY, passes=1),
     "cuMemAlloc": Failure("", passes=1),  # the cache is emptied, and there is some
-    "cuMemAllocAsync": Failure("", passes=5),
+    "cuMemPoolCreate": Failure("allocate", _NO_MEMORY),
+    "cuMemAllocFromPoolAsync": Failure("", passes=7),
 }
 
 
@@ -212,8 +217,8 @@ def test_no_driver_call_is_missing_here(watched: Simulator) -> None:
 def test_A4_the_drivers_out_of_memory_says_what_is_free(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
-    for nth in (1, 2):  # the allocator tries again when its cache is empty
-        simulator.fail("cuMemAllocAsync", OUT_OF_MEMORY, nth)
+    for nth in range(1, 5):  # it tries again after a wait, and both once more with no cache
+        simulator.fail("cuMemAllocFromPoolAsync", OUT_OF_MEMORY, nth)
     with pytest.raises(hal.OutOfMemory) as caught:
         hal.Buffer(device, 123457, hal.uint8).allocate()
     simulator.clear()

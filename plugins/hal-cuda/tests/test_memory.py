@@ -14,6 +14,7 @@ from simulator import Simulator
 import hal_core as hal
 
 OUT_OF_MEMORY, UNKNOWN = 2, 999
+RELEASE_THRESHOLD, RESERVED = 4, 5  # CU_MEMPOOL_ATTR_...
 SLOW = 0.15  # seconds of a kernel that host code must not overtake
 
 
@@ -190,8 +191,8 @@ def test_A4_out_of_memory_in_the_middle_leaves_what_was_there(
 ) -> None:
     kept = [hal.Buffer(device, 1000, hal.int32).allocate().fill(k) for k in range(3)]
     device.allocator.free_cache()
-    for nth in (1, 2):  # the allocator tries again when its cache is empty
-        simulator.fail("cuMemAllocAsync", OUT_OF_MEMORY, nth)
+    for nth in range(1, 5):  # it tries again after a wait, and both once more with no cache
+        simulator.fail("cuMemAllocFromPoolAsync", OUT_OF_MEMORY, nth)
     with pytest.raises(hal.OutOfMemory, match=r"allocate: .*in use.*cached.*limit.*got 3108.*CUDA"):
         hal.Buffer(device, 777, hal.int32).allocate()
     simulator.clear()
@@ -199,6 +200,49 @@ def test_A4_out_of_memory_in_the_middle_leaves_what_was_there(
     for number, one in enumerate(kept):
         program(one, vals=(1000,), threads=1000)
         assert set(one.numpy().tolist()) == {number + 1}
+
+
+def test_A4_memory_whose_free_is_queued_serves_the_next_allocation(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    """CUDA counts it as used until the stream was waited for."""
+    device.close()
+    no_cache = hal.BufferSpec(nolru=True)
+    with hal.Device["CUDA"] as opened:
+        part = opened.info.memory_nbytes // 4
+        program = opened.compile(add_one)
+        y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
+        kept = [hal.Buffer(opened, part, hal.uint8, no_cache).allocate() for _ in range(3)]
+        simulator.delay("cuLaunchKernel", SLOW)
+        program(y, vals=(100,), threads=100)
+        kept.clear()
+        hal.Buffer(opened, 3 * part, hal.uint8, no_cache).allocate()
+        assert y.numpy()[0] == 1
+
+
+def test_memory_that_passes_the_cache_by_is_kept_by_a_pool_of_our_own(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    """The pool that other libraries share stays as it is."""
+    device.close()
+    pools = simulator.live()["pools"]
+    no_cache, limit = hal.BufferSpec(nolru=True), ctypes.c_uint64(7)
+    with hal.Device["CUDA"] as opened:
+        hal.Buffer(opened, 1 << 20, hal.uint8, no_cache).allocate().deallocate()
+        opened.synchronize()
+        shared, ours = ctypes.c_void_p(), opened.allocator.pool
+        assert simulator.driver.cuDeviceGetDefaultMemPool(ctypes.byref(shared), 0) == 0
+        for pool, attribute, expected in (
+            (shared, RELEASE_THRESHOLD, 0),
+            (ctypes.c_void_p(int(ours)), RELEASE_THRESHOLD, opened.allocator.cache_limit),
+            (ctypes.c_void_p(int(ours)), RESERVED, 1 << 20),
+        ):
+            get = simulator.driver.cuMemPoolGetAttribute
+            assert get(pool, attribute, ctypes.byref(limit)) == 0
+            assert limit.value == expected
+        opened.allocator.free_cache()
+        assert get(pool, RESERVED, ctypes.byref(limit)) == 0 == limit.value
+    assert simulator.live()["pools"] == pools
 
 
 def test_A6_HAL_MEMORY_LIMIT_holds_for_device_and_pinned_memory(

@@ -59,6 +59,14 @@ def test_a_cached_allocation_is_no_call_at_all(device: hal.Compiled, simulator: 
     assert simulator.calls_since(before) == {}
 
 
+def test_zeros_from_the_cache_are_one_call(device: hal.Compiled, simulator: Simulator) -> None:
+    hal.zeros(5000, hal.float32, device).fill(1).deallocate()
+    before = simulator.all_calls()
+    made = hal.zeros(5000, hal.float32, device)
+    assert simulator.calls_since(before) == {"cuMemsetD8Async": 1}
+    assert set(made.numpy().tolist()) == {0}
+
+
 def test_a_small_copy_is_one_call_and_a_wait(device: hal.Compiled, simulator: Simulator) -> None:
     made = hal.Buffer.from_numpy(np.arange(1000, dtype="i4"), device)
     before = simulator.all_calls()

@@ -88,7 +88,10 @@ void destroy(Lock& lock, Context& context) {
     abandon(driver().modules, [&](auto& it) { return mine(it) && !it.of_library; });
     abandon(driver().modules, mine, false);
     driver().abandoned += release_blocks(context);
-    for (auto& stream : context.streams) stream->closing = true;
+    for (auto& stream : context.streams) {
+        stream->closing = true;
+        waited_for(*stream);
+    }
     context.streams.clear();
     context.per_thread.clear();
     for (auto& other : driver().contexts) other->peers.erase(&context);

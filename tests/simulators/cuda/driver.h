@@ -44,7 +44,6 @@ struct Device {
     bool lost = false;
     CUresult fault = CUDA_SUCCESS;  // of a context that is gone, where a test wants it to stay
     uint64_t used_nbytes = 0;
-    uint64_t frees_under_way = 0;  // asked for in stream order, not carried out yet
     uint64_t base = 0, end = 0;    // its addresses: reserved, and never to be touched
     uint64_t next = 0;
     Context* primary = nullptr;

@@ -71,17 +71,13 @@ std::shared_ptr<Pool> new_pool(Device& device) {
     return pool;
 }
 
-std::shared_ptr<Block> allocate(Lock& lock, Context& context, Kind kind, uint64_t nbytes) {
+std::shared_ptr<Block> allocate(Lock&, Context& context, Kind kind, uint64_t nbytes) {
     static uint64_t number = 0;
     Device& device = context.device;
     need(nbytes > 0);
     bool on_host = kind == Kind::Pinned;
-    auto fits = [&] {
-        return on_host || nbytes <= driver().settings.memory_nbytes - device.used_nbytes;
-    };
-    wait_until(lock, [&] { return fits() || device.frees_under_way == 0 || driver().ended; });
-    check(context);
-    need(fits(), CUDA_ERROR_OUT_OF_MEMORY);
+    need(on_host || nbytes <= driver().settings.memory_nbytes - device.used_nbytes,
+         CUDA_ERROR_OUT_OF_MEMORY);
     uint8_t* bytes = fresh_bytes(nbytes);
     uint64_t address = reinterpret_cast<uint64_t>(bytes);
     if (kind == Kind::Device || kind == Kind::Variable) address = find_address(device, nbytes);
@@ -104,12 +100,31 @@ std::shared_ptr<Block> add_registered(Context& context, void* pointer, uint64_t 
     return block;
 }
 
+void trim(Pool& pool, uint64_t nbytes) {
+    uint64_t all = pool.used_nbytes;
+    for (auto& kept : pool.kept) all += kept.nbytes;
+    for (auto kept = pool.kept.begin(); kept != pool.kept.end() && all > nbytes;) {
+        if (kept->waited_for) {
+            all -= kept->nbytes;
+            pool.device.used_nbytes -= kept->nbytes;
+        }
+        kept = kept->waited_for ? pool.kept.erase(kept) : kept + 1;
+    }
+}
+
+void waited_for(const Stream& stream) {
+    for (auto& [handle, pool] : driver().pools.live) {
+        for (auto& kept : pool->kept) kept.waited_for |= kept.stream == &stream;
+        trim(*pool, pool->release_threshold);
+    }
+}
+
 void release(const std::shared_ptr<Block>& block) {
     if (!block->live) return;
     block->live = false;
     blocks().erase(block->address);
-    if (!block->on_host()) block->context->device.used_nbytes -= block->nbytes;
-    if (block->pool) block->pool->used_nbytes -= block->nbytes;
+    if (!block->on_host() && !block->kept) block->context->device.used_nbytes -= block->nbytes;
+    if (block->pool && !block->kept) block->pool->used_nbytes -= block->nbytes;
     forget_cached_blocks();
 }
 

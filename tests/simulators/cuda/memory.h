@@ -24,6 +24,7 @@ struct Block {
     unsigned flags = 0;
     bool live = true;
     bool free_under_way = false;
+    bool kept = false;  // its pool has the memory back, though its turn may not have come
     std::shared_ptr<Pool> pool{};
     uint64_t number = 0;     // never the same twice
 
@@ -40,12 +41,21 @@ struct Block {
     bool on_host() const { return kind == Kind::Pinned || kind == Kind::Registered; }
 };
 
+// Memory freed in stream order, which counts as used until its stream was waited for.
+struct Kept {
+    uint64_t nbytes;
+    const Stream* stream;
+    bool waited_for;
+};
+
 struct Pool {
     Device& device;
     CUmemoryPool handle;
     uint64_t release_threshold = 0, used_nbytes = 0, used_high = 0, maximum = 0;
     int reuse[3] = {1, 1, 1};
     std::vector<int> shared_with{};  // devices that were given access
+    std::vector<Kept> kept{};
+    bool destroyed = false;
 
     explicit Pool(Device& device) : device(device), handle(new_handle<CUmemoryPool>()) {}
 };
@@ -60,7 +70,13 @@ struct Place {
 
 std::shared_ptr<Pool> new_pool(Device& device);
 
-std::shared_ptr<Block> allocate(Lock& lock, Context& context, Kind kind, uint64_t nbytes);
+// Gives kept memory back to the device until the pool has no more than that, in use and kept.
+void trim(Pool& pool, uint64_t nbytes);
+
+// After a wait, pools keep of that stream's freed memory what their threshold allows.
+void waited_for(const Stream& stream);
+
+std::shared_ptr<Block> allocate(Lock&, Context& context, Kind kind, uint64_t nbytes);
 void release(const std::shared_ptr<Block>& block);
 
 // Host memory that the caller has already.

@@ -14,6 +14,12 @@ void allocate_from(Lock& lock, Stream& stream, const std::shared_ptr<Pool>& pool
     need(&pool->device == &stream.context.device);
     need(pool->maximum == 0 || pool->used_nbytes + nbytes <= pool->maximum,
          CUDA_ERROR_OUT_OF_MEMORY);
+    for (auto& kept : pool->kept)
+        if (kept.nbytes >= nbytes && (kept.waited_for || kept.stream == &stream)) {
+            kept.nbytes -= nbytes;  // used again, without a wait
+            pool->device.used_nbytes -= nbytes;
+            break;
+        }
     auto block = allocate(lock, stream.context, Kind::Device, nbytes);
     block->pool = pool;
     pool->used_nbytes += nbytes;
@@ -27,7 +33,12 @@ void with_attribute(Pool& pool, unsigned attribute, Int on_int, Wide on_wide) {
     switch (attribute) {
         case 1: case 2: case 3: on_int(pool.reuse[attribute - 1]); return;
         case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: on_wide(pool.release_threshold); return;
-        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: {
+            uint64_t all = pool.used_nbytes;
+            for (auto& kept : pool.kept) all += kept.nbytes;
+            on_wide(all);
+            return;
+        }
         case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: on_wide(pool.used_nbytes); return;
         case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
         case CU_MEMPOOL_ATTR_USED_MEM_HIGH: on_wide(pool.used_high); return;
@@ -66,11 +77,13 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
         if (address == 0) return;
         auto block = owned_block(address);
         block->free_under_way = true;
-        Device& device = block->context->device;
-        ++device.frees_under_way;
-        submit(*stream, {"cuMemFreeAsync", [block, &device] {
+        if (block->pool && !block->pool->destroyed) {  // for the work behind, at once
+            block->kept = true;
+            block->pool->used_nbytes -= block->nbytes;
+            block->pool->kept.push_back({block->nbytes, stream.get(), false});
+        }
+        submit(*stream, {"cuMemFreeAsync", [block] {
                              Lock lock(driver().mutex);
-                             --device.frees_under_way;
                              release(block);
                          }, {}, true});
     });
@@ -107,13 +120,15 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
         auto pool = driver().pools.get(handle);
         need(pool != pool->device.default_pool);
         if (pool->device.pool == pool) pool->device.pool = pool->device.default_pool;
+        for (auto& kept : pool->kept) pool->device.used_nbytes -= kept.nbytes;
+        pool->kept.clear();
+        pool->destroyed = true;  // what is still in use is freed into no pool
         driver().pools.remove(handle);
     });
 }
 
-// What is free goes back to the device at once, so there is never anything to trim.
-EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
-    return enter("cuMemPoolTrimTo", [&](Lock&) { driver().pools.get(handle); });
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t nbytes) {
+    return enter("cuMemPoolTrimTo", [&](Lock&) { trim(*driver().pools.get(handle), nbytes); });
 }
 
 EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, unsigned attribute, void* out) {

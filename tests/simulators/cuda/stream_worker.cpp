@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "faults.h"
+#include "memory.h"
 #include "stream.h"
 
 namespace sim {
@@ -75,6 +76,7 @@ Point submit(Stream& stream, Work work) {
 void wait_for(Lock& lock, const Point& point) {
     wait_until(lock, [&] { return point.reached() || driver().ended; });
     need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
+    waited_for(*point.stream);
     check(point.stream->context);
 }
 
@@ -84,6 +86,7 @@ void wait_for_all(Lock& lock, Context& context) {
     for (auto& point : points)
         wait_until(lock, [&] { return point.reached() || driver().ended; });
     need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
+    for (auto& point : points) waited_for(*point.stream);
     check(context);
 }
 

@@ -41,18 +41,38 @@ def test_memory_runs_out(load_driver: Load) -> None:
     cuda.stop()
 
 
-def test_frees_under_way_are_waited_for(load_driver: Load) -> None:
+def test_frees_count_until_their_stream_was_waited_for(load_driver: Load) -> None:
     cuda = load_driver(memory=1 << 20)
     cuda.start()
-    stream = cuda.stream()
+    stream, other = cuda.stream(), cuda.stream()
+    out = ctypes.c_uint64()
     first = cuda.get("cuMemAllocAsync", 1 << 20, stream)
     cuda.delay("cuMemFreeAsync", 0.05)
     cuda.cuMemFreeAsync(first, stream)
-    second = cuda.get("cuMemAllocAsync", 1 << 20, stream)
-    assert second != first
-    cuda.cuMemFree(second)
-    cuda.cuStreamDestroy(stream)
-    cuda.stop()
+    second = cuda.get("cuMemAllocAsync", 1 << 20, stream)  # in the same order: used again
+    cuda.cuMemFreeAsync(second, stream)
+    assert cuda.code.cuMemAllocAsync(ctypes.byref(out), 1 << 20, other) == OUT_OF_MEMORY
+    assert cuda.code.cuMemAlloc(ctypes.byref(out), 1) == OUT_OF_MEMORY
+    cuda.cuStreamSynchronize(stream)
+    cuda.cuMemFreeAsync(cuda.get("cuMemAllocAsync", 1 << 20, other), other)
+
+
+def test_a_pool_keeps_what_its_threshold_allows(load_driver: Load) -> None:
+    cuda = load_driver(memory=1 << 20)
+    cuda.start()
+    stream, pool = cuda.stream(), cuda.get("cuDeviceGetMemPool", 0)
+    cuda.cuMemPoolSetAttribute(pool, 4, ctypes.byref(ctypes.c_uint64(1 << 19)))
+    parts = [cuda.get("cuMemAllocAsync", 1 << 18, stream) for _ in range(4)]
+    for part in parts:
+        cuda.cuMemFreeAsync(part, stream)
+    cuda.cuStreamSynchronize(stream)
+    reserved = ctypes.c_uint64()
+    cuda.cuMemPoolGetAttribute(pool, 5, ctypes.byref(reserved))
+    assert reserved.value == 1 << 19
+    out = ctypes.c_uint64()
+    assert cuda.code.cuMemAlloc(ctypes.byref(out), 1 << 20) == OUT_OF_MEMORY
+    cuda.cuMemPoolTrimTo(pool, 0)
+    cuda.cuMemFree(cuda.alloc(1 << 20))
 
 
 def test_addresses_are_aligned_and_not_used_again_soon(cuda: Driver) -> None:
