@@ -110,6 +110,10 @@ class Allocator(Accounts[Opaque]):
         """Tell whether the host reads and writes memory of these options in place."""
         return self.device.info.host_visible
 
+    def _order_consumer(self, stream: Any) -> bool:
+        """Let a DLPack consumer's stream wait for all queued work; False: the host must wait."""
+        return False
+
     def _missing(self, method: str) -> Unsupported:
         return self.device._missing(self, method)
 

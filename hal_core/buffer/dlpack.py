@@ -83,7 +83,9 @@ def export(
             spec = DEFAULT_SPEC if target == native else buffer.options._replace(external_ptr=None)
             buffer = type(buffer)(device, buffer.size, buffer.dtype, spec).copy_from(buffer)
         pointer, owner = buffer._opaque_for("__dlpack__"), buffer._share()
-        if copy or stream != -1:  # -1: the consumer asks for no wait
+        # -1: the consumer asks for no wait.
+        ordered = stream == -1 and not copy
+        if not ordered and not (target == native and allocator._order_consumer(stream)):
             device.synchronize()
     return capsule.make(
         pointer, buffer.size, buffer.dtype, target, owner, newest=newest, copied=bool(copy)

@@ -194,6 +194,20 @@ class CUDAAllocator(LRUAllocator[int]):
     def _host_sees(self, options: BufferSpec) -> bool:
         return options.host and options.external_ptr is None
 
+    def _order_consumer(self, stream: Any) -> bool:
+        if stream in (None, _LEGACY_STREAM):
+            return True  # it waits for our stream in any case
+        if type(stream) is not int or stream <= 0:
+            return False
+        device, api = self.device, self.device.api
+        try:
+            with device.own("__dlpack__"), device.events(1) as (written,):
+                api.record(written, device.stream)
+                api.wait_for(stream, written)
+        except InvalidArgument:  # no stream that the driver knows
+            return False
+        return True
+
     def free_cache(self) -> None:
         super().free_cache()
         pool = self.pool  # which another thread may destroy, if it closes the device

@@ -279,3 +279,45 @@ def test_PyCUDAs_current_context_is_shared_and_left_alone(
         context.detach()
     gc.collect()
     assert simulator.live()["contexts"] == contexts
+
+
+@pytest.mark.parametrize("consumer", ["none", "legacy", "per thread", "made", "independent"])
+@pytest.mark.parametrize("copy", [None, True])
+def test_T1_an_export_is_ordered_with_the_consumers_stream_and_the_host_waits_for_nothing(
+    device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator, consumer: str, copy: bool | None
+) -> None:
+    made = {"made": False, "independent": True}
+    number: int | None = {"none": None, "legacy": 1, "per thread": 2}.get(consumer)
+    if consumer in made:
+        number = int(device.api.make_stream(independent=made[consumer]))
+    program, got = device.compile(add_one), np.zeros(12, "i4")
+    program(matrix, vals=(12,), threads=12)
+    device.synchronize()
+    simulator.delay("cuLaunchKernel", 0.1)
+    program(matrix, vals=(12,), threads=12)
+    before = simulator.all_calls()
+    taken = capsule.take(matrix.__dlpack__(stream=number, copy=copy))
+    waits = {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuStreamQuery"}
+    assert not waits & set(simulator.calls_since(before))
+    device.api.copy_out(got.data.cast("B"), taken.pointer, 48, number or 1)
+    device.api.wait(number or 1)
+    assert got.tolist() == list(range(2, 14))
+    if consumer in made:
+        device.api.destroy_stream(number)
+
+
+def test_an_export_to_an_unknown_stream_or_to_the_host_waits_as_before(
+    device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator
+) -> None:
+    program = device.compile(add_one)
+    program(matrix, vals=(12,), threads=12)
+    device.synchronize()
+    pinned = hal.Buffer(device, 12, hal.int32, hal.BufferSpec(host=True)).allocate()
+    simulator.delay("cuLaunchKernel", 0.1)
+    for stream in (0, 0xBAD, "of another library"):
+        program(matrix, vals=(12,), threads=12)
+        matrix.__dlpack__(stream=stream)
+        assert device.synchronize(timeout=0)
+    program(matrix, vals=(12,), threads=12)
+    pinned.copy_from(matrix)
+    assert np.from_dlpack(pinned).tolist() == list(range(5, 17))
