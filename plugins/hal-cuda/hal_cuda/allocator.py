@@ -29,7 +29,7 @@ class CUDAAllocator(LRUAllocator[int]):
     address of this GPU that another library allocated.
 
     Order: allocations, frees, copies and fills are queued on the device's stream. A copy from
-    pageable memory returns when the driver has read it, a copy to the host when the data is there.
+    pageable memory returns when its bytes may change, a copy to the host when the data is there.
     Owns: the context, after the device was closed, as long as exported memory is in use.
     """
 
@@ -130,10 +130,12 @@ class CUDAAllocator(LRUAllocator[int]):
         if src.nbytes > LARGE_IN_NBYTES:
             with device.own("copyin"):
                 return self._staging.copy_in(dest, src)
-        # On return the driver has read pageable memory, but not pinned memory. `src` may be
-        # pinned; a copy of it in bytes is pageable.
-        copy_in = device.api.copy_in
-        return device.call("copyin", copy_in, dest, bytes(src), src.nbytes, device.stream)
+        sent = bytes(src)
+        try:
+            device.call("copyin", device.api.copy_in, dest, sent, len(sent), device.stream)
+        finally:
+            self._staging.hold(sent)
+        return None
 
     def _copyout(self, dest: memoryview, src: int) -> None:
         device = self.device

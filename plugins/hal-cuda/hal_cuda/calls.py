@@ -165,7 +165,7 @@ class Calls:
         self.call("cuMemFreeHost", address)
 
     def copy_in(self, dest: int, src: int | bytes, nbytes: int, stream: Any) -> None:
-        """Copy from a host address or from bytes. On return pageable memory has been read."""
+        """Copy from a host address or from bytes, which may be read after the call."""
         self.call("cuMemcpyHtoDAsync", dest, src, nbytes, stream)
 
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:

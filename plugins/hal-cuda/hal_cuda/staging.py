@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 LARGE_IN_NBYTES, LARGE_OUT_NBYTES = 64 << 10, 1 << 20
 _HALF_NBYTES = 4 << 20
+HELD_COPIES = 64
 
 Half = tuple[int, Any]  # address, and the event recorded after its last use
 
 
 class Staging:
-    """Pinned memory of one device, made at the first large copy.
+    """Host memory that copies of one device use; pinned memory is made at the first large copy.
 
     Concurrency: one copy at a time. A copy in a finalizer, in the middle of another, has halves of
     its own. The context of the device is current in every method.
@@ -37,6 +38,9 @@ class Staging:
         self._device = device
         self._lock = threading.RLock()
         self._spare: list[Half] = []
+        self._sent: list[bytes] = []
+        self._sent_before: list[bytes] = []
+        self._all_read: Any = None  # the event behind the copies of `_sent_before`
 
     @contextmanager
     def _two_halves(self, operation: str) -> Iterator[list[Half]]:
@@ -67,6 +71,24 @@ class Staging:
             api.record(event, self._device.stream)
             undo.pop_all()
         return address, event
+
+    def hold(self, sent: bytes) -> None:
+        """Keep the bytes of a small copy, which is queued, until the GPU has them.
+
+        Of an asynchronous copy of pageable memory CUDA says that it "might be synchronous", so the
+        driver may read the bytes late. Source: "API synchronization behavior", CUDA driver API.
+        """
+        self._sent.append(sent)
+        if len(self._sent) < HELD_COPIES:
+            return
+        api, device = self._device.api, self._device
+        with self._lock, device.own("copyin"):
+            device._check_open("copyin")
+            if self._all_read is None:
+                self._all_read = api.make_event()
+            api.wait_event(self._all_read)  # long over, as a rule
+            self._sent_before, self._sent = self._sent, []
+            api.record(self._all_read, device.stream)
 
     def copy_in(self, dest: int, src: memoryview) -> None:
         """Copy to the device; `src` may change on return."""
@@ -101,8 +123,11 @@ class Staging:
     def close(self) -> None:
         """Free the pinned memory; the device is idle."""
         with self._lock, ExitStack() as steps:  # each is taken, whatever another raises
-            if self._spare:
+            if self._spare or self._all_read is not None:
                 steps.enter_context(self._device.own("close"))
+            if self._all_read is not None:
+                steps.callback(self._device.api.destroy_event, self._all_read)
+                self._all_read = None
             while self._spare:
                 address, event = self._spare.pop()
                 steps.callback(self._device.api.destroy_event, event)

@@ -7,7 +7,7 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
-from hal_cuda import driver
+from hal_cuda import driver, staging
 
 
 @hal.kernel
@@ -79,6 +79,13 @@ def _copy(device: hal.Compiled, y: hal.Buffer, simulator: Simulator) -> None:
         same(part.numpy()[-1], 7)
     simulator.set_context(0)  # as another library may
     part.fill(1)
+    held, staging.HELD_COPIES = staging.HELD_COPIES, 1
+    try:
+        for _ in range(2):
+            y.view(1).copyin(bytes(4))
+    finally:
+        staging.HELD_COPIES = held
+    y.view(1).fill(2)
     for made in (pinned, large):
         made.deallocate()
 

@@ -27,6 +27,10 @@ class Simulator:
         """Let a fault stay with the process, in new contexts too; False ends that."""
         self.driver.sim_sticky(int(on))
 
+    def read_late(self, on: bool) -> None:
+        """Let copies read pageable memory when their turn comes, after the call has returned."""
+        self.driver.sim_read_late(int(on))
+
     def clear(self) -> None:
         """Forget all failures and delays."""
         self.driver.sim_clear()

@@ -64,6 +64,28 @@ def test_B_copyin_from_pinned_memory_is_done_with_it_on_return(
     assert set(there.numpy().tolist()) == {7}
 
 
+@pytest.mark.parametrize("nbytes", [64, 4096, 65536, 100_000])
+def test_B5_copyin_holds_what_the_driver_may_read_late(
+    device: hal.Compiled, simulator: Simulator, nbytes: int
+) -> None:
+    """CUDA says only that an asynchronous copy of pageable memory "might be synchronous"."""
+    made = [hal.Buffer(device, nbytes, hal.uint8).allocate() for _ in range(200)]
+    work = hal.Buffer(device, 4, hal.int32).allocate().fill(0)
+    program = device.compile(add_one)
+    program(work, vals=(4,), threads=4)
+    device.synchronize()
+    simulator.read_late(True)
+    try:
+        simulator.delay("cuLaunchKernel", 0.02)
+        program(work, vals=(4,), threads=4)
+        for number, one in enumerate(made):
+            one.copyin(bytes([number]) * nbytes)
+        device.synchronize()
+    finally:
+        simulator.read_late(False)
+    assert all(set(one.numpy().tolist()) == {number} for number, one in enumerate(made))
+
+
 @pytest.mark.parametrize("nbytes", [4000, 3 << 20])
 def test_copies_from_eight_threads_at_once(device: hal.Compiled, nbytes: int) -> None:
     def work(number: int) -> None:

@@ -192,6 +192,14 @@ EXPORT const char* sim_stale() {
     return text.c_str();
 }
 
+// From now on asynchronous copies read pageable memory when their turn comes, which the vendor's
+// guide leaves open; 0: before they return.
+EXPORT void sim_read_late(int on) {
+    using namespace sim;
+    Lock lock(driver().mutex);
+    driver().late = on;
+}
+
 // From now on a fault stays until the process ends, as the vendor's guide says of every one; 0 ends
 // that, and takes away the faults that stayed.
 EXPORT void sim_sticky(int on) {

@@ -99,6 +99,7 @@ struct Driver {
     uintptr_t first_handle = 0, next_handle = 0;
     std::deque<uintptr_t> retired;          // handles of what is gone, the oldest first
     std::map<std::string, uint64_t> stale;  // calls that were given one
+    bool late = false;     // pageable memory is read when the copy's turn comes
     bool sticky = false;   // a fault stays with the process, whatever becomes of its context
     unsigned running = 0;  // pieces of work that are being carried out
 };

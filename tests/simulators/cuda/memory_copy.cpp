@@ -27,7 +27,7 @@ void copy(Lock& lock, Stream& stream, const char* name, Side to, Side from, Box 
     if (box.empty()) return;
     std::shared_ptr<std::vector<uint8_t>> bytes;
     wait = wait || to.place.pageable();
-    if (from.place.pageable() && !wait) from = staged(from, box, bytes);
+    if (from.place.pageable() && !wait && !driver().late) from = staged(from, box, bytes);
     Context& context = stream.context;
     Point done = submit(stream, {name, [=, &context] {
                                      if (still_there(to.place, context, name) &&

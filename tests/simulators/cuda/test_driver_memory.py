@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -251,6 +252,25 @@ def test_kernels_reach_the_other_device_after_peer_access(load_driver: Load) -> 
     cuda.cuCtxDisablePeerAccess(there)
     cuda.launch(fill, far, ctypes.c_uint32(1))
     assert cuda.code.cuCtxSynchronize() == 700
+
+
+def test_pageable_memory_is_read_late_on_request(cuda: Driver) -> None:
+    host, memory, stream = ctypes.create_string_buffer(b"one", 4), cuda.alloc(4), cuda.stream()
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    for late in (0, 1):
+        cuda.library.sim_read_late(late)
+        gate = threading.Event()
+        kept = kind(lambda _data, gate=gate: gate.wait(30) and None)
+        host.value = b"one"
+        cuda.cuLaunchHostFunc(stream, kept, None)
+        cuda.cuMemcpyHtoDAsync(memory, host, 4, stream)
+        host.value = b"two"
+        gate.set()
+        cuda.cuStreamSynchronize(stream)
+        assert cuda.read(memory, 4) == (b"two\0" if late else b"one\0")
+    cuda.library.sim_read_late(0)
+    cuda.cuStreamDestroy(stream)
+    cuda.cuMemFree(memory)
 
 
 # -- pools
