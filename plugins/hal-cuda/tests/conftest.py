@@ -23,9 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulato
 sys.path.insert(0, str(Path(__file__).parent))
 
 import build
-from simulator import Simulator
-
-SYSTEM = os.environ.get("HAL_TEST_CUDA") == "system"
+from simulator import SYSTEM, Simulator
 
 
 def _software_driver() -> Any:
@@ -60,6 +58,14 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
     if WHY and "CUDA" not in config.REQUIRE.read():
         pytest.skip(WHY)
     yield hal.Device["CUDA"]
+
+
+@pytest.fixture
+def other(device: hal.Compiled) -> hal.Compiled:
+    """Return another GPU."""
+    if len(hal.Device.devices("CUDA")) < 2:
+        pytest.skip("the machine has one GPU")
+    return hal.Device["CUDA:1"]
 
 
 @pytest.fixture

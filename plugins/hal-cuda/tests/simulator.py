@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from typing import Any
 
+SYSTEM = os.environ.get("HAL_TEST_CUDA") == "system"  # the machine's own driver is tested
 _ASKED = ("cuGetProcAddress", "cuGetErrorString", "run")  # no calls of a program
 
 

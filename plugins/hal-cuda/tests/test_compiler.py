@@ -185,3 +185,14 @@ def test_the_sign_of_a_zero_beside_zero(
     if not np.signbit(y[:2].numpy()).all():
         pytest.fail("what hal-cuda's page says to write is wrong too")
     assert not np.signbit(y.numpy()[2])
+
+
+def test_C6_a_driver_refuses_machine_code_of_a_newer_major_version(cuda: hal.Compiled) -> None:
+    """hal-cuda makes none for it. Inferred from the format; a real older driver has to show it."""
+    library, capability = nvrtc.find(), cuda.info.vendor["compute_capability"]
+    if library.version[0] <= cuda.driver_version[0]:
+        pytest.skip(f"NVRTC {library.version[0]} is not newer than the driver")
+    target = "--gpu-architecture=sm_{}{}".format(*capability)
+    image = library.compile('extern "C" __global__ void f() {}', "f", (target,), "CUBIN")
+    with pytest.raises(hal.CompileError), cuda.own("load"):
+        cuda.api.load(image)

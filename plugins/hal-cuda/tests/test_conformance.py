@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from simulator import Simulator
+from simulator import SYSTEM, Simulator
 
 import hal_core as hal
 from hal_core.testing.conformance import *  # noqa: F403
+from hal_core.testing.kit.abilities import nothing_to_try
 from hal_core.testing.plugin import External
 
 ILLEGAL_ADDRESS = 700
@@ -21,8 +22,11 @@ def hal_device_name(own_cache: None) -> str:
 
 
 @pytest.fixture
-def hal_fault(simulator: Simulator) -> Callable[[hal.Program], None]:
+def hal_fault(request: pytest.FixtureRequest) -> Callable[[hal.Program], None]:
     """Let the driver accept a launch whose kernel faults."""
+    if SYSTEM:
+        nothing_to_try("a fault on a real GPU takes the process along; test_faults.py has them")
+    simulator: Simulator = request.getfixturevalue("simulator")
     return lambda program: simulator.fail("run", ILLEGAL_ADDRESS)
 
 

@@ -164,9 +164,10 @@ def test_memory_that_others_allocate_in_our_context_is_taken(
     assert simulator.driver.cuMemFree_v2(managed) == 0
 
 
-def test_pinned_memory_of_one_device_is_copied_by_another(device: hal.Compiled) -> None:
+def test_pinned_memory_of_one_device_is_copied_by_another(
+    device: hal.Compiled, other: hal.Compiled
+) -> None:
     """The buffer belongs to the other device, its memory was pinned through this one."""
-    other = hal.Device["CUDA:1"]
     pinned = hal.Buffer(device, 4096, hal.uint8, hal.BufferSpec(host=True)).allocate().fill(7)
     device.synchronize()
     spec = hal.BufferSpec(external_ptr=pinned._opaque_for("test"))

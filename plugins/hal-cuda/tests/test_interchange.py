@@ -102,8 +102,10 @@ def test_work_on_the_stream_of_an_interface_is_waited_for(
     device.api.destroy_stream(theirs)
 
 
-def test_the_array_of_another_device_is_refused_by_name(device: hal.Compiled) -> None:
-    there = hal.Buffer(hal.Device["CUDA:1"], 12, hal.int32).allocate()
+def test_the_array_of_another_device_is_refused_by_name(
+    device: hal.Compiled, other: hal.Compiled
+) -> None:
+    there = hal.Buffer(other, 12, hal.int32).allocate()
     with pytest.raises(hal.InvalidArgument, match=r"another device, CUDA:1"):
         hal.Buffer.wrap(Theirs(there), device)
 
@@ -199,8 +201,10 @@ def test_a_consumer_that_refuses_a_capsule_says_why_and_keeps_nothing(
     assert device.allocator.statistics().live == live - 1
 
 
-def test_the_array_of_another_device_comes_by_the_host(device: hal.Compiled) -> None:
-    there = hal.Buffer.from_numpy(np.arange(12, dtype="i4"), hal.Device["CUDA:1"])
+def test_the_array_of_another_device_comes_by_the_host(
+    device: hal.Compiled, other: hal.Compiled
+) -> None:
+    there = hal.Buffer.from_numpy(np.arange(12, dtype="i4"), other)
     assert hal.Buffer.from_dlpack(there, device).numpy().tolist() == list(range(12))
     with pytest.raises(BufferError, match=r"cannot share"):
         hal.Buffer.from_dlpack(there, device, copy=False)

@@ -122,8 +122,9 @@ def test_views_at_odd_offsets_of_memory_of_others(
     assert whole.numpy()[offset + 3 : offset + 103].tolist() == [5] * 100
 
 
-def test_B_external_ptr_of_another_device_is_refused_by_name(device: hal.Compiled) -> None:
-    other = hal.Device["CUDA:1"]
+def test_B_external_ptr_of_another_device_is_refused_by_name(
+    device: hal.Compiled, other: hal.Compiled
+) -> None:
     there = hal.Buffer(other, 64, hal.uint8).allocate()
     address = there._opaque_for("test")
     with pytest.raises(hal.InvalidArgument, match=r"external_ptr.*CUDA:1.*CUDA.*copy"):

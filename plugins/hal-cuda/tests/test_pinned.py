@@ -100,8 +100,10 @@ def test_bfloat16_goes_to_the_host_too(device: hal.Compiled) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_every_GPU_computes_on_it(device: hal.Compiled, pinned: hal.Buffer, index: int) -> None:
-    there = hal.Device[f"CUDA:{index}"]
+def test_every_GPU_computes_on_it(
+    request: pytest.FixtureRequest, pinned: hal.Buffer, index: int
+) -> None:
+    there: hal.Compiled = request.getfixturevalue("other" if index else "device")
     taken = hal.Buffer.from_dlpack(pinned, there, copy=False)
     there.compile(add_one)(taken, vals=(64,), threads=64)
     there.synchronize()
