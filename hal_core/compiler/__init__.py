@@ -59,7 +59,7 @@ class CompileOptions(NamedTuple):
     block: tuple[int, int, int] | None = None
     shared_nbytes: int = 0  # of each block; 0 for a `Source`, where it is not known
     rendered: bool = False
-    work: int | None = None  # the only field outside the cache key: it follows from the text
+    work: int | None = None  # the only field outside the cache key: machine code has no use for it
 
     @classmethod
     def of_source(cls, source: Source) -> CompileOptions:
@@ -71,6 +71,7 @@ class CompileOptions(NamedTuple):
             tuple(sorted(source.defines)),
             source.includes,
             source.block,
+            work=source.work,
         )
 
     @classmethod

@@ -16,14 +16,15 @@ class Source:
     `Source("scale", text, "y: float32*, x: const float32*, n: int32", language="opencl")`.
     `defines` are preprocessor macros, `includes` folders searched for headers (what is in them is
     part of the compile cache's key), `options` go to the compiler as they stand. `block` states
-    that the text depends on that block shape.
+    that the text depends on that block shape, `work` how many operations a thread does: the CPU
+    keeps the GIL during launches that it knows to be short.
 
     Raises: InvalidArgument for a name, a signature or a block that cannot be read.
     """
 
     __slots__ = (
         "__weakref__", "block", "defines", "includes", "language", "name", "options",
-        "signature", "text",
+        "signature", "text", "work",
     )  # fmt: skip
 
     name: str
@@ -34,6 +35,7 @@ class Source:
     defines: tuple[tuple[str, str], ...]
     includes: tuple[str, ...]
     block: tuple[int, int, int] | None
+    work: int | None
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class Source:
         defines: Mapping[str, object] | None = None,
         includes: Iterable[str] = (),
         block: int | tuple[int, ...] | None = None,
+        work: int | None = None,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(
@@ -57,6 +60,11 @@ class Source:
                 "options and includes must be sequences of str",
                 fix='Write options=("-O2",).',
             )
+        if work is not None and (type(work) is not int or work < 0):
+            raise InvalidArgument(
+                f"Source {name!r}", "work is the operations of a thread, a number of 0 or more",
+                got=work, fix="Leave it out where you do not know.",
+            )  # fmt: skip
         if not isinstance(signature, Signature):
             signature = Signature.parse(name, signature)
         put = object.__setattr__
@@ -68,6 +76,7 @@ class Source:
         put(self, "defines", tuple((key, str(value)) for key, value in (defines or {}).items()))
         put(self, "includes", tuple(str(folder) for folder in includes))
         put(self, "block", block_shape(block, f"Source {name!r}"))
+        put(self, "work", work)
         for part in (text, *self.options, *sum(self.defines, ())):
             # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
             try:
@@ -88,7 +97,7 @@ class Source:
     def __reduce__(self) -> tuple[object, ...]:
         keywords: dict[str, Any] = {
             "language": self.language, "options": self.options, "defines": dict(self.defines),
-            "includes": self.includes, "block": self.block,
+            "includes": self.includes, "block": self.block, "work": self.work,
         }  # fmt: skip
         return partial(Source, **keywords), (self.name, self.text, self.signature)
 

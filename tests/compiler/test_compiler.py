@@ -328,6 +328,16 @@ def test_sources_check_what_they_are_given() -> None:
             hal.Source(*arguments, language="c")  # type: ignore[arg-type]
     with pytest.raises(hal.InvalidArgument, match="sequences of str"):
         hal.Source("k", TEXT, "", language="c", options="-O2")
+    for wrong in (-1, 1.5, True, "9"):
+        with pytest.raises(hal.InvalidArgument, match=r"work .*operations .*number.* 0 or more"):
+            hal.Source("k", TEXT, "", language="c", work=wrong)  # type: ignore[arg-type]
+
+
+def test_the_work_of_a_source_reaches_the_launch_and_not_the_cache_key(fake: hal.Compiled) -> None:
+    before = FakeCompiler.compiled
+    assert fake.compile(source()).binary.work is None
+    assert fake.compile(source(work=40)).binary.work == 40
+    assert FakeCompiler.compiled == before + 1
 
 
 def test_a_source_is_frozen_so_what_was_compiled_of_it_stays_true() -> None:

@@ -162,6 +162,12 @@ def test_which_launches_hold_the_gil_release_it_or_split(device: hal.Compiled) -
     if device.pool.threads > 1:
         large = program._geometry((4096, 1, 1), (256, 1, 1), 0)[0]
         assert isinstance(large, TrackedLaunch) and isinstance(large._run, AdaptiveLaunch)
+    text = "void one(const hal_thread *t, int32_t *y) { y[hal_global_idx(t, 0)] = 1; }"
+    for work, keeps in ((None, False), (100, True), (100_000, False)):
+        kernel = hal.Source("one", text, "y: int32*", language="c", work=work)
+        own = device.compile(kernel)
+        assert isinstance(own, CPUProgram)
+        assert (own._geometry((1, 1, 1), (256, 1, 1), 0)[0] is own._keeping) is keeps
     unknown = device.load(binary(RAW, "raw", "out: uint8*"))
     assert isinstance(unknown, CPUProgram) and unknown.binary.work is None
     run = unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0]
