@@ -43,6 +43,7 @@ class Binary(NamedTuple):
     shared_nbytes: int = 0  # of each block, without the dynamic shared memory of a launch
     rendered: bool = False  # True: the text is a renderer's, which fixes the calling convention
     work: int | None = None  # operations of each thread; None: unknown
+    offsets: bool = False  # of a Source: each pointer is followed by its byte offset
 
     def __repr__(self) -> str:
         return f"<Binary {self.entry} {self.format} {self.target} {len(self.image)} bytes>"
@@ -60,6 +61,7 @@ class CompileOptions(NamedTuple):
     shared_nbytes: int = 0  # of each block; 0 for a `Source`, where it is not known
     rendered: bool = False
     work: int | None = None  # the only field outside the cache key: machine code has no use for it
+    offsets: bool = False
 
     @classmethod
     def of_source(cls, source: Source) -> CompileOptions:
@@ -72,6 +74,7 @@ class CompileOptions(NamedTuple):
             source.includes,
             source.block,
             work=source.work,
+            offsets=source.offsets,
         )
 
     @classmethod
@@ -108,6 +111,7 @@ class Compiler:
     format: str  # of the binaries
     target: str = ""  # architecture
     identity: str  # vendor, version, architecture, fixed options: part of the cache key
+    takes_offsets: bool = False  # its `Source` kernels may take each pointer as base and offset
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         """Compile the text. Raises: CompileError with the compiler's log."""
@@ -176,6 +180,11 @@ def compile_kernel(device: Compiled, kernel: object) -> Program:
         verify(kernel)  # a user's own IR may have nodes of any form, which the next check reads
     check_kernel(kernel, device.info)
     if isinstance(kernel, Source):
+        if kernel.offsets and not compiler.takes_offsets:
+            raise Unsupported(
+                f"compile {kernel.name}", "kernels of this device take pointers without an offset",
+                device=device.name, fix="Leave out offsets=True: a view's pointer has its offset.",
+            )  # fmt: skip
         text, options = kernel.text, CompileOptions.of_source(kernel)
     else:
         renderer = pair.renderer()  # type: ignore[misc]  # the pair was selected for having one
@@ -203,6 +212,7 @@ def compile_kernel(device: Compiled, kernel: object) -> Program:
         options.shared_nbytes,
         options.rendered,
         options.work,
+        options.offsets,
     )
     program = device.load(binary, source=text, pair=pair.name)
     device._backend.compiled(device, program, cached)

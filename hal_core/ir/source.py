@@ -17,13 +17,14 @@ class Source:
     `defines` are preprocessor macros, `includes` folders searched for headers (what is in them is
     part of the compile cache's key), `options` go to the compiler as they stand. `block` states
     that the text depends on that block shape, `work` how many operations a thread does: the CPU
-    keeps the GIL during launches that it knows to be short.
+    keeps the GIL during launches that it knows to be short. `offsets=True` says that each pointer
+    is followed by its offset in bytes, 64 bits wide, as OpenCL needs it for views at any offset.
 
     Raises: InvalidArgument for a name, a signature or a block that cannot be read.
     """
 
     __slots__ = (
-        "__weakref__", "block", "defines", "includes", "language", "name", "options",
+        "__weakref__", "block", "defines", "includes", "language", "name", "offsets", "options",
         "signature", "text", "work",
     )  # fmt: skip
 
@@ -36,6 +37,7 @@ class Source:
     includes: tuple[str, ...]
     block: tuple[int, int, int] | None
     work: int | None
+    offsets: bool
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Source:
         includes: Iterable[str] = (),
         block: int | tuple[int, ...] | None = None,
         work: int | None = None,
+        offsets: bool = False,
     ) -> None:
         if not isinstance(text, str):
             raise InvalidArgument(
@@ -77,17 +80,9 @@ class Source:
         put(self, "includes", tuple(str(folder) for folder in includes))
         put(self, "block", block_shape(block, f"Source {name!r}"))
         put(self, "work", work)
+        put(self, "offsets", bool(offsets))
         for part in (text, *self.options, *sum(self.defines, ())):
-            # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
-            try:
-                wrong = "\0" if b"\0" in part.encode() else ""
-            except UnicodeEncodeError as error:
-                wrong = part[error.start]
-            if wrong:
-                raise InvalidArgument(
-                    f"Source {name!r}", "it has a character that no compiler can read", got=wrong,
-                    fix="Take it out of the text, the options or the macros.",
-                )  # fmt: skip
+            _check_characters(part, f"Source {name!r}")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Source is frozen: make a new one instead of setting {name}")
@@ -98,11 +93,25 @@ class Source:
         keywords: dict[str, Any] = {
             "language": self.language, "options": self.options, "defines": dict(self.defines),
             "includes": self.includes, "block": self.block, "work": self.work,
+            "offsets": self.offsets,
         }  # fmt: skip
         return partial(Source, **keywords), (self.name, self.text, self.signature)
 
     def __repr__(self) -> str:
         return f"<Source {self.name}({self.signature}) {self.language}>"
+
+
+def _check_characters(text: str, operation: str) -> None:
+    # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
+    try:
+        wrong = "\0" if b"\0" in text.encode() else ""
+    except UnicodeEncodeError as error:
+        wrong = text[error.start]
+    if wrong:
+        raise InvalidArgument(
+            operation, "it has a character that no compiler can read", got=wrong,
+            fix="Take it out of the text, the options or the macros.",
+        )  # fmt: skip
 
 
 def block_shape(block: int | tuple[int, ...] | None, operation: str) -> tuple[int, int, int] | None:

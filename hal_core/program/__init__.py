@@ -52,7 +52,8 @@ class Program:
     info: ProgramInfo  # from the binary; a backend replaces it by the facts of its driver
 
     def __new__(cls, device: Compiled, binary: Binary) -> Program:
-        return object.__new__(specialised(cls, binary.signature, binary.rendered))
+        any_offset = binary.rendered or binary.offsets
+        return object.__new__(specialised(cls, binary.signature, any_offset))
 
     def __init__(self, device: Compiled, binary: Binary) -> None:
         self.device = device
@@ -232,9 +233,9 @@ class Program:
             fix = "Copy it first: there.copy_from(here)."
             self._refuse(f"{what} is on another device", buffer.device, self.device.name, fix)
         alignment, start = self.device.info.limits.view_alignment, buffer._start()
-        if not self.binary.rendered and start % alignment:
+        if not (self.binary.rendered or self.binary.offsets) and start % alignment:
             problem = f"{what} starts at an offset the device cannot give to a Source kernel"
-            fix = "Copy the part into a buffer of its own; rendered kernels take any offset."
+            fix = "Copy the part into a buffer of its own. Kernels of @hal.kernel take any offset."
             self._refuse(problem, start, f"a multiple of {alignment} bytes", fix)
 
     # -- end

@@ -52,13 +52,14 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
 """
 
 
-def specialised(cls: P, signature: Signature, rendered: bool) -> P:
+def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     """Return the subclass of a backend's program whose `__call__` is made for this signature.
 
-    Programs whose signatures have the same dtypes in the same places share one.
+    Programs whose signatures have the same dtypes in the same places share one. `any_offset` says
+    that views need no alignment, as for rendered kernels and `Source` kernels that take offsets.
     """
     shape = tuple((param.is_pointer, param.dtype) for param in signature.params)
-    found = _SHAPES.get((cls, shape, rendered))
+    found = _SHAPES.get((cls, shape, any_offset))
     if found is not None:
         return found  # type: ignore[return-value]
     buffers = [f"b{param.position}" for param in signature.pointers]
@@ -66,8 +67,7 @@ def specialised(cls: P, signature: Signature, rendered: bool) -> P:
     keys = [f"k{param.position}" for param in signature.pointers]
     tests = ["not wait", "vals.__class__ is tuple"] if values else ["not wait"]
     for place, (buffer, key) in enumerate(zip(buffers, keys, strict=True)):
-        # Rendered kernels take a view at any offset, `Source` kernels an aligned one only.
-        either = f" or {buffer}._key is self._misaligned[{place}]" if rendered else ""
+        either = f" or {buffer}._key is self._misaligned[{place}]" if any_offset else ""
         tests.append(f"({buffer}._key is {key}{either})")
     for value, param in zip(values, signature.values, strict=True):
         dtype = param.dtype
@@ -86,7 +86,7 @@ def specialised(cls: P, signature: Signature, rendered: bool) -> P:
     call = define(text, "__call__", f"launch of {cls.__name__}", {"checked": cls.__call__})
     call.__doc__ = cls.__call__.__doc__
     made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
-    return _SHAPES.setdefault((cls, shape, rendered), made)  # type: ignore[return-value]
+    return _SHAPES.setdefault((cls, shape, any_offset), made)  # type: ignore[return-value]
 
 
 def define(text: str, name: str, title: str, names: dict[str, Any]) -> Callable[..., Any]:

@@ -333,6 +333,17 @@ def test_sources_check_what_they_are_given() -> None:
             hal.Source("k", TEXT, "", language="c", work=wrong)  # type: ignore[arg-type]
 
 
+def test_a_compiler_that_gives_no_offsets_refuses_them(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(hal.Unsupported, match=r"compile k: .*without an offset.*offsets=True"):
+        fake.compile(source(offsets=True))
+    monkeypatch.setattr(FakeCompiler, "takes_offsets", True)
+    program = fake.compile(source(offsets=True, signature="y: int32*"))
+    assert program.binary.offsets
+    assert "_misaligned" in type(program).__call__.__code__.co_names  # it takes any view
+
+
 def test_the_work_of_a_source_reaches_the_launch_and_not_the_cache_key(fake: hal.Compiled) -> None:
     before = FakeCompiler.compiled
     assert fake.compile(source()).binary.work is None

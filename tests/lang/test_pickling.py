@@ -348,7 +348,7 @@ def test_a_script_sends_its_kernel_to_another_process(tmp_path: Path) -> None:
 def source() -> hal.Source:
     return hal.Source(
         "scale", "text", "y: float32*, n: int32", language="opencl", options=("-O2",),
-        defines={"N": 4}, includes=("here",), block=(8, 2), work=7,
+        defines={"N": 4}, includes=("here",), block=(8, 2), work=7, offsets=True,
     )  # fmt: skip
 
 

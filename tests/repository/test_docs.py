@@ -213,6 +213,9 @@ def test_the_source_kernels_of_the_page_run(device: Any) -> None:
     source = {"CPU": code["scale_on_cpu"], "OPENCL": code["scale"]}[device.family]
     try:
         assert np.array_equal(code["launch"](device, source), 2 * np.arange(1000, dtype="f4"))
+        if device.family == "OPENCL":
+            with_offsets = code["launch"](device, code["scale_any"])
+            assert np.array_equal(with_offsets, 2 * np.arange(1000, dtype="f4"))
     except hal.CompilerUnavailable as error:
         pytest.skip(str(error))
     broken = hal.Source("k", "void k() { @ }", "", language=source.language)

@@ -10,6 +10,7 @@ from hal_opencl import driver
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
+    from hal_core.compiler import Binary, CompileOptions
     from hal_core.ir import Param, Signature
 
 # OpenCL types for a dtype's elements: its own type, or an integer type of the same size.
@@ -39,17 +40,18 @@ def find_kernel(program: driver.Program, entry: str, operation: str, device: str
 
 
 def check_arguments(
-    kernel: cl.Kernel, signature: Signature, rendered: bool, operation: str, device: str
+    kernel: cl.Kernel, asked: CompileOptions | Binary, operation: str, device: str
 ) -> None:
     """Compare the arguments that the platform describes with those of the signature.
 
     Raises: CompileError naming the argument; Unsupported for one that no signature can express.
     """
     spaces = driver.argument_spaces(kernel)
-    types = [] if rendered else driver.argument_types(kernel)
+    signature = asked.signature
+    types = [] if asked.rendered else driver.argument_types(kernel)
     _check_expressible(spaces, signature, operation, device)
-    slots = slots_of(signature, rendered)
-    if rendered and runs_whole_blocks(kernel, signature):
+    slots = slots_of(asked)
+    if runs_whole_blocks(kernel, asked):
         slots += BLOCK_SLOTS
     if kernel.num_args != len(slots):
         raise CompileError(
@@ -57,11 +59,15 @@ def check_arguments(
             f"the kernel takes {kernel.num_args} arguments, its signature "
             f"({signature}) gives {len(slots)}",
             device=device,
+            fix="With offsets=True, and only with it, each pointer is followed by a long.",
         )
     _, set_numbers = driver.argument_setters(kernel)
     for index, slot in enumerate(slots):
         written = types[index] if types else ""
-        fits = not written or _holds(written, signature.params[slot.position])
+        fits = True
+        if written:
+            parameter = signature.params[slot.position]
+            fits = written == "long" if slot.is_offset else _holds(written, parameter)
         if spaces and (spaces[index] in ("global", "constant")) != (slot.code == ""):
             fits = False
         try:
@@ -115,27 +121,29 @@ class Slot(NamedTuple):
     nbytes: int
     position: int  # of the signature's parameter
     what: str
+    is_offset: bool = False
 
 
-def runs_whole_blocks(kernel: cl.Kernel, signature: Signature) -> bool:
+def runs_whole_blocks(kernel: cl.Kernel, asked: CompileOptions | Binary) -> bool:
     """Return whether each work-item of a rendered kernel is a block, whose size it must know."""
-    return bool(kernel.num_args == len(slots_of(signature, True)) + len(BLOCK_SLOTS))
+    return asked.rendered and kernel.num_args == len(slots_of(asked)) + len(BLOCK_SLOTS)
 
 
-def slots_of(signature: Signature, rendered: bool) -> list[Slot]:
-    """List the arguments that a kernel of this signature takes.
+def slots_of(asked: CompileOptions | Binary) -> list[Slot]:
+    """List the arguments that a kernel takes.
 
-    A rendered kernel takes a pointer as base and byte offset, a `Source` kernel the pointer alone.
+    A rendered kernel takes a pointer as base and byte offset, and so does a `Source` kernel that
+    asks for it; others take the pointer alone.
     """
     slots = []
-    for param in signature.params:
+    for param in asked.signature.params:
         if not param.is_pointer:
             code = param.dtype.format
             slots.append(Slot(code, param.dtype.itemsize, param.position, str(param)))
             continue
         slots.append(Slot("", 8, param.position, str(param)))
-        if rendered:
-            slots.append(Slot("q", 8, param.position, f"the byte offset of {param}"))
+        if asked.rendered or asked.offsets:
+            slots.append(Slot("q", 8, param.position, f"the byte offset of {param}", True))
     return slots
 
 

@@ -46,6 +46,7 @@ class OpenCLCompiler(Compiler):
 
     language = "opencl"
     format = "opencl"
+    takes_offsets = True
 
     def __init__(self, device: OpenCLDevice) -> None:
         self.device = device
@@ -76,9 +77,7 @@ class OpenCLCompiler(Compiler):
             ) from None  # fmt: skip
         with driver.check(operation, self.device.name):
             kernel = find_kernel(program, options.entry, operation, self.device.name)
-            check_arguments(
-                kernel, options.signature, options.rendered, operation, self.device.name
-            )
+            check_arguments(kernel, options, operation, self.device.name)
         binary = driver.binary_of(program)
         if not binary:
             return Sealed("source", self.identity, text.encode(), flags).to_bytes()

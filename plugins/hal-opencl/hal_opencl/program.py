@@ -56,9 +56,9 @@ class OpenCLProgram(Program):
         with driver.check(operation, device.name):
             program = self._build(operation)
             kernel = find_kernel(program, binary.entry, operation, device.name)
-            check_arguments(kernel, binary.signature, binary.rendered, operation, device.name)
+            check_arguments(kernel, binary, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
-        self._whole_blocks = binary.rendered and runs_whole_blocks(kernel, binary.signature)
+        self._whole_blocks = runs_whole_blocks(kernel, binary)
         max_threads = facts.max_block_threads
         if self._whole_blocks:  # its threads are loops, which the platform does not count
             fixed = binary.block
@@ -93,12 +93,12 @@ class OpenCLProgram(Program):
         if self._enqueue is not None:
             return self._enqueue
         device, name, program = self.device, self.name, self._program
-        slots = slots_of(self.signature, self.binary.rendered)
+        slots, offsets = slots_of(self.binary), self.binary.rendered or self.binary.offsets
         memory, numbers, packs = [], [], {}
-        for index, (code, _, position, _) in enumerate(slots):
+        for index, (code, _, position, *_) in enumerate(slots):
             if not code:
-                # Rendered kernels take the memory and its offset, `Source` kernels a sub-buffer.
-                plain = f"a{position}[0]" if self.binary.rendered else f"whole(a{position})"
+                # Where the kernel takes no offset, a view is a sub-buffer.
+                plain = f"a{position}[0]" if offsets else f"whole(a{position})"
                 memory.append(f"{index}, {plain}")
                 continue
             # Of a pointer, only the offset is a number.
@@ -109,7 +109,7 @@ class OpenCLProgram(Program):
             numbers += [f"{len(slots) + axis}, geometry.block[{axis}]" for axis in range(3)]
 
         def whole(opaque: Opaque) -> cl.Buffer | None:
-            """Return memory as `Source` kernels take it: a sub-buffer where it has an offset."""
+            """Return memory without an offset: a sub-buffer where it has one."""
             base, offset = opaque
             return base.get_sub_region(offset, base.size - offset) if offset else base
 

@@ -184,6 +184,51 @@ def test_V3_source_kernels_take_aligned_views_and_refuse_others(
             saxpy(base[1:5], one, vals=(1.0, 4), threads=4)
 
 
+SHIFT = """
+__kernel void shift(__global int *y_base, long y_offset, int by,
+                    __global const float *x_base, long x_offset) {
+    __global int *y = (__global int *)((__global char *)y_base + y_offset);
+    __global const float *x = (__global const float *)((__global const char *)x_base + x_offset);
+    y[get_global_id(0)] = (int)x[get_global_id(0)] + by;
+}
+"""
+
+
+@LIVE
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 40))
+def test_V3_source_kernels_that_ask_for_offsets_take_any_view(
+    device: hal.Compiled, to: int, start: int, size: int
+) -> None:
+    signature = "y: int32*, by: int32, x: const float32*"
+    program = device.compile(hal.Source("shift", SHIFT, signature, language="opencl", offsets=True))
+    y = hal.zeros(100, hal.int32, device)
+    x = hal.Buffer.from_numpy(np.arange(100, dtype="f4"), device)
+    for _ in range(2):  # the second launch takes the short way
+        program(y[to : to + size], x[start : start + size], vals=(7,), threads=size)
+    expected = np.zeros(100, "i4")
+    expected[to : to + size] = np.arange(start, start + size) + 7
+    assert (y.numpy() == expected).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "offsets", "why"),
+    [
+        (SHIFT, False, r"takes 5 arguments.*gives 3.*offsets=True"),
+        ("__kernel void shift(__global int *y, int by, __global const float *x) {}", True,
+         r"takes 3 arguments.*gives 5.*offsets=True"),
+        (SHIFT.replace("long x_offset", "int x_offset"), True,
+         r"argument 4 of the kernel is int.*the byte offset of x"),
+    ],
+)  # fmt: skip
+def test_P2_offsets_that_the_kernel_does_not_have(
+    device: hal.Compiled, text: str, offsets: bool, why: str
+) -> None:
+    signature = "y: int32*, by: int32, x: const float32*"
+    kernel = hal.Source("shift", text, signature, language="opencl", offsets=offsets)
+    with pytest.raises(hal.CompileError, match=why):
+        device.compile(kernel)
+
+
 def test_V1_V4_a_view_of_a_view_sees_what_the_base_sees(device: hal.Compiled) -> None:
     base = hal.Buffer(device, 32, hal.int32).copyin(np.arange(32, dtype="i4"))
     inner = base[4:28][3:10]
