@@ -20,9 +20,11 @@ _ROUNDING = {
 }
 
 # A work-item is a block here, and its threads are loops, as in C. The launch passes their counts.
+# A block of no threads does nothing: launched, it makes PoCL compile.
 _BLOCK_FRAME = """\
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void $name($parameters) {
+    if (launch_x == 0) return;
     const int block_dim_x = $block_x, block_dim_y = $block_y, block_dim_z = $block_z;
     const int block_x = (int)get_group_id(0);
     const int block_y = (int)get_group_id(1);

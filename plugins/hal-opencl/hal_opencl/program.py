@@ -14,7 +14,13 @@ from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define, spare_storage
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque
-from hal_opencl.arguments import check_arguments, find_kernel, runs_whole_blocks, slots_of
+from hal_opencl.arguments import (
+    BLOCK_SLOTS,
+    check_arguments,
+    find_kernel,
+    runs_whole_blocks,
+    slots_of,
+)
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
@@ -58,7 +64,9 @@ class OpenCLProgram(Program):
             kernel = find_kernel(program, binary.entry, operation, device.name)
             check_arguments(kernel, binary, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
-        self._whole_blocks = runs_whole_blocks(kernel, binary)
+            self._whole_blocks = runs_whole_blocks(kernel, binary)
+            if self._whole_blocks:
+                self._launch_no_threads(kernel)
         max_threads = facts.max_block_threads
         if self._whole_blocks:  # its threads are loops, which the platform does not count
             fixed = binary.block
@@ -168,6 +176,23 @@ class OpenCLProgram(Program):
             raise CompileError(
                 operation, problem, log=error.log, device=device.name, fix=fix
             ) from None
+
+    def _launch_no_threads(self, kernel: cl.Kernel) -> None:
+        """Launch a block without threads, which does nothing.
+
+        PoCL makes the machine code for a size of groups when it first runs one. Here all groups
+        have one work-item, so later launches find it made.
+        """
+        set_memory, set_numbers = driver.argument_setters(kernel)
+        for index, slot in enumerate([*slots_of(self.binary), *BLOCK_SLOTS]):
+            if slot.code:
+                set_numbers((index, bytes(slot.nbytes)))
+            else:
+                set_memory((index, None))
+        queue = cl.CommandQueue(self.device.context)  # it need not wait for work of the device
+        event = cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+        queue.flush()
+        self.device.wait_for(event)
 
 
 class Geometry(NamedTuple):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
+from hal_opencl import driver
 
 LIVE = settings(
     deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -62,6 +65,35 @@ def test_loops_and_floor_division(device: hal.Compiled, rows: int, cols: int) ->
     program = device.compile(row_sums)
     program(out, hal.Buffer.from_numpy(m, device=device), vals=(rows, cols), threads=rows)
     assert (out.numpy() == (m // 3).sum(1)).all()
+
+
+def test_C_compile_compiles_and_the_first_launch_only_launches(device: hal.Compiled) -> None:
+    """PoCL makes its machine code when a kernel first runs, which was inside the first launch."""
+    never_compiled = float(time.time_ns() % (1 << 24))  # PoCL has a cache of its own
+
+    @hal.kernel
+    def with_barriers(y: hal.Ptr[hal.float32]):
+        i = hal.global_idx(0)
+        shared = hal.shared(hal.float32, 1024)
+        total = y[i] + never_compiled
+        for k in hal.unroll(2):
+            shared[hal.thread_idx(0)] = total
+            hal.barrier()
+            total = hal.sqrt(shared[k] + total)
+            hal.barrier()
+        y[i] = total
+
+    if not driver.is_pocl(device.hardware):
+        pytest.skip("of PoCL")
+    y = hal.zeros(64, hal.float32, device)
+    device.synchronize()
+    start = time.perf_counter()
+    program = device.compile(with_barriers)
+    compiled = time.perf_counter()
+    program(y, threads=64)
+    device.synchronize()
+    launched = time.perf_counter()
+    assert launched - compiled < (compiled - start) / 8
 
 
 def test_division_is_correctly_rounded_where_the_device_can(device: hal.Compiled) -> None:
