@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
+from hal_core.ir.blocks.group_tests import add_group_tests
 from hal_core.ir.blocks.independence import stores_last
 from hal_core.ir.expand import expand
 from hal_core.render import OpenCLRenderer
@@ -75,7 +76,7 @@ class PoCLRenderer(OpenCLRenderer):
             # Unsupported: too much is alive across the barriers. Then threads are work-items.
             with suppress(Unsupported):
                 return _BlockRenderer()._render(kernel)
-        return super()._render(kernel)
+        return super()._render(add_group_tests(kernel))
 
 
 class _BlockRenderer(OpenCLRenderer):

@@ -96,6 +96,17 @@ def test_C_compile_compiles_and_the_first_launch_only_launches(device: hal.Compi
     assert launched - compiled < (compiled - start) / 8
 
 
+def test_a_block_inside_of_the_bound_runs_without_the_test_of_each_thread(
+    device: hal.Compiled,
+) -> None:
+    """PoCL runs a block as a loop and takes the first test out of it."""
+    if not driver.is_pocl(device.hardware):
+        pytest.skip("of PoCL")
+    text = device.compile(saxpy).source
+    last = "(int)(((uint)block_x * block_dim_x) + ((uint)block_dim_x - 1))"
+    assert f"({last} < n) | (global_x < n)" in text
+
+
 def test_division_is_correctly_rounded_where_the_device_can(device: hal.Compiled) -> None:
     if not any("divide" in option for option in device.compiler._rendered):
         pytest.skip("the device divides float32 with an error of up to 2.5 ulp")
