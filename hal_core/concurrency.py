@@ -62,6 +62,21 @@ def fork_safe_lock() -> threading.RLock:
     return lock
 
 
+def run_unless_busy(lock: threading.RLock, work: Callable[[], object]) -> None:
+    """Call `work` with the lock held, unless another thread or a caller of this one holds it."""
+    if lock._is_owned():  # type: ignore[attr-defined]
+        return
+    try:
+        if not lock.acquire(blocking=False):  # inside, as Ctrl-C may come behind it
+            return
+        work()
+    except BaseException:
+        if lock._is_owned():  # type: ignore[attr-defined]
+            lock.release()
+        raise
+    lock.release()
+
+
 def hold_during_fork(lock: threading.RLock) -> None:
     """Make every fork wait for `lock`, which guards state that a child could not repair."""
     _held_locks.append(lock)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import threading
 import time
 from typing import Any
 
 import pytest
+from interrupted import Scene, everywhere
 
 import hal_core as hal
+import hal_core.allocator
 
 
 @pytest.fixture
@@ -184,6 +187,42 @@ def test_A6_a_cycle_collected_inside_the_allocator_does_not_block_it(allocator: 
     with allocator._lock:
         gc.collect()
     assert allocator.statistics().live == 1
+
+
+def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin: Any) -> None:
+    """It frees the cache, allocates and frees; so may the handler of a signal."""
+
+    def scene() -> Scene:
+        hal.Device["FAKE"].close()
+        allocator: Any = hal.Device["FAKE"].allocator
+        allocator.cache_limit = 3 * 1024
+        held = [hal.empty(size, hal.int8, "FAKE") for size in (300, 600, 900, 1500, 2000)]
+        block = allocator.alloc(700)
+
+        def work() -> None:
+            held[0].deallocate()
+            held[:] = held[1:4]
+            held.append(hal.empty(2000, hal.int8, "FAKE"))
+            allocator.free(block, 700)
+            held.clear()
+            held.append(hal.empty(250, hal.int8, "FAKE"))
+
+        def other() -> None:
+            allocator.free_cache()
+            hal.empty(600, hal.int8, "FAKE").deallocate()
+            hal.empty(500, hal.int8, "FAKE")
+
+        def check() -> None:
+            held.clear()
+            facts = allocator.statistics()
+            assert (facts.current, facts.live) == (0, 0) and facts.cached <= 3 * 1024
+            assert facts.cached == allocator._held == sum(map(len, allocator.memory.values()))
+            allocator.free_cache()
+            assert not allocator.memory and not allocator._cache
+
+        return Scene(work, other, check)
+
+    assert everywhere([os.path.dirname(hal_core.allocator.__file__)], scene) > 50
 
 
 def test_B11_counters_are_exact_under_threads(allocator: Any) -> None:

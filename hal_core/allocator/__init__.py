@@ -130,44 +130,45 @@ class Allocator(Accounts[Opaque]):
                 return self._wrap(options.external_ptr, nbytes)
             if nbytes == 0:
                 return self.null  # type: ignore[no-any-return]
-            if options.zero and not self.fresh_is_zero:
-                block = self.alloc(nbytes, options._replace(zero=False))
-                self._initialise(block, nbytes, options)
-                return block
+        spec = options  # of the block: one that is filled with zeros is as any other
+        if spec is not DEFAULT_SPEC and spec.zero and not self.fresh_is_zero:
+            spec = self._check(nbytes, spec._replace(zero=False))
         # As `block_nbytes`.
         size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
-        opaque = None
-        self._lock.acquire()  # `with` costs three times as much
+        opaque, lock, unsettled = None, self._lock, self._unsettled
         try:
-            if self._returned:
-                self._drain()
-            blocks = self._cache.get(size if options is DEFAULT_SPEC else (size, options))
-            if blocks:
-                opaque = blocks.pop()[1]
-                self._cached -= size
-                self._hits += 1
-                self._live[opaque] = nbytes
-                self._current += nbytes
-                if self._current > self._peak:
-                    self._peak = self._current
-        finally:
-            self._lock.release()
-        if opaque is None:
-            opaque = self._fresh(nbytes, size, options)
-        if options is not DEFAULT_SPEC or self.poison:
-            self._initialise(opaque, nbytes, options)
+            try:
+                lock.acquire()  # inside, as Ctrl-C may come behind it; `with` costs three times it
+                if unsettled:
+                    first, freed, kind = unsettled[0]
+                    same = freed == nbytes and kind is spec is DEFAULT_SPEC
+                    # To cache the block and take it again would come to this, in one step.
+                    if same and size <= self.cache_limit and first in self._live:
+                        opaque = first
+                        self._hits += 1
+                        unsettled.popleft()
+                if opaque is None:
+                    opaque = self._take_cached(nbytes, size, spec)
+            except BaseException:
+                if lock._is_owned():  # type: ignore[attr-defined]  # else interrupted in its wait
+                    lock.release()
+                raise
+            lock.release()
+            if opaque is None:
+                opaque = self._fresh(nbytes, size, spec)
+            if options is not DEFAULT_SPEC or self.poison:
+                self._initialise(opaque, nbytes, options)
+        except BaseException:
+            if opaque is not None:
+                self._give_back(opaque, nbytes, spec)
+            raise
         return opaque
 
     def _initialise(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
-        """Fill a block with zeros or poison as asked for; give it back where that fails."""
+        """Fill a block with zeros or poison as asked for."""
         done = self.fresh_is_zero if options.zero else not self.poison
-        if done:
-            return
-        try:
+        if not done:
             self._fill(opaque, nbytes, b"\0" if options.zero else b"\xcb")
-        except BaseException:
-            self._give_back(opaque, nbytes, options)
-            raise
 
     def free(self, opaque: Opaque, nbytes: int, options: BufferSpec | None = None) -> None:
         """Give back a block of `alloc`, with the same size and options.
@@ -178,16 +179,24 @@ class Allocator(Accounts[Opaque]):
         if options.external_ptr is not None or nbytes == 0:
             return
         with self._lock:
-            self._drain()
-            self._settle(opaque, nbytes, options)
-        self._free_dropped()
+            while self._unsettled:
+                self._settle_next()
+            if self._live.get(opaque) != nbytes:
+                raise self._not_live(opaque, nbytes)
+            self._unsettled.append((opaque, nbytes, options))
+            while self._unsettled:
+                self._settle_next()
+        if self._dropped:
+            self._free_dropped()
 
     def free_cache(self) -> None:
         """Release every cached block. May be called from anywhere, a backend's `_free` included."""
         with self._lock:
             self._drain()
-            self._evict(self._cached)
-            self._cache.clear()
+            self._evict(0)
+            for key in list(self._cache):
+                if key in self._cache and not self._cache[key]:  # one step
+                    del self._cache[key]
         self._free_dropped()
 
     def statistics(self) -> AllocatorStatistics:
@@ -225,9 +234,13 @@ class Allocator(Accounts[Opaque]):
 
     def _give_back(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
         """Take a block from a finalizer, without waiting for a lock; the next call settles it."""
-        self._returned.append((opaque, nbytes, options))
+        self._take_back(opaque, nbytes, options)
         if options is not DEFAULT_SPEC or not self.cache_limit:
             self._settle_unless_busy()
+
+    def _take_back(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
+        """Note that a block comes back. When Ctrl-C ends this, nothing was done."""
+        self._returned += ((opaque, nbytes, options),)  # `append` is a call, which it may end
 
     def _settle_unless_busy(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         """Free returned blocks that the cache does not take, unless a call is under way.
@@ -239,24 +252,17 @@ class Allocator(Accounts[Opaque]):
         """
         if is_exiting():
             return
-        if self._lock._is_owned() or not self._lock.acquire(blocking=False):  # type: ignore[attr-defined]
-            return
-        try:
-            self._drain()
-        finally:
-            self._lock.release()
-        if self._freeing.acquire(blocking=False):
-            try:
-                self._free_dropped()
-            finally:
-                self._freeing.release()
+        concurrency.run_unless_busy(self._lock, self._drain)
+        concurrency.run_unless_busy(self._freeing, self._free_dropped)
 
     def _free_dropped(self) -> None:
         """Give dropped blocks to the device, with the lock released."""
         while self._dropped:
             with self._freeing:
                 if self._dropped:  # else another thread was faster
-                    self._free(*self._dropped.popleft())
+                    block = self._dropped[0]
+                    del self._dropped[0]
+                    self._free(*block)
 
     # -- a new block
 
@@ -287,34 +293,33 @@ class Allocator(Accounts[Opaque]):
                 # Its traceback holds this frame, and so every caller's: a cycle that would keep
                 # their buffers.
                 del cause
-        with self._lock:
-            self._misses += 1
-            self._live[opaque] = nbytes
-            self._current += nbytes
-            if self._current > self._peak:
-                self._peak = self._current
+        # One step, without the lock: Ctrl-C could come while it waits for that.
+        self._live[opaque] = nbytes
+        self._misses += 1
+        self._current += nbytes
+        if self._current > self._peak:
+            self._peak = self._current
         return opaque
 
     def _ask_device(self, size: int, options: BufferSpec) -> tuple[Opaque | None, Exception | None]:
         """Return a block, or the reason why there is none: an error, or None for the limit."""
-        with self._lock:
-            room = self.limit - self._held if self.limit else size
-            if size > room:
-                self._evict(size - room)
-                room = self.limit - self._held
-            fits = size <= min(room, self.device.info.limits.max_alloc_nbytes or size)
-            if fits:
-                self._held += size
-        # `_held` no longer counts a block that another thread is still freeing: wait for that.
-        with self._freeing:
-            self._free_dropped()
-        if not fits:
-            return None, None
+        fits = False
         try:
-            return self._alloc(size, options), None
-        except BaseException as error:
             with self._lock:
-                self._held -= size
+                room = self.limit - self._held if self.limit else size
+                if size > room:
+                    self._evict(max(0, self._cached - (size - room)))
+                    room = self.limit - self._held
+                fits = size <= min(room, self.device.info.limits.max_alloc_nbytes or size)
+                if fits:
+                    self._held += size
+            # `_held` no longer counts a block that another thread is still freeing: wait for that.
+            with self._freeing:
+                self._free_dropped()
+            return (self._alloc(size, options) if fits else None), None
+        except BaseException as error:
+            if fits:
+                self._held -= size  # one step
             ours = isinstance(error, (HalError, NotImplementedError))
             if isinstance(error, OutOfMemory) or (isinstance(error, Exception) and not ours):
                 return None, error  # a vendor's error never escapes raw

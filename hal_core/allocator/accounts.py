@@ -35,7 +35,7 @@ class AllocatorStatistics(NamedTuple):
 def block_nbytes(nbytes: int) -> int:
     """Round a request up, so that near sizes share blocks: to 256 bytes, from 64 KiB on to 4 KiB.
 
-    `alloc` and `_settle` have it written out: the call would show in the time of an allocation.
+    `alloc` and `_settle_next` have it written out: a call would show in the time of an allocation.
     """
     return (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
 
@@ -53,7 +53,10 @@ class Accounts(Generic[Opaque]):
         free(a, 300)            b: 700       512: [a]                  700       512      1280
         free(b, 700)                         768: [b]     a            0         768      768
 
-    Concurrency: the caller of each method holds `_lock`.
+    Concurrency: the caller of each method holds `_lock`. It is re-entrant: a finalizer or a signal
+    handler may call in the middle, and Ctrl-C may end any call. Python lets them in at the start of
+    a function, behind a call and at the end of a loop's turn only (in 3.11 finalizers also where a
+    tuple is made). So each change is one step: statements without any of these, or one call, last.
     """
 
     device: Compiled
@@ -66,62 +69,104 @@ class Accounts(Generic[Opaque]):
         self._cache: dict[Key, deque[tuple[int, Opaque]]] = {}  # -> (age, opaque)
         self._ages = itertools.count()
         self._returned: deque[tuple[Opaque, int, BufferSpec]] = deque()
+        # The same: a profile puts a recorder in place of `_returned`, to which finalizers append.
+        self._unsettled = self._returned
         self._dropped: deque[tuple[Opaque, int, BufferSpec]] = deque()
         self._current = self._peak = self._hits = self._misses = 0
         self._held = self._cached = 0  # bytes of blocks: live or cached; cached
 
-    def _drain(self) -> None:
-        """Settle all blocks that finalizers gave back."""
-        returned = self._returned
-        while returned:
-            opaque, nbytes, options = returned.popleft()
-            self._settle(opaque, nbytes, options)
+    def _take_cached(self, nbytes: int, size: int, options: BufferSpec) -> Opaque | None:
+        """Return the cached block that was freed last, which is live from now on, if any."""
+        while self._unsettled:
+            self._settle_next()
+        blocks = self._cache.get(size if options is DEFAULT_SPEC else (size, options))
+        if not blocks:
+            return None
+        # One step from here on.
+        opaque = blocks[-1][1]
+        del blocks[-1]
+        self._cached -= size
+        self._hits += 1
+        self._live[opaque] = nbytes
+        self._current += nbytes
+        if self._current > self._peak:
+            self._peak = self._current
+        return opaque
 
-    def _settle(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
-        """Take a block out of the live ones, and cache or drop it.
+    def _drain(self) -> None:
+        """Settle all blocks that came back, and keep the bound of the cache."""
+        while self._unsettled:
+            self._settle_next()
+        self._evict(self.cache_limit)
+
+    def _settle_next(self) -> None:
+        """Take the first block that came back out of the live ones, and cache or drop it.
 
         Raises: InvalidArgument when it is not live, or has another size.
         """
-        known = self._live.pop(opaque, None)
-        if known != nbytes:
-            problem = "the block is not allocated: freed before, or never from here"
-            if known is not None:
-                self._live[opaque] = known
-                problem = f"the block has another size, {known} bytes"
-            got = opaque if known is None else nbytes
-            raise InvalidArgument("free", problem, got=got, device=self.device.name)
-        self._current -= nbytes
+        unsettled, live = self._unsettled, self._live
+        block = unsettled[0]
+        opaque, nbytes, options = block
+        if opaque not in live or live[opaque] != nbytes:
+            del unsettled[0]
+            raise self._not_live(opaque, nbytes)
         size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
         default = options is DEFAULT_SPEC
         if not default and options.zero and not self.fresh_is_zero:  # it is as any other block
             options = options._replace(zero=False)
             default = options == DEFAULT_SPEC
         if size > self.cache_limit or (not default and (options.nolru or options.zero)):
-            return self._drop(opaque, size, options)
+            dropped = opaque, size, options
+            if unsettled and unsettled[0] is block:  # one step from here on
+                del unsettled[0]
+                del live[opaque]
+                self._current -= nbytes
+                self._held -= size
+                self._dropped.append(dropped)
+            return
         key = size if default else (size, options)
-        blocks = self._cache.get(key)
-        if blocks is None:
-            blocks = self._cache[key] = deque()
-        blocks.append((next(self._ages), opaque))
+        cached = next(self._ages), opaque
+        try:
+            blocks = self._cache[key]
+            if unsettled[0] is not block:  # settled meanwhile, by a finalizer's call
+                return
+        except LookupError:
+            self._cache.setdefault(key, deque())
+            return  # the caller tries again
+        # One step from here on.
+        del unsettled[0]
+        del live[opaque]
+        self._current -= nbytes
         self._cached += size
+        blocks.append(cached)
         if self._cached > self.cache_limit:
-            self._evict(self._cached - self.cache_limit)
-        return None
+            self._evict(self.cache_limit)
 
-    def _evict(self, nbytes: int) -> None:
-        """Drop cached blocks, the one freed longest ago first, until `nbytes` are given up."""
-        target = max(0, self._cached - nbytes)
-        while self._cached > target:
-            # No two ages are equal, so keys are never compared.
-            _, key = min((blocks[0][0], key) for key, blocks in self._cache.items() if blocks)
-            _, opaque = self._cache[key].popleft()
+    def _not_live(self, opaque: Opaque, nbytes: int) -> InvalidArgument:
+        """Return the error for a block that is not live, or has another size."""
+        known = self._live.get(opaque)
+        problem = "the block is not allocated: freed before, or never from here"
+        if known is not None:
+            problem = f"the block has another size, {known} bytes"
+        got = opaque if known is None else nbytes
+        return InvalidArgument("free", problem, got=got, device=self.device.name)
+
+    def _evict(self, left: int) -> None:
+        """Drop cached blocks, the one freed longest ago first, until `left` bytes are cached."""
+        while self._cached > left:
+            kept = [(blocks[0], key) for key, blocks in list(self._cache.items()) if blocks]
+            if not kept:
+                break
+            # No two ages are equal, so no more is compared.
+            block, key = min(kept)
             size, options = (key, DEFAULT_SPEC) if isinstance(key, int) else key
-            self._cached -= size
-            self._drop(opaque, size, options)
-
-    def _drop(self, opaque: Opaque, size: int, options: BufferSpec) -> None:
-        self._held -= size
-        self._dropped.append((opaque, size, options))
+            dropped = (block[1], size, options)
+            # One step from here on.
+            if key in self._cache and self._cache[key] and self._cache[key][0] is block:
+                del self._cache[key][0]
+                self._cached -= size
+                self._held -= size
+                self._dropped.append(dropped)
 
     def _after_fork(self) -> None:
         """Count anew in a forked child: another thread of the parent may have been in a change."""

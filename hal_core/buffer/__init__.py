@@ -151,20 +151,32 @@ class Buffer:
         """
         if self._key is None:
             raise InvalidState("deallocate", f"{self!r} is not allocated")
+        for view in self._views or ():  # their next use attaches them, until `_freed` changes
+            view._detach()
+        if never_released:
+            self._keep_in_child()
         owner = self._owned
         if owner is not None:
             self._owned = None
-            owner._give_back(self._buf, self.nbytes, self.options)
-        self._detach()
+            try:
+                owner._take_back(self._buf, self.nbytes, self.options)
+            except BaseException:
+                self._owned = owner
+                raise
+        # One step, also under Ctrl-C: no call comes between.
         if self.base is None:
             self._freed += 1
-            for view in self._views or ():
-                view._detach()
             self._views = None
+        self._key = self._buf = self._lease = self._host = None
+        if owner is not None and (self.options is not DEFAULT_SPEC or not owner.cache_limit):
+            owner._settle_unless_busy()
 
     def __del__(self) -> None:
         # As `_give_back`, written out. No running work can use the block: it keeps the buffer.
-        owner = self._owned
+        try:
+            owner = self._owned
+        except AttributeError:  # Ctrl-C came before `__init__`
+            return
         if owner is not None:
             owner._returned.append((self._buf, self.nbytes, self.options))
             if self.options is not DEFAULT_SPEC or not owner.cache_limit:

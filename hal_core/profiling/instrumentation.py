@@ -17,6 +17,8 @@ from hal_core.profiling.events import ProfileDeviceEvent, ProfileProgramEvent, r
 from hal_core.profiling.host_clock import HostClock, Times
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from hal_core.allocator import Allocator, BufferSpec
     from hal_core.device import Compiled
     from hal_core.program import Program
@@ -142,7 +144,7 @@ class _RecordedMemory:
 
     def __init__(self, allocator: Allocator[Any]) -> None:
         self.real_alloc, self.real_free = allocator.alloc, allocator.free
-        self.returned, self.popleft = allocator._returned, allocator._returned.popleft
+        self.returned = allocator._returned
         self.device = allocator.device.name
 
     def alloc(self, nbytes: int, options: BufferSpec | None = None) -> Any:
@@ -161,8 +163,11 @@ class _RecordedMemory:
         self.returned.append(block)
         self._record("free", start, block[1], block[2])
 
-    def __len__(self) -> int:
-        return len(self.returned)
+    def __iadd__(self, blocks: tuple[tuple[Any, int, BufferSpec]]) -> Self:
+        start = perf_counter_ns()
+        self._record("free", start, blocks[0][1], blocks[0][2])
+        self.returned += blocks  # last: when Ctrl-C ends this, nothing was done
+        return self
 
     def _record(self, kind: str, start: int, nbytes: int, options: BufferSpec | None) -> None:
         # An empty buffer has no memory, and memory of the caller's own is not the allocator's.

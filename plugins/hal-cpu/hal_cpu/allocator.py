@@ -99,10 +99,10 @@ class CPUAllocator(LRUAllocator[int]):
     def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
         return driver.memory_at(opaque, nbytes)
 
-    def _give_back(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
+    def _take_back(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         in_flight = self.device.in_flight
         if not (in_flight.work and in_flight.defer(self, opaque, nbytes, options)):
-            super()._give_back(opaque, nbytes, options)
+            super()._take_back(opaque, nbytes, options)
 
 
 def _repeat(address: int, nbytes: int, pattern: bytes) -> None:

@@ -1,0 +1,136 @@
+"""Ctrl-C anywhere in allocate, free, launch, open and compile: locks free, accounts right."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from ctrl_c import Heard, Scene, press_everywhere
+from fake_backend import FakePlugin
+
+import hal_core as hal
+
+MOST = 120  # places of each scene, of some hundreds; all of them under HAL_TEST_EVERY_PLACE=1
+# What happens to memory and programs in the backend's own functions is the backend's.
+BACKEND = ("fake_backend.py", "fake/allocator.py", "fake/chip.py", "fake/device.py")
+
+
+def check_accounts(allocator: Any, heard: Heard) -> None:
+    """Nothing lives any more, and the device holds what the accounts say."""
+    gc.collect()
+    facts = allocator.statistics()
+    if not heard.in_finalizer():  # Python swallows the signal there, and the block is lost
+        assert (facts.current, facts.live) == (0, 0)
+        assert allocator._held == facts.cached
+    if not heard.in_finalizer() and not heard.within(*BACKEND):
+        assert sum(map(len, allocator.memory.values())) == allocator._held
+    blocks = {
+        key if isinstance(key, int) else key[0]: len(b) for key, b in allocator._cache.items()
+    }
+    assert facts.cached == sum(nbytes * count for nbytes, count in blocks.items())
+    assert facts.cached <= allocator.cache_limit
+    allocator.free_cache()
+    assert allocator.statistics().cached == 0
+
+
+def new_allocator(limit: int = 0) -> Any:
+    """The allocator of the device FAKE, opened anew."""
+    hal.Device["FAKE"].close()
+    made: Any = hal.Device["FAKE"].allocator
+    made.cache_limit, made.limit = 3 * 1024, limit
+    return made
+
+
+def block(size: int, **options: Any) -> hal.Buffer:
+    return hal.Buffer("FAKE", size, hal.int8, hal.BufferSpec(**options))
+
+
+def test_A6_ctrl_c_while_memory_is_allocated(plugin: FakePlugin) -> None:
+    """From the cache, fresh, behind finalizers, over the bound of the cache, and of the device."""
+
+    def scene() -> Scene:
+        made = []
+        allocator = new_allocator(limit=10 * 1024)
+        for size in (300, 600, 900):
+            block(size).allocate()
+        returned = [block(1500).allocate(), block(2000).allocate()]
+
+        def work() -> None:
+            made.append(block(300).allocate())
+            returned.clear()
+            made.append(block(100, zero=True).allocate())
+            made.append(block(3000).allocate())
+            made.append(block(4000).allocate())
+
+        def check(heard: Heard) -> None:
+            assert all(one.is_allocated for one in made)
+            made.clear()
+            returned.clear()
+            check_accounts(allocator, heard)
+
+        return Scene(work, check)
+
+    assert press_everywhere(scene, MOST) > 50
+
+
+def test_A6_ctrl_c_while_memory_is_freed(plugin: FakePlugin) -> None:
+    def scene() -> Scene:
+        allocator = new_allocator()
+        buffers = [block(size).allocate() for size in (300, 600, 900, 2000)]
+        buffers.append(block(100, nolru=True).allocate())
+        views = [buffers[0].view(size) for size in (10, 20, 30)]
+        views[0].fill(1)
+        opaque = allocator.alloc(1500)
+
+        def work() -> None:
+            for buffer in buffers:
+                buffer.deallocate()
+            allocator.free(opaque, 1500)
+            allocator.free_cache()
+
+        def check(heard: Heard) -> None:
+            if buffers[0].is_allocated:
+                buffers[0].fill(2)
+                assert buffers[0].view(1).numpy()[0] == views[0].numpy()[0] == 2
+            else:
+                assert not any(view.is_allocated for view in views), "a view of freed memory"
+            for buffer in buffers:
+                if buffer.is_allocated:
+                    buffer.deallocate()
+            allocator.statistics()
+            if opaque in allocator._live:
+                allocator.free(opaque, 1500)
+            check_accounts(allocator, heard)
+
+        return Scene(work, check)
+
+    assert press_everywhere(scene, MOST) > 50
+
+
+COUNTS = "def k(t, y, n):\n    y[t[0]] = n"
+
+
+def test_ctrl_c_in_a_launch(fake: hal.Compiled) -> None:
+    """The first launch, which binds and prepares, one like it, and one of a new buffer."""
+    source = hal.Source("k", COUNTS, "y: int32*, n: int32", language="python")
+    binary = fake.compile(source).binary
+
+    def scene() -> Scene:
+        allocator = new_allocator()
+        device = allocator.device
+        loaded = device.load(binary)
+        buffers = [hal.Buffer(device, 4, hal.int32) for _ in range(2)]
+
+        def work() -> None:
+            for value, buffer in enumerate((buffers[0], *buffers)):
+                loaded(buffer, vals=(value,), threads=4)
+
+        def check(heard: Heard) -> None:
+            loaded(buffers[0], vals=(7,), threads=4)
+            assert buffers[0].numpy().tolist() == [7] * 4
+            buffers.clear()
+            check_accounts(allocator, heard)
+
+        return Scene(work, check)
+
+    assert press_everywhere(scene, MOST) > 50
