@@ -144,14 +144,37 @@ if hasattr(os, "register_at_fork"):
 # -- work that threads share
 
 
+def run_each(steps: list[Callable[[], object]]) -> None:
+    """Call every step in order, whatever another raises. Raises: the first error.
+
+    An ExitStack would do, but for Ctrl-C in its own code: the steps left would not be run.
+    """
+    first: BaseException | None = None
+    while steps:
+        try:
+            while steps:
+                step = steps[0]
+                del steps[0]
+                step()
+        except BaseException as error:
+            first = first or error
+    try:
+        if first is not None:
+            raise first
+    finally:
+        del first  # its traceback has this frame
+
+
 class _Flight:
-    """Work in progress. `error` or `result` is set before `done`."""
+    """Work in progress. `error` or `result` is set before the end."""
 
     def __init__(self, owner: int) -> None:
         self.owner = owner  # thread that does the work
-        self.done = threading.Event()
+        self.ended = False
+        self.end = threading.Lock()  # held until then; an Event's `set` has places for Ctrl-C
+        self.end.acquire()
         self.result: Any = None
-        self.error: BaseException | None = None
+        self.error: BaseException | None = KeyboardInterrupt()  # until there is another outcome
 
 
 class SingleFlight:
@@ -175,43 +198,54 @@ class SingleFlight:
         """
         me = threading.get_ident()
         mine = _Flight(me)
-        # A finalizer or signal handler may ask while its thread waits, which waits on afterwards.
-        before = self._waiting.get(me)
         try:
             while True:
-                try:
-                    with self._lock:
-                        flight = self._flights.setdefault(key, mine)
-                        if flight is mine:
-                            break
-                        self._check_circle(flight, operation)
-                        self._waiting[me] = flight
-                    # The owner may come to wait for a module that this thread is importing, of
-                    # which the table knows nothing; so an importing thread looks for a circle now
-                    # and then.
-                    while not flight.done.wait(_IMPORT_POLL_SECONDS if is_importing() else None):
-                        with self._lock:
-                            self._check_circle(flight, operation)
-                finally:
-                    if before is None:
-                        self._waiting.pop(me, None)
-                    else:
-                        self._waiting[me] = before
+                flight = self._join(key, mine, operation)
+                if flight is mine:
+                    break
                 if flight.error is None:
                     return flight.result  # type: ignore[no-any-return]
                 if isinstance(flight.error, Exception):
                     raise fresh_copy(flight.error)
             mine.result = work()
+            mine.error = None
             return mine.result  # type: ignore[no-any-return]
         except BaseException as error:
-            if self._flights.get(key) is mine:  # else the error came while waiting
+            if key in self._flights and self._flights[key] is mine:  # else it came while waiting
                 mine.error = error
             raise
         finally:
+            # Without a call before the last line, behind which Ctrl-C would leave the flight.
+            if key in self._flights and self._flights[key] is mine:
+                del self._flights[key]
+            mine.ended = True
+            mine.end.release()
+
+    def _join(self, key: Hashable, mine: _Flight, operation: str) -> _Flight:
+        """Return `mine`, now noted as the work of `key`, or that of another thread, at its end."""
+        me = mine.owner
+        # A finalizer or signal handler may ask while its thread waits, which waits on afterwards.
+        before = self._waiting.get(me)
+        try:
             with self._lock:
-                if self._flights.get(key) is mine:
-                    del self._flights[key]
-            mine.done.set()
+                flight = self._flights.setdefault(key, mine)
+                if flight is mine:
+                    return mine
+                self._check_circle(flight, operation)
+                self._waiting[me] = flight
+            # The owner may come to wait for a module that this thread is importing, of which the
+            # table knows nothing; so an importing thread looks for a circle now and then.
+            while is_importing() and not flight.ended:
+                time.sleep(_IMPORT_POLL_SECONDS)
+                with self._lock:
+                    self._check_circle(flight, operation)
+            with flight.end:
+                return flight
+        finally:
+            if before is None:
+                self._waiting.pop(me, None)
+            else:
+                self._waiting[me] = before
 
     def _check_circle(self, flight: _Flight, operation: str) -> None:
         """Follow who waits for whom, from the flight's owner. Raises: InvalidState when that leads
@@ -227,7 +261,7 @@ class SingleFlight:
                 )
             seen.add(owner)
             pending = self._waiting.get(owner)
-            if pending is not None and not pending.done.is_set():  # else it is only waking up
+            if pending is not None and not pending.ended:  # else it is only waking up
                 owner = pending.owner
                 continue
             # Perhaps it waits for an import lock. Source: _ModuleLock.acquire in

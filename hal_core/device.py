@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from weakref import ref
@@ -251,20 +250,23 @@ class Compiled:
         with self._lock:
             if self.closed:
                 return
-            # The callbacks run last first, and every one of them, whatever another raises.
-            with ExitStack() as steps:
-                if self._backend is not None:
-                    steps.callback(self._backend.closed, self)
-                steps.callback(self._close)
-                if "allocator" in self.__dict__:
-                    steps.callback(self.allocator.close)
-                for program in self._loaded:
-                    steps.callback(program.unload)
-                try:
-                    self._synchronize(None)
-                finally:
-                    self.closed = True
-                    self._programs.clear()
+            if self._backend is not None:
+                self._backend.closing(self)
+            steps: list[Callable[[], object]] = [self._wait_and_close]
+            steps += [program.unload for program in self._loaded]
+            if "allocator" in self.__dict__:
+                steps.append(self.allocator.close)
+            steps.append(self._close)
+            if self._backend is not None:
+                steps.append(partial(self._backend.closed, self))
+            concurrency.run_each(steps)
+
+    def _wait_and_close(self) -> None:
+        try:
+            self._synchronize(None)
+        finally:
+            self.closed = True
+            self._programs.clear()
 
     def _after_fork(self) -> None:
         """Refuse every use in a forked child, when the driver does not survive the fork."""

@@ -6,7 +6,7 @@ import gc
 from typing import Any
 
 from ctrl_c import Heard, Scene, press_everywhere
-from fake_backend import FakePlugin
+from fake_backend import FakePlugin, FakeRenderer
 
 import hal_core as hal
 
@@ -134,3 +134,61 @@ def test_ctrl_c_in_a_launch(fake: hal.Compiled) -> None:
         return Scene(work, check)
 
     assert press_everywhere(scene, MOST) > 50
+
+
+def test_R14_ctrl_c_while_a_device_is_opened_and_closed(plugin: FakePlugin) -> None:
+    def scene() -> Scene:
+        found: list[Any] = []
+
+        def work() -> None:
+            found.append(hal.Device["FAKE"])
+            found.append(found[0].allocator)
+            found[0].close()
+
+        def check(heard: Heard) -> None:
+            again: Any = hal.Device["fake"]
+            assert again is hal.Device["FAKE"] and not again.closed
+            assert hal.zeros(4, hal.int32, again).numpy().tolist() == [0] * 4
+            assert again._backend.open_devices == {"FAKE": again}
+            assert {id(one) for one in hal.Device._devices.values()} == {id(again)}
+            if found and found[0].closed:
+                assert found[0] is not again
+            again.close()
+            assert again.closed and not hal.Device._devices
+
+        return Scene(work, check)
+
+    assert press_everywhere(scene, MOST) > 50
+
+
+def made() -> hal.KernelFunction:
+    @hal.kernel
+    def doubled(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = y[i] * 2
+
+    return doubled
+
+
+def test_ctrl_c_while_a_kernel_is_compiled(plugin: FakePlugin) -> None:
+    plugin.renderer = FakeRenderer
+    device = hal.Device["FAKE"]
+
+    def scene() -> Scene:
+        hal.cache.clear()
+        doubled = made()
+        programs: list[hal.Program] = []
+
+        def work() -> None:
+            programs.append(device.compile(doubled))
+
+        def check(heard: Heard) -> None:
+            program = device.compile(doubled)
+            assert program is device.compile(doubled)
+            assert all(one is program for one in programs)
+            program(hal.zeros(4, hal.float32, device), vals=(4,), threads=4)
+
+        return Scene(work, check)
+
+    assert press_everywhere(scene, MOST // 2) > 50

@@ -110,21 +110,29 @@ def test_R14_a_thread_that_asks_while_it_waits_still_counts_as_waiting() -> None
 
     def second() -> None:
         flight = flights._flights["first"]
-        wait = flight.done.wait
+        end_of_first = flight.end
 
-        def interrupted(timeout: float | None = None) -> bool:
-            assert flights.run("other", lambda: 1, operation="test") == 1
-            assert flights._waiting.keys() == {threading.get_ident()}
-            busy = threading.Thread(target=flights.run, args=("busy", busily), kwargs=OPERATION)
-            busy.start()
-            working.wait(20)
-            threading.Timer(0.05, end.set).start()
-            flights.run("busy", str, operation="test")
-            busy.join(20)
-            asked.set()
-            return wait(20)
+        class Interrupted:
+            """The end of the flight; a wait for it is interrupted."""
 
-        flight.done.wait = interrupted  # type: ignore[method-assign]
+            release = end_of_first.release
+
+            def __enter__(self) -> None:
+                assert flights.run("other", lambda: 1, operation="test") == 1
+                assert flights._waiting.keys() == {threading.get_ident()}
+                busy = threading.Thread(target=flights.run, args=("busy", busily), kwargs=OPERATION)
+                busy.start()
+                working.wait(20)
+                threading.Timer(0.05, end.set).start()
+                flights.run("busy", str, operation="test")
+                busy.join(20)
+                asked.set()
+                assert end_of_first.acquire(timeout=20)
+
+            def __exit__(self, *_: object) -> None:
+                end_of_first.release()
+
+        flight.end = Interrupted()  # type: ignore[assignment]
         flights.run("first", str, operation="test")
 
     def busily() -> None:

@@ -49,7 +49,7 @@ class DeviceRegistry:
         """`path` is searched for distributions instead of `sys.path`."""
 
         def prepare(backend: Backend) -> None:
-            backend.on_opened, backend.on_closed = self._remember, self._forget
+            backend.on_opened, backend.on_closing = self._remember, self._forget
 
         self._devices: dict[str | None, Compiled] = {}  # any spelling -> open device
         self._lock = fork_safe_lock()
@@ -110,10 +110,10 @@ class DeviceRegistry:
 
     def _remember(self, device: Compiled) -> None:
         with self._lock:
+            if not self._closes_at_exit:
+                atexit.register(self._close_all)
+                self._closes_at_exit = True
             self._devices[device.name] = device
-            is_first, self._closes_at_exit = not self._closes_at_exit, True
-        if is_first:
-            atexit.register(self._close_all)
 
     def _forget(self, device: Compiled) -> None:
         with self._lock:

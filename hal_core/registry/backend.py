@@ -62,7 +62,7 @@ class Backend(Plugin):
         self._answer: list[tuple[DeviceInfo, ...] | HalError] = []
         self._lock = fork_safe_lock()
         self.on_opened: Callable[[Compiled], None] = lambda device: None  # set by the registry
-        self.on_closed: Callable[[Compiled], None] = lambda device: None
+        self.on_closing: Callable[[Compiled], None] = lambda device: None
         forkable.add(self)
 
     def attach(self, extension: Extension) -> None:
@@ -134,8 +134,10 @@ class Backend(Plugin):
         """
 
         def work() -> Compiled:
-            if info.name in self.open_devices:
-                return self.open_devices[info.name]
+            known = self.open_devices.get(info.name)
+            if known is not None:
+                self.on_opened(known)  # again: Ctrl-C may have ended its `close` half-way
+                return known
             device = self._provide(
                 "hal_open_device",
                 lambda answer: checks.as_device(info, answer),
@@ -143,11 +145,15 @@ class Backend(Plugin):
                 index=index,
                 info=info,
             )
-            device._backend = self
-            self.open_devices[info.name] = device
-            self.on_opened(device)
-            log.debug("opened %s: %s, with %s", info.name, info.title, self.origin)
-            self._observe("hal_device_opened", device)
+            try:
+                device._backend = self
+                self.open_devices[info.name] = device
+                self.on_opened(device)
+                log.debug("opened %s: %s, with %s", info.name, info.title, self.origin)
+                self._observe("hal_device_opened", device)
+            except BaseException:  # Ctrl-C: nobody gets it
+                device.close()
+                raise
             return device
 
         self._check_fork()
@@ -221,11 +227,14 @@ class Backend(Plugin):
         """Tell observers of a kernel that became a program."""
         self._observe("hal_compiled", device, program=program, cached=cached)
 
-    def closed(self, device: Compiled) -> None:
-        """Forget a device that is closed, then tell observers."""
+    def closing(self, device: Compiled) -> None:
+        """Forget a device that is about to close: who asks for it from now on has a new one."""
+        self.on_closing(device)
         if self.open_devices.get(device.name) is device:
             del self.open_devices[device.name]
-        self.on_closed(device)
+
+    def closed(self, device: Compiled) -> None:
+        """Tell observers of a device that is closed."""
         self._observe("hal_device_closed", device)
 
     def _observe(self, hook: str, device: Compiled, **more: object) -> None:
@@ -252,7 +261,7 @@ def _logged(plugin: Plugin, hook: str, device: Compiled) -> Iterator[None]:
     """Log a failure inside the block: an observer or an extension stops no other."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, GeneratorExit):  # the latter: Ctrl-C before the block
         raise
     except BaseException as error:
         log.warning(

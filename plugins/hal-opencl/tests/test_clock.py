@@ -94,7 +94,7 @@ def test_F1_work_that_failed_has_the_time_of_its_call(device: Any) -> None:
 def test_F1_events_are_read_after_the_device_was_closed(device: hal.Compiled) -> None:
     own = type(device)("OPENCL", device.info)
     own._backend = device._backend
-    own._backend.on_closed, before = lambda _: None, own._backend.on_closed
+    own._backend.on_closing, before = lambda _: None, own._backend.on_closing
     try:
         with hal.profile() as profile, own:
             x = hal.Buffer(own, 1 << 20, hal.float32).fill(1)
@@ -102,7 +102,7 @@ def test_F1_events_are_read_after_the_device_was_closed(device: hal.Compiled) ->
             assert np.all(y.numpy() == 1)
             del x, y
     finally:
-        own._backend.on_closed = before
+        own._backend.on_closing = before
     kinds = [event.kind for event in profile.events if event.kind not in ("alloc", "free")]
     assert kinds == ["fill", "copy", "copyout"]
     assert all(0 < event.seconds < 60 for event in profile.events if event.kind in kinds)
