@@ -15,10 +15,10 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import FrameType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Self, SupportsIndex, TypeVar
 from weakref import ref
 
-from hal_core.errors import ForkError, InvalidState
+from hal_core.errors import ForkError, InvalidState, Unsupported
 
 T = TypeVar("T")
 
@@ -139,6 +139,24 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_after_fork_in_parent,
         after_in_child=_after_fork_in_child,
     )
+
+
+# -- what cannot leave the process
+
+
+class OfThisProcess:
+    """Base of objects that no other process can have. A copy is the object itself."""
+
+    _instead: str  # what to send, and what to do with it there
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str:
+        raise Unsupported("pickle", f"{self!r} is of this process alone", fix=self._instead)
 
 
 # -- work that threads share

@@ -72,7 +72,7 @@ class _MadeOnce(Generic[T]):
             return made
 
 
-class Compiled:
+class Compiled(concurrency.OfThisProcess):
     """An opened device: kernel IR -> text -> binary -> program, and memory to run it on.
 
     Get one from the registry, `hal.Device["CPU"]`; each device has one object.
@@ -88,6 +88,8 @@ class Compiled:
     info: DeviceInfo
     closed: bool
     forked: bool  # True in a forked child whose parent opened it: every use raises ForkError there
+
+    _instead = "Send device.name, and write hal.Device[name] there. Buffers carry their data."
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
         unknown = info.capabilities - CAPABILITIES

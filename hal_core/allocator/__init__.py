@@ -26,7 +26,7 @@ __all__ = ["DEFAULT_SPEC", "Allocator", "AllocatorStatistics", "BufferSpec", "LR
 DEFAULT_CACHE_NBYTES = 256 << 20
 
 
-class Allocator(Accounts[Opaque]):
+class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
     """Memory of one device: blocks are taken from it, and given back to it or to a cache.
 
     The cache keeps freed blocks for the next allocation of their (rounded size, options). It is
@@ -54,6 +54,8 @@ class Allocator(Accounts[Opaque]):
     limit: int  # bytes held, cached ones included; 0: none
     cache_limit: int  # bytes of freed blocks that are kept
     poison: bool  # fresh memory is filled with 0xCB
+
+    _instead = "Send a hal.Buffer, which carries its data."
 
     def __init__(self, device: Compiled) -> None:
         super().__init__()

@@ -12,6 +12,7 @@ from hal_core import cache, config
 from hal_core.compiler.included import add_included
 from hal_core.compiler.requirements import check_kernel
 from hal_core.compiler.selection import select
+from hal_core.concurrency import OfThisProcess
 from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported
 from hal_core.ir import Kernel, Signature, Source
 from hal_core.ir.cost import operations_per_thread
@@ -101,7 +102,7 @@ def digest(source: str, options: CompileOptions, identity: str = "") -> str:
     return state.hexdigest()
 
 
-class Compiler:
+class Compiler(OfThisProcess):
     """Turns text of one language into binaries for one device; a backend's base class.
 
     Concurrency: `_compile` may be called from several threads.
@@ -112,6 +113,8 @@ class Compiler:
     target: str = ""  # architecture
     identity: str  # vendor, version, architecture, fixed options: part of the cache key
     takes_offsets: bool = False  # its `Source` kernels may take each pointer as base and offset
+
+    _instead = "Send the kernel, which is compiled there."
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         """Compile the text. Raises: CompileError with the compiler's log."""

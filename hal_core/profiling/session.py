@@ -104,6 +104,10 @@ class Profile:
         self._result = self._read()
         self._entries.clear()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle or a copy, which is closed and has the events so far."""
+        return {"_entries": (), "_result": self._read()}
+
     def __repr__(self) -> str:
         found, dropped = self._read()
         return f"<Profile of {len(found)} events, {dropped} dropped>"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 from hal_core.buffer import Buffer
+from hal_core.concurrency import OfThisProcess
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.ir import Param, Signature, convert_value
@@ -35,7 +36,7 @@ class ProgramInfo(NamedTuple):
     block_multiple: int | None = None  # blocks of a multiple of this many threads idle no lane
 
 
-class Program:
+class Program(OfThisProcess):
     """A kernel loaded on one device. Made by `device.compile` or `device.load`.
 
     Owns: its machine code; keeps its device alive. Closing the device unloads the program, and a
@@ -50,6 +51,8 @@ class Program:
     source: str = ""  # the text that was compiled
     pair: str = ""  # the name of the compiler pair that served
     info: ProgramInfo  # from the binary; a backend replaces it by the facts of its driver
+
+    _instead = "Send the kernel and compile it there, or send program.binary for device.load."
 
     def __new__(cls, device: Compiled, binary: Binary) -> Program:
         any_offset = binary.rendered or binary.offsets

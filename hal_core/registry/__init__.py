@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from hal_core import config
-from hal_core.concurrency import fork_safe_lock, forkable
+from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable
 from hal_core.errors import (
     DeviceUnavailable,
     HalError,
@@ -38,12 +38,14 @@ if config.DEBUG.read():
 _MOST_SPELLINGS = 256  # of names that are looked up fast: "cpu", "CPU:0", ...
 
 
-class DeviceRegistry:
+class DeviceRegistry(OfThisProcess):
     """Every device of every installed backend, opened at the first use.
 
     Safe from any thread. Iterating, `len`, `in`, `repr` and `states` load no plugin.
     Owns: the devices it opened, until they are closed; at exit the newest is closed first.
     """
+
+    _instead = "Make one there: hal.DeviceRegistry(path)."
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
         """`path` is searched for distributions instead of `sys.path`."""
@@ -286,6 +288,10 @@ class DeviceRegistry:
     def __repr__(self) -> str:
         states = ", ".join(f"{family}: {state}" for family, state in self.states().items())
         return f"<hal.Device {states or 'no backend installed'}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str:
+        """Pickle `hal.Device` by name. Raises: Unsupported for another registry."""
+        return "Device" if self is Device else super().__reduce_ex__(protocol)
 
     def _ipython_key_completions_(self) -> list[str]:
         opened = [device.name for device in list(self._devices.values())]

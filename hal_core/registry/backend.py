@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core import hookspecs
 from hal_core.concurrency import (
+    OfThisProcess,
     flights,
     fork_error,
     fork_safe_lock,
@@ -32,12 +33,14 @@ log = logging.getLogger("hal_core")
 T = TypeVar("T")
 
 
-class Backend(Plugin):
+class Backend(Plugin, OfThisProcess):
     """The plugin that owns a family, with its devices and the extensions around it.
 
     Concurrency: any thread may call; devices are listed once, and each is opened once.
     Owns: its open devices, until they are closed.
     """
+
+    _instead = "Send backend.family, and call hal.Device.backend(family) there."
 
     def __init__(self, plugin: object, family: str, origin: str, distribution: str = "") -> None:
         super().__init__(plugin, family, origin, distribution)
