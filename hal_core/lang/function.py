@@ -24,8 +24,9 @@ class KernelFunction:
 
     The signature and the lines of the file are read at the definition, the body at the first
     `lower()`: a definition costs little, a kernel may use names that its module assigns further
-    down, and an edit of the file changes nothing until the module is loaded again. From the first
-    `lower()` on the Python values the kernel captured are fixed.
+    down, and an edit of the file changes nothing until the module is loaded again; a function that
+    makes a kernel of changed text raises KernelSyntaxError at its `lower()`. From the first one
+    on the Python values the kernel captured are fixed.
 
     Concurrency: any thread may call `lower`.
     """

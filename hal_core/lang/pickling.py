@@ -66,6 +66,7 @@ def restore_function(function: InlineFunction, state: tuple[Any, ...]) -> None:
     for code in codes:  # `def f[T](x)` stands inside another code
         codes += [part for part in code.co_consts if isinstance(part, CodeType)]
     code = next(code for code in codes if code.co_name == attributes["__name__"])
+    names["__loader__"] = restore_function  # `SourceText` must not compare it with the file here
     vars(function).update(attributes)
     function.__wrapped__ = FunctionType(code, names)
     function.__wrapped__.__module__ = function.__module__

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ast
+import functools
+import os
+import time
+import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
-from types import FunctionType
+from importlib.machinery import SourceFileLoader
+from types import CodeType, FunctionType
 
 from hal_core.errors import KernelSyntaxError
+
+_STARTED = time.time()
 
 
 class SourceText:
@@ -36,9 +43,9 @@ class SourceText:
                 kernel=self.kernel,
             )
         self.tree = tree
-        # Another function at the same line means that the file was edited after its import.
         names = [arg.arg for arg in parameters_of(tree)]
-        if tree.name != code.co_name or set(names) != set(code.co_varnames[: len(names)]):
+        is_other = tree.name != code.co_name or set(names) != set(code.co_varnames[: len(names)])
+        if is_other or (_is_edited(self.filename) and not _gives(lines, function)):
             raise self.error(
                 tree, "the file has changed since it was imported", "Start the program again."
             )
@@ -109,6 +116,42 @@ class SourceText:
             text=text,
             kernel=self.kernel,
         )
+
+
+def _is_edited(filename: str) -> bool:
+    """Tell whether a file may have changed in the time of this process; False where there is none.
+
+    Two seconds are allowed for file systems that round times down.
+    """
+    try:
+        facts = os.stat(filename)
+    except (OSError, ValueError):
+        return False
+    return max(facts.st_mtime, facts.st_ctime) > _STARTED - 2
+
+
+def _gives(lines: Sequence[str], function: FunctionType) -> bool:
+    """Tell whether the lines of a file, compiled anew, give the code of a function.
+
+    True too for a module whose loader compiles another text than the file's, as pytest's does.
+    """
+    loader = function.__globals__.get("__loader__")
+    if loader is not None and type(loader) is not SourceFileLoader:
+        return True
+    return function.__code__ in _codes("".join(lines))
+
+
+@functools.lru_cache(8)
+def _codes(text: str) -> list[CodeType]:
+    """Return the code of every function in a file; none when it is no Python."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # the import gave them
+            codes = [compile(text, "<file>", "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    for code in codes:  # which grows
+        codes += [part for part in code.co_consts if isinstance(part, CodeType)]
+    return codes
 
 
 def parameters_of(tree: ast.FunctionDef) -> list[ast.arg]:

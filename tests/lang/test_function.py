@@ -622,3 +622,48 @@ def test_a_forked_child_lowers_although_a_thread_of_its_parent_was_at_it(tmp_pat
     program.write_text(FORK_WHILE_LOWERING, encoding="utf-8")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(program)]
     assert subprocess.run(command, timeout=30).returncode == 7
+
+
+FACTORIES = """
+def first():
+    @hal.kernel
+    def k(y: hal.Ptr[hal.int32]) -> None:
+        y[0] = 1
+    return k
+
+
+def second():
+    @hal.kernel
+    def k(y: hal.Ptr[hal.int32]) -> None:
+        y[0] = 2
+    return k
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "edited"),
+    [
+        ("second", FACTORIES.replace("y[0] = 2", "y[0] = 3")),
+        ("second", FACTORIES.replace("def k(y", "def j(y")),
+        ("first", FACTORIES.replace("def first():", "def second():").replace("= 1", "= 2")),
+        ("first", FACTORIES[: FACTORIES.index("def first")] + FACTORIES.split("\n\n\n")[1]),
+        ("first", FACTORIES + "this is no Python"),
+    ],
+    ids=["another number", "another name", "swapped", "gone", "no Python"],
+)
+def test_a_factory_called_after_an_edit_is_refused(
+    tmp_path: Path, factory: str, edited: str
+) -> None:
+    """It would make a kernel of the new text, or of another function that stands there now."""
+    module = load(tmp_path, IMPORTS + FACTORIES)
+    before, path = module.second(), Path(module.__file__ or "")
+    path.write_text(IMPORTS + edited)
+    with pytest.raises(hal.KernelSyntaxError, match=r"the file has changed since it was imported"):
+        getattr(module, factory)().lower()
+    assert [node.arg for node in before.lower().uops if node.op == "CONST"] == [0, 2]
+
+
+def test_a_factory_called_after_an_edit_elsewhere_makes_its_kernel(tmp_path: Path) -> None:
+    module = load(tmp_path, IMPORTS + FACTORIES)
+    Path(module.__file__ or "").write_text(IMPORTS + FACTORIES.replace("y[0] = 2", "y[0] = 3"))
+    assert [node.arg for node in module.first().lower().uops if node.op == "CONST"] == [0, 1]

@@ -256,6 +256,15 @@ def test_an_error_in_a_function_that_travelled_points_into_its_file() -> None:
     assert message(there) == message(wrong) and message(there).count(__file__)
 
 
+def test_the_file_here_says_nothing_of_a_function_that_arrives(tmp_path: Path) -> None:
+    """Its text came with it, whatever stands in a file of that name."""
+    text = "def made():\n    @hal.func\n    def same(x):\n        return x\n    return same\n"
+    module = load(tmp_path, IMPORTS + text)
+    there = pickle.loads(pickle.dumps(module.made()))
+    Path(module.__file__ or "").write_text("another")
+    assert there.text().tree.name == "same"
+
+
 def test_what_is_no_constant_does_not_travel_with_a_function() -> None:
     words = ["a", "b"]
 
