@@ -51,9 +51,13 @@ class Expressions:
         return self.pick(bool_, depth)
 
     def index(self, size: int, depth: int = 2, wide: float = 0.1) -> str:
-        """Of an array with this many elements: floor modulo is never negative."""
+        """Of an array with this many elements: clamped, or a floor modulo, never negative."""
         kind = int64 if self.random.random() < wide else int32
-        return f"{self.pick(kind, depth)} % {size}"
+        value = self.pick(kind, depth)
+        if self.random.random() < 0.3:
+            forms = ["min(max({0}, 0), {1})", "max(min({1}, {0}), 0)", "max(0, min({0}, {1}))"]
+            return self.random.choice(forms).format(value, size - 1)
+        return f"{value} % {size}"
 
     # -- leaves
 

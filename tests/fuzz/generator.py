@@ -12,6 +12,7 @@ from typing import Any
 from blocks import Blocks
 from case import CLOSE, COMPUTED, EITHER, EXACT, FLOATS, SUM, Case, Place, number
 from expressions import ATOMIC, IN_ANY_ORDER, STORED, Expressions, Function, spell
+from guards import below, bound
 from statements import Statements
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, float32, int32
@@ -166,6 +167,8 @@ class Generator:
         for axis in range(2):
             self.e.frames[0][f"hal.global_idx({axis})"] = int32
         self.e.frames[0]["hal.thread_idx(0)"] = int32
+        if not self.whole:
+            self._bounds()
         for k in range(self.random.randint(2, 4)):
             dtype = self.e.any_dtype()
             s.write(f"v{k} = {spell(dtype)}({self.e.pick(dtype, 1)})")
@@ -179,13 +182,27 @@ class Generator:
         return "passed"
 
     def _guard(self) -> None:
-        inside = f"hal.global_idx(0) < {self.extent[0]} and hal.global_idx(1) < {self.extent[1]}"
+        """Keep out the threads that the last blocks have too many."""
+        ends = [below(self.random, f"hal.global_idx({axis})", self.extent[axis]) for axis in (0, 1)]
+        self.random.shuffle(ends)
+        for end in [" and ".join(ends)] if self.random.random() < 0.6 else ends:
+            self._only_if(end)
+
+    def _only_if(self, condition: str) -> None:
+        """What follows is for the threads that a condition holds for."""
         if self.random.random() < 0.5:
-            self.s.write(f"if not ({inside}):")
+            self.s.write(f"if not ({condition}):")
             self.s.write("    return")
         else:
-            self.s.write(f"if {inside}:")
+            self.s.write(f"if {condition}:")
             self.s.depth += 1
+
+    def _bounds(self) -> None:
+        """More guards, of the sort that become bounds of a loop over threads."""
+        numbers = [name for name, dtype in self.params if dtype is int32]
+        for _ in range(self.random.choice([0, 0, 1, 1, 2])):
+            parts = [bound(self.random, numbers) for _ in range(self.random.choice([1, 1, 2]))]
+            self._only_if(self.random.choice([" and ", " and ", " or "]).join(parts))
 
     def _count_threads(self) -> None:
         """The number of the thread in its block, and in the grid."""

@@ -1,0 +1,34 @@
+"""Conditions on the index of a thread, in the spellings that become bounds of a loop."""
+
+from __future__ import annotations
+
+from random import Random
+
+BELOW = [
+    "{i} < {n}", "{i} <= {n} - 1", "{n} > {i}", "{i} + 1 <= {n}", "not {i} >= {n}",
+    "0 <= {i} < {n}", "{i} - 3 < {n} - 3", "not ({i} < 0 or {i} > {n} - 1)",
+]  # fmt: skip
+INDICES = [
+    "hal.global_idx(0)", "hal.global_idx(0)", "hal.global_idx(0)", "hal.thread_idx(0)",
+    "hal.block_idx(0) * hal.block_dim(0) + hal.thread_idx(0)", "hal.global_idx(1)",
+    "hal.thread_idx(2)",
+]  # fmt: skip
+ADDED = ["", "", "", " + 1", " - 1", " + 3", " + 65536", " + 65537", " - 2147483647"]
+CHANGED = ["", "", " - 1", " + 2", " // 2", " * 3"]
+AROUND = ["({})", "({})", "({})", "(not ({}))", "(0 <= n < 9 and {})", "({} or n % 3 == 7)"]
+
+
+def below(random: Random, index: str, end: int) -> str:
+    """Whether an index is less than a number."""
+    return f"({random.choice(BELOW).format(i=index, n=f'hal.int32({end})')})"
+
+
+def bound(random: Random, numbers: list[str]) -> str:
+    """Whether an index is where `numbers`, int32 values that all threads share, say."""
+    kind = random.choice(["hal.int32", "hal.int32", "hal.int64"])
+    index = f"{kind}({random.choice(INDICES)}){random.choice(ADDED)}"
+    end = f"{kind}({random.choice([*numbers, *numbers, '0', '1', '5', 'hal.block_idx(1)'])})"
+    sides = [index, f"({end}{random.choice(CHANGED)})"]
+    random.shuffle(sides)
+    sign = random.choice(["<", "<=", ">", ">=", "<", ">", "==", "!="])
+    return random.choice(AROUND).format(f"{sides[0]} {sign} {sides[1]}")
