@@ -46,8 +46,11 @@ def for_this_thread(run: T, moved: T) -> T:
     return run if stack_nbytes() >= STACK_NBYTES else moved
 
 
-# sub rsp, number; lea rsp, [rsp + number]. Source: Intel SDM, volume 2.
-_TAKES_STACK = re.compile(rb"\x48(?:\x81\xec|\x8d\xa4\x24)(.{4})", re.DOTALL)
+# sub rsp, number; lea rsp, [rsp + number]; mov eax, number, before a call and sub rsp, rax, as in
+# code for Windows. Source: Intel SDM, volume 2.
+_TAKES_STACK = re.compile(
+    rb"(?:\x48\x81\xec|\x48\x8d\xa4\x24|\xb8(?=.{9,12}\x48\x29\xc4))(.{4})", re.DOTALL
+)
 
 
 def has_large_frame(image: bytes) -> bool:
