@@ -160,7 +160,7 @@ def compile_within(mebibytes, count):
         os._exit(2)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-print([compile_within(room, 5) for room in (8, 160, 1000)])
+print([compile_within(room, 5) for room in (8, 160, 1000)])  # with the import of llvmlite
 device.compile(selections(1))
 print([compile_within(room, count) for room, count in ((0, 5), (8, 2000), (400, 5))])
 """

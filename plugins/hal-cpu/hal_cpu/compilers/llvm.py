@@ -58,13 +58,14 @@ class LLVMCompiler(ObjectCompiler):
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         refuse_options(options, "LLVM IR")
-        _check_memory(len(source), f"compile {options.entry}")
         return call_on_stack(_STACK_NBYTES, lambda: self._make_object(source, options))
 
     def _make_object(self, source: str, options: CompileOptions) -> bytes:
         level = 3 if source.count("\n") <= MOST_LINES else 0
         with llvm_lock:
             llvm = import_llvm()
+            needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source)
+            _check_memory(needed, f"compile {options.entry}")
             machine = self._machines.get(level)
             if machine is None:
                 target = llvm.Target.from_triple(self._triple(llvm))
@@ -95,11 +96,8 @@ class LLVMCompiler(ObjectCompiler):
         return f"{triple}-elf" if sys.platform == "win32" else triple  # there it would be COFF
 
 
-def _check_memory(text_nbytes: int, operation: str) -> None:
+def _check_memory(needed: int, operation: str) -> None:
     """Raise OutOfMemory if LLVM may find no memory: it would end the process (abort)."""
-    needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * text_nbytes
-    if "llvmlite.binding" not in sys.modules:
-        needed += _IMPORT_NBYTES
     try:
         driver.unmap_pages(driver.map_pages(needed), needed)
     except driver.Refused as error:
@@ -115,6 +113,8 @@ def _check_memory(text_nbytes: int, operation: str) -> None:
 
 def import_llvm() -> Any:
     """Import llvmlite and initialise its target. The caller holds the lock."""
+    if "llvmlite.binding" not in sys.modules:
+        _check_memory(_IMPORT_NBYTES, "import llvmlite")
     try:
         import llvmlite.binding as llvm
     except (ImportError, OSError) as error:
