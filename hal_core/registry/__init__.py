@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 from hal_core import config
 from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable
 from hal_core.errors import (
+    DeviceFault,
     DeviceUnavailable,
     HalError,
     InvalidArgument,
@@ -124,11 +125,15 @@ class DeviceRegistry(OfThisProcess):
 
     def _close_all(self) -> None:
         newest_first = reversed(dict.fromkeys(self._devices.values()))
+        fault: DeviceFault | None = None
         for device in list(newest_first):
             try:
                 device.close()
             except BaseException as error:  # the others must be closed, and the exit code stays
                 log.warning("closing %s at exit failed: %r", device.name, error, exc_info=error)
+                fault = error if isinstance(error, DeviceFault) else fault
+        if fault is not None:  # work that nobody waited for is lost; Python tells it on stderr
+            raise fault
 
     def _after_fork(self) -> None:
         self._devices.clear()

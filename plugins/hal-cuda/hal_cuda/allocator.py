@@ -46,6 +46,7 @@ class CUDAAllocator(LRUAllocator[int]):
         if device.info.vendor["memory_pools_supported"]:
             with device.check("allocate"):
                 self.pool = device.api.make_pool(device.index, self.cache_limit)
+        self._shared_with: set[int] = set()  # devices that the pool's memory was opened to
         self._staging = Staging(device)
         self._pinned: set[int] = set()  # addresses of pinned blocks
         self._device_closed = False
@@ -154,11 +155,12 @@ class CUDAAllocator(LRUAllocator[int]):
             return True
         if not isinstance(src_device, CUDADevice):
             return False
+        source: Any = src_device.allocator
         try:  # the copy runs after earlier work of both devices and before their later work
             with src_device.own("copy_from"), src_device.events(1) as (written,):
                 api.record(written, src_device.stream)
                 with device.own("copy_from"), device.events(1) as (copied,):
-                    api.peer(src_device.context, device.index, src_device.index)
+                    source.share_with(device.index)
                     api.wait_for(device.stream, written)
                     contexts = device.context, src_device.context
                     api.copy_peer(dest, contexts[0], src, contexts[1], nbytes, device.stream)
@@ -224,6 +226,12 @@ class CUDAAllocator(LRUAllocator[int]):
             super().close()
 
     # -- the end of the device
+
+    def share_with(self, index: int) -> None:
+        """Let another device copy from the pool without the host between them."""
+        if self.pool is not None and index not in self._shared_with:
+            self.device.api.share_pool(self.pool, self.device.index, index)
+            self._shared_with.add(index)
 
     def destroy_pool(self) -> None:
         """Destroy the pool; memory in use is freed later, without it."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from hal_cuda.driver import INVALID_VALUE, NOT_READY, PEER_ALREADY, Facts, KernelFacts, Refused
+from hal_cuda.driver import INVALID_VALUE, NOT_READY, Facts, KernelFacts, Refused
 
 # CU_DEVICE_ATTRIBUTE_..., as cuda.h numbers them
 _ATTRIBUTES = {
@@ -26,6 +27,7 @@ _HOST = 1  # CU_MEMORYTYPE_HOST
 _PORTABLE_MAPPED = 0x01 | 0x02  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _PINNED, _NO_HANDLES, _ON_DEVICE = 1, 0, 1  # CUmemPoolProps: kind of memory, exports, place
+_READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 _RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 _SET = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
 
@@ -54,6 +56,10 @@ class Calls:
     def structure(self, name: str, packed: bytes) -> Any:
         """Make a structure of the driver, such as a CUmemPoolProps, from its bytes."""
         raise NotImplementedError
+
+    def array(self, one: Any) -> Any:
+        """Make an array of one structure."""
+        return [one]
 
     def refused(self, name: str, status: Any) -> Refused:
         """Explain a status with the driver's own words."""
@@ -105,19 +111,6 @@ class Calls:
     def current_context(self) -> Any:
         return self.call("cuCtxGetCurrent")
 
-    def peer(self, context: Any, device: int, other: int) -> bool:
-        """Let the current context, one of `device`, reach the memory in `context`, one of `other`.
-
-        Return False where the hardware has no path.
-        """
-        if not self.call("cuDeviceCanAccessPeer", device, other):
-            return False
-        try:
-            self.call("cuCtxEnablePeerAccess", context, 0)
-        except Refused as error:
-            return error.code == PEER_ALREADY  # else the driver copies through the host
-        return True
-
     # -- memory
 
     def memory_info(self) -> tuple[int, int]:
@@ -138,6 +131,14 @@ class Calls:
             raise
         return pool
 
+    def share_pool(self, pool: Any, owner: int, device: int) -> None:
+        """Let another device reach a pool's memory, if the hardware has a path between them."""
+        if self.call("cuDeviceCanAccessPeer", device, owner):
+            packed = struct.pack("3i", _ON_DEVICE, device, _READ_WRITE)
+            access = self.array(self.structure("CUmemAccessDesc", packed))
+            with suppress(Refused):  # then the driver copies through the host
+                self.call("cuMemPoolSetAccess", pool, access, 1)
+
     def trim_pool(self, pool: Any) -> None:
         """Give all free memory of a pool back to the device."""
         self.call("cuMemPoolTrimTo", pool, 0)
@@ -155,7 +156,8 @@ class Calls:
         if pooled:
             self.call("cuMemFreeAsync", address, stream)
         else:
-            self.call("cuMemFree", address)  # waits for the work of the whole device
+            self.call("cuCtxSynchronize")  # of a pool's memory cuMemFree waits for nothing
+            self.call("cuMemFree", address)
 
     def allocate_host(self, nbytes: int) -> int:
         """Return the address of pinned memory, which is the same in every context."""
@@ -173,7 +175,7 @@ class Calls:
         self.call("cuMemcpyDtoHAsync", dest, src, nbytes, stream)
 
     def copy(self, dest: int, src: int, nbytes: int, stream: Any) -> None:
-        self.call("cuMemcpyDtoDAsync", dest, src, nbytes, stream)
+        self.call("cuMemcpyAsync", dest, src, nbytes, stream)
 
     def copy_peer(
         self, dest: int, dest_context: Any, src: int, src_context: Any, nbytes: int, stream: Any

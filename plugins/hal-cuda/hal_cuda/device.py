@@ -29,15 +29,18 @@ def enumerate_devices(family: str) -> list[DeviceInfo]:
     api = driver.api()
     with driver.check("enumerate", family):
         found = [api.facts(index) for index in range(api.count())]
-    return [describe(f"{family}:{n}" if n else family, one) for n, one in enumerate(found)]
+    names = [f"{family}:{n}" if n else family for n in range(len(found))]
+    return [describe(*one, peers=len(found) > 1) for one in zip(names, found, strict=True)]
 
 
-def describe(name: str, facts: driver.Facts) -> DeviceInfo:
-    """Translate the driver's facts of one device."""
+def describe(name: str, facts: driver.Facts, peers: bool) -> DeviceInfo:
+    """Translate the driver's facts of one device, which has `peers` or is alone."""
     numbers = facts.attributes
     capabilities = {
-        "fp16", "fp64", "int64_atomics", "float_atomics", "timing", "pinned", "disassemble", "peer",
+        "fp16", "fp64", "int64_atomics", "float_atomics", "timing", "pinned", "disassemble",
     }  # fmt: skip
+    if peers:
+        capabilities.add("peer")
     if facts.capability >= (8, 0):
         capabilities.add("bf16")
     return DeviceInfo(

@@ -67,7 +67,7 @@ _START_FAILURES = {  # status of cuInit or cuDriverGetVersion -> problem, what t
     804: ("the NVIDIA driver is too old for this GPU", _UPGRADE),
 }
 
-INVALID_VALUE, NO_MEMORY, NOT_FOUND, NOT_READY, PEER_ALREADY = 1, 2, 500, 600, 704
+INVALID_VALUE, NO_MEMORY, NOT_FOUND, NOT_READY = 1, 2, 500, 600
 WRONG_CONTEXT = frozenset({201, 400, 709})  # for our handles in another context
 _DESTROYED = WRONG_CONTEXT | {1, 4}  # for handles that were destroyed
 STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
@@ -135,7 +135,10 @@ def explain(
         problem += f", the last program launched was {last}"
     fix = _FIXES.get(error.code)
     if operation == "open" and error.code in STICKY:  # in a new context the fault of an old one
-        fix = "Restart the process: in this one the driver has no context without the fault."
+        fix = (
+            "The context is lost: free the pinned memory that keeps it; if there is none, restart "
+            "the process."
+        )
     if kind is CompileError:  # the sentence is the log of the driver's own compiler
         problem = f"the driver refuses the binary: {error.name}"
         return CompileError(operation, problem, log=error.sentence, device=device, fix=fix)

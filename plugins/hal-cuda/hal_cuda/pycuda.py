@@ -38,7 +38,7 @@ _LONG: _Table = {  # called without the GIL
     "cuMemFreeHost": ((), (_P,)),
     "cuMemcpyHtoDAsync_v2": ((), (_A, _P, _N, _P)),
     "cuMemcpyDtoHAsync_v2": ((), (_P, _A, _N, _P)),
-    "cuMemcpyDtoDAsync_v2": ((), (_A, _A, _N, _P)),
+    "cuMemcpyAsync": ((), (_A, _A, _N, _P)),
     "cuMemcpyPeerAsync": ((), (_A, _P, _A, _P, _N, _P)),
     "cuMemsetD8Async": ((), (_A, ctypes.c_ubyte, _N, _P)),
     "cuMemsetD16Async": ((), (_A, ctypes.c_ushort, _N, _P)),
@@ -47,6 +47,8 @@ _LONG: _Table = {  # called without the GIL
     "cuStreamDestroy_v2": ((), (_P,)),
     "cuStreamSynchronize": ((), (_P,)),
     "cuEventSynchronize": ((), (_P,)),
+    "cuCtxSynchronize": ((), ()),
+    "cuLaunchKernel": ((), (_P, *[_U] * 7, _P, _P, _P)),  # waits while the queue is full
     "cuModuleLoadDataEx": ((_A,), (_P, _U, _P, _P)),
     "cuModuleUnload": ((), (_P,)),
 }
@@ -61,8 +63,8 @@ _SHORT: _Table = {  # called with the GIL, which is faster than to give it up
     "cuCtxSetCurrent": ((), (_P,)),
     "cuCtxGetCurrent": ((_A,), ()),
     "cuCtxGetDevice": ((_I,), ()),
-    "cuCtxEnablePeerAccess": ((), (_P, _U)),
     "cuMemGetInfo_v2": ((_N, _N), ()),
+    "cuMemPoolSetAccess": ((), (_P, _P, _N)),
     "cuMemPoolSetAttribute": ((), (_P, _U, _P)),
     "cuMemGetAddressRange_v2": ((_A, _N), (_A,)),
     "cuPointerGetAttribute": ((_A,), (_U, _A)),  # 32 or 64 bits, into 64 that were zero
@@ -75,7 +77,6 @@ _SHORT: _Table = {  # called with the GIL, which is faster than to give it up
     "cuModuleGetFunction": ((_A,), (_P, _S)),
     "cuFuncGetAttribute": ((_I,), (_U, _P)),
     "cuFuncSetAttribute": ((), (_P, _U, _I)),
-    "cuLaunchKernel": ((), (_P, *[_U] * 7, _P, _P, _P)),
     "cuGetErrorName": ((), (_U, _P)),
     "cuGetErrorString": ((), (_U, _P)),
 }
@@ -114,6 +115,9 @@ class PyCUDA(Calls):
 
     def structure(self, name: str, packed: bytes) -> bytes:
         return packed  # which ctypes passes as a pointer
+
+    def array(self, one: bytes) -> bytes:
+        return one
 
     def refused(self, name: str, status: int) -> Refused:
         title, sentence = _S(), _S()

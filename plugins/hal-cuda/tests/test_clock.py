@@ -18,6 +18,7 @@ from simulator import Simulator
 import hal_core as hal
 from hal_core.profiling import sampled_clock
 from hal_cuda import clock as module
+from hal_cuda.staging import HELD_COPIES
 
 SLACK_NS = 2_000_000  # a loaded machine may look at its clock so much later
 QUEUED = {"fill", "copy", "copyin", "copyout", "launch"}
@@ -310,6 +311,8 @@ def test_F1_on_and_off_beside_threads_that_work_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(sampled_clock, "_SAMPLE_EVERY_NS", 1_000_000)
     monkeypatch.setattr(module, "_MAX_UNREAD", 16)
+    for _ in range(HELD_COPIES):  # then the copies' own event exists
+        hal.Buffer.from_numpy(np.zeros(1, "i4"), device)
     clean, ending, wrong = live(simulator), threading.Event(), list[BaseException]()
 
     def work(number: int) -> None:

@@ -86,5 +86,5 @@ print(test_faults.lose_the_context({kernel!r}))
     assert done.returncode == 0, done.stderr
     first, then = done.stdout.splitlines()
     assert said in first and ("astray" if kernel == "astray" else "stop") in first, first
-    refused = SYSTEM and then.startswith("not opened: ") and "Restart the process" in then
+    refused = SYSTEM and then.startswith("not opened: ") and "restart the process" in then
     assert refused or then == "opened: {1}", then

@@ -51,7 +51,7 @@ EXPECTED = {
     ),
     "cuCtxGetCurrent": Failure("wait", passes=5),  # memory is freed all the same
     "cuDeviceCanAccessPeer": Failure("copy_from"),
-    "cuCtxEnablePeerAccess": Failure("", passes=1),  # the driver copies through the host
+    "cuMemPoolSetAccess": Failure("", passes=1),  # the driver copies through the host
     "cuMemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
     "cuMemAlloc": Failure("allocate"),
     "cuMemAllocFromPoolAsync": Failure("allocate"),
@@ -59,13 +59,14 @@ EXPECTED = {
     "cuMemPoolSetAttribute": Failure("allocate"),
     "cuMemPoolTrimTo": Failure("allocate free close"),
     "cuMemPoolDestroy": Failure("close", lost="pools"),
+    "cuCtxSynchronize": Failure("free", lost="blocks"),
     "cuMemFree": Failure("free", lost="blocks"),
     "cuMemFreeAsync": Failure("free", lost="blocks"),
     "cuMemHostAlloc": Failure("allocate copyin"),
     "cuMemFreeHost": Failure("free close", lost="host_blocks"),
     "cuMemcpyHtoDAsync": Failure("copyin"),
     "cuMemcpyDtoHAsync": Failure("copyout"),
-    "cuMemcpyDtoDAsync": Failure("copy_from"),
+    "cuMemcpyAsync": Failure("copy_from"),
     "cuMemcpyPeerAsync": Failure("copy_from"),
     "cuMemsetD8Async": Failure("fill"),
     "cuMemsetD16Async": Failure("fill"),

@@ -215,7 +215,7 @@ def test_a_copy_is_done_when_the_producer_gets_its_memory_back(
 ) -> None:
     """Its stream may be independent of ours."""
     theirs = device.api.make_stream(independent=True)
-    simulator.delay("cuMemcpyDtoDAsync", 0.2)
+    simulator.delay("cuMemcpyAsync", 0.2)
     copied = hal.Buffer.from_dlpack(matrix, device, copy=True)
     with device.own("fill"):
         device.api.fill(matrix._buf, b"\0", 48, theirs)

@@ -161,6 +161,48 @@ def test_T1_copies_between_devices_wait_for_the_work_of_both(
     simulator.clear()
 
 
+def test_T1_a_pool_is_opened_to_each_device_that_copies_from_it_once(
+    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
+) -> None:
+    """Access between contexts, which kernels of others share, does not cover memory of pools."""
+    place, access = (ctypes.c_int * 2)(1, other.index), ctypes.c_int()
+    here = hal.Buffer(device, 100, hal.int32).allocate().fill(1)
+    there = hal.Buffer(other, 100, hal.int32).allocate()
+    there.copy_from(here)
+    get, pool = simulator.driver.cuMemPoolGetAccess, ctypes.c_void_p(int(device.allocator.pool))
+    assert get(ctypes.byref(access), pool, ctypes.byref(place)) == 0 and access.value == 3
+    before = simulator.all_calls()
+    there.copy_from(here)
+    asked = {"cuDeviceCanAccessPeer", "cuMemPoolSetAccess", "cuCtxEnablePeerAccess"}
+    assert not asked & set(simulator.calls_since(before))
+    assert set(there.numpy().tolist()) == {1}
+
+
+def test_memory_that_an_export_kept_is_freed_after_the_work_of_others(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    """The driver does not wait before it frees memory of a pool."""
+    device.close()
+    with hal.Device["CUDA"] as opened:
+        made = hal.Buffer(opened, 4000, hal.uint8).allocate().fill(3)
+        export, address = _Export(made), made._opaque_for("test")
+        api, context = opened.api, opened.context
+        simulator.retain_contexts(1)
+        theirs, target = api.make_stream(independent=True), api.allocate(4000, None, None)
+        del made
+    simulator.set_context(int(context))
+    try:
+        simulator.delay("cuMemcpyAsync", SLOW)
+        api.copy(target, address, 4000, theirs)
+        del export
+        gc.collect()
+        api.wait(theirs)
+        api.destroy_stream(theirs)
+        api.free(target, None, False)
+    finally:
+        simulator.release_contexts(1)
+
+
 def test_a_failed_step_leaves_no_event(device: hal.Compiled, simulator: Simulator) -> None:
     """The device stays open: closing it would destroy what was left."""
     program = device.compile(add_one)
@@ -185,7 +227,7 @@ def test_a_failed_step_leaves_no_event(device: hal.Compiled, simulator: Simulato
                 work()
             except hal.HalError:
                 raised = True
-            assert raised or name == "cuCtxEnablePeerAccess", (name, nth)  # copies go without
+            assert raised or name == "cuMemPoolSetAccess", (name, nth)  # copies go without
             simulator.clear()
             gc.collect()
             work()

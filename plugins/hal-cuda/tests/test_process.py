@@ -98,6 +98,26 @@ def test_R10_a_driver_that_does_not_start_says_why(
     assert run(text + ASK) == f"DeviceUnavailable enumerate CUDA: {said}\nno hardware\n"
 
 
+def test_one_GPU_has_no_peer(run: Callable[..., str]) -> None:
+    ask = "print('peer' in hal.Device.info('CUDA').capabilities)"
+    assert run(ask, SIM_CUDA_DEVICES="1") == "False\n"
+    assert run(ask) == "True\n"
+
+
+def test_a_fault_that_nobody_waits_for_is_told_at_exit(
+    simulator: Simulator, tmp_path: Path
+) -> None:
+    """R15 leaves the exit code as it is."""
+    text = "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)"
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + END + text], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "HAL_CACHE_DIR": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "Exception ignored in atexit" in done.stderr and "DeviceFault" in done.stderr
+    assert "the last program launched was add_one" in done.stderr, done.stderr
+
+
 def test_a_driver_too_old_for_NVRTC_leaves_our_own_PTX(run: Callable[..., str]) -> None:
     text = run(
         """

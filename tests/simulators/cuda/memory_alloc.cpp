@@ -29,13 +29,13 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr* out, size_t nbytes, unsigned flag
     });
 }
 
-// Waits for the work of the memory's context, as the vendor's does.
+// Waits for the work of the memory's context, as the vendor's does; not for a pool's memory.
 EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     return enter_context("cuMemFree", [&](Context&, Lock& lock) {
         if (address == 0) return;
         auto block = owned_block(address);
         block->free_under_way = true;
-        wait_for_all(lock, *block->context);
+        if (!block->pool) wait_for_all(lock, *block->context);
         release(block);
     });
 }

@@ -74,8 +74,9 @@ CUresult on_device(const char* name, CUdeviceptr to, CUdeviceptr from, size_t nb
                    CUstream* stream = nullptr) {
     return enter_context(name, [&](Context& context, Lock& lock) {
         if (nbytes == 0) return;
-        copy_range(context, lock, name, device_place(to, nbytes), device_place(from, nbytes),
-                   nbytes, stream);
+        Place target = device_place(to, nbytes), source = device_place(from, nbytes);
+        need(!target.block->on_host() && !source.block->on_host());
+        copy_range(context, lock, name, target, source, nbytes, stream);
     });
 }
 
