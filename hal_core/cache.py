@@ -34,10 +34,6 @@ _ABANDONED_SECONDS = 3600  # the process that wrote a file this old has been kil
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FLAGS |= getattr(os, "O_BINARY", 0)
 
-LIMIT = config.declare(
-    "HAL_CACHE_LIMIT", 512 << 20, "bytes of compiled kernels kept on disk", config.nbytes
-)
-
 
 class CacheStatistics(NamedTuple):
     """Contents of the cache's folder, and hits and misses of this process."""
@@ -127,7 +123,7 @@ def evict(place: str, limit: int | None = None) -> int:
 
     Also deletes the half-written files of processes that were killed.
     """
-    limit = LIMIT.read() if limit is None else limit
+    limit = config.CACHE_LIMIT.read() if limit is None else limit
     files = _files(place)
     for path, facts in files:
         abandoned = time.time() - facts.st_mtime > _ABANDONED_SECONDS
@@ -164,7 +160,13 @@ def statistics() -> CacheStatistics:
     with _lock:
         hits, reasons = _hits, dict(_misses)
     return CacheStatistics(
-        place, len(sizes), sum(sizes), LIMIT.read(), hits, sum(reasons.values()), reasons
+        place,
+        len(sizes),
+        sum(sizes),
+        config.CACHE_LIMIT.read(),
+        hits,
+        sum(reasons.values()),
+        reasons,
     )
 
 

@@ -14,7 +14,7 @@ from hal_core.errors import InvalidArgument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
     from typing import Generic, TypeVar
 
     T = TypeVar("T")
@@ -62,27 +62,69 @@ def declare(name: str, default: T, meaning: str, parse: Callable[[str], T]) -> S
     return setting
 
 
-def warn_of_misspelt() -> None:
-    """Warn of variables that look like a setting and are none, once in a process.
+def wrong(names: Iterable[str]) -> dict[str, str]:
+    """Return what is wrong with the values of these settings: name -> sentence."""
+    found = {}
+    for name in names:
+        try:
+            SETTINGS[name].read()
+        except InvalidArgument as error:
+            found[name] = str(error)
+    return found
 
-    The warning shows the first line outside of this package: the user's.
+
+def misspelt(families: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables that look like a setting, or like the switch of a family (`CUDA=1`), and
+    are neither, each with the name that is probably meant."""
+    unknown = [
+        (name, SETTINGS, 0.85) if name.startswith("HAL_")
+        # Many programs have variables that are 1: one letter of five may differ, none of CPU's.
+        else (name, families, 0.87)
+        for name, text in os.environ.items()
+        if (name.startswith("HAL_") or text == "1") and name not in {*SETTINGS, *families}
+    ]  # fmt: skip
+    if not unknown:
+        return {}
+    from difflib import get_close_matches
+
+    near = {name: get_close_matches(name, known, 1, ratio) for name, known, ratio in unknown}
+    return {name: meant[0] for name, meant in near.items() if meant}
+
+
+def advice(name: str, meant: str) -> str:
+    """Return the sentence about a variable that `misspelt` found."""
+    return f"{name} is no setting and does nothing; is it {meant} that you mean?"
+
+
+def check(families: Collection[str], opening: str) -> None:
+    """Refuse to open a device of `opening`, one of `families`, while a setting has a wrong value.
+
+    Some settings are needed much later. Those of the other families, `HAL_<FAMILY>_...`, are not
+    read. Warns of misspelt names, once in a process.
+    Raises: InvalidArgument.
     """
+    others = tuple(f"HAL_{family}_" for family in families if family != opening)
+    for name, setting in list(SETTINGS.items()):
+        if name in os.environ and not name.startswith(others):
+            setting.read()
+    _warn_of_misspelt(families)
+
+
+def _warn_of_misspelt(families: Collection[str]) -> None:
+    """Warn at the first line outside of this package: the user's."""
     global _has_warned
-    unknown = [name for name in os.environ if name.startswith("HAL_") and name not in SETTINGS]
-    if _has_warned or not unknown:
+    found = {} if _has_warned else misspelt(families)
+    if not found:
         return
     _has_warned = True
     import warnings
-    from difflib import get_close_matches
 
     package = os.path.dirname(__file__) + os.sep
     frame, level = sys._getframe(), 1
     while frame.f_code.co_filename.startswith(package) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    for name in unknown:
-        for meant in get_close_matches(name, SETTINGS, 1, 0.85):
-            text = f"{name} is no setting and does nothing; is it {meant} that you mean?"
-            warnings.warn(text, UserWarning, stacklevel=level)
+    for name, meant in found.items():
+        warnings.warn(advice(name, meant), UserWarning, stacklevel=level)
 
 
 _has_warned = False
@@ -133,6 +175,9 @@ PREFER = declare(
 REQUIRE = declare("HAL_REQUIRE", words(""), "families whose tests must not be skipped", words)
 DEBUG = declare("HAL_DEBUG", False, "1 logs what discovery, caches and compilers decide", flag)
 CACHE_DIR = declare("HAL_CACHE_DIR", "", "folder of compiled kernels; else the user's", str)
+CACHE_LIMIT = declare(
+    "HAL_CACHE_LIMIT", 512 << 20, "bytes of compiled kernels kept on disk", nbytes
+)
 CCACHE = declare("HAL_CCACHE", True, "0 turns the compile cache off", flag)
 CACHE_ONLY = declare("HAL_CACHE_ONLY", False, "1 makes a compile-cache miss an error", flag)
 LRU = declare("HAL_LRU", True, "0 returns freed memory to the device at once", flag)

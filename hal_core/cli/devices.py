@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from hal_core import config
 from hal_core.cli import output
 from hal_core.errors import HalError
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.registry import Device
+from hal_core.registry.names import KNOWN
 
 HELP = "list every device of every installed backend"
 
@@ -43,6 +45,11 @@ def run(options: argparse.Namespace) -> int:
         console.print("`hal doctor` says why a backend has no device.")
     if problem and available:
         console.print(f"No default device: {problem}")
+    families = {*states, *KNOWN}
+    for problem in config.wrong(config.SETTINGS).values():
+        console.print(problem)
+    for variable, meant in config.misspelt(families).items():
+        console.print(config.advice(variable, meant))
     for name in available if options.verbose else ():
         info = Device.info(name)
         console.print(f"\n{name}: {info.title}")

@@ -16,16 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT, TimeoutExpired, call
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from hal_core import cache, discovery
+from hal_core import cache, config, discovery
 from hal_core.cli import output
 from hal_core.discovery import EntryPoint
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
 from hal_core.registry import Device
 from hal_core.registry.installed import Plugins, origin, state_of
+from hal_core.registry.names import KNOWN
 from hal_core.registry.plugin import as_checks
+
+if TYPE_CHECKING:
+    from hal_core.device import Compiled
 
 HELP = "find what is wrong with the installed plugins"
 SOUND = ("ready", "no hardware", "disabled")  # every other verdict is a fault
@@ -40,10 +44,10 @@ probe(*sys.argv[2:])
 
 
 class Finding(NamedTuple):
-    """The state of one plugin, one damaged file, or the compile cache."""
+    """The state of one plugin, one damaged file, one wrong setting, or the compile cache."""
 
-    name: str  # family, extension, file or "compile cache"
-    kind: str  # "device", "extension", "file" or "cache"
+    name: str  # family, extension, file, setting, "default device" or "compile cache"
+    kind: str  # "device", "extension", "file", "setting" or "cache"
     state: str  # one of SOUND, "broken", "incompatible" or "in conflict"; "" before the probe
     origin: str
     why: str = ""
@@ -87,7 +91,7 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    findings = [*examine(options.time_limit), examine_cache()]
+    findings = [*examine(options.time_limit), *examine_settings(), examine_cache()]
     if options.json:
         rows = [
             {**one._asdict(), "checks": [check._asdict() for check in one.checks]}
@@ -118,6 +122,11 @@ def examine(time_limit: float) -> list[Finding]:
         if plugins.is_disabled(entry):
             one = one._replace(state="disabled", why="HAL_DISABLE names it.")
         found.append(one)
+    asked = [f"{config.DEVICE.name}={os.environ.get(config.DEVICE.name, '')}"]
+    asked += [f"{family}=1" for family in known_families() if os.environ.get(family) == "1"]
+    asked = [one for one in asked if not one.endswith("=")]
+    if asked:
+        found.append(Finding("default device", "setting", "", ", ".join(asked)))
     with ThreadPoolExecutor(len(found) or 1) as threads:
         found = list(threads.map(lambda one: one if one.state else probed(one, time_limit), found))
     for entry in plugins.misnamed():
@@ -140,10 +149,16 @@ def probed(plugin: Finding, time_limit: float) -> Finding:
         answer, printed = Path(folder, "answer.json"), Path(folder, "printed")
         command = [sys.executable, "-X", "faulthandler", "-c", _PROBE, json.dumps(sys.path)]
         command += [plugin.kind, plugin.name, plugin.origin, str(answer)]
+        # A wrong setting is a fault of its own, and would hide those of the plugin.
+        wrong = config.wrong(config.SETTINGS)
+        environment = {name: text for name, text in os.environ.items() if name not in wrong}
         # A file, not a pipe: a process that the plugin starts would hold a pipe open.
         with printed.open("wb") as file:
             try:
-                code = call(command, stdin=DEVNULL, stdout=file, stderr=STDOUT, timeout=time_limit)
+                code = call(
+                    command, stdin=DEVNULL, stdout=file, stderr=STDOUT, timeout=time_limit,
+                    env=environment,
+                )  # fmt: skip
                 ending = f"ended with exit code {code}" if code else "ended"
                 if code < 0:
                     ending = f"was killed by {signal.Signals(-code).name}"
@@ -162,8 +177,26 @@ def probed(plugin: Finding, time_limit: float) -> Finding:
     return plugin._replace(**fields)
 
 
+def known_families() -> list[str]:
+    """Return the families that are installed, and those that could be."""
+    return sorted({*Device.states(), *KNOWN})
+
+
+def examine_settings() -> list[Finding]:
+    """Find wrong settings of the core, and misspelt ones; a probe looks at those of its plugin."""
+    found = config.wrong(config.SETTINGS)
+    found |= {name: config.advice(name, it) for name, it in misspelt().items()}
+    return [Finding(name, "setting", "broken", "", why) for name, why in found.items()]
+
+
+def misspelt() -> dict[str, str]:
+    return config.misspelt(known_families())
+
+
 def examine_cache() -> Finding:
     """Examine the folder of compiled kernels, without writing to it."""
+    if any(name in config.wrong(config.SETTINGS) for name in ("HAL_CCACHE", "HAL_CACHE_LIMIT")):
+        return Finding("compile cache", "cache", "disabled", "", "Its settings are wrong.")
     folder = cache.folder()
     if not folder:
         why = "HAL_CCACHE=0, or there is no home folder: every process compiles its kernels anew."
@@ -173,7 +206,7 @@ def examine_cache() -> Finding:
         present = os.path.dirname(present)  # the first kernel makes the folders below
     writable = os.path.isdir(present) and os.access(present, os.W_OK | os.X_OK)
     found = cache.statistics()
-    used, limit = output.size(found.nbytes), output.size(cache.LIMIT.read())
+    used, limit = output.size(found.nbytes), output.size(config.CACHE_LIMIT.read())
     detail = f"{found.entries} entries, {used} of at most {limit}"
     hint = "Set HAL_CACHE_DIR to a folder that is writable, or HAL_CCACHE=0 to go without."
     checks = (Check("writable", writable, detail, hint),)
@@ -185,7 +218,7 @@ def show(findings: list[Finding], verbose: bool) -> None:
     from rich.text import Text
 
     console = output.console(soft_wrap=True)
-    if all(one.kind == "cache" for one in findings):
+    if not any(one.kind in ("device", "extension", "file") for one in findings):
         console.print("No plugin is installed. Try: python -m pip install hal-cpu")
     table = output.table(("name", "state", "from", "what was found"))
     for one in findings:
@@ -218,32 +251,64 @@ def show(findings: list[Finding], verbose: bool) -> None:
 def probe(kind: str, name: str, where: str, answer: str) -> None:
     """Examine one plugin and write what was found to the file `answer`."""
     try:
-        found = probe_extension(name, where) if kind == "extension" else probe_family(name)
+        probes = {"extension": probe_extension, "device": probe_family, "setting": probe_default}
+        found = probes[kind](name, where)
     except HalError as error:
-        found = {"state": state_of(error), "why": str(error)}
+        # A default device that is asked for has to be there.
+        state = "broken" if kind == "setting" else state_of(error)
+        found = {"state": state, "why": str(error)}
     text = json.dumps({"devices": [], "checks": [], **found})
     Path(answer).write_text(text, encoding="utf-8")
 
 
-def probe_family(family: str) -> dict[str, object]:
-    """Run a backend's own checks and open each of its devices."""
+def probe_family(family: str, where: str) -> dict[str, object]:
+    """Run a backend's own checks, open each of its devices, and look at its settings."""
+    core, before = set(config.SETTINGS), misspelt()
     checks = list(Device.backend(family).doctor())
     try:
         infos = Device.devices(family)
     except HalError as error:
         return {"state": state_of(error), "why": str(error), "checks": checks}
+    settings = config.wrong(config.SETTINGS.keys() - core)
+    for name in settings:
+        del os.environ[name]  # or no device would open
+    settings |= {
+        name: config.advice(name, it) for name, it in misspelt().items() if name not in before
+    }
     refused = []
     # One that is busy or refused must not hide the others.
     for info in infos:
         try:
-            Device[info.name].close()
-            checks.append(Check(f"{info.name} opens", True))
+            with Device[info.name] as device:
+                checks.append(Check(f"{info.name} opens", True))
+                settings |= wrong_compiler(device)
         except HalError as error:
             refused.append(str(error))
             checks.append(Check(f"{info.name} opens", False, str(error)))
+    checks += [Check(name, False, why) for name, why in settings.items()]
     state = "broken" if len(refused) == len(infos) else "ready"
     devices = [f"{info.name}: {info.title}" for info in infos]
     return {"state": state, "why": " ".join(refused), "devices": devices, "checks": checks}
+
+
+def wrong_compiler(device: Compiled) -> dict[str, str]:
+    """Return what is wrong with the compiler that the environment asks for, if it asks for one."""
+    if not any(name.startswith(f"{device.family}_") for name in os.environ):
+        return {}
+    from hal_core.compiler.selection import forced, select
+
+    try:
+        if forced(device.family, [pair.name for pair in device.compilers]) is not None:
+            select(device, None)
+    except HalError as error:
+        return {f"compiler of {device.name}": str(error)}
+    return {}
+
+
+def probe_default(name: str, where: str) -> dict[str, object]:
+    """Look for the default device that the environment asks for."""
+    info = Device.info(Device.DEFAULT)
+    return {"state": "ready", "devices": [f"{info.name}: {info.title}"]}
 
 
 def probe_extension(name: str, where: str) -> dict[str, object]:

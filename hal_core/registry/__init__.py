@@ -32,9 +32,10 @@ __all__ = ["Backend", "Device", "DeviceRegistry"]
 
 log = logging.getLogger("hal_core")
 log.addHandler(logging.NullHandler())  # else the first warning would be printed
-if config.DEBUG.read():
-    logging.basicConfig(format="%(name)s: %(message)s")
-    log.setLevel(logging.DEBUG)
+with suppress(InvalidArgument):  # an import does not fail for it; opening a device does
+    if config.DEBUG.read():
+        logging.basicConfig(format="%(name)s: %(message)s")
+        log.setLevel(logging.DEBUG)
 
 _MOST_SPELLINGS = 256  # of names that are looked up fast: "cpu", "CPU:0", ...
 
@@ -103,7 +104,7 @@ class DeviceRegistry(OfThisProcess):
         try:
             backend = self._plugins.backend(family)
             info = backend.info(index)
-            config.warn_of_misspelt()
+            config.check({*self._plugins.all_families(), *KNOWN}, family)
             for extension in self._plugins.extensions():
                 backend.attach(extension)
             return backend.open(index, info)

@@ -100,6 +100,15 @@ def test_the_default_device_is_marked(site: FakeSite) -> None:
     assert last.endswith("HAL_DEVICE=ACC:9 asks for it.")
 
 
+@pytest.mark.parametrize("name, text", [("HAL_CHEK", "1"), ("HAL_LRU_LIMIT", "x"), ("ACEL", "1")])
+def test_devices_tells_of_a_wrong_setting(site: FakeSite, name: str, text: str) -> None:
+    site.backend("ACCEL")
+    done = hal_command(site, "devices", env={name: text})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[2].split()[0] == "ACCEL:1"
+    assert name in done.stdout.splitlines()[-1]
+
+
 def test_devices_in_full(site: FakeSite) -> None:
     site.backend("ACC")
     short = hal_command(site, "devices").stdout
@@ -128,12 +137,10 @@ def test_the_module_is_the_command(site: FakeSite) -> None:
 
 
 def test_an_error_is_one_line_and_exit_code_2(site: FakeSite) -> None:
-    site.backend("ACC")
-    site.backend("ACC", distribution="another")
-    done = hal_command(site, "devices", env={"HAL_PREFER": "nonsense"})
+    done = hal_command(site, "cache", env={"HAL_CCACHE": "nonsense"})
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("hal: environment variable HAL_PREFER: expected NAME=value")
+    assert line.startswith("hal: environment variable HAL_CCACHE: expected 1 or 0")
 
 
 # -- help

@@ -220,3 +220,52 @@ while len(os.listdir({str(begun)!r})) < 5:
     code, found = findings(site)
     assert (code, len(found)) == (0, 5)
     assert {one["state"] for one in found.values()} == {"ready"}
+
+
+# -- settings
+
+NOSY = """# more
+from hal_core import config
+from hal_core.compiler import CompilerPair
+config.declare("HAL_ACC_SPEED", 1, "how fast it is", int)
+Plugin.hal_make_compilers = hookimpl(lambda self, device: [
+    CompilerPair("fast", "c", lambda: None, lambda: "a compiler"),
+    CompilerPair("slow", "c", lambda: None, lambda: 1 / 0),
+])
+"""
+WRONG_SETTINGS = {
+    ("HAL_DEVICE", "FOO"): ("default device", "HAL_DEVICE=FOO asks for it."),
+    ("HAL_DEVICE", "ACC:7"): ("default device", "ACC has 2 devices"),
+    ("HAL_DEVICE", "A B"): ("default device", "environment variable HAL_DEVICE: a device is"),
+    ("HAL_DEVICE", "GPU"): ("default device", "there is no device of kind gpu"),
+    ("METAL", "1"): ("default device", "METAL=1 asks for it."),
+    ("HAL_CACHE_LIMIT", "abc"): ("HAL_CACHE_LIMIT", "expected a size"),
+    ("HAL_CCACHE", "abc"): ("HAL_CCACHE", "expected 1 or 0"),
+    ("HAL_DEBUG", "abc"): ("HAL_DEBUG", "expected 1 or 0"),
+    ("HAL_PREFER", "abc"): ("HAL_PREFER", "expected NAME=value"),
+    ("HAL_CHEK", "1"): ("HAL_CHEK", "is it HAL_CHECK that you mean?"),
+    ("HAL_ACC_SPED", "1"): ("ACC", "is it HAL_ACC_SPEED that you mean?"),
+    ("HAL_ACC_SPEED", "abc"): ("ACC", "environment variable HAL_ACC_SPEED: invalid literal"),
+    ("OPNCL", "1"): ("OPNCL", "is it OPENCL that you mean?"),
+    ("ACC_CC", "foo"): ("ACC", "ACC_CC: no such compiler (got 'foo')"),
+    ("ACC_SLOW", "1"): ("ACC", "ZeroDivisionError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", WRONG_SETTINGS, ids="=".join)
+def test_a_wrong_setting_is_a_fault(site: FakeSite, setting: tuple[str, str]) -> None:
+    """Whatever the setting, what else was found is told too."""
+    site.backend("ACC", NOSY)
+    code, found = findings(site, env=dict([setting]))
+    name, text = WRONG_SETTINGS[setting]
+    assert code == 1 and set(found) == {"ACC", name}
+    assert text in json.dumps([found[name]["why"], found[name]["checks"]])
+
+
+def test_sound_settings_are_none(site: FakeSite) -> None:
+    site.backend("ACC", NOSY)
+    sound = {"HAL_DEVICE": "acc:1", "HAL_ACC_SPEED": "3", "ACC_CC": "fast", "HAL_LRU": "0"}
+    code, found = findings(site, env=sound)
+    assert code == 0 and list(found) == ["ACC", "default device"]
+    assert found["default device"]["devices"] == ["ACC:1: Fake accelerator"]
+    assert found["default device"]["origin"] == "HAL_DEVICE=acc:1"

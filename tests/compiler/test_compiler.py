@@ -76,6 +76,7 @@ def test_C1_the_switches(fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HAL_CACHE_ONLY", "nonsense")
     with pytest.raises(hal.InvalidArgument, match="HAL_CACHE_ONLY.*expected 1 or 0"):
         fake.compile(source())
+    monkeypatch.delenv("HAL_CACHE_ONLY")  # or the fixture's devices do not open to be closed
 
 
 def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:

@@ -820,3 +820,67 @@ def test_a_first_open_passes_through_nine_files(site: FakeSite) -> None:
     done = site.run(FIRST_OPEN)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.split()) <= 9, done.stdout
+
+
+SPEED = """# more
+from hal_core import config
+config.declare("HAL_ACC_SPEED", 1, "how fast it is", int)
+"""
+
+
+@pytest.mark.parametrize("name, text", [("HAL_CACHE_LIMIT", "much"), ("HAL_ACC_SPEED", "abc")])
+def test_a_wrong_setting_is_refused_when_a_device_is_opened(
+    site: FakeSite, name: str, text: str
+) -> None:
+    """The setting is needed much later; one of another backend stops no device."""
+    site.backend("ACC", SPEED)
+    site.backend("OTHER")
+    program = """
+        import hal_core as hal
+        for family in ("ACC", "OTHER"):
+            try:
+                print(hal.Device[family].name)
+            except hal.InvalidArgument as error:
+                print(error)
+    """
+    done = site.run(program, env={name: text})
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first.startswith(f"environment variable {name}: ") and f"got '{text}'" in first
+    assert second == (first if name == "HAL_CACHE_LIMIT" else "OTHER")
+
+
+def test_a_wrong_HAL_DEBUG_is_told_by_the_first_device_and_not_by_an_import(
+    site: FakeSite,
+) -> None:
+    site.backend("ACC")
+    program = """
+        import hal_core as hal
+        print("ACC" in hal.Device)
+        try:
+            hal.Device["ACC"]
+        except hal.InvalidArgument as error:
+            print(error)
+    """
+    done = site.run(program, env={"HAL_DEBUG": "abc"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("True\nenvironment variable HAL_DEBUG: expected 1 or 0")
+
+
+def test_a_misspelt_switch_of_a_family_is_told(site: FakeSite) -> None:
+    """But not what happens to be set to 1, and resembles a short name a little."""
+    site.backend("ACCEL")
+    program = """
+        import warnings
+        import hal_core as hal
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            hal.Device["ACCEL"].close()
+        print(*(one.message for one in told), sep="\\n")
+    """
+    done = site.run(program, env={"ACEL": "1", "ACCE": "2", "CPUS": "1", "OPNCL": "1"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "ACEL is no setting and does nothing; is it ACCEL that you mean?",
+        "OPNCL is no setting and does nothing; is it OPENCL that you mean?",
+    ]
