@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hal_core.config import SETTINGS
 from hal_core.registry.names import KNOWN, PLANNED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -180,6 +181,15 @@ def _declared() -> dict[str, str]:
 def test_environment_page_lists_exactly_the_declared_settings() -> None:
     listed = {row[0].strip("`"): row[2] for row in _table("docs/environment.md")}
     assert listed == _declared()
+
+
+def test_environment_page_shows_defaults_that_can_be_set() -> None:
+    """As `HAL_DEVICE=none` would ask for a device of that name, none is no default."""
+    for name, default, _ in _table("docs/environment.md"):
+        setting = SETTINGS.get(name.strip("`"))  # None: a backend's, which is not imported here
+        if setting is not None:
+            shown = setting.default if default == "not set" else setting.parse(default)
+            assert shown == setting.default, name
 
 
 def test_no_setting_is_read_behind_the_back_of_config() -> None:
