@@ -236,7 +236,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def core(session: nox.Session) -> None:
-    """The core with no backend at all: it imports, lists, reports, and renders."""
+    """Test the core with no backend at all: it imports, lists, reports and renders."""
     _install(session, "hal-core", tools=TEST_TOOLS)
     _pytest(session, *ALONE)
 
@@ -244,7 +244,7 @@ def core(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
-    """The core and one backend alone. With CUDA: all of its tests, on the driver in software."""
+    """Test the core and one backend; with CUDA all of its tests, on the driver in software."""
     _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
     if backend == "opencl":
         _opencl_platform(session)
@@ -258,7 +258,7 @@ def tests(session: nox.Session, backend: str) -> None:
 
 @nox.session(python=OTHERS)
 def pythons(session: nox.Session) -> None:
-    """Every other Python, all backends together: what depends on the interpreter."""
+    """Test what depends on the interpreter, on every other Python, with all backends together."""
     _install(session, *DISTRIBUTIONS, tools=TEST_TOOLS)
     _opencl_platform(session)
     own = {name: _existing(f"plugins/{name}/tests/{file}" for file in OWN) for name in PLUGINS}
@@ -283,7 +283,7 @@ def _existing(paths: Iterable[str]) -> list[str]:
 
 @nox.session(python=FULL, reuse_venv=True)
 def quick(session: nox.Session) -> None:
-    """Rules, types and the tests that most changes break, on the checkout itself: two minutes.
+    """Check rules, types and the tests that most changes break, on the checkout: two minutes.
 
     `nox -s quick -- tests/buffer -k view` runs those tests alone, in the same environment.
     """
@@ -301,7 +301,7 @@ def quick(session: nox.Session) -> None:
 
 @nox.session(python=FULL)
 def together(session: nox.Session) -> None:
-    """The core, every backend and compilers from PyPI in one environment; `python -O`."""
+    """Test the core, every backend and compilers from PyPI together, under `python -O`."""
     _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
     _opencl_platform(session)
     # hal-cuda's tests load a software driver, whose GPUs would be everybody's best devices.
@@ -318,7 +318,7 @@ def together(session: nox.Session) -> None:
 
 @nox.session
 def template(session: nox.Session) -> None:
-    """What `hal new` writes: it builds, installs beside wheels only, and passes the kit."""
+    """Build what `hal new` writes, install it beside wheels only, and run the kit on it."""
     folder = _install(session, "hal-core", tools=("ruff", "mypy"))
     for name in ("NPU2", "X", "AAA", "ZZZZZZZZ"):  # imports sort and lines break by the name
         shutil.rmtree(folder / f"hal-{name.lower()}", ignore_errors=True)
@@ -339,7 +339,7 @@ def template(session: nox.Session) -> None:
 
 @nox.session
 def broken(session: nox.Session) -> None:
-    """Broken distributions, built and installed: the CPU works, `hal doctor` names each."""
+    """Install broken distributions: the CPU works all the same, and `hal doctor` names each."""
     folder = _install(session, "hal-core", "hal-cpu", tools=("hatchling",))
     helpers = ROOT / "tests" / "broken"
     projects = folder / "projects"
@@ -355,7 +355,7 @@ def broken(session: nox.Session) -> None:
 # The oldest Python, and the oldest of everything else that the distributions say they take.
 @nox.session(python=SUPPORTED[0])
 def lowest(session: nox.Session) -> None:
-    """Every dependency at the lowest version that is declared."""
+    """Test with every dependency at the lowest version that is declared."""
     constraints = Path(session.create_tmp()).resolve() / "lowest.txt"
     constraints.write_text("\n".join(_lowest("hal-core", "hal-cpu")) + "\n", encoding="utf-8")
     _install(session, "hal-core", "hal-cpu", tools=(*TEST_TOOLS, "-c", str(constraints)))
@@ -378,7 +378,7 @@ def _lowest(*names: str) -> list[str]:
 @nox.session
 @nox.parametrize("pair", PAIRS, ids=PAIRS)
 def conformance(session: nox.Session, pair: str) -> None:
-    """The kit as users run it, with each compiler; a report in out/.
+    """Run the kit as users run it, with each compiler, and write a report to out/.
 
     `nox -s "conformance(CPU-gcc)" -- --chapter buffer view`
     """
@@ -424,7 +424,7 @@ def _check_software_cuda(
 
 @nox.session(python=FULL)
 def pycuda(session: nox.Session) -> None:
-    """PyCUDA, built from its sources without a toolkit; the kit and hal-cuda's tests through it."""
+    """Build PyCUDA from its sources, without a toolkit, and test hal-cuda through it."""
     folder = _install(session, "hal-core", "hal-cuda", tools=(*TEST_TOOLS, "setuptools"))
     session.install("nvidia-cuda-runtime-cu12", "nvidia-cuda-profiler-api-cu12")
     driver = _software_cuda(session, folder)
@@ -447,7 +447,7 @@ def pycuda(session: nox.Session) -> None:
 
 @nox.session(python=FULL)
 def outside(session: nox.Session) -> None:
-    """A backend for an API that is not shipped, examples/wgpu-backend, against the kit."""
+    """Run the kit on a backend for an API that is not shipped, examples/wgpu-backend."""
     project = ROOT / "examples" / "wgpu-backend"
     folder = _install(session, "hal-core", tools=("pytest>=8.2",))
     session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(project))
@@ -468,7 +468,7 @@ def outside(session: nox.Session) -> None:
 
 @nox.session
 def hardware(session: nox.Session) -> None:
-    """The kit, the examples and the benchmarks on a device of this machine: `-- CUDA`.
+    """Run the kit, the examples and the benchmarks on a device of this machine: `-- CUDA`.
 
     Writes docs/hardware/DEVICE.md: versions, counts, tables. `--into FOLDER` writes it elsewhere,
     `--quick` does a part, `--with cupy-cuda13x cuda-core` installs what launches stand beside.
@@ -486,7 +486,7 @@ def hardware(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Random kernels, compared with the interpreter; a wrong one is made small and printed.
+    """Compare random kernels with the interpreter; a wrong one is made small and printed.
 
     `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc`; the last
     two on the software CUDA driver, or with HAL_TEST_CUDA=system on the machine's.
@@ -503,7 +503,7 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(python=FULL)
 def lint(session: nox.Session) -> None:
-    """Format, rules, types: strict on the code, mypy and pyright on what users copy."""
+    """Check format, rules and types: strict on the code, mypy and pyright on what users copy."""
     folder = _install(session, *DISTRIBUTIONS, tools=(*TYPE_TOOLS, *DEMO_TOOLS, "nox"))
     readme = folder / "readme.py"
     readme.write_text(_readme_code(), encoding="utf-8")
@@ -529,13 +529,13 @@ def _readme_code() -> str:
 
 @nox.session(python=False)
 def size(session: nox.Session) -> None:
-    """Lines of each room, lengths of functions, helpers of one caller; `-- --files`: each file."""
+    """Print the lines of each room, and long functions; `-- --files` prints those of each file."""
     session.run(sys.executable, str(ROOT / "tests/repository/figures.py"), *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Speed beside its floors and beside what a user would pick instead; one table and JSON.
+    """Measure speed beside its floors and beside what users would pick instead: a table and JSON.
 
     `nox -s bench -- --quick` is a short look, `-- --write-readme` puts the table into README.md.
     """
@@ -550,7 +550,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Wheels and source archives: what is in them, and that an archive builds its own wheel."""
+    """Build wheels and source archives, look what is in them, and build a wheel of an archive."""
     session.install("build", "twine", "hatchling")
     dist = Path(session.create_tmp()).resolve() / "dist"
     shutil.rmtree(dist, ignore_errors=True)

@@ -8,13 +8,14 @@ import json
 from hal_core import cache
 from hal_core.cli import output
 
-HELP = "show or delete the compiled kernels on disk"
+HELP = "Show or delete the compiled kernels on disk."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=["clear"], help="delete them")
-    parser.add_argument("--clear", action="store_true", help="delete them")
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    clear = "Delete every compiled kernel."
+    parser.add_argument("action", nargs="?", choices=["clear"], help=clear)
+    parser.add_argument("--clear", action="store_true", help=clear)
+    parser.add_argument("--json", action="store_true", help="Print JSON, for programs to read.")
 
 
 def run(options: argparse.Namespace) -> int:

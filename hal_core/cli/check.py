@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib.resources import files
 
-HELP = "test that a backend keeps the contract"
+HELP = "Test the backend of a device with the conformance kit."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,14 +14,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     modules = sorted(test.name.removesuffix(".py") for test in tests)
     chapters = ", ".join(name[5:] for name in modules if name.startswith("test_"))
     add = parser.add_argument
-    add("device", metavar="DEVICE", help="for example OPENCL, or CUDA:1")
-    add("--pair", metavar="NAME", help="the compiler of the device to test with")
+    add("device", metavar="DEVICE", help="Name the device: OPENCL, CUDA:1.")
+    add("--pair", metavar="NAME", help="Test with this compiler of the device.")
     add("--chapter", dest="chapters", nargs="+", action="extend", default=[], metavar="NAME",
-        help=f"these only: {chapters}")  # fmt: skip
-    add("--known-gaps", metavar="FILE", help="tests that fail: CLASS::TEST and a reason a line")
+        help=f"Run these chapters only. There are {chapters}.")  # fmt: skip
+    gaps = "Expect the tests to fail that the file lists: CLASS::TEST and a reason in each line."
+    add("--known-gaps", metavar="FILE", help=gaps)
     add("--report", dest="reports", action="append", default=[], metavar="FILE",
-        help="write a .json or .md")  # fmt: skip
-    add("--require-device", action="store_true", help="fail when there is no hardware")
+        help="Write a report to a .json or .md file.")  # fmt: skip
+    add("--require-device", action="store_true", help="Fail when the hardware is missing.")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,11 +11,12 @@ from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.registry import Device
 from hal_core.registry.names import KNOWN
 
-HELP = "list every device of every installed backend"
+HELP = "List every device of every installed backend."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-v", "--verbose", action="store_true", help="limits and capabilities too")
+    verbose = "Show limits and capabilities too."
+    parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
 
 
 def run(options: argparse.Namespace) -> int:

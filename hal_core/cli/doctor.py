@@ -1,4 +1,4 @@
-"""`hal doctor`: find what is wrong with the installed plugins and the compile cache.
+"""`hal doctor`: find what is wrong with plugins, settings and the compile cache.
 
 Each plugin is probed in a process of its own, as it may print, hang, exit or crash. A probe writes
 its answer to a file, so nothing that a plugin prints can be taken for the answer.
@@ -31,7 +31,7 @@ from hal_core.registry.plugin import as_checks
 if TYPE_CHECKING:
     from hal_core.device import Compiled
 
-HELP = "find what is wrong with the installed plugins"
+HELP = "Find what is wrong with plugins, settings and the compile cache."
 SOUND = ("ready", "no hardware", "disabled")  # every other verdict is a fault
 
 # With the path of this process: plugins are searched there, and `-c` alone changes it.
@@ -74,9 +74,9 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show every check")
-    limit = "seconds that the probe of a plugin may take; 30 when left out"
+    parser.add_argument("--json", action="store_true", help="Print JSON, for programs to read.")
+    parser.add_argument("-v", "--verbose", action="store_true", help="Show every check.")
+    limit = "Give each plugin this many seconds to answer; 30 when left out."
     parser.add_argument("--time-limit", type=_seconds, default=30, metavar="SECONDS", help=limit)
 
 

@@ -24,7 +24,7 @@ from hal_core import discovery
 from hal_core.errors import InvalidArgument
 from hal_core.registry import names
 
-HELP = "write the distribution of a new backend"
+HELP = "Write the distribution of a new backend."
 
 _REFUSED = {
     **dict.fromkeys(names.RESERVED, "the name is a request to hal-core, not a family"),
@@ -66,9 +66,14 @@ class Names(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    family = "the backend's family, spelled as in the names of its classes"
+    family = "Name the backend's family, spelled as in the names of its classes: NPU2, MyChip."
     parser.add_argument("name", metavar="NAME", help=family)
-    parser.add_argument("--into", default=".", metavar="FOLDER", help="default: this folder")
+    parser.add_argument(
+        "--into",
+        default=".",
+        metavar="FOLDER",
+        help="Write it into this folder, not into the current one.",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from hal_core.cli import output
 from hal_core.errors import InvalidArgument
 from hal_core.profiling import ProfileEvent, profile
 
-HELP = "run a program and print where its devices' time went"
+HELP = "Run a program and print where its devices' time went."
 
 _LIMIT = 1_000_000  # events; the last ones count
 
@@ -31,8 +31,8 @@ class Line(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a Python file")
-    arguments = "the program's arguments"
+    parser.add_argument("file", metavar="FILE", help="Run this Python file.")
+    arguments = "Give the program these arguments."
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help=arguments)
 
 

@@ -15,15 +15,15 @@ from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.render import RENDERERS
 
-HELP = "print the text of a kernel in one language"
+HELP = "Print the text of a kernel in one language."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    file = "a Python file, which is run, and the name of a kernel in it if it has several"
+    file = "Run this Python file, and take the kernel of this name, if the file has several."
     add("kernel", metavar="FILE[:KERNEL]", help=file)
-    add("--language", metavar="L", help=f"{', '.join(RENDERERS)}; c when left out")
-    add("-o", "--output", metavar="FILE", help="write it to a file")
+    add("--language", metavar="L", help=f"Write {', '.join(RENDERERS)}; c when left out.")
+    add("-o", "--output", metavar="FILE", help="Write to this file.")
 
 
 def run(options: argparse.Namespace) -> int:

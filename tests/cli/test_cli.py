@@ -12,7 +12,7 @@ from fake_site import FakeSite
 
 import hal_core as hal
 from hal_core import cache
-from hal_core.cli import main
+from hal_core.cli import COMMANDS, main, make_parser
 from hal_core.hookspecs import CAPABILITIES
 from hal_core.testing.kit.report import chapters
 
@@ -60,6 +60,20 @@ def test_usage_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) 
         main(arguments)
     assert caught.value.code == 2
     assert capsys.readouterr().err.startswith("usage: hal")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["cache", "--clean"], ["devices", "CPU"], ["check", "CPU", "--fast"], ["cache", "clean"]],
+)
+def test_a_wrong_argument_is_told_with_the_usage_of_its_command(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: hal {arguments[0]} ") and arguments[-1] in said
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])
@@ -154,11 +168,21 @@ def test_without_a_command_it_lists_them(capsys: pytest.CaptureFixture[str]) -> 
     assert all(name in said for name in ("devices", "doctor", "new", "check", "render", "cache"))
 
 
+def test_help_is_whole_sentences() -> None:
+    """A verb first and a full stop at the end; `-h` itself has the text of Python."""
+    (commands,) = [one for one in make_parser()._actions if isinstance(one.choices, dict)]
+    assert len(commands.choices) == len(COMMANDS)
+    for parser in commands.choices.values():
+        options = [action.help for action in parser._actions if action.dest != "help"]
+        for text in (parser.description, *options):
+            assert re.fullmatch(r"[A-Z][a-z]+ .*\.", text), text
+
+
 def test_check_help_names_the_chapters(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["check", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert f"these only: {', '.join(chapters())}" in said
+    assert f"Run these chapters only. There are {', '.join(chapters())}." in said
 
 
 # -- render

@@ -214,6 +214,20 @@ def test_changelog_starts_with_this_version() -> None:
     assert heading[1] == version
 
 
+def test_nox_lists_each_session_with_a_whole_sentence() -> None:
+    """`nox -l` shows the first line of a docstring: a verb first, and a full stop at the end."""
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    sessions = 0
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and "nox.session" in "".join(
+            map(ast.unparse, node.decorator_list)
+        ):
+            sessions += 1
+            first, *_ = (ast.get_docstring(node) or "").split("\n")
+            assert re.fullmatch(r"(?!A |The |What |Every )[A-Z][a-z]+ .*\.", first), node.name
+    assert sessions > 10
+
+
 def test_noxfile_names_what_exists() -> None:
     tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
     values = {
