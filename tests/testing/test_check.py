@@ -147,6 +147,12 @@ def test_known_gaps_are_counted_and_strict(tmp_path: Path) -> None:
     assert mended.returncode == 1 and f"{len(names)} of" in mended.stdout
 
 
+def test_without_pytest_an_unknown_device_is_told_first(tmp_path: Path) -> None:
+    done = hal_check(tmp_path, "NOPE", change="sys.modules['pytest'] = None")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hal: open: no installed backend has this name (got 'NOPE')")
+
+
 @pytest.mark.parametrize("option", ["-O", "-I"])
 def test_asserts_hold_however_python_was_started(tmp_path: Path, option: str) -> None:
     arguments = ("FAKE", "--chapter", "view")

@@ -6,7 +6,7 @@ import importlib.util
 import io
 import tempfile
 from collections.abc import Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +41,8 @@ def check(wanted: Wanted) -> int:
     pair that is not installed, any error of opening the device, and InvalidState when pytest did
     not finish.
     """
+    with suppress(DeviceUnavailable):  # whatever it then needs, a name that is wrong is told first
+        Device.info(wanted.device)
     if importlib.util.find_spec("pytest") is None:
         fix = 'Install it: python -m pip install "hal-core[testing]"'
         raise Unsupported("check", "the kit runs on pytest, which is not installed", fix=fix)
