@@ -60,7 +60,7 @@ class Rules(NamedTuple):
         elif grid is not None and shape is not None:
             blocks = self._dim3("grid", grid)
         else:
-            self._refuse("neither grid and block nor threads are given")
+            self._refuse("nothing says how many threads run")
         if fixed and shape != fixed:
             self._refuse("the kernel fixes its block", shape, f"block {fixed}")
         self._check_limits(blocks, shape, shared)

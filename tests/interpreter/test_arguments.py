@@ -40,7 +40,7 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((floats(), [1.0]), {"vals": (1,), "threads": 1}, "'x' is not a C-contiguous numpy array"),
     ((floats(), floats()[::2]), {"vals": (1,), "threads": 1}, "is not a C-contiguous numpy array"),
     ((floats(), floats()), {"vals": (1.5,), "threads": 1}, "'by' is a float"),
-    ((floats(), floats()), {"vals": (1,)}, "neither grid and block nor threads are given"),
+    ((floats(), floats()), {"vals": (1,)}, "nothing says how many threads run"),
     ((floats(), floats()), {"vals": (1,), "threads": 1, "grid": 1}, "both grid and threads"),
     ((floats(), floats()), {"vals": (1,), "threads": 1, "initialised": (None,)}, "number of init"),
 ]

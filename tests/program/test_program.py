@@ -210,10 +210,10 @@ def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> No
     [
         (
             {},
-            r"k: neither grid and block nor threads are given on FAKE\. Give grid= \(blocks\) and",
+            r"k: nothing says how many threads run on FAKE\. Give grid= \(blocks\) and",
         ),
-        ({"grid": 1}, "neither grid and block nor threads are given"),
-        ({"block": 1}, "neither grid and block nor threads are given"),
+        ({"grid": 1}, "nothing says how many threads run"),
+        ({"block": 1}, "nothing says how many threads run"),
         (
             {"grid": 1, "block": 1, "threads": 1},
             r"both grid and threads are given \(got \(1, 1\)\)",
