@@ -32,9 +32,9 @@ class HalError(Exception):
         self.fix = fix
         facts = []
         if got is not _ABSENT:
-            facts.append(f"got {got!r}")
+            facts.append(f"got {shown(got)}")
         if limit is not _ABSENT:
-            facts.append(f"limit {limit!r}" if isinstance(limit, (int, float)) else str(limit))
+            facts.append(f"limit {shown(limit)}" if isinstance(limit, (int, float)) else str(limit))
         text = f"{operation}: {problem}"
         if facts:
             text += f" ({'; '.join(facts)})"
@@ -52,6 +52,19 @@ class HalError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Constructors take values, Exception's default reduction would hand them the text.
         return _bare, (type(self), self.args), self.__dict__.copy()
+
+
+def shown(value: object) -> str:
+    """Return `repr(value)`, or its size where it has an integer that Python refuses to write out.
+
+    Python writes no integer of more than 4,300 digits, and raises ValueError.
+    """
+    try:
+        return repr(value)
+    except ValueError:
+        if isinstance(value, int):
+            return f"an integer of {value.bit_length()} bits"
+        return f"a {type(value).__name__} with an integer too long to be shown"
 
 
 def _bare(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
 import hal_core as hal
 from hal_core import errors
+from hal_core.testing.fake import FakePlugin
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,43 @@ def test_a_message_is_made_from_values(problem: str, facts: dict[str, str], text
     error = hal.HalError("open", problem, **facts)
     assert str(error) == text
     assert error.problem == problem
+
+
+HUGE = 10**5000  # Python writes no integer of more than 4,300 digits
+TOO_LONG = "an integer of 16610 bits"
+
+
+def test_an_integer_too_long_to_be_written_is_described() -> None:
+    """In the place of Python's own ValueError, which says nothing of the mistake."""
+    assert str(hal.HalError("open", "no", got=HUGE)) == f"open: no (got {TOO_LONG})."
+    assert TOO_LONG in str(hal.HalError("open", "no", limit=HUGE))
+    inside = str(hal.HalError("open", "no", got=(HUGE, 1)))
+    assert inside == "open: no (got a tuple with an integer too long to be shown)."
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda y, program: program(y, vals=(HUGE,), threads=8),
+        lambda y, program: program(y, vals=(8,), threads=HUGE),
+        lambda y, program: y.fill(HUGE),
+        lambda y, program: y.view(HUGE),
+        lambda y, program: y.view(offset=HUGE),
+        lambda y, program: hal.empty(HUGE, hal.int8, y.device),
+        lambda y, program: hal.Device[HUGE],
+        lambda y, program: hal.Source("f", "", "", language="c", defines={"A": HUGE}),
+        lambda y, program: program.device.compile(hal.Kernel(HUGE, HUGE, ())),
+    ],
+)
+def test_a_call_with_such_an_integer_is_refused(mistake: Any) -> None:
+    hal.Device.register_plugin("SIM", FakePlugin())
+    with hal.Device["SIM"] as device, pytest.raises(hal.HalError, match="an integer"):
+        mistake(hal.zeros(8, hal.int32, device), device.compile(set_all))
+
+
+@hal.kernel
+def set_all(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    y[hal.global_idx(0)] = n
 
 
 @pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])

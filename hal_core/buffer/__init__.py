@@ -11,7 +11,7 @@ from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Living, never_release, never_released
 from hal_core.dtypes import DType, as_dtype, pack
-from hal_core.errors import InvalidArgument, InvalidState, NotShareable
+from hal_core.errors import InvalidArgument, InvalidState, NotShareable, shown
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
 from hal_core.registry import Device
@@ -279,7 +279,7 @@ class Buffer:
             raise InvalidArgument(
                 "view",
                 f"beyond the end of {self!r}",
-                got=f"{count} x {kind.name} at byte {start}",
+                got=f"{shown(count)} x {kind.name} at byte {shown(start)}",
                 limit=f"has {self.nbytes} bytes",
                 device=self.device,
                 fix="size counts elements of the view's dtype, offset bytes.",

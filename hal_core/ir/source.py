@@ -76,7 +76,12 @@ class Source:
         put(self, "signature", signature)
         put(self, "language", language)
         put(self, "options", tuple(options))
-        put(self, "defines", tuple((key, str(value)) for key, value in (defines or {}).items()))
+        try:
+            macros = tuple((key, str(value)) for key, value in (defines or {}).items())
+        except ValueError:  # an integer of more than 4,300 digits, which Python does not write
+            problem = "a macro's number is too long"
+            raise InvalidArgument(f"Source {name!r}", problem, got=defines) from None
+        put(self, "defines", macros)
         put(self, "includes", tuple(str(folder) for folder in includes))
         put(self, "block", block_shape(block, f"Source {name!r}"))
         put(self, "work", work)

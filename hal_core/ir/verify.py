@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from hal_core.dtypes import DTYPES
-from hal_core.errors import InvalidArgument, InvalidKernel
+from hal_core.errors import InvalidArgument, InvalidKernel, shown
 from hal_core.ir.blocks.uniformity import divergent_barrier
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
 from hal_core.ir.signature import LONGEST_NAME, Signature
@@ -29,7 +29,7 @@ def verify(kernel: Kernel) -> None:
     signature: object = kernel.signature
     if not (isinstance(name, str) and isinstance(signature, Signature)):
         raise InvalidKernel(
-            f"kernel {name!r}",
+            f"kernel {shown(name)}",
             "a kernel must have a name and a hal.Signature",
             got=signature,
             fix="Write hal.Kernel(name, hal.Signature.parse(name, text), uops).",

@@ -20,6 +20,7 @@ from hal_core.dtypes import (
     int32,
     rounded,
 )
+from hal_core.errors import shown
 from hal_core.ir import UOp
 from hal_core.ir.uop import array_of
 from hal_core.lang import memory, refusals
@@ -112,7 +113,8 @@ def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
             raise x.error(node, f"NaN is no {dtype}", fix)
         if constant is None:
             limits = f"it holds {dtype.min} to {dtype.max}"
-            raise x.error(node, f"{dtype} cannot hold {value!r} ({limits})", instead(value, dtype))
+            problem = f"{dtype} cannot hold {shown(value)} ({limits})"
+            raise x.error(node, problem, instead(value, dtype))
         if dtype in STORAGE_DTYPES:
             constant = rounded(constant, dtype)
         return x.emit.constant(constant, result)

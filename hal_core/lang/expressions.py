@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from hal_core.dtypes import DType, bool_, float32
-from hal_core.errors import KernelSyntaxError
+from hal_core.errors import KernelSyntaxError, shown
 from hal_core.ir import UOp
 from hal_core.lang import access, calls, operators, refusals
 from hal_core.lang.builtins import SPECIALS
@@ -157,7 +157,8 @@ class Expressions:
         holds = f"it holds {dtype.min} to {dtype.max}"
         if dtype.is_float:
             holds = f"it holds up to {dtype.max}" if isinstance(value, float) else "not exactly"
-        raise self.error(at, f"{dtype} cannot hold {value!r} ({holds})", instead(value, dtype))
+        problem = f"{dtype} cannot hold {shown(value)} ({holds})"
+        raise self.error(at, problem, instead(value, dtype))
 
     def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]:
         """Return operands as nodes of one dtype; at least one of them is typed already."""

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, float32, int32, int64
+from hal_core.errors import shown
 from hal_core.ir import UOp
 from hal_core.lang.constants import Number, computed, default_dtype
 from hal_core.lang.emit import Memory, dtype_of
@@ -105,12 +106,12 @@ def _check_bounds(
     if isinstance(value, UOp):
         return
     if value < 0:
-        raise x.error(at, f"the index {value} is negative", "Count from the start.")
+        raise x.error(at, f"the index {shown(value)} is negative", "Count from the start.")
     if memory.shape is None:
         if value > int64.max:
-            raise x.error(at, f"the index {value} is no int64", "Correct it.")
+            raise x.error(at, f"the index {shown(value)} is no int64", "Correct it.")
     elif value >= memory.shape[position]:
-        problem = f"the index {value} is outside of {memory.name!r}, of shape {memory.shape}"
+        problem = f"the index {shown(value)} is outside of {memory.name!r}, of shape {memory.shape}"
         raise x.error(at, problem, f"The last index is {memory.shape[position] - 1}.")
 
 
@@ -153,9 +154,9 @@ def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
     first, second = node.args
     is_name = isinstance(second, (ast.Name, ast.Attribute))
     if is_name and isinstance(x.expression(second), DType):
-        shown = ast.unparse(first)
-        fix = f"Write {name} = hal.shared({ast.unparse(second)}, {shown})."
-        problem = f"{shown} is not the dtype of an array: the dtype comes first"
+        written = ast.unparse(first)
+        fix = f"Write {name} = hal.shared({ast.unparse(second)}, {written})."
+        problem = f"{written} is not the dtype of an array: the dtype comes first"
         raise x.error(first, problem, fix)
     dtype = x.expression(first)
     if not isinstance(dtype, DType) or not dtype.itemsize:
@@ -171,6 +172,6 @@ def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
         raise x.error(second, "the shape of an array must be one to three positive ints", _SHARED)
     count = math.prod(shape)
     if count > _MOST_ELEMENTS:
-        problem = f"the array has {count} elements, and {_MOST_ELEMENTS} is the limit"
+        problem = f"the array has {shown(count)} elements, and {_MOST_ELEMENTS} is the limit"
         raise x.error(second, problem, "Make it smaller.")
     return Memory(name, x.emit.declare("SHARED", dtype, (), (name, count)), shape=shape)

@@ -25,6 +25,7 @@ TABLE = np.zeros(3)
 NAME = "text"
 THING = object()
 HALF = np.complex64(0.5)
+HUGE = 10**5000
 
 
 def helper(x):
@@ -273,6 +274,10 @@ BAD = [
     Bad("i[0] = 1", "i[0]", "only pointers and shared arrays", "Index a parameter x"),
     Bad("y[i] = n", "n", "int32 where float32 is needed", "hal.float32"),
     Bad("u[i] = 256", "256", "uint8 cannot hold 256 (it holds 0 to 255)", "wider"),
+    Bad("u[i] = HUGE", "HUGE", "uint8 cannot hold an integer of 16610 bits", "wider"),
+    Bad("v = hal.int64(HUGE)", "hal.int64", "int64 cannot hold an integer of", "wider"),
+    Bad("y[HUGE] = a", "y[HUGE]", "the index an integer of 16610 bits is no int64", "Correct"),
+    Bad("s = hal.shared(hal.int8, HUGE)", "HUGE", "has an integer of 16610 bits", "smaller"),
     Bad("u[i] = 1.5", "1.5", "the float 1.5 is used with uint8", "whole number"),
     Bad("y[i] = 16777217", "16777217", "not exactly", "Write a float"),
     Bad("y[i] = 1e39", "1e39", "float32 cannot hold 1e+39 (it holds up to 3.4028", "wider"),
