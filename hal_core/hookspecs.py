@@ -41,12 +41,22 @@ REQUIRED = ("hal_enumerate", "hal_open_device")  # of a plugin that owns a famil
 ADDED = ("hal_make_compilers", "hal_doctor")  # an extension may implement these too
 OBSERVERS = ("hal_device_opened", "hal_compiled", "hal_device_closed")
 
-CAPABILITIES = frozenset(
-    {
-        "fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "graphs", "peer",
-        "pinned", "images", "disassemble", "subprocess_fork",
-    }
-)  # fmt: skip
+# Capability -> what a device has that declares it.
+MEANINGS = {
+    "fp16": "float16 values of a hal.Source kernel; float16 buffers work without it",
+    "bf16": "bfloat16 values of a hal.Source kernel; bfloat16 buffers work without it",
+    "fp64": "kernels that compute with float64",
+    "int64_atomics": "atomic operations on 64 bits",
+    "float_atomics": "atomic addition of floats",
+    "timing": "times measured by the device, for wait=True and profiles",
+    "graphs": "graphs of its driver",
+    "peer": "copies to its neighbours that do not go through the host",
+    "pinned": "pinned memory of the host, BufferSpec(host=True)",
+    "images": "textures, BufferSpec(image=...)",
+    "disassemble": "machine code shown as text",
+    "subprocess_fork": "use in a forked child of a process that has used it",
+}
+CAPABILITIES = frozenset(MEANINGS)
 
 
 class DeviceInfo(NamedTuple):

@@ -7,7 +7,7 @@ import argparse
 from hal_core import config
 from hal_core.cli import output
 from hal_core.errors import HalError
-from hal_core.hookspecs import CAPABILITIES, DeviceInfo
+from hal_core.hookspecs import MEANINGS, DeviceInfo
 from hal_core.registry import Device
 from hal_core.registry.names import KNOWN
 
@@ -70,7 +70,10 @@ def facts(info: DeviceInfo) -> list[tuple[str, str]]:
         ("shared memory", f"{output.size(limits.shared_nbytes)} a block"),
         ("one allocation", f"at most {output.size(limits.max_alloc_nbytes)}"),
         ("offset of a view", f"a multiple of {limits.view_alignment} bytes, for a hal.Source"),
-        ("host sees memory", "yes" if info.host_visible else "no"),
-        ("has", ", ".join(sorted(info.capabilities)) or "none of them"),
-        ("has not", ", ".join(sorted(CAPABILITIES - info.capabilities)) or "none of them"),
+        ("host sees memory", _answer(info.host_visible)),
+        *((name, f"{_answer(name in info.capabilities)}: {it}") for name, it in MEANINGS.items()),
     ]
+
+
+def _answer(fact: bool) -> str:
+    return "yes" if fact else "no"
