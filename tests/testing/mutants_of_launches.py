@@ -342,3 +342,22 @@ def failures_are_raw_errors() -> None:
 @mutant("P5", "program")
 def blocks_beyond_a_limit_are_cut() -> None:
     _interprets(lambda grid, block: [(grid, (min(block[0], 128), *block[1:]))])
+
+
+# -- names
+
+
+@mutant("the_names_of_base_classes", "program")
+def a_program_keeps_its_own_things_under_a_name_of_the_base_class() -> None:
+    whole = FakeProgram.__init__
+
+    def __init__(self: FakeProgram, *parts: Any) -> None:
+        whole(self, *parts)
+        self._unloaded = False
+
+    FakeProgram.__init__ = __init__  # type: ignore[method-assign]
+
+
+@mutant("the_names_of_base_classes", "program")
+def a_class_attribute_has_the_name_of_an_attribute_of_the_base_class() -> None:
+    FakeDevice._failed_compilers = {}

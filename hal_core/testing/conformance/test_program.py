@@ -23,6 +23,7 @@ from hal_core.testing.conformance.kernels import (
     triple,
     visit,
 )
+from hal_core.testing.conformance.names import taken_from_base
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
 from hal_core.testing.conformance.slow import SlowCounter
 
@@ -517,6 +518,11 @@ class TestProgram:
         works(hal.Device[name].compile(count_up))
 
     # -- facts
+
+    def test_the_names_of_base_classes_are_theirs(self, device: hal.Compiled) -> None:
+        """A backend's `self._lock = ...` would replace one that hal-core uses, in silence."""
+        for part in (device, device.allocator, device.compile(add_one), device.compiler):
+            assert taken_from_base(part) == [], "hal-core keeps something of its own there"
 
     def test_P11_facts_of_a_kernel(self, device: hal.Compiled) -> None:
         limits = device.info.limits
