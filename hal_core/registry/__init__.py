@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from operator import itemgetter
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from hal_core import config
 from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable
@@ -23,7 +23,7 @@ from hal_core.errors import (
 )
 from hal_core.registry.backend import Backend, pick
 from hal_core.registry.installed import Plugins
-from hal_core.registry.names import KNOWN, join, parse
+from hal_core.registry.names import KNOWN, PLANNED, join, parse
 
 if TYPE_CHECKING:
     from hal_core.device import Compiled, DeviceInfo
@@ -194,13 +194,18 @@ class DeviceRegistry(OfThisProcess):
         return [(backend, info) for _, backend, info in sorted(ranked, key=itemgetter(0))]
 
     def _gpu(self, index: int) -> DeviceInfo:
-        gpus = [info for _, info in self._available() if info.kind == "gpu"]
+        available = [info for _, info in self._available()]
+        gpus = [info for info in available if info.kind == "gpu"]
         if gpus:
             return pick(gpus, "GPU", index)
         only = ",".join(config.PLUGINS.read())
-        hints = [f"Asked: {', '.join(self) or 'no backend at all'}."]
+        hints = [f"Use one of {', '.join(info.name for info in available)}."] if available else []
+        hints += [f"Asked: {', '.join(self) or 'no backend at all'}."]
         hints += [f"{config.PLUGINS.name}={only} allows no other."] if only else []
         hints += self._skipped.values()
+        known = {*KNOWN} - {*PLANNED, "CPU", *self._plugins.all_families()}
+        names = " ".join(f"hal-{family.lower()}" for family in sorted(known))
+        hints += [f"Not installed yet: `python -m pip install {names}`."] if names else []
         raise DeviceUnavailable("open", "there is no device of kind gpu", fix=" ".join(hints))
 
     # -- names
@@ -298,6 +303,19 @@ class DeviceRegistry(OfThisProcess):
     def __reduce_ex__(self, protocol: SupportsIndex) -> str:
         """Pickle `hal.Device` by name. Raises: Unsupported for another registry."""
         return "Device" if self is Device else super().__reduce_ex__(protocol)
+
+    if not TYPE_CHECKING:  # which reports both itself, where a call and an attribute are missing
+
+        def __call__(self, *name: object) -> NoReturn:
+            problem, fix = "devices are looked up, not made", 'Write hal.Device["CPU"].'
+            raise InvalidArgument("hal.Device(...)", problem, got=name, fix=fix)
+
+        def __getattr__(self, name: str) -> NoReturn:
+            text = f"hal.Device has no attribute {name!r}."
+            public = not name.startswith("_")  # else `_plugins` itself may be asked for
+            if public and name.upper() in {*KNOWN, "GPU", *self._plugins.all_families()}:
+                text += f' Write hal.Device["{name.upper()}"].'
+            raise AttributeError(text)
 
     def _ipython_key_completions_(self) -> list[str]:
         opened = [device.name for device in list(self._devices.values())]

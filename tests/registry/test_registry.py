@@ -461,8 +461,10 @@ def test_R20_gpu_is_a_device_of_kind_gpu(registry: DeviceRegistry) -> None:
 
 def test_R20_a_cpu_behind_opencl_is_no_gpu(registry: DeviceRegistry) -> None:
     machine(registry, CPU=host(), CL=opencl("cpu"), ACC=NoHardware("no cable"))
-    with pytest.raises(hal.DeviceUnavailable, match=r"no device of kind gpu\. .*no cable"):
+    with pytest.raises(hal.DeviceUnavailable, match=r"no device of kind gpu\. .*no cable") as e:
         registry["GPU"]
+    assert "Use one of CPU, CL." in str(e.value)
+    assert "`python -m pip install hal-cuda hal-opencl`" in str(e.value)
     assert registry.DEFAULT == "CPU"
     assert registry.get_available_devices() == ["CPU", "CL"]
 
@@ -884,3 +886,24 @@ def test_a_misspelt_switch_of_a_family_is_told(site: FakeSite) -> None:
         "ACEL is no setting and does nothing; is it ACCEL that you mean?",
         "OPNCL is no setting and does nothing; is it OPENCL that you mean?",
     ]
+
+
+# -- other ways to write hal.Device["CPU"]
+
+
+def test_a_call_teaches_the_brackets() -> None:
+    with pytest.raises(
+        hal.InvalidArgument, match=r"got \('CPU',\)\)\. Write hal.Device\[\"CPU\"\]"
+    ):
+        hal.Device("CPU")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["CPU", "cuda", "GPU", "NEAR"])
+def test_an_attribute_teaches_the_brackets(registry: DeviceRegistry, name: str) -> None:
+    machine(registry, NEAR=FakePlugin("gpu"))
+    with pytest.raises(AttributeError) as caught:
+        getattr(registry, name)
+    assert f'Write hal.Device["{name.upper()}"].' in str(caught.value)
+    with pytest.raises(AttributeError) as caught:
+        registry.opne  # type: ignore[attr-defined]
+    assert str(caught.value) == "hal.Device has no attribute 'opne'."
