@@ -166,6 +166,21 @@ def nbytes(text: str) -> int:
     return int(digits) * (factor or 1)
 
 
+def size(nbytes: float) -> str:
+    """Return a number of bytes as people read it, for example `1.5 MiB`."""
+    if nbytes < 1 << 59:
+        for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+            if nbytes < 1024:
+                return f"{nbytes:.3g} {unit}" if nbytes < 1000 else f"{nbytes:.0f} {unit}"
+            nbytes /= 1024
+    return "more than 500 PiB"
+
+
+def both_sizes(nbytes: int) -> str:
+    """Return a number of bytes exactly and as people read it: `1572864 (1.5 MiB)`; `512`."""
+    return f"{nbytes} ({size(nbytes)})" if nbytes >= 1024 else str(nbytes)
+
+
 DEVICE = declare("HAL_DEVICE", "", "the default device, for example CUDA:1", str.strip)
 PLUGINS = declare("HAL_PLUGINS", words(""), "families to use, best first; no other is used", words)
 DISABLE = declare("HAL_DISABLE", words(""), "families that are not used", words)

@@ -280,13 +280,17 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
             facts, info = self.statistics(), self.device.info
             with self._lock:
                 largest = sorted(self._live.values(), reverse=True)[:5]
+            in_bytes = config.both_sizes
+            live = " + ".join(map(in_bytes, largest))
+            limit = in_bytes(facts.limit) if facts.limit else "none"
+            most = in_bytes(info.limits.max_alloc_nbytes or info.memory_nbytes)
             try:
                 raise OutOfMemory(
                     "allocate",
-                    f"no room: in use {facts.current}, cached {facts.cached}, "
-                    f"limit {facts.limit or 'none'}, total {info.memory_nbytes}, "
-                    f"largest single allocation {info.limits.max_alloc_nbytes or 'unknown'}, "
-                    f"largest live allocations {largest}",
+                    f"no room for {config.size(nbytes)}: bytes in use {in_bytes(facts.current)}, "
+                    f"cached {in_bytes(facts.cached)}, limit {limit}, "
+                    f"total {in_bytes(info.memory_nbytes)}, largest single allocation {most}, "
+                    f"largest live allocations {live or 'none'}",
                     got=nbytes,
                     device=self.device.name,
                     fix="Free buffers, or raise HAL_MEMORY_LIMIT where it is set.",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from hal_core import cache
-from hal_core.cli import output
+from hal_core import cache, config
 
 HELP = "Show or delete the compiled kernels on disk."
 
@@ -30,6 +29,6 @@ def run(options: argparse.Namespace) -> int:
     elif deleted is not None:
         print(f"{deleted} entries deleted from {folder}")
     else:
-        used, limit = output.size(found.nbytes), output.size(found.limit)
+        used, limit = config.size(found.nbytes), config.size(found.limit)
         print(f"{folder}: {found.entries} entries, {used} of at most {limit}")
     return 0

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         info, family = Device.info(name), name.partition(":")[0]
         backend = Device.backend(family).distribution or "registered"
         state = states[family] + (", default" if name == default else "")
-        memory = output.size(info.memory_nbytes)
+        memory = config.size(info.memory_nbytes)
         table.add_row(name, info.kind, info.title, memory, info.arch, backend, state)
     absent = [family for family in states if family not in available]
     for family in absent:
@@ -67,8 +67,8 @@ def facts(info: DeviceInfo) -> list[tuple[str, str]]:
         ("compute units", str(info.compute_units)),
         ("block", f"at most {block}, {limits.max_block_threads} threads"),
         ("grid", f"at most {grid}"),
-        ("shared memory", f"{output.size(limits.shared_nbytes)} a block"),
-        ("one allocation", f"at most {output.size(limits.max_alloc_nbytes)}"),
+        ("shared memory", f"{config.size(limits.shared_nbytes)} a block"),
+        ("one allocation", f"at most {config.size(limits.max_alloc_nbytes)}"),
         ("offset of a view", f"a multiple of {limits.view_alignment} bytes, for a hal.Source"),
         ("host sees memory", _answer(info.host_visible)),
         *((name, f"{_answer(name in info.capabilities)}: {it}") for name, it in MEANINGS.items()),

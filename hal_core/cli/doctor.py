@@ -206,7 +206,7 @@ def examine_cache() -> Finding:
         present = os.path.dirname(present)  # the first kernel makes the folders below
     writable = os.path.isdir(present) and os.access(present, os.W_OK | os.X_OK)
     found = cache.statistics()
-    used, limit = output.size(found.nbytes), output.size(config.CACHE_LIMIT.read())
+    used, limit = config.size(found.nbytes), config.size(config.CACHE_LIMIT.read())
     detail = f"{found.entries} entries, {used} of at most {limit}"
     hint = "Set HAL_CACHE_DIR to a folder that is writable, or HAL_CCACHE=0 to go without."
     checks = (Check("writable", writable, detail, hint),)

@@ -1,4 +1,4 @@
-"""Tables and sizes as the commands print them, for people and for programs that read lines."""
+"""Tables as the commands print them, for people and for programs that read lines."""
 
 from __future__ import annotations
 
@@ -32,12 +32,3 @@ def table(words: Sequence[str], numbers: Sequence[str] = ()) -> Table:
     for title in numbers:
         made.add_column(title, justify="right")
     return made
-
-
-def size(nbytes: float) -> str:
-    """Return a number of bytes as people read it, for example `1.5 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.3g} TiB"

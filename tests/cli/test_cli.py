@@ -11,7 +11,7 @@ import pytest
 from fake_site import FakeSite
 
 import hal_core as hal
-from hal_core import cache
+from hal_core import cache, config
 from hal_core.cli import COMMANDS, main, make_parser
 from hal_core.hookspecs import CAPABILITIES
 from hal_core.testing.kit.report import chapters
@@ -290,6 +290,21 @@ def test_render_says_what_is_wrong(
         "no such language (got 'cobol'). Known: c, cuda, hip, metal, opencl, llvm, ptx, uops"
         in capsys.readouterr().err
     )
+
+
+# -- sizes
+
+
+@pytest.mark.parametrize(
+    "nbytes, text",
+    [
+        (0, "0 B"), (999, "999 B"), (1023, "1023 B"), (1536, "1.5 KiB"),
+        (1023 << 10, "1023 KiB"), (512 << 20, "512 MiB"), (23 << 30, "23 GiB"),
+        (1 << 50, "1 PiB"), (1 << 99, "more than 500 PiB"),
+    ],
+)  # fmt: skip
+def test_sizes_are_short_and_have_a_unit(nbytes: int, text: str) -> None:
+    assert config.size(nbytes) == text
 
 
 # -- cache
