@@ -123,6 +123,10 @@ def foreign(name: str) -> str | None:
 
 def absent(name: str) -> str:
     """Return what to write for a `hal.NAME` that does not exist."""
+    if name in LANGUAGE:  # whoever adds an operation forgets this first
+        return (
+            f"Add {name} to _NAMES in hal_core/__init__.py: kernels know it, the package does not."
+        )
     # In lower case, because other libraries have names like Float32 or ATAN2.
     near = difflib.get_close_matches(name.lower(), LANGUAGE, 1)
     known = f"Did you mean hal.{near[0]}?" if near else "Write it with operators and hal functions."

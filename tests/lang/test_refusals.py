@@ -473,3 +473,14 @@ def test_what_is_advised_computes_the_same(x: float) -> None:
     y = np.zeros(2)
     interpret(advised, y, vals=(x,), threads=1)
     np.testing.assert_allclose(y, [np.square(x), np.clip(x, 0.4, 0.6)], rtol=1e-14)
+
+
+def test_an_operation_that_the_package_does_not_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was advised to write hal.exp in the place of hal.exp."""
+    monkeypatch.delitem(vars(hal), "exp", raising=False)
+    monkeypatch.delitem(hal._HOME, "exp")  # type: ignore[attr-defined]
+    module = load(tmp_path, HEAD + "    y[i] = hal.exp(x[i])\n")
+    with pytest.raises(hal.KernelSyntaxError, match="Add exp to _NAMES in hal_core/__init__.py"):
+        module.bad.lower()
