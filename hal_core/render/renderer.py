@@ -11,6 +11,7 @@ from hal_core.ir import Kernel, UOp
 from hal_core.ir.fold import fold
 from hal_core.ir.gates import without_gates
 from hal_core.ir.reserved import is_taken
+from hal_core.ir.rules import RULES
 from hal_core.ir.verify import verify
 
 
@@ -28,12 +29,20 @@ class Renderer:
     def render(self, kernel: Kernel) -> str:
         """Return the kernel's text. The same kernel gives the same text: caches rely on it.
 
-        Raises: InvalidKernel when the IR breaks a rule; Unsupported for a dtype or a kernel's
-        name that the language cannot take.
+        Raises: InvalidKernel when the IR breaks a rule; Unsupported for a dtype, an operation or a
+        kernel's name that the language cannot take.
         """
         verify(kernel)
         self._check(kernel)
-        return self._render(fold(without_gates(kernel)))
+        try:
+            return self._render(fold(without_gates(kernel)))
+        except KeyError as error:
+            (lacking,) = error.args
+            if lacking not in RULES:
+                raise
+            operation = f"render kernel {kernel.name!r} as {self.name}"
+            problem, fix = "the renderer lacks an operation", "Compile with another compiler."
+            raise Unsupported(operation, problem, got=lacking, fix=fix) from error
 
     def options(self, kernel: Kernel) -> tuple[str, ...]:
         """Return the compiler options that the text needs to mean what the kernel means."""

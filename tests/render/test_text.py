@@ -151,6 +151,20 @@ def test_ir_is_verified_before_it_is_rendered(language: str) -> None:
         RENDERERS[language]().render(b.kernel())
 
 
+def test_an_operation_that_a_renderer_lacks_is_named() -> None:
+    """A renderer that was written before the operation ended in a bare KeyError."""
+
+    class Older(CRenderer):
+        row = CRenderer.row._replace(functions={})
+
+    b = Builder("k", "y: float32*")
+    b.store("y", b.index(), b.op("EXP", b.load("y", b.index())))
+    with pytest.raises(
+        Unsupported, match=r"k' as C: the renderer lacks an operation \(got 'EXP'\)"
+    ):
+        Older().render(b.kernel())
+
+
 def test_what_the_compiler_is_told() -> None:
     b = Builder("k", "r: float32*")
     assert "-ffp-contract=off" in CRenderer().options(b.kernel(contract=False))
