@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hal_core.errors import KernelFault
 from hal_core.geometry import Dim3, Extent
 from hal_core.interpreter.arguments import Arguments, Inputs
 from hal_core.interpreter.executor import Executor, LoopLimits
@@ -61,7 +62,10 @@ def interpret(
     if 0 in extents or 0 in shape:
         return
     prepared, limits = PreparedKernel(lowered), LoopLimits(turns)
-    execute(prepared, arguments.inputs, (extents, shape), limits, races=races)
+    try:
+        execute(prepared, arguments.inputs, (extents, shape), limits, races=races)
+    except KernelFault as fault:  # the text has the kernel's line; those of the interpreter go
+        raise fault.with_traceback(None) from None
 
 
 def execute(

@@ -179,6 +179,15 @@ def test_P9_a_fault_says_kernel_line_argument_index_and_thread(
     assert again.numpy().tolist() == [100]
 
 
+def test_the_traceback_of_a_fault_leaves_out_the_interpreter(checked: CheckedDevice) -> None:
+    """Seven frames of ours stood between the launch and the text."""
+    with pytest.raises(hal.OutOfBounds) as raised:
+        checked.compile(sum_all)(hal.Buffer(checked, 0, hal.int32), threads=1)
+    here, *inside = [place.path for place in raised.traceback]
+    assert str(here) == __file__ and len(inside) <= 3
+    assert not [path for path in inside if "interpreter" in str(path)]
+
+
 def test_the_text_of_a_fault(checked: CheckedDevice) -> None:
     """The whole text, as a user reads it."""
     x = floats(checked, *range(1000))

@@ -11,7 +11,7 @@ import numpy as np
 
 from hal_core.compiler import CompileOptions, Compiler
 from hal_core.compiler.seal import seal, unseal
-from hal_core.errors import CompileError, HalError
+from hal_core.errors import CompileError, HalError, KernelFault
 from hal_core.geometry import Dim3
 from hal_core.interpreter import execute
 from hal_core.interpreter.arguments import Inputs
@@ -84,7 +84,10 @@ class InterpretedProgram(Program):
         kernel, device = self._kernel, self.device
 
         def launch(geometry: Geometry, *args: Any) -> None:
-            interpret(kernel, device, geometry, args)  # type: ignore[arg-type]  # None if unloaded
+            try:
+                interpret(kernel, device, geometry, args)  # type: ignore[arg-type]  # if unloaded
+            except KernelFault as fault:  # the text has the kernel's line; ours say nothing more
+                raise fault.with_traceback(None) from None
 
         return launch
 
