@@ -156,7 +156,7 @@ class Compiled(concurrency.OfThisProcess):
 
     @property
     def graph(self) -> None:
-        """The native graph class; None: graphs are recorded."""
+        """None on every device: hal-core has no graphs of launches yet."""
         return None
 
     @property
