@@ -104,7 +104,8 @@ def store(key: str, content: bytes) -> None:
                 file.write(content)
             os.replace(temporary, path)
         except BaseException:
-            os.unlink(temporary)
+            with contextlib.suppress(OSError):  # Ctrl-C may come behind the replacement
+                os.unlink(temporary)
             raise
     except OSError as error:
         if place not in _unwritable:

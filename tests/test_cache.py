@@ -133,6 +133,21 @@ def test_C3_a_full_disk_leaves_nothing_half_written(
     assert cache.load(KEY) is None
 
 
+def test_C3_ctrl_c_behind_the_replacement_is_not_lost(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.replace
+
+    def interrupted(*paths: str) -> None:
+        real(*paths)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cache.store(KEY, CONTENT)
+    assert cache.load(KEY) == CONTENT
+
+
 def test_C3_eight_processes_agree(own_cache: Path) -> None:
     work = (
         "import hashlib, random, sys\n"
