@@ -50,8 +50,8 @@ class CheckedAllocator(CPUAllocator):
     def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> int:
         return super()._fresh(nbytes, nbytes, options)
 
-    def _drop(self, opaque: int, size: int, options: BufferSpec) -> None:
-        super()._drop(opaque, self._blocks[opaque].nbytes, options)
+    def _to_drop(self, opaque: int, size: int, options: BufferSpec) -> tuple[int, int, BufferSpec]:
+        return opaque, self._blocks[opaque].nbytes, options
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
         with driver.check("allocate", self.device.name):
