@@ -14,7 +14,7 @@ _NAMES = {
     "buffer": "Buffer empty zeros",
     "compiler": "Binary CompileOptions Compiler CompilerPair",
     "device": "Compiled DeviceInfo Limits",
-    "dtypes": "DType bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
+    "dtypes": "DType any_ bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
     "uint8 uint16 uint32 uint64",
     "errors": "CompileError CompilerUnavailable DeviceFault DeviceUnavailable FailedAssert "
     "ForkError HalError IncompatiblePlugin InvalidArgument InvalidKernel InvalidState "

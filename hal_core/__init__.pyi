@@ -30,6 +30,7 @@ from hal_core.discovery import (
 )
 from hal_core.dtypes import (
     DType as DType,
+    any_ as any_,
     bfloat16 as bfloat16,
     bool_ as bool_,
     float16 as float16,

@@ -215,6 +215,13 @@ class bfloat16(_Stored):
     min, max = -3.3895313892515355e38, 3.3895313892515355e38
 
 
+class any_(Scalar):
+    """No dtype: `hal.Ptr[hal.any_]` takes memory of every dtype, and `hal.bitcast` gives it one."""
+
+    name, itemsize, kind, format = "any", 1, "", ""  # counted in bytes
+    min, max = 0, 0
+
+
 DTYPES: dict[str, DType] = {
     dtype.name: dtype
     for dtype in (

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from hal_core.dtypes import any_
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Dim3, Extent, Limits, Rules
 from hal_core.interpreter.casts import stored_as
@@ -118,7 +119,11 @@ class Arguments:
             got = type(array).__name__
             self._refuse(f"{what} is not a C-contiguous numpy array", got, param, fix)
         dtype, name = param.dtype, array.dtype.name
-        if name != dtype.name and (dtype.name, name) != ("bfloat16", "uint16"):
+        if (
+            dtype is not any_
+            and name != dtype.name
+            and (dtype.name, name) != ("bfloat16", "uint16")
+        ):
             fix = f"Convert it first, x.astype({dtype.name!r}), and keep the order: {self._call()}"
             if dtype.name == "bfloat16":
                 fix = "Convert it first, x.astype(ml_dtypes.bfloat16), or give the bits as uint16."

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.dtypes import DType, bfloat16
+from hal_core.dtypes import DType, any_, bfloat16
 
 Array = npt.NDArray[Any]
 
 
 def stored_as(dtype: DType) -> np.dtype[Any]:
     """Return the numpy dtype of a value; bfloat16, which numpy lacks, is its 16 bits."""
+    if dtype is any_:
+        return np.dtype(np.uint8)
     return np.dtype(np.uint16) if dtype is bfloat16 else dtype.to_numpy()
 
 

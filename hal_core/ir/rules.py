@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32
+from hal_core.dtypes import STORAGE_DTYPES, DType, any_, bool_, float32, int32
 from hal_core.ir.signature import CONST_POINTER, Param
 from hal_core.ir.uop import (
     ARITHMETIC,
@@ -169,6 +169,8 @@ def _element(node: UOp, kernel: Kernel) -> str | None:
     memory, index = node.src[:2]
     if memory.op not in ("SHARED", "VIEW") and not _is_pointer(memory, kernel):
         return "its first source must be a PARAM that is a pointer, a SHARED or a VIEW"
+    if memory.dtype is any_:
+        return "its memory has no dtype: it must be a VIEW of it"
     if index.dtype is None or not index.dtype.is_integer:
         return f"the index must be an integer, not {index.dtype}"
     return _values(node, kernel, index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DTYPES, DType, any_
 from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
@@ -57,8 +57,8 @@ class Signature(NamedTuple):
 
     @property
     def dtypes(self) -> frozenset[DType]:
-        """Every dtype among the parameters, elements of pointers included."""
-        return frozenset(param.dtype for param in self.params)
+        """Every dtype among the parameters, elements of pointers included; `any_` is none."""
+        return frozenset(param.dtype for param in self.params) - {any_}
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.params))
@@ -87,7 +87,7 @@ class Signature(NamedTuple):
                 )
             _check_length(operation, label)
             const, word, star = match.groups()
-            dtype = DTYPES.get(word)
+            dtype = any_ if word == "any" and star else DTYPES.get(word)
             if dtype is None:
                 raise InvalidArgument(
                     operation,

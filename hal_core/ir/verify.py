@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hal_core.dtypes import DTYPES
+from hal_core.dtypes import DTYPES, any_
 from hal_core.errors import InvalidArgument, InvalidKernel, shown
 from hal_core.ir.blocks.uniformity import divergent_barrier
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
@@ -108,7 +108,8 @@ class _Walk:
         count = SOURCE_COUNTS.get(node.op, 2)
         if len(src) != count and not is_gated(node):
             return f"{node.op} has {count} sources, not {len(src)}"
-        if node.dtype is not None and id(node.dtype) not in _KNOWN:
+        untyped = node.dtype is any_ and node.op == "PARAM"
+        if node.dtype is not None and id(node.dtype) not in _KNOWN and not untyped:
             return "its dtype is not a dtype"
         if id(node) in self.seen:
             return "the node stands in the list twice"

@@ -7,7 +7,7 @@ import linecache
 from types import FunctionType
 from typing import Any
 
-from hal_core.dtypes import STORAGE_DTYPES, WIDTHS, DType
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, WIDTHS, DType
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
 from hal_core.ir.reserved import is_taken
@@ -126,7 +126,7 @@ class _Definition:
 
     def value(self, name: str, annotation: object) -> DType:
         """Return the annotation as the dtype of a value. Raises: KernelSyntaxError."""
-        if not isinstance(annotation, DType) or not annotation.itemsize:
+        if not isinstance(annotation, DType) or annotation.name not in DTYPES:
             shown = getattr(annotation, "__name__", annotation)
             if name == "return":
                 problem, fix = f"{shown} is not what a function gives", "Write -> hal.float32."

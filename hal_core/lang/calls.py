@@ -95,7 +95,7 @@ def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:
 
 
 def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
-    if not dtype.itemsize:
+    if dtype.name not in DTYPES:
         raise x.error(node, f"{dtype} is not the dtype of a value", "Write hal.float32(x).")
     if len(node.args) != 1:
         raise x.error(
@@ -143,7 +143,7 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
     dtype, value = x.expression(node.args[0]), x.expression(node.args[1])
     if not isinstance(value, Memory):
         value = x.settled(node.args[1], value, None)
-    if not isinstance(dtype, DType) or not dtype.itemsize:
+    if not isinstance(dtype, DType) or dtype.name not in DTYPES:
         raise x.error(node.args[0], f"{ast.unparse(node.args[0])} is not a dtype", fix)
     if isinstance(value, Memory):
         return Memory(value.name, x.emit.view(array_of(value.node), dtype), value.const)

@@ -6,7 +6,7 @@ import ast
 import math
 from typing import TYPE_CHECKING, Any
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, float32, int32, int64
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, any_, float32, int32, int64
 from hal_core.errors import shown
 from hal_core.ir import UOp
 from hal_core.lang.constants import Number, computed, default_dtype
@@ -35,6 +35,10 @@ def named(x: Expressions, at: ast.expr, owner: object, label: ast.expr, *, store
             dtype = dtype_of(owner).__name__
             fix = f"Declare it {name}: hal.{'Ptr' if stored else 'ConstPtr'}[hal.{dtype}]."
         raise x.error(at, problem, fix)
+    if owner.node.dtype is any_:
+        written = ast.unparse(label)
+        fix = f"Say what it holds: hal.bitcast(hal.float32, {written})."
+        raise x.error(at, f"the memory of {written!r} has no dtype", fix)
     if stored and owner.const:
         dtype = dtype_of(owner.node).__name__
         fix = f"Declare it {owner.name}: hal.Ptr[hal.{dtype}]."
@@ -159,7 +163,7 @@ def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
         problem = f"{written} is not the dtype of an array: the dtype comes first"
         raise x.error(first, problem, fix)
     dtype = x.expression(first)
-    if not isinstance(dtype, DType) or not dtype.itemsize:
+    if not isinstance(dtype, DType) or dtype.name not in DTYPES:
         problem = f"{ast.unparse(first)} is not the dtype of an array"
         raise x.error(first, problem, _SHARED)
     parts = [x.expression(part) for part in second.elts] if isinstance(second, ast.Tuple) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from hal_core.dtypes import DTYPES, WIDTHS, DType, Scalar, as_dtype
+from hal_core.dtypes import DTYPES, WIDTHS, DType, Scalar, any_, as_dtype
 from hal_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ T = TypeVar("T", bound=Scalar)
 
 def _pointed(item: object, operation: str) -> DType:
     """Return the dtype of a pointer's elements. Raises: InvalidArgument listing the dtypes."""
+    if item is any_:
+        return any_
     try:
         return as_dtype(item, operation)
     except InvalidArgument as error:

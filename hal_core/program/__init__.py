@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
+from hal_core.dtypes import any_
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.ir import Param, Signature, convert_value
-from hal_core.program.generated import specialised
+from hal_core.program.generated import ANY_ALIGNMENT, specialised
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
@@ -66,8 +67,11 @@ class Program(OfThisProcess):
         static = binary.shared_nbytes if binary.rendered else None
         self.info = ProgramInfo(shared_nbytes=static)
         dtypes = [param.dtype for param in binary.signature.pointers]
-        self._keys = tuple(device._keys[dtype] for dtype in dtypes)
-        self._misaligned = tuple(device._misaligned_keys[dtype] for dtype in dtypes)
+        # A key for each pointer; for one without a dtype, the keys of all dtypes.
+        self._keys, self._misaligned = (
+            tuple(frozenset(keys.values()) if dtype is any_ else keys[dtype] for dtype in dtypes)
+            for keys in (device._keys, device._misaligned_keys)
+        )
         self._geometries: dict[object, Any] = {}
         self._launch: Callable[..., None] | None = None
         self._unloaded = False
@@ -228,7 +232,11 @@ class Program(OfThisProcess):
         if not isinstance(buffer, Buffer):
             fix = "Make one: hal.Buffer.from_numpy(array, device). Numbers go into vals=."
             self._refuse(f"{what} is not a hal.Buffer", type(buffer).__name__, param, fix)
-        if buffer.dtype is not param.dtype:
+        if param.dtype is any_ and buffer._start() % ANY_ALIGNMENT:
+            fix = "Copy the part into a buffer of its own."
+            problem = f"{what} begins between elements of a pointer without a dtype"
+            self._refuse(problem, buffer._start(), f"a multiple of {ANY_ALIGNMENT} bytes", fix)
+        if param.dtype not in (buffer.dtype, any_):
             fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
         if buffer._device is not self.device:

@@ -27,8 +27,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hal_core.dtypes import DType
+from hal_core.dtypes import DType, any_
 from hal_core.ir import Signature
+
+ANY_ALIGNMENT = 8  # bytes: memory without a dtype may be seen as elements of any
 
 P = TypeVar("P", bound=type[Any])
 
@@ -67,8 +69,11 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     keys = [f"k{param.position}" for param in signature.pointers]
     tests = ["not wait", "vals.__class__ is tuple"] if values else ["not wait"]
     for place, (buffer, key) in enumerate(zip(buffers, keys, strict=True)):
-        either = f" or {buffer}._key is self._misaligned[{place}]" if any_offset else ""
-        tests.append(f"({buffer}._key is {key}{either})")
+        untyped = signature.pointers[place].dtype is any_
+        same = f"{buffer}._key {'in' if untyped else 'is'}"
+        either = f" or {same} self._misaligned[{place}]" if any_offset else ""
+        tests.append(f"({same} {key}{either})")
+        tests += [f"not {buffer}._start() % {ANY_ALIGNMENT}"] if untyped else []
     for value, param in zip(values, signature.values, strict=True):
         dtype = param.dtype
         kind = {"b": "bool", "f": "float"}.get(dtype.kind, "int")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DTYPES, DType, any_
 from hal_core.errors import InvalidKernel, Unsupported
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.fold import fold
@@ -62,7 +62,7 @@ class Renderer:
                 got=kernel.name,
                 fix="Rename the kernel.",
             )
-        used = {uop.dtype for uop in kernel.uops if uop.dtype is not None}
+        used = {uop.dtype for uop in kernel.uops if uop.dtype not in (None, any_)}
         for dtype in sorted(used | kernel.signature.dtypes, key=str):
             if not self.supports(dtype):
                 names = ", ".join(sorted(known.name for known in self.dtypes))

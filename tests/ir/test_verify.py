@@ -329,6 +329,7 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
         ),
         "the elements are float32, the value int32",
     ),
+    (lambda add: add("VAR", hal.any_), "its dtype is not a dtype"),
     (with_params("VIEW", int32, 2), "must be a PARAM that is a pointer, or a SHARED"),
     (with_params("VIEW", None, 1), "a view must have a dtype"),
     (lambda add: add("NEG", int32, add("VIEW", int32, add.params()[0])), "is not a value"),

@@ -121,3 +121,19 @@ def test_bits_of_16_bit_floats_in_the_language(toolchain: Toolchain) -> None:
     np.testing.assert_array_equal(z, wide)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(given["h"].view(np.float16), -wide.astype(np.float16))
+
+
+@hal.kernel
+def untyped(y: hal.Ptr[hal.any_], x: hal.ConstPtr[hal.any_], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        total = hal.float32(hal.bitcast(hal.int16, x)[i]) + hal.bitcast(hal.float32, y)[i]
+        hal.bitcast(hal.float32, y)[i] = total
+        hal.atomic_add(hal.bitcast(hal.int32, y), n, 1)
+
+
+def test_parameters_without_a_dtype(toolchain: Toolchain) -> None:
+    y = np.array([0.5] * 8 + [0], np.float32)
+    given = {"y": y.view(np.uint8), "x": np.arange(-4, 4, dtype="i2").view(np.uint8), "n": 8}
+    toolchain.run(untyped.lower(), given, (2, 1, 1), (8, 1, 1))
+    assert y[:8].tolist() == [k + 0.5 for k in range(-4, 4)] and y.view("i4")[8] == 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DTYPES, DType, any_
 from hal_core.errors import Unsupported
 from hal_core.ir import UOp
 from hal_core.ir.uop import array_of
@@ -37,6 +37,8 @@ class Spelling:
         return self.row.types[dtype.name]
 
     def storage(self, dtype: DType) -> str:
+        if dtype is any_:
+            return self.row.types["uint8"]
         return self.row.bool_storage if dtype.kind == "b" else self.type(dtype)
 
     def aliasing(self, dtype: DType) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from hal_core.dtypes import any_
 from hal_core.errors import CompileError, Unsupported
 from hal_opencl import driver
 from hal_opencl.driver import cl
@@ -110,6 +111,8 @@ def _holds(written: str, param: Param) -> bool:
     match = _PLAIN.fullmatch(written)
     if match is None:  # a struct, a typedef or void tells no dtype
         return True
+    if param.dtype is any_:
+        return bool(match[4])
     scalar = ("u" if match[1] or match[2] else "") + match[3]
     return scalar in _TYPES[param.dtype.name] and bool(match[4]) == param.is_pointer
 

@@ -29,6 +29,7 @@ _TYPES = {
     "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
     "float32": "float", "float64": "double",
     "float16": "uint16_t", "bfloat16": "uint16_t",  # the bits: not every compiler has a type
+    "any": "void",
 }  # fmt: skip
 
 _DECLARATIONS = """\
