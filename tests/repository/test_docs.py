@@ -47,7 +47,10 @@ def printed(code: str) -> list[str]:
 
 
 @needs_cpu
-@pytest.mark.parametrize("page", ["kernel-language.md", "testing-kernels.md", "memory.md", "ir.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["kernel-language.md", "testing-kernels.md", "memory.md", "ir.md", "compilers.md"],
+)
 def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
     code = "\n".join(blocks(page))
     script = tmp_path / "page.py"
