@@ -16,7 +16,7 @@ import ast
 import math
 import re
 
-from hal_core.dtypes import DTYPES
+from hal_core.dtypes import DTYPES, DType, any_
 from hal_core.errors import InvalidKernel
 from hal_core.ir.signature import Signature
 from hal_core.ir.uop import Kernel, UOp
@@ -27,6 +27,7 @@ _NODE = re.compile(
     r"\d+ = (?P<op>[A-Z0-9]+)(?: (?P<dtype>[a-z]\w*))?(?P<src>(?: %\d+)*)"
     r"(?: (?P<arg>[^%;\s].*?))??(?: ; line (?P<line>\d+))?\Z"
 )
+_NAMED: dict[str, DType] = {**DTYPES, any_.name: any_}
 # repr writes these floats as names, which are no literals of Python.
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -67,7 +68,7 @@ def parse_listing(text: str) -> Kernel:
         try:
             src = tuple(nodes[int(word[1:])] for word in source.split())
             value = _NUMBERS[arg] if arg in _NUMBERS else ast.literal_eval(arg) if arg else None
-            nodes.append(UOp(op, DTYPES[dtype] if dtype else None, src, value, int(place or 0)))
+            nodes.append(UOp(op, _NAMED[dtype] if dtype else None, src, value, int(place or 0)))
         except (LookupError, ValueError, SyntaxError):
             raise _unreadable(number, line) from None
     signature = Signature.parse(name, parameters)

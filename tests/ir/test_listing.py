@@ -18,7 +18,7 @@ from case import Case
 from generator import generate
 from kernel_files import load
 
-from hal_core.dtypes import DTYPES, float32, float64
+from hal_core.dtypes import DTYPES, any_, float32, float64
 from hal_core.errors import InvalidKernel
 from hal_core.ir import Kernel, Signature, UOp
 from hal_core.ir.listing import listing, parse_listing
@@ -54,14 +54,16 @@ def test_drawn_kernels_come_back(seed: int, tmp_path: Path) -> None:
     st.one_of(
         st.floats(), st.integers(), st.booleans(), st.text(), st.tuples(st.text(), st.integers())
     ),
-    st.sampled_from([*DTYPES.values(), None]),
+    st.sampled_from([*DTYPES.values(), any_, None]),
     st.integers(0, 10**6),
 )
 def test_any_argument_comes_back(arg: Any, dtype: Any, line: int) -> None:
     dtype = dtype or float64 if isinstance(arg, float) else dtype
     one = UOp("CONST", float32, (), 1.0)
     kernel = Kernel(
-        "k", Signature.parse("k", "a: int32"), (one, UOp("X", dtype, (one,), arg, line))
+        "k",
+        Signature.parse("k", "a: int32, p: const any*"),
+        (one, UOp("X", dtype, (one,), arg, line)),
     )
     assert _facts(parse_listing(listing(kernel))) == _facts(kernel)
 

@@ -426,7 +426,7 @@ BAD = [
     Bad("v = hal.load_if(i < n, y, i, n)", "n)", "int32 where float32 is", "hal.float32"),
     Bad("v = hal.any_(a)", "hal.any_", "any is not the dtype of a value", "hal.float32(x)"),
     Bad("q = hal.bitcast(hal.any_, y)", "hal.any_", "hal.any_ is not a dtype", "hal.int32"),
-    Bad("t = hal.shared(hal.any_, 4)", "hal.any_", "is not the dtype of an array", "hal.float32"),
+    Bad("own = hal.shared(hal.any_, 4)", "hal.any_", "is not the dtype of an array", "hal.float32"),
     Bad("v = hal.bitcast(hal.uint16, a)", "hal.bitcast", "uint16 has 16 bits", "hal.float16(x))"),
     Bad(
         "q = hal.bitcast(hal.uint8, y)\nq = y", "q", "'q' is assigned elsewhere", "name of its own"

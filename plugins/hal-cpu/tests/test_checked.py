@@ -39,6 +39,13 @@ def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
 
 
 @hal.kernel
+def seen(p: hal.Ptr[hal.any_], i: hal.int32, n: hal.int32) -> None:
+    hal.bitcast(hal.float64, p)[i] = 1.5
+    for k in range(4, 11):
+        hal.bitcast(hal.int8, p)[0] = hal.int8(hal.load_if(k < n, hal.bitcast(hal.int16, p), k, 0))
+
+
+@hal.kernel
 def gather(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], p: hal.ConstPtr[hal.int64]) -> None:
     i = hal.global_idx(0)
     y[i] = x[p[i]]
@@ -130,6 +137,18 @@ FAULTS: dict[str, tuple[hal.KernelFunction, str, Callable[[Any], Any], dict[str,
     "an index that overflows": (
         far, "y[", lambda d: (ints(d, 0),), {"vals": (65536,), "threads": 1},
         (KernelFault, f"the index of 'y' overflows int32 in {T0} (got 4294967296)"),
+    ),
+    "a view of memory without a dtype": (
+        seen, "hal.float64", lambda d: (ints(d, 0, 0, 0, 0, 0),), {"vals": (2, 9), "threads": 1},
+        (OutOfBounds, f"a write of 'p' by {T0} (got 2; limit 0 to 1)"),
+    ),
+    "a gate that is open beyond the end": (
+        seen, "load_if", lambda d: (ints(d, 0, 0, 0, 0, 0),), {"vals": (0, 11), "threads": 1},
+        (OutOfBounds, f"a read of 'p' by {T0} (got 10; limit 0 to 9)"),
+    ),
+    "a view of memory that nothing has written": (
+        seen, "load_if", lambda d: (hal.empty(4, hal.int32, d),), {"vals": (0, 9), "threads": 1},
+        (KernelFault, f"a read of element 4 of 'p', which nothing has written, by {T0}"),
     ),
     "memory that nothing has written": (
         copy, "y[i] = x[i]",
