@@ -102,7 +102,7 @@ def store(key: str, content: bytes) -> None:
             with os.fdopen(number, "wb") as file:
                 file.write(_header(key, content))
                 file.write(content)
-            os.replace(temporary, path)
+            _replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):  # Ctrl-C may come behind the replacement
                 os.unlink(temporary)
@@ -117,6 +117,16 @@ def store(key: str, content: bytes) -> None:
         due = _stores % _STORES_PER_CHECK == 1
     if due:
         evict(place)
+
+
+def _replace(temporary: str, path: str) -> None:
+    try:
+        os.replace(temporary, path)
+    except PermissionError:
+        # On Windows while another process reads the entry, which says the same as ours.
+        if not os.path.exists(path):
+            raise
+        os.unlink(temporary)
 
 
 def evict(place: str, limit: int | None = None) -> int:
@@ -184,8 +194,7 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
         with open(path, "rb", opener=_open) as file:
             # The facts of the opened file: nobody can exchange it between check and read.
             facts = os.fstat(file.fileno())
-            others = hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid())
-            if not stat.S_ISREG(facts.st_mode) or others or facts.st_mode & 0o022:
+            if not stat.S_ISREG(facts.st_mode) or _is_open_to_others(facts):
                 return None, "foreign"
             data = file.read()
     except FileNotFoundError:
@@ -202,6 +211,13 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
 
 def _open(path: str, _: int) -> int:
     return os.open(path, _FLAGS)
+
+
+def _is_open_to_others(facts: os.stat_result) -> bool:
+    """Return whether another user may have written the file."""
+    if not hasattr(os, "geteuid"):  # Windows, whose mode bits say nothing; the folder is the user's
+        return False
+    return facts.st_uid not in (0, os.geteuid()) or bool(facts.st_mode & 0o022)
 
 
 def _path(place: str, key: str) -> str:

@@ -93,6 +93,33 @@ def test_C3_what_only_looks_like_an_entry_is_a_miss(entry: Path, tmp_path: Path)
         assert cache.load(KEY) is None, "another user's"
 
 
+def test_C3_mode_bits_are_asked_where_they_mean_something(
+    entry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows shows every file as writable by all."""
+    entry.chmod(0o666)
+    assert cache.load(KEY) is None
+    monkeypatch.delattr(os, "geteuid")
+    assert cache.load(KEY) == CONTENT
+
+
+def test_C3_an_entry_that_another_process_reads_is_not_replaced(
+    entry: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Windows refuses to replace an open file; the entry there says the same."""
+
+    def refuse(source: str, target: str) -> None:
+        raise PermissionError(13, "Access is denied", target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    cache.store(KEY, CONTENT)
+    assert cache.load(KEY) == CONTENT and not caplog.records
+    assert [path.name for path in entry.parent.iterdir()] == [entry.name]
+    other = "ab" + "cd" * 31
+    cache.store(other, CONTENT)  # it cannot be written at all
+    assert cache.load(other) is None and len(caplog.records) == 1
+
+
 def test_C3_a_folder_that_cannot_be_written_costs_one_log_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -82,16 +83,17 @@ _CAPABILITIES = frozenset(
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
-    """Return the facts of the one device, the host. Raises: DeviceUnavailable without ELF."""
+    """Return the facts of the one device, the host. Raises: DeviceUnavailable."""
     return [describe(family)]
 
 
 def describe(name: str) -> DeviceInfo:
-    """Return the facts of this host. Raises: DeviceUnavailable where it cannot load ELF objects."""
-    if processor.machine() not in ("x86-64", "aarch64") or not processor.is_linux():
+    """Return the facts of this host. Raises: DeviceUnavailable where kernels cannot be loaded."""
+    if processor.machine() not in processor.MACHINES.get(sys.platform, ()):
         raise DeviceUnavailable(
             "open",
-            f"hal-cpu runs on Linux on x86-64 and aarch64, this is {processor.system()}",
+            "hal-cpu runs on Linux and macOS on x86-64 and aarch64, and on Windows on x86-64; this "
+            f"is {processor.system()}",
             device=name,
         )
     memory = processor.usable_memory()

@@ -1,54 +1,32 @@
-"""Call the host's C library, and turn its failures into exceptions of hal-core.
-
-Source: mmap(2), posix_memalign(3), dlsym(3), pthread_getattr_np(3).
-"""
+"""Call the host's system and C library, and turn their failures into exceptions of hal-core."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
-import os
+import sys
 from functools import cache
 from typing import Any
 
 from hal_core.errors import OutOfMemory
 from hal_cpu import processor
+from hal_cpu.system.refused import Refused as Refused
+
+if sys.platform == "win32":
+    from hal_cpu.system import windows as system
+else:
+    from hal_cpu.system import posix as system
 
 PAGE = mmap.PAGESIZE
 HUGE = 2 << 20  # bytes of a huge page on x86-64, and on aarch64 with 4 KiB pages
-READ, WRITE, EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
+READ, WRITE, EXECUTE = 1, 2, 4  # PROT_READ and so on
 
 LARGE_COPY = 1 << 20  # bytes; a longer copy releases the GIL
 
-_NO_ACCESS = 0  # PROT_NONE
-_MADV_DONTNEED = 4  # the pages are zero when they are touched again
-_MADV_HUGEPAGE = 14  # Linux; `mmap` lacks the name where Python was built without it
-_MAP_FAILED = ctypes.c_void_p(-1).value
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_mmap, _munmap, _mprotect, _madvise = _libc.mmap, _libc.munmap, _libc.mprotect, _libc.madvise
-_mmap.restype = ctypes.c_void_p
-_mmap.argtypes = (
-    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
-)  # fmt: skip
-_munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-_mprotect.argtypes = _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_posix_memalign, _libc_free = _libc.posix_memalign, _libc.free
-_posix_memalign.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
-_libc_free.argtypes = (ctypes.c_void_p,)
-_libc_free.restype = None
-_libc.pthread_self.restype = ctypes.c_void_p
+_NO_ACCESS = 0
 
 
 # -- failures
-
-
-class Refused(Exception):
-    """The host refused a call. `explain` turns it into an exception of hal-core."""
-
-    def __init__(self, call: str, code: int, nbytes: int) -> None:
-        super().__init__(f"{call} failed: {os.strerror(code)} (errno {code})")
-        self.nbytes = nbytes
 
 
 def explain(error: Refused, operation: str, device: str) -> OutOfMemory:
@@ -83,35 +61,20 @@ def pages(nbytes: int) -> int:
 def map_pages(nbytes: int, huge: bool = False) -> int:
     """Return the address of fresh, private, zeroed pages that may be read and written.
 
-    With `huge` the kernel is asked for huge pages: 64 MiB costs 32 page faults, not 16384.
+    With `huge` Linux is asked for huge pages: 64 MiB costs 32 page faults, not 16384.
     Owns: the caller, until `unmap_pages`. Raises: Refused.
     """
-    nbytes = pages(nbytes)
-    spare = HUGE if huge else 0  # so that a multiple of HUGE lies in the first part
-    address = _mmap(
-        None, nbytes + spare, READ | WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
-    )
-    if address is None or address == _MAP_FAILED:
-        raise Refused("mmap", ctypes.get_errno(), nbytes)
-    if not huge:
-        return int(address)
-    start = (address + HUGE - 1) // HUGE * HUGE
-    # Give back the addresses before and after the aligned part.
-    for low, high in ((address, start), (start + nbytes, address + nbytes + spare)):
-        if high > low:
-            _munmap(low, high - low)
-    _madvise(start, nbytes, _MADV_HUGEPAGE)  # a hint: Linux without huge pages answers EINVAL
-    return int(start)
+    return system.map_pages(pages(nbytes), HUGE if huge else PAGE)
 
 
 def unmap_pages(address: int, nbytes: int) -> None:
-    _munmap(address, pages(nbytes))
+    system.unmap_pages(address, pages(nbytes))
 
 
 def protect_pages(address: int, nbytes: int, rights: int) -> None:
     """Set what the pages may be used for. Raises: Refused, when there are too many mappings."""
-    if nbytes and _mprotect(address, pages(nbytes), rights):
-        raise Refused("mprotect", ctypes.get_errno(), nbytes)
+    if nbytes:
+        system.protect_pages(address, pages(nbytes), rights)
 
 
 def map_guarded(nbytes: int) -> int:
@@ -129,25 +92,16 @@ def map_guarded(nbytes: int) -> int:
 
 def retire_guarded(address: int, nbytes: int) -> None:
     """Give the memory back and keep its addresses reserved: every access there is a fault."""
-    _madvise(address, pages(nbytes), _MADV_DONTNEED)
-    protect_pages(address, nbytes, _NO_ACCESS)
+    system.retire_pages(address, pages(nbytes))
 
 
 def unmap_guarded(address: int, nbytes: int) -> None:
     unmap_pages(address - PAGE, pages(nbytes) + 2 * PAGE)
 
 
-def allocate_small(nbytes: int, alignment: int = 64) -> int:
-    """Allocate from the C heap, which is cheaper than a mapping of its own. Raises: Refused."""
-    place = ctypes.c_void_p()
-    code = _posix_memalign(ctypes.byref(place), alignment, nbytes)
-    if code or not place.value:
-        raise Refused("posix_memalign", code, nbytes)
-    return place.value
-
-
-def free_small(address: int) -> None:
-    _libc_free(address)
+# From the C heap, which is cheaper than a mapping of its own. Raises: Refused.
+allocate_small = system.allocate_small
+free_small = system.free_small
 
 
 _view = ctypes.pythonapi.PyMemoryView_FromMemory
@@ -212,7 +166,7 @@ fill_short = ctypes.PYFUNCTYPE(None, _VOID, ctypes.c_int, _SIZE)(  # to, byte, n
 def _libraries() -> list[ctypes.CDLL]:
     """Open the libraries that kernels may call: math, compiler helpers, C. They stay open."""
     found = []
-    for name in ("libm.so.6", "libgcc_s.so.1", None):
+    for name in system.LIBRARIES:
         try:
             found.append(ctypes.CDLL(name))
         except OSError:  # musl has them all in one
@@ -245,16 +199,5 @@ def flush_instructions(address: int, nbytes: int) -> None:
 
 # -- threads
 
-
-def stack_nbytes() -> int:
-    """Return the size of the calling thread's stack; for the main thread, what it may grow to.
-
-    Return 0 where the C library cannot say. Source: pthread_getattr_np(3); glibc and musl.
-    """
-    attributes = ctypes.create_string_buffer(128)  # pthread_attr_t is 56 or 64 bytes
-    nbytes = ctypes.c_size_t()
-    if _libc.pthread_getattr_np(ctypes.c_void_p(_libc.pthread_self()), attributes):
-        return 0
-    _libc.pthread_attr_getstacksize(attributes, ctypes.byref(nbytes))
-    _libc.pthread_attr_destroy(attributes)
-    return nbytes.value
+stack_nbytes = system.stack_nbytes  # of the calling thread
+usual_stack_nbytes = system.usual_stack_nbytes  # of new threads

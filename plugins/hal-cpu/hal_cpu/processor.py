@@ -1,6 +1,6 @@
 """Facts of the processor, and the share of it and of its memory that this process may use.
 
-Source: proc(5), cgroups(7).
+Source: cgroups(7).
 """
 
 from __future__ import annotations
@@ -9,6 +9,14 @@ import os
 import platform
 import sys
 from functools import cache
+
+from hal_cpu.system import linux
+
+MACHINES = {  # system, as Python names it -> its processors that kernels run on
+    "linux": ("x86-64", "aarch64"),
+    "darwin": ("x86-64", "aarch64"),
+    "win32": ("x86-64",),
+}
 
 
 @cache
@@ -20,6 +28,10 @@ def machine() -> str:
 
 def is_linux() -> bool:
     return sys.platform == "linux"
+
+
+def is_windows() -> bool:
+    return sys.platform == "win32"
 
 
 def object_format() -> str:
@@ -35,33 +47,24 @@ def system() -> str:
 
 
 @cache
-def _cpuinfo() -> dict[str, str]:
-    """Read the facts of the first processor in /proc/cpuinfo."""
-    facts: dict[str, str] = {}
-    for line in _read("/proc/cpuinfo").splitlines():
-        key, colon, value = line.partition(":")
-        if not colon:
-            if facts:
-                break
-            continue
-        facts.setdefault(key.strip().lower(), value.strip())
-    return facts
+def _facts() -> tuple[str, str, tuple[str, ...]]:
+    """Return the processor's title (empty: unknown), its model, and its features."""
+    if sys.platform == "win32":
+        from hal_cpu.system import windows as system
+    elif sys.platform == "darwin":
+        from hal_cpu.system import macos as system
+    else:
+        system = linux
+    return system.facts(machine())
 
 
 def cpu_title() -> str:
-    facts = _cpuinfo()
-    part = facts.get("cpu part")
-    return (
-        facts.get("model name")
-        or facts.get("hardware")
-        or (f"Arm processor, part {part}" if part else f"{machine()} processor")
-    )
+    return _facts()[0] or f"{machine()} processor"
 
 
 def cpu_flags() -> tuple[str, ...]:
     """Return the processor's features, sorted: `avx2`, `fma`, ..."""
-    facts = _cpuinfo()
-    return tuple(sorted(set((facts.get("flags") or facts.get("features") or "").split())))
+    return tuple(sorted(set(_facts()[2])))
 
 
 def has_half() -> bool:
@@ -76,13 +79,7 @@ def has_fma() -> bool:
 
 def cpu_identity() -> str:
     """Return a text that differs where `native` means something else to a compiler."""
-    facts = _cpuinfo()
-    keys = (
-        "vendor_id", "cpu family", "model", "stepping",
-        "cpu implementer", "cpu variant", "cpu part", "cpu revision",
-    )  # fmt: skip
-    model = "/".join(facts[key] for key in keys if key in facts)
-    return f"{machine()} {model} {' '.join(cpu_flags())}"
+    return f"{machine()} {_facts()[1]} {' '.join(cpu_flags())}"
 
 
 def cpu_arch() -> str:
@@ -95,18 +92,10 @@ def cpu_arch() -> str:
 # -- the share of this process
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 def _cgroup_files(controller: str, name_v1: str, name_v2: str, root: str = "") -> list[str]:
     """Read a setting in every cgroup that this process is in, from its own up to the root's."""
     texts = []
-    for line in _read(f"{root}/proc/self/cgroup").splitlines():
+    for line in linux.read(f"{root}/proc/self/cgroup").splitlines():
         # number:controllers:path; version 2 has the number 0 and no controllers.
         number, controllers, path = (*line.split(":", 2), "", "")[:3]
         if number == "0" and not controllers:
@@ -118,7 +107,7 @@ def _cgroup_files(controller: str, name_v1: str, name_v2: str, root: str = "") -
         else:
             continue
         while True:
-            text = _read(f"{base}{path}/{name}").strip()
+            text = linux.read(f"{base}{path}/{name}").strip()
             if text:
                 texts.append(text)
             if path in ("", "/"):
@@ -128,12 +117,21 @@ def _cgroup_files(controller: str, name_v1: str, name_v2: str, root: str = "") -
     return texts
 
 
+def _affinity() -> int:
+    """Count the processors that this process may run on; 0: the system does not say."""
+    if sys.platform == "win32":
+        from hal_cpu.system import windows
+
+        return windows.affinity()
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):  # macOS has none
+        return 0
+
+
 def usable_cores(root: str = "") -> int:
     """Count the cores of the affinity mask, at most a cgroup's quota (v1 and v2)."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        cores = os.cpu_count() or 1
+    cores = _affinity() or os.cpu_count() or 1
     # Version 2 has "200000 100000" in one file, version 1 a file for each.
     quotas = _cgroup_files("cpu", "cpu.cfs_quota_us", "cpu.max", root)
     periods = _cgroup_files("cpu", "cpu.cfs_period_us", "cpu.max", root)
@@ -146,7 +144,12 @@ def usable_cores(root: str = "") -> int:
 
 def usable_memory(root: str = "") -> int:
     """Return the machine's bytes of memory, at most a cgroup's limit (v1 and v2)."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if sys.platform == "win32":
+        from hal_cpu.system import windows
+
+        total = windows.memory_nbytes()
+    else:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for text in _cgroup_files("memory", "memory.limit_in_bytes", "memory.max", root):
         if text.isdigit():
             total = min(total, int(text))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hal_cpu import driver, processor
+from hal_cpu.system import linux
 
 
 def host(root: Path, groups: str, files: dict[str, str]) -> str:
@@ -79,10 +80,10 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t
 
 @pytest.fixture
 def fresh() -> object:
-    for known in (processor._cpuinfo, processor.machine):
+    for known in (processor._facts, processor.machine):
         known.cache_clear()
     yield
-    for known in (processor._cpuinfo, processor.machine):
+    for known in (processor._facts, processor.machine):
         known.cache_clear()
 
 
@@ -91,14 +92,17 @@ def fresh() -> object:
     [
         (INTEL + INTEL.replace("Xeon 1", "Xeon 2"), "x86_64", "Xeon 1", "x86-64 avx2"),
         (ARM, "aarch64", "Arm processor, part 0xd0c", "aarch64 asimd"),
-        ("", "arm64", "aarch64 processor", "aarch64"),
+        ("", "arm64", "aarch64 processor", "aarch64 asimd"),
+        (INTEL, "aarch64", "aarch64 processor", "aarch64 asimd"),  # emulated: the host's file
+        ("", "x86_64", "x86-64 processor", "x86-64"),
     ],
 )
 def test_the_processor(
     fresh: object, monkeypatch: pytest.MonkeyPatch,
     text: str, machine: str, title: str, arch: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(processor, "_read", lambda path: text)
+    monkeypatch.setattr(linux, "read", lambda path: text)
+    monkeypatch.setattr(linux, "_arm_features", lambda: ("fp", "asimd"))
     monkeypatch.setattr("platform.machine", lambda: machine)
     assert (processor.cpu_title(), processor.cpu_arch()) == (title, arch)
     for flag in processor.cpu_flags():

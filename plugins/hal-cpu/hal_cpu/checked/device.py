@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from hal_core.errors import HalError
+from hal_core.errors import HalError, Unsupported
+from hal_cpu import processor
 from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ class CheckedDevice(CPUDevice):
             from hal_cpu.checked.interpreted import InterpretedProgram
 
             return InterpretedProgram(self, binary)
+        if not processor.is_linux():
+            raise Unsupported(
+                f"load {binary.entry}",
+                "machine code under HAL_CHECK=1 runs in a forked child, which hal-cpu has on Linux",
+                got=f"compiler {binary.format}",
+                device=self.name,
+                fix="Leave CPU_CC unset: kernels are interpreted. Or unset HAL_CHECK.",
+            )
         from hal_cpu.checked.native import NativeProgram
 
         return NativeProgram(self, binary)

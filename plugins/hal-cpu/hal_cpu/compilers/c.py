@@ -63,7 +63,27 @@ _FLAGS = (
     "-fno-asynchronous-unwind-tables",
     "-Werror=incompatible-pointer-types", "-Werror=implicit-function-declaration",
 )  # fmt: skip
+# Options of clang, by system. `LLVMCompiler` says why code for macOS has to hold whole addresses.
 LARGE = ("-Xclang", "-mcmodel=large")  # as an option of clang itself it is refused on aarch64
+ELF_ON_WINDOWS = ("-Xclang", "-triple", "-Xclang", "x86_64-pc-windows-msvc-elf")
+
+
+def _options(row: CCompiler) -> tuple[str, ...]:
+    """Return the options of this system. Raises: CompilerUnavailable."""
+    if processor.object_format() == "macho":  # on a Mac gcc is a clang too
+        return (*_FLAGS, *LARGE, *row.flags)
+    if not processor.is_windows():
+        return (*_FLAGS, *row.flags)
+    if row.name == "gcc":
+        raise CompilerUnavailable(
+            "compiler gcc",
+            "on Windows it makes COFF objects, and hal-cpu loads ELF objects",
+            device="CPU",
+            fix="Use the compiler llvm, which is the default, or CPU_CC=clang.",
+        )
+    # All code may lie anywhere on Windows, so clang has no option for that.
+    flags = (flag for flag in _FLAGS if flag not in ("-fPIC", "-fno-semantic-interposition"))
+    return (*flags, *ELF_ON_WINDOWS, *row.flags)
 
 
 class CCompilerProgram(ObjectCompiler):
@@ -82,9 +102,7 @@ class CCompilerProgram(ObjectCompiler):
                 f"compiler {row.name}", "not installed", device="CPU", fix=row.install
             )
         self.name = row.name
-        # Of Mach-O objects; `LLVMCompiler` says why. On a Mac gcc is a clang too.
-        large = LARGE if self.format == "macho" else ()
-        self._command = (*command, *_FLAGS, *large, *row.flags, row.native[self.target])
+        self._command = (*command, *_options(row), row.native[self.target])
         version = _run([*command, "--version"])
         if version.returncode:
             raise CompilerUnavailable(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
@@ -93,7 +92,7 @@ class LLVMCompiler(ObjectCompiler):
     def _triple(self, llvm: Any) -> str:
         """Return the machine, system and form of the objects, as LLVM writes them."""
         triple: str = llvm.get_default_triple()
-        return f"{triple}-elf" if sys.platform == "win32" else triple  # there it would be COFF
+        return f"{triple}-elf" if processor.is_windows() else triple  # there it would be COFF
 
 
 def _check_memory(needed: int, operation: str) -> None:

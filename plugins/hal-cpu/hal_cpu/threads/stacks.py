@@ -8,7 +8,6 @@ set less.
 from __future__ import annotations
 
 import re
-import resource
 import struct
 import threading
 from collections.abc import Callable
@@ -119,5 +118,5 @@ def _usual_nbytes() -> int:
 def _is_small(usual: int, nbytes: int) -> bool:
     if usual:
         return usual < nbytes
-    limit, _ = resource.getrlimit(resource.RLIMIT_STACK)  # 0 means the system's own size
-    return limit != resource.RLIM_INFINITY and limit < nbytes
+    own = driver.usual_stack_nbytes()  # 0 means the system's own size
+    return own is not None and own < nbytes

@@ -1,0 +1,131 @@
+"""Every use of what not all systems have stands in a table, with what the others do instead.
+
+A name that is in neither table is new: look up in Python's documentation which systems have it.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ["hal_core", *(f"plugins/hal-{name}/hal_{name}" for name in ("cpu", "cuda", "opencl"))]
+MODULES = ("os", "mmap", "ctypes", "signal", "select", "socket", "platform")
+# Modules that Windows lacks, or that no other system has.
+FOREIGN = ("fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty",
+           "winreg")  # fmt: skip
+
+EVERYWHERE = {
+    "os": """DirEntry O_RDONLY O_WRONLY W_OK X_OK _exit access close cpu_count devnull dup dup2
+        environ fdopen fsdecode fsencode fstat fspath getpid kill listdir lstat makedirs mkdir name
+        open path pipe read replace scandir sep stat stat_result strerror unlink urandom utime
+        waitpid waitstatus_to_exitcode walk write""",
+    "mmap": "PAGESIZE mmap",
+    "ctypes": """Array CDLL CFUNCTYPE POINTER PYFUNCTYPE PyDLL Structure addressof byref c_char
+        c_char_p c_float c_int c_int32 c_int64 c_size_t c_ssize_t c_ubyte c_uint c_uint16 c_uint32
+        c_uint64 c_uint8 c_ushort c_void_p cast create_string_buffer get_errno memmove memset
+        py_object pythonapi sizeof string_at""",
+    "signal": "SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM Signals getsignal signal",
+    "select": "",
+    "socket": "",
+    "platform": "machine platform python_version system",
+}
+
+# file -> names -> what holds on the systems that lack them
+ONLY_SOME = {
+    "hal_core/cache.py": {
+        "os.geteuid": "asked for with hasattr; Windows keeps other users out of the folder",
+    },
+    "hal_core/concurrency.py": {
+        "os.register_at_fork": "asked for with hasattr; Windows has no fork to prepare for",
+    },
+    "hal_core/testing/conformance/forked.py": {
+        "os.fork signal.SIGKILL select.select": "the tests of forks skip where there is no os.fork",
+    },
+    "plugins/hal-cpu/hal_cpu/checked/child_process.py": {
+        "os.WIFSIGNALED os.WNOHANG os.WTERMSIG signal.SIGBUS signal.SIGKILL signal.SIGTRAP":
+            "imported on Linux alone: CheckedDevice.make_program raises Unsupported elsewhere",
+    },
+    "plugins/hal-cpu/hal_cpu/checked/native.py": {
+        "signal.SIGBUS signal.SIGTRAP": "imported on Linux alone, as child_process.py",
+    },
+    "plugins/hal-cpu/hal_cpu/processor.py": {
+        "os.sched_getaffinity": "macOS has no affinity: all processors count; Windows has its own",
+        "os.sysconf": "Windows is asked with GlobalMemoryStatusEx",
+    },
+    "plugins/hal-cpu/hal_cpu/system/posix.py": {
+        "import resource resource.RLIMIT_STACK resource.RLIM_INFINITY resource.getrlimit "
+        "mmap.MAP_ANONYMOUS mmap.MAP_PRIVATE mmap.PROT_READ mmap.PROT_WRITE ctypes.c_long":
+            "windows.py has the same functions, and driver.py chooses",
+    },
+    "plugins/hal-cpu/hal_cpu/system/linux.py": {
+        "ctypes.c_ulong": "macos.py and windows.py have the same function; processor.py chooses",
+    },
+    "plugins/hal-cpu/hal_cpu/system/windows.py": {
+        "import winreg ctypes.FormatError ctypes.WinDLL ctypes.get_last_error":
+            "posix.py and linux.py have the same functions",
+    },
+    "plugins/hal-opencl/hal_opencl/driver.py": {
+        "os.memfd_create os.pread": "on Linux alone: elsewhere what PoCL prints stays on stderr",
+    },
+}  # fmt: skip
+
+
+def uses(text: str) -> set[str]:
+    """`os.fork` for each use of a listed module's name, `import x` for each foreign module."""
+    found, imported = set(), set()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in (*MODULES, *FOREIGN):
+            found |= {f"{node.module}.{one.name}" for one in node.names}
+        elif isinstance(node, ast.Import):
+            imported |= {one.name for one in node.names}
+    known = {*MODULES, *FOREIGN} & imported
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=module)) if module in known:
+                found.add(f"{module}.{node.attr}")
+    return found | {f"import {name}" for name in imported & {*FOREIGN}}
+
+
+def listed(file: str) -> set[str]:
+    """What the second table has of a file."""
+    rows = " ".join(ONLY_SOME.get(file, {})).replace("import ", "import_")
+    return {name.replace("import_", "import ") for name in rows.split()}
+
+
+def unlisted(file: str, text: str) -> set[str]:
+    everywhere = {f"{name}.{one}" for name, names in EVERYWHERE.items() for one in names.split()}
+    return uses(text) - everywhere - listed(file)
+
+
+FILES = {
+    str(path.relative_to(ROOT)): path
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
+
+
+def test_every_use_is_listed() -> None:
+    found = {
+        file: names
+        for file, path in FILES.items()
+        if (names := unlisted(file, path.read_text(encoding="utf-8")))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("file", ONLY_SOME)
+def test_what_is_listed_is_used(file: str) -> None:
+    assert listed(file) <= uses(FILES[file].read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import os\nos.getuid()", "from os import mkfifo", "import fcntl", "import signal\n"
+     "signal.SIGUSR1", "import socket\nsocket.AF_UNIX", "import mmap\nmmap.MAP_SHARED"],
+)  # fmt: skip
+def test_a_new_use_is_found(text: str) -> None:
+    assert unlisted("hal_core/cache.py", text)
