@@ -45,6 +45,9 @@ PAIRS = (
     "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CPU-llvm-engine", "CUDA-nvrtc", "CUDA-ptx",
     "OPENCL-driver",
 )  # fmt: skip
+# On an Arm processor in software: tests of hal-cpu, and the kit's chapters about results.
+ON_ARM = ("processor", "relocations", "engine", "macho", "loader")
+CORE_CHAPTERS = ("buffer", "view", "dtype", "program", "language")
 # How the software CUDA driver may carry out the threads of a block.
 SCHEDULES = ("barrier", "lockstep")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
@@ -443,6 +446,36 @@ def pycuda(session: nox.Session) -> None:
     for pair in ("nvrtc", "ptx"):
         _check_software_cuda(session, driver, "pycuda", pair)
     _pytest(session, "plugins/hal-cuda/tests", require=("CUDA",), HAL_CUDA_DRIVER="pycuda")
+
+
+@nox.session(python=FULL)
+def aarch64(session: nox.Session) -> None:
+    """hal-cpu on an Arm processor in software: its loaders, the kit's core, 200 random kernels.
+
+    Needs Debian or Ubuntu, and half an hour. `-- --chapter program` runs that part of the kit.
+    """
+    wheels = _wheels(session, "hal-core", "hal-cpu")
+    folder = Path(session.create_tmp()).resolve()
+    session.chdir(folder)
+    tools = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")
+    maker = ROOT / "tests" / "simulators" / "aarch64.py"
+    session.run("python", str(maker), str(folder / "arm"), *wheels, *tools)
+    python = str(folder / "arm" / "python")
+    # The C compilers and tools of this machine are for another processor, but clang is for all.
+    env = {"PATH": str(folder)}
+    if clang := shutil.which("clang"):
+        headers = "/usr/include/x86_64-linux-gnu"
+        env["TEST_CC"] = f"{clang} --target=aarch64-linux-gnu -isystem {headers}"
+    run = functools.partial(session.run, python, external=True, env=env)
+    config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
+    own = (ROOT / "plugins" / "hal-cpu" / "tests" / f"test_{name}.py" for name in ON_ARM)
+    if not session.posargs:
+        run("-m", "pytest", *config, *map(str, own))
+        run(str(ROOT / "tests" / "fuzz"), "--kernels", "200", "--targets", "llvm")
+    OUT.mkdir(exist_ok=True)
+    chapters = session.posargs or ("--chapter", *CORE_CHAPTERS)
+    report = ("--report", str(OUT / "conformance-aarch64.md"))
+    run("-m", "hal_core", "check", "CPU", "--require-device", *report, *chapters)
 
 
 @nox.session(python=FULL)

@@ -6,6 +6,7 @@ A name that is in neither table is new: look up in Python's documentation which 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,11 @@ def test_what_is_listed_is_used(file: str) -> None:
 )  # fmt: skip
 def test_a_new_use_is_found(text: str) -> None:
     assert unlisted("hal_core/cache.py", text)
+
+
+def test_the_workflow_runs_sessions_that_exist() -> None:
+    noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    sessions = {node.name for node in ast.parse(noxfile).body if isinstance(node, ast.FunctionDef)}
+    text = (ROOT / ".github/workflows/systems.yml").read_text(encoding="utf-8")
+    named = re.findall(r'nox -s "?(\w+)', text)
+    assert len(named) >= 3 and set(named) <= sessions

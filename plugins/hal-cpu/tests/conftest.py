@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -64,15 +65,15 @@ def checked(own_cache: None) -> Iterator[CheckedDevice]:
 
 @pytest.fixture(scope="session")
 def c_object(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
-    """`c_object(text, *options)`: an ELF object made by the machine's C compiler."""
-    compiler = shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
+    """`c_object(text, *options)`: an ELF object made by the machine's C compiler, or TEST_CC."""
+    found = os.environ.get("TEST_CC") or shutil.which("gcc") or shutil.which("clang")
+    if found is None:
         pytest.skip("needs gcc or clang to make objects")
     folder: Path = tmp_path_factory.mktemp("objects")
 
     def make(text: str, *options: str) -> bytes:
         (folder / "kernel.c").write_text(text)
-        command = [compiler, "-c", "-O2", "-fPIC", *options, "kernel.c", "-o", "kernel.o"]
+        command = [*found.split(), "-c", "-O2", "-fPIC", *options, "kernel.c", "-o", "kernel.o"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         return (folder / "kernel.o").read_bytes()
 

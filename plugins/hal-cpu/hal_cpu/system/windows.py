@@ -16,9 +16,9 @@ _RESERVE, _COMMIT, _DECOMMIT, _RELEASE = 0x2000, 0x1000, 0x4000, 0x8000
 _RIGHTS = {0: 0x01, 1: 0x02, 3: 0x04, 5: 0x20}
 _STACK_NBYTES = 1 << 20  # the linker's default; python.exe has more
 
-# The C library with the math functions; __chkstk, which code for Windows calls before it takes much
-# of a stack.
-LIBRARIES = ("ucrtbase", "ntdll")
+# The C library with the math functions; memcpy and the like; __chkstk, which code for
+# Windows calls before it takes much of a stack.
+LIBRARIES = ("ucrtbase", "vcruntime140", "ntdll")
 
 # Features of winnt.h, as other systems call them. A processor with AVX2 has FMA and F16C.
 _FEATURES = {39: ("avx",), 40: ("avx2", "fma", "f16c"), 41: ("avx512f",)}
