@@ -685,6 +685,15 @@ def test_R15_a_failure_at_exit_is_logged(site: FakeSite) -> None:
     assert "closing A:1 at exit failed" in done.stderr and done.returncode == 7
 
 
+def test_R15_a_fault_at_exit_is_told_and_the_exit_code_stays(site: FakeSite) -> None:
+    """The work is lost, and nobody waited for it to hear so."""
+    site.backend("A")
+    site.backend("B")
+    done = site.run(EXIT.format(setup="", error="hal.DeviceFault('wait', 'work was lost')"))
+    assert done.stdout.split() == ["closed", "B:1", "closed", "A:1", "closed", "A", "closed", "B"]
+    assert "DeviceFault: wait: work was lost" in done.stderr and done.returncode == 7
+
+
 def test_R15_a_closed_device_is_not_closed_again(site: FakeSite) -> None:
     site.backend("A")
     code = """
