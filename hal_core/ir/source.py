@@ -53,41 +53,36 @@ class Source:
         work: int | None = None,
         offsets: bool = False,
     ) -> None:
+        operation = f"Source {name!r}"
         if not isinstance(text, str):
-            raise InvalidArgument(
-                f"Source {name!r}", "the text must be a str", got=type(text).__name__
-            )
+            raise InvalidArgument(operation, "the text must be a str", got=type(text).__name__)
         if isinstance(options, str) or isinstance(includes, str):
-            raise InvalidArgument(
-                f"Source {name!r}",
-                "options and includes must be sequences of str",
-                fix='Write options=("-O2",).',
-            )
+            problem = "options and includes must be sequences of str"
+            raise InvalidArgument(operation, problem, fix='Write options=("-O2",).')
         if work is not None and (type(work) is not int or work < 0):
-            raise InvalidArgument(
-                f"Source {name!r}", "work is the operations of a thread, a number of 0 or more",
-                got=work, fix="Leave it out where you do not know.",
-            )  # fmt: skip
+            problem = "work is the operations of a thread, a number of 0 or more"
+            fix = "Leave it out where you do not know."
+            raise InvalidArgument(operation, problem, got=work, fix=fix)
         if not isinstance(signature, Signature):
             signature = Signature.parse(name, signature)
-        put = object.__setattr__
-        put(self, "name", name)
-        put(self, "text", text)
-        put(self, "signature", signature)
-        put(self, "language", language)
-        put(self, "options", tuple(options))
-        try:
-            macros = tuple((key, str(value)) for key, value in (defines or {}).items())
-        except ValueError:  # an integer of more than 4,300 digits, which Python does not write
-            problem = "a macro's number is too long"
-            raise InvalidArgument(f"Source {name!r}", problem, got=defines) from None
-        put(self, "defines", macros)
-        put(self, "includes", tuple(str(folder) for folder in includes))
-        put(self, "block", block_shape(block, f"Source {name!r}"))
-        put(self, "work", work)
-        put(self, "offsets", bool(offsets))
+        fields = {
+            "name": name, "text": text, "signature": signature, "language": language,
+            "options": tuple(options), "includes": tuple(map(str, includes)),
+            "defines": tuple((key, str(value)) for key, value in (defines or {}).items()),
+            "block": block_shape(block, operation), "work": work, "offsets": bool(offsets),
+        }  # fmt: skip
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
         for part in (text, *self.options, *sum(self.defines, ())):
-            _check_characters(part, f"Source {name!r}")
+            # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
+            try:
+                wrong = "\0" if b"\0" in part.encode() else ""
+            except UnicodeEncodeError as error:
+                wrong = part[error.start]
+            if wrong:
+                problem = "it has a character that no compiler can read"
+                fix = "Take it out of the text, the options or the macros."
+                raise InvalidArgument(operation, problem, got=wrong, fix=fix)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Source is frozen: make a new one instead of setting {name}")
@@ -104,19 +99,6 @@ class Source:
 
     def __repr__(self) -> str:
         return f"<Source {self.name}({self.signature}) {self.language}>"
-
-
-def _check_characters(text: str, operation: str) -> None:
-    # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
-    try:
-        wrong = "\0" if b"\0" in text.encode() else ""
-    except UnicodeEncodeError as error:
-        wrong = text[error.start]
-    if wrong:
-        raise InvalidArgument(
-            operation, "it has a character that no compiler can read", got=wrong,
-            fix="Take it out of the text, the options or the macros.",
-        )  # fmt: skip
 
 
 def block_shape(block: int | tuple[int, ...] | None, operation: str) -> tuple[int, int, int] | None:

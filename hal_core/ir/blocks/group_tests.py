@@ -26,40 +26,35 @@ def add_group_tests(kernel: Kernel) -> Kernel:
     uops: list[UOp] = []
     replaced: dict[UOp, UOp] = {}
     for node, following in zip(kernel.uops, (*kernel.uops[1:], None), strict=True):
-        ends = following is not None and following.op == "RETURN"
-        if node.op == "IF" and _compares(
-            node.src[0], ("GE", "GT") if ends else ("LT", "LE"), varying
-        ):
-            uops += _tests(node.src[0], "AND" if ends else "OR")
-            made = replaced[node] = UOp("IF", None, (uops[-1],), None, node.line)
-            uops.append(made)
+        if node.op == "IF":
+            ends = following is not None and following.op == "RETURN"
+            test = node.src[0]
+            index = _compared_index(test, ("GE", "GT") if ends else ("LT", "LE"), varying)
+            if index is not None:
+                block = UOp("SPECIAL", int32, (), ("block_idx", index.arg[1]))
+                size = UOp("SPECIAL", int32, (), ("block_dim", index.arg[1]))
+                one = UOp("CONST", int32, (), 1)
+                first = UOp("MUL", int32, (block, size))
+                less = UOp("SUB", int32, (size, one))
+                last = UOp("ADD", int32, (first, less))
+                sources = tuple(last if part is index else part for part in test.src)
+                of_block = UOp(test.op, bool_, sources)
+                both = UOp("AND" if ends else "OR", bool_, (of_block, test))
+                uops += [block, size, one, first, less, last, of_block, both]
+                made = replaced[node] = UOp("IF", None, (both,), None, node.line)
+                node = made
         elif node.op in ("ELSE", "ENDIF") and node.src[0] in replaced:
-            uops.append(UOp(node.op, None, (replaced[node.src[0]],), None, node.line))
-        else:
-            uops.append(node)
+            node = UOp(node.op, None, (replaced[node.src[0]],), None, node.line)
+        uops.append(node)
     return kernel._replace(uops=tuple(uops))
 
 
-def _compares(test: UOp, ops: tuple[str, str], varying: set[int]) -> bool:
-    """Tell whether a test is one of `ops` from global_idx to a value that the block agrees on."""
+def _compared_index(test: UOp, ops: tuple[str, str], varying: set[int]) -> UOp | None:
+    """Return the global_idx that a test by one of `ops` compares to a bound of the whole block."""
     if test.op not in _MIRRORED:
-        return False
+        return None
     op, (index, bound) = test.op, test.src
     if id(bound) in varying:  # `n > i`
         op, index, bound = _MIRRORED[op], bound, index
     of_thread = index.op == "SPECIAL" and index.arg[0] == "global_idx"
-    return op in ops and of_thread and id(bound) not in varying
-
-
-def _tests(test: UOp, op: str) -> list[UOp]:
-    """Return nodes of which the last combines `test` with the same test of the largest index."""
-    index = next(part for part in test.src if part.op == "SPECIAL")
-    block, size = (
-        UOp("SPECIAL", int32, (), (kind, index.arg[1])) for kind in ("block_idx", "block_dim")
-    )
-    one = UOp("CONST", int32, (), 1)
-    first = UOp("MUL", int32, (block, size))
-    less = UOp("SUB", int32, (size, one))
-    last = UOp("ADD", int32, (first, less))
-    of_block = UOp(test.op, bool_, tuple(last if part is index else part for part in test.src))
-    return [block, size, one, first, less, last, of_block, UOp(op, bool_, (of_block, test))]
+    return index if op in ops and of_thread and id(bound) not in varying else None
