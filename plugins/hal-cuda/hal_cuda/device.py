@@ -95,7 +95,8 @@ class CUDADevice(Compiled):
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
         self.api = driver.api()
-        self.last_launched = ""  # a program's name, for the text of a fault
+        # A program's name, for the text of a fault; in a list, as an attribute takes longer to set.
+        self.last_launched = [""]
         self.unused: deque[Any] = deque()  # modules whose programs are gone
         self._ended = False  # True: the stream is being destroyed, or gone
         self.clock = CUDAClock(self)
@@ -164,7 +165,7 @@ class CUDADevice(Compiled):
 
         `with device.check("copyin"):` does both. `ended`: for the end of the device, and after it.
         """
-        guard = driver.check(operation, self.name, self.last_launched, self)
+        guard = driver.check(operation, self.name, self.last_launched[0], self)
         with guard:
             if self._ended and not ended:
                 self._check_open(operation)
@@ -213,7 +214,7 @@ class CUDADevice(Compiled):
         try:
             return work(*arguments)
         except driver.Refused as error:
-            with driver.check(operation, self.name, self.last_launched, self):
+            with driver.check(operation, self.name, self.last_launched[0], self):
                 if not self.regained(error):
                     raise
                 return work(*arguments)

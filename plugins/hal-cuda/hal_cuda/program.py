@@ -40,7 +40,7 @@ def launch(geometry{names}):
             break
         refused(status)
     give_back(place)
-    device.last_launched = name
+    last_launched[0] = name
 """
 
 
@@ -92,7 +92,7 @@ class CUDAProgram(Program):
             error = api.launch_refused(why)
             if not device.regained(error):
                 device._check_open(f"launch {name}")
-                raise driver.explain(error, f"launch {name}", device.name, device.last_launched)
+                raise driver.explain(error, f"launch {name}", device.name, device.last_launched[0])
 
         self._names |= {
             **spare_storage(storage.make),
@@ -102,7 +102,7 @@ class CUDAProgram(Program):
             "refused": refused,
             "function": self._function,
             "stream": device.stream,
-            "device": device,
+            "last_launched": device.last_launched,
             "name": name,
         }
         text = _LAUNCH.format(
