@@ -254,7 +254,15 @@ class Compiled(concurrency.OfThisProcess):
                 return
             if self._backend is not None:
                 self._backend.closing(self)
-            steps: list[Callable[[], object]] = [self._wait_and_close]
+
+            def wait() -> None:
+                try:
+                    self._synchronize(None)
+                finally:
+                    self.closed = True
+                    self._programs.clear()
+
+            steps: list[Callable[[], object]] = [wait]
             steps += [program.unload for program in self._loaded]
             if "allocator" in self.__dict__:
                 steps.append(self.allocator.close)
@@ -262,13 +270,6 @@ class Compiled(concurrency.OfThisProcess):
             if self._backend is not None:
                 steps.append(partial(self._backend.closed, self))
             concurrency.run_each(steps)
-
-    def _wait_and_close(self) -> None:
-        try:
-            self._synchronize(None)
-        finally:
-            self.closed = True
-            self._programs.clear()
 
     def _after_fork(self) -> None:
         """Refuse every use in a forked child, when the driver does not survive the fork."""

@@ -122,9 +122,10 @@ class _Play:
         other = threading.Thread(target=look)
         other.start()
         other.join()
-        assert not held, f"a lock is held: {held}"
-        assert not concurrency.flights._flights, "work is noted as under way"
-        assert not concurrency.flights._waiting
+        if held:
+            raise AssertionError(f"a lock is held: {held}")
+        if concurrency.flights._flights or concurrency.flights._waiting:
+            raise AssertionError("work is noted as under way, or a thread as waiting")
 
     # The next functions call nothing behind `_CTRL_C.arrives`: they would hear it themselves.
 

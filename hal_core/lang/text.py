@@ -45,7 +45,7 @@ class SourceText:
         self.tree = tree
         names = [arg.arg for arg in parameters_of(tree)]
         is_other = tree.name != code.co_name or set(names) != set(code.co_varnames[: len(names)])
-        if is_other or (_is_edited(self.filename) and not _gives(lines, function)):
+        if is_other or is_edited(function, lines):
             raise self.error(
                 tree, "the file has changed since it was imported", "Start the program again."
             )
@@ -118,31 +118,27 @@ class SourceText:
         )
 
 
-def _is_edited(filename: str) -> bool:
-    """Tell whether a file may have changed in the time of this process; False where there is none.
+def is_edited(function: FunctionType, lines: Sequence[str]) -> bool:
+    """Tell whether the lines of a file, compiled anew, give another code than a function has.
 
-    Two seconds are allowed for file systems that round times down.
+    Only a file that changed in the time of this process is compiled; two seconds are allowed for
+    file systems that round times down. False too for a module whose loader compiles another text
+    than the file's, as pytest's does.
     """
     try:
-        facts = os.stat(filename)
-    except (OSError, ValueError):
+        facts = os.stat(function.__code__.co_filename)
+    except (OSError, ValueError):  # no file, as in a notebook
         return False
-    return max(facts.st_mtime, facts.st_ctime) > _STARTED - 2
-
-
-def _gives(lines: Sequence[str], function: FunctionType) -> bool:
-    """Tell whether the lines of a file, compiled anew, give the code of a function.
-
-    True too for a module whose loader compiles another text than the file's, as pytest's does.
-    """
+    if max(facts.st_mtime, facts.st_ctime) < _STARTED - 2:
+        return False
     loader = function.__globals__.get("__loader__")
     if loader is not None and type(loader) is not SourceFileLoader:
-        return True
-    return function.__code__ in _codes("".join(lines))
+        return False
+    return function.__code__ not in codes_of("".join(lines))
 
 
 @functools.lru_cache(8)
-def _codes(text: str) -> list[CodeType]:
+def codes_of(text: str) -> list[CodeType]:
     """Return the code of every function in a file; none when it is no Python."""
     try:
         with warnings.catch_warnings(action="ignore"):  # the import gave them
