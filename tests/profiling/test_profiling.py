@@ -121,7 +121,8 @@ def parts(device: hal.Compiled, program: hal.Program) -> list[dict[str, Any]]:
     device.allocator.statistics()  # closes the accounts that finalizers left open
     state = [dict(vars(part)) for part in (device, device.allocator, program)]
     for attributes in state:
-        for account in ("_hits", "_misses", "_current", "_peak", "_held", "_cached", "allocs"):
+        for account in ("_hits", "_misses", "_current", "_peak", "_held", "_cached", "allocs",
+                        "last_event"):  # fmt: skip
             attributes.pop(account, None)
     return state
 
