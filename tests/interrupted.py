@@ -119,11 +119,14 @@ class _Play:
 
 @functools.cache
 def _openings(code: CodeType) -> frozenset[int]:
-    """Return the offsets of instructions after which Python may switch threads."""
+    """Return the offsets of instructions after which Python may switch threads.
+
+    Not those of Python 3.11 that jump back on a condition: where it does not hold, none switch.
+    """
     return frozenset(
         one.offset
         for one in dis.get_instructions(code)
-        if one.opname.startswith("CALL") or "JUMP_BACKWARD" in one.opname
+        if one.opname.startswith("CALL") or one.opname == "JUMP_BACKWARD"
     )
 
 
