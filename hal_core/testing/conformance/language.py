@@ -359,3 +359,44 @@ def applied(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
 def _applied(random: np.random.Generator) -> Sample:
     y = random.integers(-30, 30, 50).astype(np.float32)
     return Sample(applied, [y], (50,), {"threads": 50})
+
+
+# -- reads under a condition, and memory seen as other dtypes
+
+
+@hal.kernel
+def gated(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    """Add neighbours; those beyond the ends count as -1 and as the number itself."""
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = hal.load_if(i > 0, x, i - 1, -1) + hal.load_if(i + 1 < n, x, i + 1, x[i])
+
+
+@_collect
+def _gated(random: np.random.Generator) -> Sample:
+    x = random.integers(-99, 99, 77).astype(np.int32)
+    return Sample(gated, [_zeros(77), x], (77,), {"threads": 77})
+
+
+@hal.kernel(block=(16, 1, 1))
+def views(
+    y: hal.Ptr[hal.any_], x: hal.ConstPtr[hal.uint32], h: hal.Ptr[hal.float16], n: hal.int32
+) -> None:
+    """See device and shared memory as other dtypes, atomics included, and float16 as bits."""
+    tile = hal.shared(hal.uint8, 64)
+    i = hal.global_idx(0)
+    t = hal.thread_idx(0)
+    hal.bitcast(hal.uint32, tile)[t] = hal.load_if(i < n, x, i, 7)
+    hal.barrier()
+    if i < n:
+        upper = hal.int64(hal.bitcast(hal.int16, x)[2 * i + 1])
+        hal.bitcast(hal.int64, y)[i] = upper * 256 + hal.int64(tile[4 * t + 1])
+        hal.atomic_add(hal.bitcast(hal.uint32, y), 2 * n, 1)
+        h[i] = hal.bitcast(hal.float16, hal.bitcast(hal.uint16, h[i]) ^ 0x8000)
+
+
+@_collect
+def _views(random: np.random.Generator) -> Sample:
+    x = random.integers(0, 1 << 32, 40, np.uint32)
+    h = random.standard_normal(40).astype(np.float16)
+    return Sample(views, [np.zeros(41 * 8, np.uint8), x, h], (40,), {"threads": 40})
