@@ -175,3 +175,17 @@ def test_C9_float_atomics(device: hal.Compiled, name: str) -> None:
     needs(device, dtype, total)
     x = np.arange(N).astype(dtype.to_numpy())  # whose sum is exact in any order
     run(total, device, np.zeros_like(x), x)
+
+
+def test_a_source_kernel_takes_pointers_without_a_dtype(device: hal.Compiled) -> None:
+    """The signature says `any*`, and the text whatever it takes the memory for."""
+    text = """__kernel void copied(__global float *y, __global const float *x, int n) {
+        int i = get_global_id(0);
+        if (i < n) y[i] = x[i];
+    }"""
+    source = hal.Source("copied", text, "y: any*, x: const any*, n: int32", language="opencl")
+    x = np.arange(4, dtype="f4")
+    given = hal.Buffer.from_numpy(x.view("u1"), device=device)
+    made = hal.zeros(2, hal.uint64, device)
+    device.compile(source)(made, given, vals=(4,), threads=4)
+    assert made.numpy().view("f4").tolist() == x.tolist()
