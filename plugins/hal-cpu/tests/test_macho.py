@@ -37,7 +37,7 @@ MACHINES = {"x86-64": "x86_64-apple-macosx11.0.0", "aarch64": "arm64-apple-macos
 class AppleCompiler(LLVMCompiler):
     """LLVM as it compiles on a Mac with this machine's processor."""
 
-    format = "macho"
+    system, format = "darwin", "macho"
     _code_model = "large"
 
     def _triple(self, llvm: Any) -> str:
@@ -88,6 +88,10 @@ def device(library: None) -> Iterator[hal.Compiled]:
     opened._backend = Backend(plugin, "CPU", "tests")
     yield opened
     opened.close()
+
+
+def test_C2_no_system_takes_the_code_of_another_from_the_cache() -> None:
+    assert AppleCompiler().identity != LLVMCompiler().identity
 
 
 def compiled(text: str, entry: str = "kernel") -> bytes:

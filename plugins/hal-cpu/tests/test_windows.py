@@ -89,6 +89,8 @@ def wrapper(name: str) -> str:
 
 
 class WindowsCompiler(LLVMCompiler):
+    system = "win32"
+
     def _triple(self, llvm: Any) -> str:
         return "x86_64-pc-windows-msvc-elf"
 

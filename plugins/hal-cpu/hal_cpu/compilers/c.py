@@ -114,7 +114,7 @@ class CCompilerProgram(ObjectCompiler):
         fixed = " ".join(self._command)  # `native` has the meaning that cpu_identity() tells
         self.identity = (
             f"{fixed} {version.stdout.strip()} {processor.cpu_identity()} "
-            f"hal-cpu {__version__} {hashlib.sha256(WRAPPER.encode()).hexdigest()}"
+            f"{self.system} hal-cpu {__version__} {hashlib.sha256(WRAPPER.encode()).hexdigest()}"
         )
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:

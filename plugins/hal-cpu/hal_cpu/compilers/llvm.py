@@ -52,7 +52,7 @@ class LLVMCompiler(ObjectCompiler):
                 device="CPU",
                 fix="pip install llvmlite",
             )
-        how = f"O3 to {MOST_LINES} lines pic, hal-cpu {__version__},"
+        how = f"O3 to {MOST_LINES} lines pic for {self.system}, hal-cpu {__version__},"
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
 
@@ -93,7 +93,7 @@ class LLVMCompiler(ObjectCompiler):
     def _triple(self, llvm: Any) -> str:
         """Return the machine, system and form of the objects, as LLVM writes them."""
         triple: str = llvm.get_default_triple()
-        return f"{triple}-elf" if processor.is_windows() else triple  # there it would be COFF
+        return f"{triple}-elf" if self.system == "win32" else triple  # there it would be COFF
 
 
 def _check_memory(needed: int, operation: str) -> None:

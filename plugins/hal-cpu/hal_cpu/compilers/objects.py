@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 
 from hal_core.compiler import CompileOptions, Compiler
@@ -16,6 +17,7 @@ from hal_cpu.compilers.source import suggest_signature
 class ObjectCompiler(Compiler):
     """A compiler that makes relocatable objects."""
 
+    system = sys.platform  # that the code is for
     format = processor.object_format()
     name: str  # the one that CPU_CC chooses
 
