@@ -116,12 +116,13 @@ class Accounts(Generic[Opaque]):
             options = options._replace(zero=False)
             default = options == DEFAULT_SPEC
         if size > self.cache_limit or (not default and (options.nolru or options.zero)):
-            dropped = self._to_drop(opaque, size, options)
+            size = self._held_by(opaque, nbytes)
+            dropped = opaque, size, options
             if unsettled and unsettled[0] is block:  # one step from here on
                 del unsettled[0]
                 del live[opaque]
                 self._current -= nbytes
-                self._held -= dropped[1]
+                self._held -= size
                 self._dropped.append(dropped)
             return
         key = size if default else (size, options)
@@ -160,19 +161,17 @@ class Accounts(Generic[Opaque]):
             # No two ages are equal, so no more is compared.
             block, key = min(kept)
             size, options = (key, DEFAULT_SPEC) if isinstance(key, int) else key
-            dropped = self._to_drop(block[1], size, options)
+            dropped = block[1], size, options
             # One step from here on.
             if key in self._cache and self._cache[key] and self._cache[key][0] is block:
                 del self._cache[key][0]
                 self._cached -= size
-                self._held -= dropped[1]
+                self._held -= size
                 self._dropped.append(dropped)
 
-    def _to_drop(
-        self, opaque: Opaque, size: int, options: BufferSpec
-    ) -> tuple[Opaque, int, BufferSpec]:
-        """Return the arguments for `_free`, the size as it was for `_alloc`."""
-        return opaque, size, options
+    def _held_by(self, opaque: Opaque, nbytes: int) -> int:
+        """Return how many bytes of the device a live block of `nbytes` holds."""
+        return block_nbytes(nbytes)
 
     def _after_fork(self) -> None:
         """Count anew in a forked child: another thread of the parent may have been in a change."""
@@ -181,4 +180,4 @@ class Accounts(Generic[Opaque]):
             for key, blocks in self._cache.items()
         )
         self._current = sum(self._live.values())
-        self._held = self._cached + sum(map(block_nbytes, self._live.values()))
+        self._held = self._cached + sum(self._held_by(*block) for block in self._live.items())

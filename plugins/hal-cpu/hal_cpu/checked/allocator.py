@@ -50,8 +50,8 @@ class CheckedAllocator(CPUAllocator):
     def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> int:
         return super()._fresh(nbytes, nbytes, options)
 
-    def _to_drop(self, opaque: int, size: int, options: BufferSpec) -> tuple[int, int, BufferSpec]:
-        return opaque, self._blocks[opaque].nbytes, options
+    def _held_by(self, opaque: int, nbytes: int) -> int:
+        return nbytes
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
         with driver.check("allocate", self.device.name):
@@ -98,10 +98,6 @@ class CheckedAllocator(CPUAllocator):
         super().free_cache()
         with self._freeing:
             self._quarantine.shrink(0, 0)
-
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._held = self._current
 
     def block_near(self, address: int) -> tuple[Block | None, bool]:
         """Return the block next to a faulting address, and whether it was freed."""
