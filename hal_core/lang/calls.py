@@ -148,8 +148,9 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
     if isinstance(value, Memory):
         return Memory(value.name, x.emit.view(array_of(value.node), dtype), value.const)
     # The value of `hal.float16(x)` or `p[i]` is a float32; two bytes are those of what it was.
-    if dtype.itemsize == 2 and isinstance(node.args[1], (ast.Call, ast.Subscript)):
-        value = value.src[0] if _was_stored(value) else value
+    is_written_so = value.op == "CAST" and isinstance(node.args[1], (ast.Call, ast.Subscript))
+    if dtype.itemsize == 2 and is_written_so and value.src[0].dtype in STORAGE_DTYPES:
+        value = value.src[0]
     source = dtype_of(value)
     if bool_ in (dtype, source):  # its bits are not the same on all devices
         raise x.error(node, "bitcast does not take bool", "Write hal.int32(x), or x != 0.")
@@ -162,10 +163,6 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
         raise x.error(node, problem, fix)
     value = value if source is dtype else x.emit.node("BITCAST", dtype, (value,))
     return x.emit.node("CAST", float32, (value,)) if dtype in STORAGE_DTYPES else value
-
-
-def _was_stored(value: UOp) -> bool:
-    return value.op == "CAST" and value.src[0].dtype in STORAGE_DTYPES
 
 
 def lower_load_if(x: Expressions, node: ast.Call) -> UOp:
