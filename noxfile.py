@@ -450,7 +450,7 @@ def pycuda(session: nox.Session) -> None:
 
 @nox.session(python=FULL)
 def aarch64(session: nox.Session) -> None:
-    """hal-cpu on an Arm processor in software: its loaders, the kit's core, 200 random kernels.
+    """Run hal-cpu on an Arm processor in software: loaders, the kit's core, 200 random kernels.
 
     Needs Debian or Ubuntu, and half an hour. `-- --chapter program` runs that part of the kit.
     """

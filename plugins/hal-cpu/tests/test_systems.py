@@ -10,9 +10,11 @@ import ctypes
 import importlib
 import mmap
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +23,7 @@ import pytest
 
 import hal_core as hal
 from hal_core.registry.backend import Backend
+from hal_core.testing.conformance.forked import findings_of_child
 from hal_cpu import driver, plugin, processor
 from hal_cpu.checked.guarded_memory import Block
 from hal_cpu.device import describe
@@ -330,3 +333,47 @@ def test_systems_that_kernels_run_on(
 
 def test_pages_are_those_of_the_system() -> None:
     assert driver.PAGE == mmap.PAGESIZE == os.sysconf("SC_PAGE_SIZE")
+
+
+WITHOUT = """
+import os, select, signal
+for name in ("fork", "register_at_fork", "geteuid", "sched_getaffinity", "pread", "WNOHANG"):
+    delattr(os, name)
+for name in ("SIGKILL", "SIGBUS", "SIGTRAP"):
+    delattr(signal, name)
+import numpy as np
+import hal_core as hal
+
+@hal.kernel
+def twice(y: hal.Ptr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 2 * y[i]
+
+for _ in range(2):  # the second finds the kernel in the compile cache
+    with hal.Device["CPU"] as device:
+        y = hal.Buffer.from_numpy(np.ones(3_000_000, np.float32), device)
+        device.compile(twice)(y, vals=(3_000_000,), threads=3_000_000)
+        print(int(y.numpy().sum()))
+"""
+
+
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_a_kernel_runs_without_the_names_that_windows_lacks(tmp_path: Path, check: str) -> None:
+    script = tmp_path / "without.py"
+    script.write_text(WITHOUT.replace("3_000_000", "3_000") if check == "1" else WITHOUT)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        env=os.environ | {"HAL_CPU_LOADER": "llvmlite", "HAL_CHECK": check},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    expected = "6000" if check == "1" else "6000000"
+    assert done.returncode == 0 and done.stdout.split()[:2] == [expected] * 2, done.stderr
+
+
+def test_tests_of_forks_are_skipped_where_there_is_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    with pytest.raises(pytest.skip.Exception, match="this system has no fork"):
+        findings_of_child(list)
