@@ -33,17 +33,14 @@ def operation(node: UOp) -> Callable[..., Array] | None:
 # -- integers
 
 
-def _floordiv(a: Array, b: Array) -> Array:
-    """Divide and round down, as Python does; by zero gives 0, and the least integer // -1 wraps."""
-    divisor = _divisor(a, b)
-    return np.where(b == 0, a.dtype.type(0), np.where(_minus_one(b), -a, a // divisor))
+def _quotient(divide: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """Return a division of integers: by zero it gives 0, and the least integer by -1 wraps."""
 
+    def quotient(a: Array, b: Array) -> Array:
+        known = np.where(_minus_one(b), -a, divide(a, _divisor(a, b)))
+        return np.where(b == 0, a.dtype.type(0), known)
 
-def _truncdiv(a: Array, b: Array) -> Array:
-    """Divide and round towards zero, as C does; by zero gives 0, and the least // -1 wraps."""
-    divisor = _divisor(a, b)
-    quotient = (a - np.fmod(a, divisor)) // divisor
-    return np.where(b == 0, a.dtype.type(0), np.where(_minus_one(b), -a, quotient))
+    return quotient
 
 
 def _divisor(a: Array, b: Array) -> Array:
@@ -155,10 +152,10 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     # Like Python's min and max: only a NaN in the first argument is kept.
     "MIN": lambda a, b: np.where(b < a, b, a),
     "MAX": lambda a, b: np.where(b > a, b, a),
-    "FLOORDIV": _floordiv,
+    "FLOORDIV": _quotient(np.floor_divide),
     # The sign is that of b, as in Python; by zero gives 0.
     "MOD": lambda a, b: np.where((b == 0) | _minus_one(b), a.dtype.type(0), a % _divisor(a, b)),
-    "TRUNCDIV": _truncdiv,
+    "TRUNCDIV": _quotient(lambda a, b: (a - np.fmod(a, b)) // b),  # towards zero, as C
     # The sign is that of a, as in C; by zero gives 0.
     "TRUNCMOD": lambda a, b: np.where(b == 0, a.dtype.type(0), np.fmod(a, _divisor(a, b))),
     "SHL": _shl,

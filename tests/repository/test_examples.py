@@ -50,7 +50,8 @@ needs_cpu = pytest.mark.skipif(
 def test_saxpy_prints_the_right_numbers(tmp_path: Path) -> None:
     for _ in range(2):  # compiled, then taken from the cache
         printed = _run("saxpy.py", tmp_path)
-        assert re.match(r"\[1\.000e\+00 3\.000e\+00 5\.000e\+00 .* 2\.047e\+03\] ", printed)
+        numbers = r"y = \[1\.000e\+00 3\.000e\+00 5\.000e\+00 .* 2\.047e\+03\]"
+        assert re.fullmatch(rf"{numbers}, in \d+\.\d us on CPU\n", printed)
 
 
 @needs_cpu

@@ -225,10 +225,10 @@ def cache_hands_out_a_block_and_keeps_it() -> None:
 
 @mutant("A1 B8", "allocator buffer")
 def cache_keeps_nothing() -> None:
-    @around(core.Allocator, "_settle")
-    def _settle(inner: Any, self: Any, *args: Any) -> None:
-        inner(self, *args)
-        self._evict(self._cached)
+    @around(core.Allocator, "_settle_next")
+    def _settle_next(inner: Any, self: Any) -> None:
+        inner(self)
+        self._evict(0)
 
 
 @mutant("A2", "allocator")
@@ -330,10 +330,11 @@ class _OnceLock:
 
 @mutant("A5", "allocator")
 def the_backend_is_called_with_the_lock_held() -> None:
-    @around(core.Allocator, "_drop")
-    def _drop(inner: Any, self: Any, opaque: Any, size: int, options: Any) -> None:
-        self._held -= size
-        self._free(opaque, size, options)
+    @around(core.Allocator, "_settle_next")
+    def _settle_next(inner: Any, self: Any) -> None:
+        inner(self)
+        while self._dropped:
+            self._free(*self._dropped.popleft())
 
 
 @mutant("A7 P8", "allocator process")
@@ -395,12 +396,13 @@ def statistics_count_rounded_sizes() -> None:
 def accounts_have_no_lock() -> None:
     """Write each counter some time after reading it, without a lock."""
 
-    @around(core.Allocator, "_settle")
-    def _settle(inner: Any, self: Any, *args: Any) -> None:
-        current = self._current
+    @around(core.Allocator, "_settle_next")
+    def _settle_next(inner: Any, self: Any) -> None:
+        current, block = self._current, self._unsettled[0]
         threading.Event().wait(0.0005)
-        inner(self, *args)
-        self._current = current - args[1]
+        inner(self)
+        if block not in self._unsettled:
+            self._current = current - block[1]
 
     @around(core.Allocator, "__init__")
     def __init__(inner: Any, self: Any, *args: Any) -> None:
