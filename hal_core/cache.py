@@ -102,12 +102,14 @@ def store(key: str, content: bytes) -> None:
             with os.fdopen(number, "wb") as file:
                 file.write(_header(key, content))
                 file.write(content)
-            _replace(temporary, path)
+            os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):  # Ctrl-C may come behind the replacement
                 os.unlink(temporary)
             raise
     except OSError as error:
+        if isinstance(error, PermissionError) and os.path.exists(path):
+            return  # Windows, while another process reads the entry, which says the same
         if place not in _unwritable:
             _unwritable.add(place)
             log.warning("compile cache: %s cannot be written (%s): going without", place, error)
@@ -117,16 +119,6 @@ def store(key: str, content: bytes) -> None:
         due = _stores % _STORES_PER_CHECK == 1
     if due:
         evict(place)
-
-
-def _replace(temporary: str, path: str) -> None:
-    try:
-        os.replace(temporary, path)
-    except PermissionError:
-        # On Windows while another process reads the entry, which says the same as ours.
-        if not os.path.exists(path):
-            raise
-        os.unlink(temporary)
 
 
 def evict(place: str, limit: int | None = None) -> int:
@@ -194,7 +186,12 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
         with open(path, "rb", opener=_open) as file:
             # The facts of the opened file: nobody can exchange it between check and read.
             facts = os.fstat(file.fileno())
-            if not stat.S_ISREG(facts.st_mode) or _is_open_to_others(facts):
+            if not stat.S_ISREG(facts.st_mode):
+                return None, "foreign"
+            # On Windows the mode says nothing, and the folder is the user's alone.
+            if hasattr(os, "geteuid") and (
+                facts.st_uid not in (0, os.geteuid()) or facts.st_mode & 0o022
+            ):
                 return None, "foreign"
             data = file.read()
     except FileNotFoundError:
@@ -211,13 +208,6 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
 
 def _open(path: str, _: int) -> int:
     return os.open(path, _FLAGS)
-
-
-def _is_open_to_others(facts: os.stat_result) -> bool:
-    """Return whether another user may have written the file."""
-    if not hasattr(os, "geteuid"):  # Windows, whose mode bits say nothing; the folder is the user's
-        return False
-    return facts.st_uid not in (0, os.geteuid()) or bool(facts.st_mode & 0o022)
 
 
 def _path(place: str, key: str) -> str:
