@@ -351,6 +351,40 @@ def test_a_guard_leaves_no_test_in_the_loop(llvm: LLVM, kernel: Any) -> None:
     assert "masked.store" not in text
 
 
+# -- blocks of a row as one
+
+
+@hal.kernel
+def numbered(y: hal.Ptr[hal.int32], w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        y[j * w + i] += 100 * j + i
+
+
+@pytest.mark.parametrize("part", [(0, 6), (1, 5), (2, 3), (3, 3), (4, 6)])
+def test_blocks_of_a_row_run_as_one_and_no_others(llvm: LLVM, part: tuple[int, int]) -> None:
+    w, h = 11, 3  # blocks of 4 x 2 in a grid of 3 x 2
+    y = np.full((h, w), -1, np.int32)
+    arguments = {"y": y, "w": w, "h": h}
+    llvm.run(numbered.lower(), arguments, (3, 2, 1), (4, 2, 1), part)
+    for j, i in np.ndindex(h, w):
+        block = j // 2 * 3 + i // 4
+        assert y[j, i] == (100 * j + i - 1 if part[0] <= block < part[1] else -1)
+
+
+@hal.kernel
+def own_number(y: Floats, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = hal.float32(hal.thread_idx(0))
+
+
+def test_only_blocks_that_need_nothing_of_their_own_are_joined() -> None:
+    for kernel, joined in [(numbered, 1), (below, 1), (own_number, 0), (tree, 0), (largest, 0)]:
+        assert LLVMRenderer().render(kernel.lower()).count("%row.x = ") == joined
+
+
 # -- what the processor has
 
 

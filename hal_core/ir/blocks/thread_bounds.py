@@ -64,6 +64,24 @@ def bounds(uops: tuple[UOp, ...]) -> dict[UOp, Bounds]:
     return found
 
 
+def joins_blocks(uops: tuple[UOp, ...]) -> bool:
+    """Tell whether blocks that are neighbours along x may run as one, with longer loops.
+
+    A thread then knows its global index only, and nothing is kept for each block.
+    """
+    structure = [node.op for node in uops if node.op in ("THREADS", "ENDTHREADS", "SHARED")]
+    others = (node.arg[0] for node in uops if node.op == "SPECIAL")
+    return (
+        structure == ["THREADS", "ENDTHREADS"]
+        and all(node.op in ("PARAM", "CONST") for node in uops[: _first_region(uops)])
+        and not any(kind in ("thread_idx", "block_idx") for kind in others)
+    )
+
+
+def _first_region(uops: tuple[UOp, ...]) -> int:
+    return next(n for n, node in enumerate(uops) if node.op == "THREADS")
+
+
 class _Region:
     """The nodes between a THREADS and its ENDTHREADS."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hal_core.dtypes import DTYPES, bool_, float32, float64, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads, split
-from hal_core.ir.blocks.thread_bounds import Limit, bounds
+from hal_core.ir.blocks.thread_bounds import Limit, bounds, joins_blocks
 from hal_core.ir.expand import expand
 from hal_core.render.llvm.control import Blocks
 from hal_core.render.llvm.values import literal, type_of
@@ -66,6 +66,8 @@ class _Module(Blocks):
         self.params = [names.take(param.name) for param in kernel.signature.params]
         self.specials: dict[tuple[str, int], str] = {}
         self.first: list[str] = []  # for each axis: the global index of the block's first thread
+        self.joined = joins_blocks(self.uops)
+        self.row = ""  # the threads of a row of joined blocks
         self.regions = 0
         self.metadata: list[str] = []
 
@@ -141,6 +143,14 @@ class _Module(Blocks):
             self.specials["block_idx", axis] = index
             dim = self.specials["block_dim", axis]
             self.first.append(self.let(f"mul nsw i32 {index}, {dim}"))
+        if self.joined:
+            # One loop runs all blocks of this call that follow in the row.
+            left = self.let(f"sub nsw i64 %hal.last, {block}")
+            in_row = self.let(f"sub nsw i64 {wide[0]}, {places[0]}")
+            blocks = self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [left, in_row])
+            self.loops[-1] = self.loops[-1]._replace(step=blocks)
+            few = self.let(f"trunc i64 {blocks} to i32")
+            self.row = self.let(f"mul nsw i32 {few}, {self.specials['block_dim', 0]}", "%row.x")
 
     def on_THREADS(self, uop: UOp) -> None:
         # Three loops, over z, y and x.
@@ -149,6 +159,7 @@ class _Module(Blocks):
         row = "0"
         for axis in (2, 1, 0):
             dim, name = self.specials["block_dim", axis], f"thread.{_AXES[axis]}{suffix}"
+            dim = self.row if axis == 0 and self.joined else dim
             start, end = self._bounds_of_x(uop, dim) if axis == 0 else ("0", dim)
             thread = self.open_loop(name, "i32", start, end, "slt")
             self.specials["thread_idx", axis] = thread
