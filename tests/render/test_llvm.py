@@ -20,6 +20,7 @@ import hal_core as hal
 from hal_core.dtypes import float16, float32, int64
 from hal_core.ir import Kernel, UOp
 from hal_core.render import LLVMRenderer
+from hal_core.testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -349,6 +350,115 @@ def test_a_guard_leaves_no_test_in_the_loop(llvm: LLVM, kernel: Any) -> None:
     text = str(llvm.optimised(LLVMRenderer().render(kernel.lower()))[0])
     assert re.search(r"store <\d+ x float>", text)
     assert "masked.store" not in text
+
+
+# -- the middle of a row
+
+
+@hal.kernel
+def clamped(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        total = hal.float32(0)
+        for k in hal.unroll(-2, 3):
+            total += x[j * w + min(max(i + k, 0), w - 1)]
+        y[j * w + i] = total
+
+
+@hal.kernel
+def clamped_in_a_loop(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i >= w or j >= h:
+        return
+    total = hal.float32(0)
+    for dy in range(-1, 2):
+        for dx in range(2, -2, -1):
+            row = max(0, min(h - 1, j + dy))
+            total += x[row * w + max(0, min(w - 1, i - dx))]
+    y[j * w + i] = total
+
+
+@hal.kernel
+def periodic(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        y[j * w + i] = x[j * w + (i + 1) % w] - x[j * w + (i - 1) % w]
+
+
+@hal.kernel
+def padded(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        total = hal.float32(0)
+        for k in range(-1, 3):
+            if 0 <= i + k < w:
+                total += x[j * w + i + k]
+        y[j * w + i] = total
+
+
+@hal.kernel
+def edged(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        c = j * w + i
+        if 0 < i < w - 1 and 0 < j < h - 1:
+            y[c] = x[c - 1] + x[c + 1] + x[c - w] + x[c + w]
+        else:
+            y[c] = x[c]
+
+
+@hal.kernel
+def chosen(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        c = j * w + i
+        left = x[c - 1] if i > 0 else hal.float32(1)
+        if i == 3 or i == w - 1:
+            y[c] = hal.float32(7)
+        else:
+            y[c] = left + x[j * w + (i + 1 if i + 1 != w else 0)]
+
+
+@hal.kernel
+def half_each(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if j < h and i <= w - 1:
+        if i < w // 2:
+            y[j * w + i] = 2.0 * x[j * w + i]
+        else:
+            y[j * w + i] = 3.0 * x[j * w + i]
+
+
+SPLIT = [clamped, clamped_in_a_loop, periodic, padded, edged, chosen, half_each]
+SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]
+
+
+@pytest.mark.parametrize("kernel", SPLIT, ids=lambda kernel: kernel.name)
+def test_a_row_is_split_where_clamps_and_tests_are_decided(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
+    assert re.search(r"load <\d+ x float>", text)
+    function = llvm.function(lowered)
+    random = np.random.default_rng(0)
+    for w, h in [*SHAPES, (0, 3), (3, 0), (-5, 4)]:
+        x = random.integers(-99, 99, max(1, w * h)).astype(np.float32)
+        for block, threads in [
+            ((8, 1, 1), (w + 7, h)),
+            ((3, 2, 1), (w, h + 3)),
+            ((64, 1, 1), (w, h)),
+        ]:
+            grid = tuple(max(1, -(-n // size)) for n, size in zip(threads, block, strict=False))
+            y, expected = np.full((2, x.size), 5, np.float32)
+            llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, (*grid, 1), block)
+            interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
+            np.testing.assert_array_equal(y, expected, f"{w} x {h} in {block}")
 
 
 # -- blocks of a row as one

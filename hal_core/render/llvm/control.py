@@ -121,6 +121,7 @@ class Blocks(Memory):
     # -- branches
 
     def on_IF(self, uop: UOp) -> None:
+        self.halves.discard(uop)  # a region may be written twice
         name = self.named[uop] = f"if.{self.number()}"
         self.branch(self.values[uop.src[0]], f"{name}.then", f"{name}.else")
         self.label(f"{name}.then")

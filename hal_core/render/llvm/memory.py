@@ -23,6 +23,7 @@ class Memory(Values):
         self.block_threads = block_threads
         self.frame: list[str] = []  # the allocas of the entry block
         self.access = ""  # metadata that loads and stores carry now
+        self.same: dict[UOp, UOp] = {}  # nodes that equal another one in the loop that is written
         self.thread = ""  # number of this thread in its block; empty outside of threads
 
     # -- variables
@@ -140,6 +141,8 @@ class Memory(Values):
         An index that overflows int32 is undefined, so its arithmetic need not wrap. Computed in 64
         bits, LLVM sees that consecutive indices are consecutive in memory.
         """
+        while index in self.same:
+            index = self.same[index]
         dtype, value = dtype_of(index), self.values[index]
         if dtype.itemsize == 8 or index.op == "CONST":
             return value

@@ -1,0 +1,79 @@
+"""Find the threads for which clamps and tests are decided: the middle of the loop along x.
+
+    for t in range(end):                        for t in range(1, end):
+        y[t] = x[t] - x[max(t - 1, 0)]    ->        y[t] = x[t] - x[t - 1]
+                                                for t in range(1):
+                                                    y[t] = x[t] - x[max(t - 1, 0)]
+
+In the middle no index is clamped, so that vectors load neighbours, and no test along x is left. The
+threads ahead of it and behind it, the rims, run the region as it was written.
+
+    node                        in the middle       where
+    MAX(t + k, low)             t + k               low <= t + k
+    MIN(t + k, high)            t + k               t + k <= high
+    MOD(t + k, n)               t + k               0 <= t + k < n
+    t + k < n                   True                it is
+    t + k < 3, t + k == n       False               it is not
+
+Which way a test goes in the middle is a guess: most threads are beyond a constant, and below
+anything else. A wrong guess makes the middle small, and the rims, which are then large, as fast as
+before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hal_core.dtypes import int32, int64
+from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE, Counted, Limit, Row, counted
+from hal_core.ir.uop import UOp
+
+
+class Middle(NamedTuple):
+    """What holds for the threads within the limits, which lie next to each other."""
+
+    limits: list[Limit]
+    known: dict[UOp, bool]  # conditions, with their values
+    same: dict[UOp, UOp]  # nodes that equal one of their sources
+
+
+def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
+    """Return the middle of a region, with the conditions that are not decided before; or None."""
+    found = Middle([], {}, {})
+    for node in row.nodes:
+        if node not in row.differing or node in decided:
+            continue
+        if node.op in ("MIN", "MAX", "MOD"):
+            _add_clamp(found, row, node)
+        elif node.op in MIRRORED and (compared := row.comparison(node, found.same)) is not None:
+            op, number, end = compared
+            first = end.op == "CONST"  # the rim is at the start of the row
+            holds = op in (("GT", "GE", "NE") if first else ("LT", "LE", "NE"))
+            op = op if holds else OPPOSITE[op]
+            if op == "NE":
+                op = "GT" if first else "LT"
+            _add_limit(found, op, number, end)
+            found.known[node] = holds
+    return found if found.limits else None
+
+
+def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
+    """Note where a MIN, MAX or MOD along x is its operand."""
+    value, end = node.src
+    if end in row.differing and node.op != "MOD":
+        value, end = end, value
+    if end in row.differing or end.dtype not in (int32, int64):
+        return
+    number = counted(value, found.same)
+    if number is None:
+        return
+    if node.op == "MOD":
+        zero = UOp("CONST", end.dtype, (), 0)
+        _add_limit(found, "GE", number, zero)
+    _add_limit(found, {"MIN": "LE", "MAX": "GE", "MOD": "LT"}[node.op], number, end)
+    found.same[node] = value
+
+
+def _add_limit(found: Middle, op: str, number: Counted, end: UOp) -> None:
+    added = number.least if op in ("GT", "GE") else number.most
+    found.limits.append(Limit(number.number, added, op, end))

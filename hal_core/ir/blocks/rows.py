@@ -1,0 +1,124 @@
+"""Tell what the threads of a row share, and which numbers count them.
+
+A row is the threads of a block that differ along x only. The loop over them is the innermost one,
+which becomes vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from hal_core.dtypes import int32, int64
+from hal_core.geometry import MOST_ADDED
+from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.uop import UOp
+
+MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
+_X = (("thread_idx", 0), ("global_idx", 0))
+_LEAST_ADDED = -(2**31 - 1)
+
+
+class Limit(NamedTuple):
+    """A comparison that holds for some threads in a row: `number + added OP end`."""
+
+    number: UOp  # thread_idx(0) or global_idx(0)
+    added: int
+    op: str  # LT, LE, GT, GE or EQ
+    end: UOp  # an int32 or int64, the same for all threads of a row
+
+
+class Counted(NamedTuple):
+    """A number that grows by one from a thread of a row to the next: `number + least ... most`."""
+
+    number: UOp  # thread_idx(0) or global_idx(0)
+    least: int
+    most: int
+
+
+class Row:
+    """The nodes of a region, and which of them differ between the threads of a row."""
+
+    def __init__(self, nodes: list[UOp]) -> None:
+        self.nodes, self.inside = nodes, set(nodes)
+        self.differing: set[UOp] = set()
+        for node in nodes:
+            if not self._is_shared(node):
+                self.differing.add(node)
+
+    def _is_shared(self, node: UOp) -> bool:
+        if node.op == "SPECIAL":
+            return node.arg not in _X
+        # A region sets no variable that was declared outside of it; a SPILL is no variable.
+        if node.op == "GET" and node.src[0].op != "VAR":
+            return False
+        if node.op not in PURE and node.op not in ("CONST", "GET"):
+            return False
+        return self.differing.isdisjoint(node.src)
+
+    def needed(self, nodes: Iterable[UOp]) -> list[UOp]:
+        """Return the nodes of the region that `nodes` depend on, and themselves, in order."""
+        pending = list(nodes)
+        found: set[UOp] = set()
+        while pending:
+            node = pending.pop()
+            if node in self.inside and node not in found:
+                found.add(node)
+                pending += node.src
+        return [node for node in self.nodes if node in found]
+
+    def comparison(
+        self, test: UOp, same: Mapping[UOp, UOp] | None = None
+    ) -> tuple[str, Counted, UOp] | None:
+        """Return a comparison as op, a number that counts threads, and one they share."""
+        if test.op not in MIRRORED:
+            return None
+        op, (number, end) = test.op, test.src
+        if end in self.differing:  # `n > i`
+            op, number, end = MIRRORED[op], end, number
+        if end in self.differing or end.dtype not in (int32, int64):
+            return None
+        found = counted(number, same or {})
+        return found and (op, found, end)
+
+
+def counted(number: UOp, same: Mapping[UOp, UOp]) -> Counted | None:
+    """Return what a number along x is made of; None for other numbers.
+
+    No launch has so many threads that the sum wraps. `same` maps nodes to equal ones.
+    """
+    steps: list[tuple[int, int]] = []
+    while number.op != "SPECIAL":
+        if number in same:
+            number = same[number]
+            continue
+        first, second = (*number.src, number)[:2]
+        if number.op == "CAST" and (first.dtype, number.dtype) == (int32, int64):
+            number = first
+            continue
+        if number.op == "ADD" and _span(first):
+            first, second = second, first
+        span = _span(second)
+        if number.op not in ("ADD", "SUB") or span is None:
+            return None
+        steps.append(span if number.op == "ADD" else (-span[1], -span[0]))
+        number = first
+    if number.arg not in _X:
+        return None
+    least = most = 0
+    for low, high in reversed(steps):
+        least, most = least + low, most + high
+        if not _LEAST_ADDED <= least <= most <= MOST_ADDED:
+            return None
+    return Counted(number, least, most)
+
+
+def _span(node: UOp) -> tuple[int, int] | None:
+    """Return the least and the greatest value of a constant, or of a counter of constant bounds."""
+    if node.op == "CONST":
+        return node.arg, node.arg
+    if node.op != "RANGE" or any(source.op != "CONST" for source in node.src):
+        return None
+    values = range(*(source.arg for source in node.src))
+    return (min(values[0], values[-1]), max(values[0], values[-1])) if values else None

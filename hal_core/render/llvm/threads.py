@@ -1,0 +1,202 @@
+"""Write the loops over the threads of a block, around each region, in LLVM IR."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hal_core.dtypes import bool_, int32
+from hal_core.ir import Kernel, UOp
+from hal_core.ir.blocks.fission import block_threads
+from hal_core.ir.blocks.middle import middle
+from hal_core.ir.blocks.rows import Limit, Row
+from hal_core.ir.blocks.thread_bounds import bounds, joins_blocks
+from hal_core.render.llvm.control import Blocks
+from hal_core.render.llvm.values import literal
+from hal_core.render.renderer import dtype_of
+
+AXES = "xyz"
+BLOCKS = "each.block"  # the loop over the blocks of this call
+# The middle of a row is written twice, in kernels up to this size: the text may not grow too long.
+_MOST_NODES = 1000
+_MOST_REGIONS = 8
+
+Known = dict[UOp, str]  # a node -> its value in the loop that is written
+
+
+class _Place(NamedTuple):
+    """A region that is being written, inside its loops over z and y."""
+
+    free: bool  # its threads may be interleaved
+    nodes: list[UOp]
+    suffix: str  # of the labels
+    number: str  # of the row, among the rows of the block
+    width: str  # threads of the row
+
+
+class Threads(Blocks):
+    """Write regions. `specials` and `first` are filled in by the loop over blocks."""
+
+    def __init__(self, kernel: Kernel, half: bool) -> None:
+        super().__init__(kernel.contract, half, block_threads(kernel))
+        self.uops = kernel.uops
+        self.spills = any(uop.op == "SPILL" for uop in self.uops)
+        self.specials: dict[tuple[str, int], str] = {}
+        self.first: list[str] = []  # for each axis: the global index of the block's first thread
+        self.joined = joins_blocks(self.uops)
+        self.width = ""  # threads in a row of joined blocks
+        self.regions = 0
+        regions = sum(uop.op == "THREADS" for uop in self.uops)
+        self.splits = len(self.uops) <= _MOST_NODES and regions <= _MOST_REGIONS
+        self.metadata: list[str] = []
+
+    def write(self, uop: UOp) -> None:
+        """Write one node."""
+        raise NotImplementedError
+
+    def write_region(self, threads: UOp, nodes: list[UOp]) -> None:
+        """Write a region in loops over z, y and x, without the threads that have no effect."""
+        suffix = f".{self.regions}" if self.regions else ""
+        self.regions += 1
+        number = "0"
+        for axis in (2, 1):
+            thread = self._open(axis, suffix, "0", self.specials["block_dim", axis])
+            number = self._number(number, self.specials["block_dim", axis], thread)
+        width = self.width if self.joined else self.specials["block_dim", 0]
+        self._write_row(_Place(threads.arg, nodes, suffix, number, width))
+        self.close_loop()
+        self.close_loop()
+        self.access, self.thread, self.frame_loop = "", "", BLOCKS
+
+    def _write_row(self, place: _Place) -> None:
+        row = Row(place.nodes)
+        guards = bounds(row)
+        inner = middle(row, guards.known) if self.splits else None
+        limits = [*guards.limits, *(inner.limits if inner else ())]
+        conditions = [condition for condition, _ in guards.rows]
+        early = row.needed([*(limit.end for limit in limits), *conditions])
+        for node in early:
+            self.write(node)
+        known = {node: self.values[node] for node in early}
+        known.update({node: literal(holds, bool_) for node, holds in guards.known.items()})
+        whole = self._within(guards.limits, ("0", place.width))
+        for condition, holds in guards.rows:
+            sides = (whole[1], "0") if holds else ("0", whole[1])
+            whole = whole[0], self.select(self.values[condition], "i32", *sides)
+        if inner is None:
+            self._write_threads(place, whole, known)
+            return
+        start, end = whole
+        first, last = part = self._within(inner.limits, whole)
+        self.same = inner.same
+        decided = {node: literal(holds, bool_) for node, holds in inner.known.items()}
+        self._write_threads(place._replace(suffix=f".middle{place.suffix}"), part, known | decided)
+        self.same = {}
+        # The threads ahead of the middle, then those behind it.
+        rim = self.open_loop(f"rim{place.suffix}", "i32", "0", "2", "slt")
+        ahead = self.let(f"icmp eq i32 {rim}, 0")
+        part = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
+        self._write_threads(place._replace(suffix=f".rim{place.suffix}"), part, known)
+        once = self._metadata('!{{!"llvm.loop.unroll.disable"}}')
+        self.close_loop(f", !llvm.loop {self._metadata(f'distinct !{{{{!{{0}}, {once}}}}}')}")
+
+    def _write_threads(self, place: _Place, part: tuple[str, str], known: Known) -> None:
+        """Write the loop over x, for the threads of this part of the row."""
+        thread = self._open(0, place.suffix, *part)
+        self.frame_loop = thread[1:]
+        if self.spills:
+            self.thread = self._number(place.number, place.width, thread)
+        end = ""
+        if place.free:
+            # The metadata says that iterations of the loop over x do not depend on each other.
+            group = self._metadata("distinct !{{}}")
+            free = self._metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}')
+            end = f", !llvm.loop {self._metadata(f'distinct !{{{{!{{0}}, {free}}}}}')}"
+            self.access = f", !llvm.access.group {group}"
+        for node in place.nodes:
+            if node in known:
+                self.values[node] = known[node]
+            elif node in self.same:
+                self.values[node] = self.values[self.same[node]]
+            else:
+                self.write(node)
+        self.close_loop(end)
+
+    def _metadata(self, text: str) -> str:
+        """Add a metadata node, in whose text `{0}` is its own number; return its name."""
+        number = len(self.metadata)
+        self.metadata.append(f"!{number} = {text.format(number)}")
+        return f"!{number}"
+
+    def _open(self, axis: int, suffix: str, start: str, end: str) -> str:
+        """Open the loop over one axis; return the index in it."""
+        name = f"thread.{AXES[axis]}{suffix}"
+        thread = self.open_loop(name, "i32", start, end, "slt")
+        self.specials["thread_idx", axis] = thread
+        # The launch checks that it fits int32. Without nsw LLVM would not vectorise.
+        index = f"add nsw i32 {self.first[axis]}, {thread}"
+        self.specials["global_idx", axis] = self.let(index, f"%global.{AXES[axis]}{suffix}")
+        return thread
+
+    def _number(self, row: str, dim: str, thread: str) -> str:
+        """Return row * dim + thread, the number of the thread among all up to this axis."""
+        if not self.spills:
+            return "0"
+        wide = self.let(f"zext i32 {thread} to i64")
+        if row == "0":
+            return wide
+        width = dim if dim.isdigit() else self.let(f"zext i32 {dim} to i64")
+        skipped = self.let(f"mul nuw nsw i64 {row}, {width}")
+        return self.let(f"add nuw nsw i64 {skipped}, {wide}")
+
+    # -- limits along x
+
+    def _within(self, limits: list[Limit], part: tuple[str, str]) -> tuple[str, str]:
+        """Return the part of a row, or of a part of it, that is within the limits.
+
+        A part that would begin after its end is empty, and begins and ends within the given one.
+        """
+        if not limits:
+            return part
+        first, last = map(self._wide_number, part)
+        start, end = first, last
+        for limit in limits:
+            at = self._place_of(limit)
+            if limit.op in ("LT", "LE", "EQ"):
+                after = at if limit.op == "LT" else self.let(f"add nsw i64 {at}, 1")
+                end = self._least(end, after)
+            if limit.op in ("GT", "GE", "EQ"):
+                after = self.let(f"add nsw i64 {at}, 1") if limit.op == "GT" else at
+                start = self._greatest(start, after)
+        if end != last:
+            end = self._greatest(end, first)
+        if start != first:
+            start = self.let(f"trunc i64 {self._least(start, end)} to i32")
+        end = part[1] if end == last else self.let(f"trunc i64 {end} to i32")
+        return part[0] if start == first else start, end
+
+    def _wide_number(self, value: str) -> str:
+        return value if value.isdigit() else self.let(f"zext i32 {value} to i64")
+
+    def _place_of(self, limit: Limit) -> str:
+        """Return, as i64, the number in its row of the thread at which a limit is met."""
+        if limit.end.op == "CONST":
+            at = str(max(-_FAR, min(_FAR, limit.end.arg)))
+        elif dtype_of(limit.end) is int32:
+            at = self.let(f"sext i32 {self.values[limit.end]} to i64")
+        else:  # the sums below do not wrap
+            at = self._least(self._greatest(self.values[limit.end], str(-_FAR)), str(_FAR))
+        if limit.added:
+            at = self.let(f"sub nsw i64 {at}, {limit.added}")
+        if limit.number.arg[0] == "global_idx":
+            first = self.let(f"sext i32 {self.first[0]} to i64")
+            at = self.let(f"sub nsw i64 {at}, {first}")
+        return at
+
+    def _least(self, a: str, b: str) -> str:
+        return self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [a, b])
+
+    def _greatest(self, a: str, b: str) -> str:
+        return self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [a, b])
+
+
+_FAR = 1 << 40  # beyond any thread
