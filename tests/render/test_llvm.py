@@ -327,7 +327,7 @@ def triangle(y: Floats, x: Inputs, w: hal.int32):
     i = hal.global_idx(0)
     j = hal.global_idx(1)
     total = hal.float32(0)
-    if i <= j and j < w and (j & 1) == 0:
+    if i <= j and j < w and j % 2 == 0:
         total += x[j * w + i]
         y[j * w + i] = total
 

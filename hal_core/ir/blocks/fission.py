@@ -56,6 +56,7 @@ from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.lockstep import in_step
 from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
+from hal_core.ir.blocks.shortcuts import without_shortcuts
 from hal_core.ir.uop import Kernel, UOp
 
 SPILL_LIMIT = 256 << 10  # bytes per block: often half of a core's second-level cache
@@ -75,7 +76,7 @@ def split(kernel: Kernel) -> tuple[UOp, ...]:
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
     threads = block_threads(kernel)
-    kernel = kernel._replace(uops=without_returns(kernel.uops))
+    kernel = kernel._replace(uops=without_shortcuts(without_returns(kernel.uops)))
     found = in_step(kernel)
     if found is not None:
         made = _Fission(found.uops, found.hoisted, found.guards).whole()

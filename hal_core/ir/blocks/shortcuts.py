@@ -1,0 +1,86 @@
+"""Write `if a and b:`, where b may run only if a holds, as two nested IFs.
+
+    if a:                       if a:
+        c = x[i] > 0                if x[i] > 0:
+    else:               ->              y[i] = 1
+        c = False
+    if c:
+        y[i] = 1
+
+The front end writes the left side for a condition that is not cheap, or loads. On the right, `a` is
+a guard of all that follows, which may become a bound of a loop over threads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hal_core.dtypes import bool_
+from hal_core.ir.uop import UOp
+
+_MOST = 64  # IFs more, one in the other: compilers of C allow 256
+
+
+def without_shortcuts(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """Return the nodes of a kernel with such conditions as nested IFs."""
+    for _ in range(_MOST):
+        uses = Counter(source for node in uops for source in node.src)
+        blocks = (n for n, node in enumerate(uops) if node.op == "IF")
+        made = next(filter(None, (_nested(uops, place, uses) for place in blocks)), None)
+        if made is None:
+            break
+        uops = tuple(made)
+    return uops
+
+
+def _nested(uops: tuple[UOp, ...], place: int, uses: Counter[UOp]) -> list[UOp] | None:
+    """Return the nodes with the IF at `place` moved into the IF that computes its condition."""
+    block, last, wanted = uops[place], place - 1, True
+    condition = block.src[0]
+    while condition.op == "NOT" and uops[last] is condition and uses[condition] == 1:
+        condition, last, wanted = condition.src[0], last - 1, not wanted
+    if condition.op != "GET" or uops[last] is not condition or uses[condition] != 1:
+        return None
+    variable, end = condition.src[0], uops[last - 1]
+    if uses[variable] != 3 or end.op != "ENDIF":
+        return None
+    start = uops.index(end.src[0])
+    middle = _middle(uops, start, last - 1)
+    close = next(n for n in range(place, len(uops)) if _closes(uops[n], block))
+    sides = (uops[start + 1 : middle], uops[middle + 1 : last - 1])
+    decided = [_sets_only(side, variable, not wanted) for side in sides]
+    hidden = any(node.op == "BARRIER" for node in uops[start:close])
+    if decided.count(True) != 1 or hidden or uops[close].op == "ELSE":
+        return None
+    kept = sides[decided.index(False)]
+    if not kept or kept[-1].op != "SET" or kept[-1].src[0] is not variable:
+        return None
+    outer = _if(end.src[0].src[0], decided[1], end.line)
+    inner = _if(kept[-1].src[1], wanted, block.line)
+    body = [*outer, *kept[:-1], *inner, *uops[place + 1 : close]]
+    body += [UOp("ENDIF", None, (opened[-1],), None, end.line) for opened in (inner, outer)]
+    before = [node for node in uops[:start] if node is not variable]
+    return [*before, *body, *uops[close + 1 :]]
+
+
+def _middle(uops: tuple[UOp, ...], start: int, end: int) -> int:
+    """Return the place of an IF's ELSE, or of its end."""
+    return next(n for n in range(start, end + 1) if _closes(uops[n], uops[start]))
+
+
+def _closes(node: UOp, block: UOp) -> bool:
+    return node.op in ("ELSE", "ENDIF") and node.src[0] is block
+
+
+def _sets_only(side: Sequence[UOp], variable: UOp, value: bool) -> bool:
+    """Tell whether a side of an IF does nothing but set the variable to this constant."""
+    if [node.op for node in side] != ["CONST", "SET"]:
+        return False
+    return side[1].src == (variable, side[0]) and side[0].arg is value
+
+
+def _if(condition: UOp, holds: bool, line: int) -> list[UOp]:
+    """Return the nodes of an IF for threads for which a condition holds, or does not."""
+    opposite = [] if holds else [UOp("NOT", bool_, (condition,), None, line)]
+    return [*opposite, UOp("IF", None, (*opposite, condition)[:1], None, line)]
