@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from bench import blocks, device, kernels, language, launch, memory, report, startup
+from bench import blocks, device, guards, kernels, language, launch, memory, report, startup
 from bench.measure import FULL, QUICK
 
 NOUNS = {
@@ -20,6 +20,7 @@ NOUNS = {
     "memory": memory,
     "launch": launch,
     "kernels": kernels,
+    "guards": guards,
     "blocks": blocks,
 }
 

@@ -246,6 +246,27 @@ def test_no_thread_runs_that_should_not_and_every_other_does(llvm: LLVM) -> None
     assert some > 100
 
 
+@hal.kernel
+def offset_wraps(y: hal.Ptr[hal.int32], n: hal.int32, offset: hal.int32):
+    i = hal.global_idx(0)
+    k = i + 2 + offset - 3
+    if k < n or n == k + 5:
+        y[i] = 1
+    elif k >= 3:
+        y[i] = 2 + min(k, n)
+
+
+def test_a_sum_that_wraps_is_tested(llvm: LLVM) -> None:
+    kernel = offset_wraps.lower()
+    function = llvm.function(kernel)
+    for n in (-(2**31), -1, 0, 5, 2**31 - 6, 2**31 - 1):
+        for offset in (-(2**31), -(2**31) + 1, -(2**31) + 4, -3, 0, 9, 2**31 - 9, 2**31 - 1):
+            y, expected = np.zeros((2, 40), np.int32)
+            llvm.call(function, kernel, {"y": y, "n": n, "offset": offset}, (2, 1, 1), (20, 1, 1))
+            interpret(kernel, expected, vals=(n, offset), grid=2, block=20)
+            np.testing.assert_array_equal(y, expected, f"{n} {offset}")
+
+
 # -- guards that cost nothing
 
 Floats, Inputs = hal.Ptr[hal.float32], hal.ConstPtr[hal.float32]
@@ -436,7 +457,15 @@ def half_each(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
             y[j * w + i] = 3.0 * x[j * w + i]
 
 
-SPLIT = [clamped, clamped_in_a_loop, periodic, padded, edged, chosen, half_each]
+@hal.kernel
+def by_numbered_blocks(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    """The launch gives another block than the kernel counts with, in most tests."""
+    i = hal.block_idx(0) * 64 + hal.thread_idx(0) - 1
+    if 0 <= i < w and hal.thread_idx(0) < 64 and hal.global_idx(1) == 0 and h > 0:
+        y[i] = 2.0 * x[i]
+
+
+SPLIT = [by_numbered_blocks, clamped, clamped_in_a_loop, periodic, padded, edged, chosen, half_each]
 SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]
 
 

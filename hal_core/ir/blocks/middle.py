@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
-from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE, Counted, Limit, Row, counted
+from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE, Counted, Limit, Row
 from hal_core.ir.uop import UOp
 
 
@@ -64,7 +64,7 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
         value, end = end, value
     if end in row.differing or end.dtype not in (int32, int64):
         return
-    number = counted(value, found.same)
+    number = row.counted(value, found.same)
     if number is None:
         return
     if node.op == "MOD":
@@ -75,5 +75,10 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
 
 
 def _add_limit(found: Middle, op: str, number: Counted, end: UOp) -> None:
+    base, offset = number.number, number.offset
     added = number.least if op in ("GT", "GE") else number.most
-    found.limits.append(Limit(number.number, added, op, end))
+    found.limits.append(Limit(base, offset, added, op, end))
+    if offset is not None:  # the sum does not wrap
+        least, most = (UOp("CONST", int64, (), int(value)) for value in (int32.min, int32.max))
+        found.limits.append(Limit(base, offset, number.low, "GE", least))
+        found.limits.append(Limit(base, offset, number.high, "LE", most))

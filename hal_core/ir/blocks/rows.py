@@ -21,20 +21,28 @@ _LEAST_ADDED = -(2**31 - 1)
 
 
 class Limit(NamedTuple):
-    """A comparison that holds for some threads in a row: `number + added OP end`."""
+    """A comparison of exact numbers, for threads of a row: `number + offset + added OP end`."""
 
     number: UOp  # thread_idx(0) or global_idx(0)
+    offset: UOp | None  # an int32, the same for all threads of a row
     added: int
     op: str  # LT, LE, GT, GE or EQ
     end: UOp  # an int32 or int64, the same for all threads of a row
 
 
 class Counted(NamedTuple):
-    """A number that grows by one from a thread of a row to the next: `number + least ... most`."""
+    """A number that grows by one from a thread of a row to the next.
+
+    It is `number + offset`, and `least` to `most` more, as loops of the region count. With an
+    offset that is so where `number + offset`, and `low` to `high` more, are int32.
+    """
 
     number: UOp  # thread_idx(0) or global_idx(0)
+    offset: UOp | None
     least: int
     most: int
+    low: int
+    high: int
 
 
 class Row:
@@ -79,39 +87,53 @@ class Row:
             op, number, end = MIRRORED[op], end, number
         if end in self.differing or end.dtype not in (int32, int64):
             return None
-        found = counted(number, same or {})
+        found = self.counted(number, same or {})
         return found and (op, found, end)
 
+    def counted(self, number: UOp, same: Mapping[UOp, UOp]) -> Counted | None:
+        """Return what a number along x is made of; None for other numbers.
 
-def counted(number: UOp, same: Mapping[UOp, UOp]) -> Counted | None:
-    """Return what a number along x is made of; None for other numbers.
+        `same` maps nodes to equal ones.
+        """
+        steps: list[tuple[int, int] | UOp] = []
+        while number.op != "SPECIAL":
+            first, second = (*number.src, number)[:2]
+            if number in same:
+                number = same[number]
+            elif number.op == "CAST" and (first.dtype, number.dtype) == (int32, int64):
+                number = first
+            elif number.op not in ("ADD", "SUB"):
+                return None
+            else:
+                if number.op == "ADD" and (first not in self.differing or _span(first)):
+                    first, second = second, first
+                span = _span(second)
+                if span is not None:
+                    steps.append(span if number.op == "ADD" else (-span[1], -span[0]))
+                elif number.op == "ADD" and second not in self.differing and second.dtype is int32:
+                    steps.append(second)
+                else:
+                    return None
+                number = first
+        return _summed(number, steps) if number.arg in _X else None
 
-    No launch has so many threads that the sum wraps. `same` maps nodes to equal ones.
-    """
-    steps: list[tuple[int, int]] = []
-    while number.op != "SPECIAL":
-        if number in same:
-            number = same[number]
+
+def _summed(number: UOp, steps: list[tuple[int, int] | UOp]) -> Counted | None:
+    """Return the sum of an index and what is added to it, the last addition first."""
+    offset: UOp | None = None
+    least = most = low = high = 0
+    for step in reversed(steps):
+        if isinstance(step, UOp):
+            if offset is not None:
+                return None
+            offset, low, high = step, least, most
             continue
-        first, second = (*number.src, number)[:2]
-        if number.op == "CAST" and (first.dtype, number.dtype) == (int32, int64):
-            number = first
-            continue
-        if number.op == "ADD" and _span(first):
-            first, second = second, first
-        span = _span(second)
-        if number.op not in ("ADD", "SUB") or span is None:
+        least, most = least + step[0], most + step[1]
+        low, high = min(low, least), max(high, most)
+        # No launch has so many threads that a sum without an offset wraps.
+        if low < _LEAST_ADDED or high > MOST_ADDED:
             return None
-        steps.append(span if number.op == "ADD" else (-span[1], -span[0]))
-        number = first
-    if number.arg not in _X:
-        return None
-    least = most = 0
-    for low, high in reversed(steps):
-        least, most = least + low, most + high
-        if not _LEAST_ADDED <= least <= most <= MOST_ADDED:
-            return None
-    return Counted(number, least, most)
+    return Counted(number, offset, least, most, low, high)
 
 
 def _span(node: UOp) -> tuple[int, int] | None:

@@ -46,8 +46,10 @@ def _nested(uops: tuple[UOp, ...], place: int, uses: Counter[UOp]) -> list[UOp] 
     if uses[variable] != 3 or end.op != "ENDIF":
         return None
     start = uops.index(end.src[0])
-    middle = _middle(uops, start, last - 1)
-    close = next(n for n in range(place, len(uops)) if _closes(uops[n], block))
+    middle, close = (
+        next(n for n in range(begin, len(uops)) if _closes(uops[n], uops[begin]))
+        for begin in (start, place)
+    )
     sides = (uops[start + 1 : middle], uops[middle + 1 : last - 1])
     decided = [_sets_only(side, variable, not wanted) for side in sides]
     hidden = any(node.op == "BARRIER" for node in uops[start:close])
@@ -62,11 +64,6 @@ def _nested(uops: tuple[UOp, ...], place: int, uses: Counter[UOp]) -> list[UOp] 
     body += [UOp("ENDIF", None, (opened[-1],), None, end.line) for opened in (inner, outer)]
     before = [node for node in uops[:start] if node is not variable]
     return [*before, *body, *uops[close + 1 :]]
-
-
-def _middle(uops: tuple[UOp, ...], start: int, end: int) -> int:
-    """Return the place of an IF's ELSE, or of its end."""
-    return next(n for n in range(start, end + 1) if _closes(uops[n], uops[start]))
 
 
 def _closes(node: UOp, block: UOp) -> bool:

@@ -39,10 +39,11 @@ def bounds(row: Row) -> Bounds:
             found.rows.append((test, holds))
             found.known[test] = holds
         elif (compared := row.comparison(test)) is not None:
-            op, (number, added, most), end = compared
+            op, number, end = compared
             op = op if holds else OPPOSITE[op]
-            if op != "NE" and added == most:
-                found.limits.append(Limit(number, added, op, end))
+            # A sum with an offset may wrap, and then the condition holds for other threads.
+            if op != "NE" and number.least == number.most and number.offset is None:
+                found.limits.append(Limit(number.number, None, number.least, op, end))
                 found.known[test] = holds
     return found
 
@@ -69,7 +70,12 @@ def _conditions(row: Row) -> Iterator[tuple[UOp, bool]]:
 def _guards(row: Row) -> Iterator[UOp]:
     """Yield the conditions of the IFs that enclose all effects, from the outermost inwards."""
     with_else = {node.src[0] for node in row.nodes if node.op == "ELSE"}
-    starts = (node for node in row.nodes if _has_effect(row, node))
+    # Nobody but the thread itself sees a variable that is declared in the region.
+    starts = (
+        node
+        for node in row.nodes
+        if node.op in _EFFECTS and not (node.op in ("GET", "SET") and node.src[0] in row.inside)
+    )
     # Each effect must be an IF that the last node not yet paired closes: nothing stands beside it.
     for block, end in zip(starts, reversed(row.nodes), strict=False):
         if block.op != "IF" or block in with_else or end.op != "ENDIF" or end.src[0] is not block:
@@ -77,25 +83,16 @@ def _guards(row: Row) -> Iterator[UOp]:
         yield block.src[0]
 
 
-def _has_effect(row: Row, node: UOp) -> bool:
-    # Nobody but the thread itself sees a variable that is declared in the region.
-    own = node.op in ("GET", "SET") and node.src[0] in row.inside
-    return node.op in _EFFECTS and not own
-
-
 def joins_blocks(uops: tuple[UOp, ...]) -> bool:
     """Tell whether blocks that are neighbours along x may run as one, with longer loops.
 
     A thread then knows its global index only, and nothing is kept for each block.
     """
-    structure = [node.op for node in uops if node.op in ("THREADS", "ENDTHREADS", "SHARED")]
+    first = next(n for n, node in enumerate(uops) if node.op == "THREADS")
     others = (node.arg[0] for node in uops if node.op == "SPECIAL")
     return (
-        structure == ["THREADS", "ENDTHREADS"]
-        and all(node.op in ("PARAM", "CONST") for node in uops[: _first_region(uops)])
+        all(node.op in ("PARAM", "CONST") for node in uops[:first])
+        and uops[-1].op == "ENDTHREADS"
+        and uops[-1].src[0] is uops[first]
         and not any(kind in ("thread_idx", "block_idx") for kind in others)
     )
-
-
-def _first_region(uops: tuple[UOp, ...]) -> int:
-    return next(n for n, node in enumerate(uops) if node.op == "THREADS")

@@ -72,8 +72,9 @@ class Threads(Blocks):
         guards = bounds(row)
         inner = middle(row, guards.known) if self.splits else None
         limits = [*guards.limits, *(inner.limits if inner else ())]
-        conditions = [condition for condition, _ in guards.rows]
-        early = row.needed([*(limit.end for limit in limits), *conditions])
+        needed = [condition for condition, _ in guards.rows]
+        needed += [node for limit in limits for node in (limit.end, limit.offset) if node]
+        early = row.needed(needed)
         for node in early:
             self.write(node)
         known = {node: self.values[node] for node in early}
@@ -157,7 +158,9 @@ class Threads(Blocks):
         """
         if not limits:
             return part
-        first, last = map(self._wide_number, part)
+        first, last = (
+            place if place.isdigit() else self.let(f"zext i32 {place} to i64") for place in part
+        )
         start, end = first, last
         for limit in limits:
             at = self._place_of(limit)
@@ -174,9 +177,6 @@ class Threads(Blocks):
         end = part[1] if end == last else self.let(f"trunc i64 {end} to i32")
         return part[0] if start == first else start, end
 
-    def _wide_number(self, value: str) -> str:
-        return value if value.isdigit() else self.let(f"zext i32 {value} to i64")
-
     def _place_of(self, limit: Limit) -> str:
         """Return, as i64, the number in its row of the thread at which a limit is met."""
         if limit.end.op == "CONST":
@@ -187,6 +187,9 @@ class Threads(Blocks):
             at = self._least(self._greatest(self.values[limit.end], str(-_FAR)), str(_FAR))
         if limit.added:
             at = self.let(f"sub nsw i64 {at}, {limit.added}")
+        if limit.offset is not None:
+            offset = self.let(f"sext i32 {self.values[limit.offset]} to i64")
+            at = self.let(f"sub nsw i64 {at}, {offset}")
         if limit.number.arg[0] == "global_idx":
             first = self.let(f"sext i32 {self.first[0]} to i64")
             at = self.let(f"sub nsw i64 {at}, {first}")

@@ -1,0 +1,188 @@
+"""Spellings of a guard, clamps and a stencil on the CPU: which one costs a loop its vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import hal_core as hal
+from bench.measure import OURS, Effort, Task, call, compare
+from bench.peers import Peers
+from bench.report import Missing, Row
+
+COUNT = 32 << 10  # elements: y and x lie in the cache, and one thread runs them
+WIDTH, HEIGHT = 1024, 32  # the same number of elements
+FACTOR = 1e-9
+ALPHA = 0.1
+Array = hal.Ptr[hal.float32]
+Input = hal.ConstPtr[hal.float32]
+
+
+@hal.kernel
+def below(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def early_return(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def up_to(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i <= n - 1:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def chained(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if 0 < i < n - 1:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def negated(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if not (i < 1 or i > n - 2):
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def by_blocks(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.block_idx(0) * hal.block_dim(0) + hal.thread_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def shifted(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0) + 1
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+SPELLINGS = {
+    "if i >= n: return": early_return,
+    "if i <= n - 1": up_to,
+    "if 0 < i < n - 1": chained,
+    "if not (i < 1 or i > n - 2)": negated,
+    "block_idx * block_dim + thread_idx": by_blocks,
+    "global_idx(0) + 1": shifted,
+}
+
+
+@hal.kernel
+def rectangle(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        y[j * w + i] = x[j * w + i] + y[j * w + i]
+
+
+@hal.kernel
+def interior(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if 0 < i < w - 1 and 0 < j < h - 1:
+        y[j * w + i] = x[j * w + i] + y[j * w + i]
+
+
+@hal.kernel
+def padded(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        total = hal.float32(0)
+        for k in range(-3, 4):
+            total += x[j * (w + 6) + i + 3 + k]
+        y[j * w + i] = total
+
+
+@hal.kernel
+def clamped(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        total = hal.float32(0)
+        for k in range(-3, 4):
+            total += x[j * w + min(max(i + k, 0), w - 1)]  # type: ignore[operator]
+        y[j * w + i] = total
+
+
+@hal.kernel
+def heat(y: Array, x: Input, a: hal.float32, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if 0 < i < w - 1 and 0 < j < h - 1:
+        c = j * w + i
+        y[c] = x[c] + a * (x[c - 1] + x[c + 1] + x[c - w] + x[c + w] - 4.0 * x[c])
+
+
+def rows(effort: Effort) -> Iterator[Row | Missing]:
+    base = "if i < n"
+    tasks = {base: _ours(below, COUNT, (FACTOR, COUNT), COUNT)}
+    for name, kernel in SPELLINGS.items():
+        tasks[name] = _ours(kernel, COUNT, (FACTOR, COUNT), COUNT)
+    times = compare(tasks, effort)
+    for name in SPELLINGS:
+        pair = times.typical(name), base, times.typical(base)
+        yield Row(f"saxpy of 32 Ki, {name}", *pair, times.ratio(name, base), target=1.15)
+    yield _beside("interior of a rectangle", interior, rectangle, "all of it", 1.15, effort)
+    yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 1.5, effort)
+    for width, height in ((768, 512), (4096, 2048)):
+        yield from stencil(width, height, effort.rarely())
+
+
+def _beside(
+    what: str, kernel: hal.KernelFunction, other: hal.KernelFunction, name: str, target: float,
+    effort: Effort,
+) -> Row:  # fmt: skip
+    size = (WIDTH + 6) * HEIGHT
+    vals, threads = (WIDTH, HEIGHT), (WIDTH, HEIGHT)
+    tasks = {k.name: _ours(k, size, vals, threads) for k in (kernel, other)}
+    times = compare(tasks, effort)
+    pair = times.typical(kernel.name), name, times.typical(other.name)
+    return Row(what, *pair, times.ratio(kernel.name, other.name), target=target)
+
+
+def stencil(width: int, height: int, effort: Effort) -> Iterator[Row | Missing]:
+    """Measure a step of the heat equation beside numba's, on all cores."""
+    what = f"heat equation, {width} x {height}, beside numba's"
+    size, vals = width * height, (ALPHA, width, height)
+    peers = Peers(numba=lambda: _numba_heat(width, height))
+    times = compare({OURS: _ours(heat, size, vals, (width, height))} | peers.tasks, effort)
+    if "numba" not in peers.tasks:
+        yield Missing(what, str(peers.results(times)["numba"]))
+        return
+    pair = times.typical(OURS), "numba", times.typical("numba")
+    yield Row(what, *pair, times.ratio("numba", OURS), target=1.0, at_least=True)
+
+
+def _ours(
+    kernel: hal.KernelFunction, size: int, vals: tuple[object, ...], threads: int | tuple[int, int]
+) -> Task:
+    y, x = (hal.Buffer.from_numpy(np.ones(size, "f4"), device="CPU") for _ in "yx")
+    names = {"program": hal.Device["CPU"].compile(kernel), "y": y, "x": x, "v": vals, "t": threads}
+    return Task("program(y, x, vals=v, threads=t, wait=True)", names)
+
+
+def _numba_heat(width: int, height: int) -> Task:
+    import numba
+
+    def step(y, x, a):
+        for j in numba.prange(1, x.shape[0] - 1):
+            for i in range(1, x.shape[1] - 1):
+                around = x[j, i - 1] + x[j, i + 1] + x[j - 1, i] + x[j + 1, i]
+                y[j, i] = x[j, i] + a * (around - np.float32(4) * x[j, i])
+
+    compiled = numba.njit(parallel=True)(step)
+    y, x = np.ones((2, height, width), np.float32)
+    return call(lambda: compiled(y, x, np.float32(ALPHA)))
