@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from case import COMPUTED, FLOATS, INTEGERS, Place
+from guards import near
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
@@ -52,6 +53,8 @@ class Expressions:
 
     def index(self, size: int, depth: int = 2, wide: float = 0.1) -> str:
         """Of an array with this many elements: clamped, or a floor modulo, never negative."""
+        if self.random.random() < 0.3:
+            return near(self.random, size)
         kind = int64 if self.random.random() < wide else int32
         value = self.pick(kind, depth)
         if self.random.random() < 0.3:

@@ -16,6 +16,17 @@ INDICES = [
 ADDED = ["", "", "", " + 1", " - 1", " + 3", " + 65536", " + 65537", " - 2147483647"]
 CHANGED = ["", "", " - 1", " + 2", " // 2", " * 3"]
 AROUND = ["({})", "({})", "({})", "(not ({}))", "(0 <= n < 9 and {})", "({} or n % 3 == 7)"]
+CLAMPED = [
+    "min(max({0}, 0), {1} - 1)", "max(min({1} - 1, {0}), 0)", "max(0, min({0}, {1} - 1))",
+    "({0}) % {1}", "({0} + {1}) % {1}", "({1} + {0}) % {1}",
+    "({0} if 0 <= {0} < {1} else 0)", "({0} if not ({0} < 0 or {0} > {1} - 1) else {1} - 1)",
+]  # fmt: skip
+
+
+def near(random: Random, size: int) -> str:
+    """An index of an array with this many elements, beside the thread's."""
+    index = f"{random.choice(INDICES)}{random.choice(['', ' + 1', ' - 1', ' - 2', ' + 5', ' + n'])}"
+    return random.choice(CLAMPED).format(index, random.choice([str(size), f"hal.int32({size})"]))
 
 
 def below(random: Random, index: str, end: int) -> str:

@@ -406,7 +406,16 @@ def periodic(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
     i = hal.global_idx(0)
     j = hal.global_idx(1)
     if i < w and j < h:
-        y[j * w + i] = x[j * w + (i + 1) % w] - x[j * w + (i - 1) % w]
+        here = x[j * w + (i + 1) % w] - x[j * w + (i - 1) % w]
+        y[j * w + i] = here + x[j * w + (i - 1 + w) % w] - 3.0 * x[j * w + (i + w - 2) % w]
+
+
+@hal.kernel
+def periodic_of_33(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < 33 and j < h and w >= 33:
+        y[j * 33 + i] = x[j * 33 + (i - 1 + 33) % 33] + 2.0 * x[j * 33 + (i + 34) % 33]
 
 
 @hal.kernel
@@ -465,7 +474,17 @@ def by_numbered_blocks(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
         y[i] = 2.0 * x[i]
 
 
-SPLIT = [by_numbered_blocks, clamped, clamped_in_a_loop, periodic, padded, edged, chosen, half_each]
+SPLIT = [
+    by_numbered_blocks,
+    clamped,
+    clamped_in_a_loop,
+    periodic,
+    periodic_of_33,
+    padded,
+    edged,
+    chosen,
+    half_each,
+]
 SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]
 
 

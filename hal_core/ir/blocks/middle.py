@@ -12,6 +12,7 @@ threads ahead of it and behind it, the rims, run the region as it was written.
     MAX(t + k, low)             t + k               low <= t + k
     MIN(t + k, high)            t + k               t + k <= high
     MOD(t + k, n)               t + k               0 <= t + k < n
+    MOD(t + k + n, n)           t + k               0 <= t + k < n
     t + k < n                   True                it is
     t + k < 3, t + k == n       False               it is not
 
@@ -34,7 +35,7 @@ class Middle(NamedTuple):
 
     limits: list[Limit]
     known: dict[UOp, bool]  # conditions, with their values
-    same: dict[UOp, UOp]  # nodes that equal one of their sources
+    same: dict[UOp, UOp]  # nodes, with equal ones: a source, or a new node that has the same ones
 
 
 def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
@@ -67,11 +68,18 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
     number = row.counted(value, found.same)
     if number is None:
         return
-    if node.op == "MOD":
-        zero = UOp("CONST", end.dtype, (), 0)
-        _add_limit(found, "GE", number, zero)
-    _add_limit(found, {"MIN": "LE", "MAX": "GE", "MOD": "LT"}[node.op], number, end)
     found.same[node] = value
+    if node.op == "MOD":
+        # `(t - 1 + n) % n` is t - 1: an end that was added is taken off again.
+        if number.offset is end or (end.op == "CONST" and 0 < end.arg < 2 * number.least):
+            # Where the sum is an int32; it always is one without an offset.
+            _add_limit(found, "GE", number, UOp("CONST", int64, (), int(int32.min)))
+            found.same[node] = UOp("SUB", node.dtype, (value, end), None, node.line)
+            less = end.arg if number.offset is None else 0
+            least, most = number.least - less, number.most - less
+            number = number._replace(offset=None, least=least, most=most)
+        _add_limit(found, "GE", number, UOp("CONST", int64, (), 0))
+    _add_limit(found, {"MIN": "LE", "MAX": "GE", "MOD": "LT"}[node.op], number, end)
 
 
 def _add_limit(found: Middle, op: str, number: Counted, end: UOp) -> None:

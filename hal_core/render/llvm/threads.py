@@ -117,6 +117,8 @@ class Threads(Blocks):
             if node in known:
                 self.values[node] = known[node]
             elif node in self.same:
+                if self.same[node] not in self.values:
+                    self.write(self.same[node])
                 self.values[node] = self.values[self.same[node]]
             else:
                 self.write(node)
