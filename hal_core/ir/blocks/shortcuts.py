@@ -14,7 +14,6 @@ a guard of all that follows, which may become a bound of a loop over threads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from hal_core.dtypes import bool_
 from hal_core.ir.uop import UOp
@@ -47,11 +46,17 @@ def _nested(uops: tuple[UOp, ...], place: int, uses: Counter[UOp]) -> list[UOp] 
         return None
     start = uops.index(end.src[0])
     middle, close = (
-        next(n for n in range(begin, len(uops)) if _closes(uops[n], uops[begin]))
+        next(n for n in range(begin, len(uops)) if uops[n].src == (uops[begin],))
         for begin in (start, place)
     )
     sides = (uops[start + 1 : middle], uops[middle + 1 : last - 1])
-    decided = [_sets_only(side, variable, not wanted) for side in sides]
+    # The side that does nothing but set the variable to what skips the work.
+    decided = [
+        [node.op for node in side] == ["CONST", "SET"]
+        and side[1].src == (variable, side[0])
+        and side[0].arg is (not wanted)
+        for side in sides
+    ]
     hidden = any(node.op == "BARRIER" for node in uops[start:close])
     if decided.count(True) != 1 or hidden or uops[close].op == "ELSE":
         return None
@@ -64,17 +69,6 @@ def _nested(uops: tuple[UOp, ...], place: int, uses: Counter[UOp]) -> list[UOp] 
     body += [UOp("ENDIF", None, (opened[-1],), None, end.line) for opened in (inner, outer)]
     before = [node for node in uops[:start] if node is not variable]
     return [*before, *body, *uops[close + 1 :]]
-
-
-def _closes(node: UOp, block: UOp) -> bool:
-    return node.op in ("ELSE", "ENDIF") and node.src[0] is block
-
-
-def _sets_only(side: Sequence[UOp], variable: UOp, value: bool) -> bool:
-    """Tell whether a side of an IF does nothing but set the variable to this constant."""
-    if [node.op for node in side] != ["CONST", "SET"]:
-        return False
-    return side[1].src == (variable, side[0]) and side[0].arg is value
 
 
 def _if(condition: UOp, holds: bool, line: int) -> list[UOp]:
