@@ -23,6 +23,7 @@ before.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
@@ -55,7 +56,26 @@ def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
                 op = "GT" if first else "LT"
             _add_limit(found, op, number, end)
             found.known[node] = holds
-    return found if found.limits else None
+    gains = any(node in found.known or node in found.same for node in row.needed(_steering(row)))
+    return found if gains else None
+
+
+def _steering(row: Row) -> Iterator[UOp]:
+    """Yield what decides where memory is accessed, and whether it is written.
+
+    Loads under a mask, and clamps of other numbers, are as fast as without.
+    """
+    around: list[UOp] = []
+    for node in row.nodes:
+        if node.op == "IF":
+            around.append(node.src[0])
+        elif node.op == "ENDIF":
+            around.pop()
+        elif node.op in ("LOAD", "STORE", "ATOMIC", "CAS"):
+            yield node.src[1]
+        writes = node.op in ("STORE", "ATOMIC", "CAS")
+        if writes or (node.op == "SET" and node.src[0].op == "SPILL"):
+            yield from around
 
 
 def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
@@ -66,7 +86,8 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
     if end in row.differing or end.dtype not in (int32, int64):
         return
     number = row.counted(value, found.same)
-    if number is None:
+    # `t % 64` is not that of a neighbour that is wrapped around.
+    if number is None or (node.op == "MOD" and number == (number.number, None, 0, 0, 0, 0)):
         return
     found.same[node] = value
     if node.op == "MOD":
