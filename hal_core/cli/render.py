@@ -91,7 +91,8 @@ def variables(path: str) -> dict[str, object]:
     if not path.endswith(".py"):
         raise InvalidArgument("render", "not a Python file", got=path)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # the file may import its neighbours
-    printed = io.StringIO()
+    printed, own = io.StringIO(), sys.argv
+    sys.argv = [path]
     try:
         with contextlib.redirect_stdout(printed):
             # Not as __main__: a kernel is wanted, not the program below that name.
@@ -102,5 +103,8 @@ def variables(path: str) -> dict[str, object]:
         sys.stderr.write(printed.getvalue())
         said = f"{type(error).__name__}: {error}".rstrip(".")
         lines = [at.lineno for at in extract_tb(error.__traceback__) if at.filename == path]
-        fix = f"See line {lines[-1]}." if lines else None
+        fix = "Put what launches kernels below if __name__ == '__main__': it does not run then."
+        fix = f"See line {lines[-1]}. {fix}" if lines else fix
         raise InvalidArgument("render", f"{path} ran and failed: {said}", fix=fix) from error
+    finally:
+        sys.argv = own

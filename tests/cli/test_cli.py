@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,15 @@ def test_render_of_a_source_is_its_text(kernels: str, capsys: pytest.CaptureFixt
     assert main(["render", f"{kernels}:text", "--language", "cuda"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and "copy is text in c already (got 'cuda')" in err
+
+
+def test_render_shows_the_file_its_own_arguments(tmp_path: Path) -> None:
+    """Not those of `hal render`: a file that reads sys.argv took them for its own."""
+    path = tmp_path / "own.py"
+    path.write_text("import sys\nassert sys.argv == [__file__], sys.argv\n" + KERNELS)
+    before = list(sys.argv)
+    assert main(["render", f"{path}:scale", "--language", "c"]) == 0
+    assert sys.argv == before
 
 
 def test_render_says_what_is_wrong(
