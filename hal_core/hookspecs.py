@@ -47,7 +47,7 @@ MEANINGS = {
     "bf16": "bfloat16 values of a hal.Source kernel; bfloat16 buffers work without it",
     "fp64": "kernels that compute with float64",
     "int64_atomics": "atomic operations on 64 bits",
-    "float_atomics": "adding to a float in one atomic instruction; hal.atomic_add works anyway",
+    "float_atomics": "atomic addition of floats in its language; hal.atomic_add works without it",
     "timing": "times measured by the device, for wait=True and profiles",
     "graphs": "graphs of its driver, which nothing uses yet",
     "peer": "copies to its neighbours that do not go through the host",

@@ -65,10 +65,15 @@ class Source:
             raise InvalidArgument(operation, problem, got=work, fix=fix)
         if not isinstance(signature, Signature):
             signature = Signature.parse(name, signature)
+        try:
+            macros = tuple((key, str(value)) for key, value in (defines or {}).items())
+        except ValueError:  # an integer of more than 4,300 digits, which Python does not write
+            problem = "a macro's number is too long"
+            raise InvalidArgument(operation, problem, got=defines) from None
         fields = {
             "name": name, "text": text, "signature": signature, "language": language,
             "options": tuple(options), "includes": tuple(map(str, includes)),
-            "defines": tuple((key, str(value)) for key, value in (defines or {}).items()),
+            "defines": macros,
             "block": block_shape(block, operation), "work": work, "offsets": bool(offsets),
         }  # fmt: skip
         for field, value in fields.items():

@@ -25,7 +25,7 @@ def add_group_tests(kernel: Kernel) -> Kernel:
     varying = Uniformity(kernel).varying
     uops: list[UOp] = []
     replaced: dict[UOp, UOp] = {}
-    for node, following in zip(kernel.uops, (*kernel.uops[1:], None), strict=True):
+    for node, following in zip(kernel.uops, (*kernel.uops[1:], None), strict=False):
         if node.op == "IF":
             ends = following is not None and following.op == "RETURN"
             test = node.src[0]
