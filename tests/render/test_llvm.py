@@ -522,6 +522,22 @@ def test_a_row_is_split_where_clamps_and_tests_are_decided(llvm: LLVM, kernel: A
             np.testing.assert_array_equal(y, expected, f"{w} x {h} in {block}")
 
 
+@hal.kernel
+def wrapped_by_eight(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
+    i = hal.global_idx(0)
+    y[i] = x[(i + n + 5) % 8]
+
+
+@pytest.mark.parametrize("n", [0, 1, -3, -40, 6, 1000])
+def test_an_index_wrapped_by_another_number_than_was_added(llvm: LLVM, n: int) -> None:
+    """8 was subtracted from the sum, and the value that the row shares forgotten."""
+    lowered, x = wrapped_by_eight.lower(), np.arange(8, dtype="i4")
+    y, expected = np.full((2, 24), -1, "i4")
+    llvm.call(llvm.function(lowered), lowered, {"y": y, "x": x, "n": n}, (1, 1, 1), (24, 1, 1))
+    interpret(wrapped_by_eight, expected, x, vals=(n,), threads=24, block=24)
+    np.testing.assert_array_equal(y, expected)
+
+
 # -- blocks of a row as one
 
 

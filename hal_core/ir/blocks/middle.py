@@ -92,11 +92,12 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
     found.same[node] = value
     if node.op == "MOD":
         # `(t - 1 + n) % n` is t - 1: an end that was added is taken off again.
-        if number.offset is end or (end.op == "CONST" and 0 < end.arg < 2 * number.least):
+        constant = number.offset is None and end.op == "CONST"
+        if number.offset is end or (constant and 0 < end.arg < 2 * number.least):
             # Where the sum is an int32; it always is one without an offset.
             _add_limit(found, "GE", number, UOp("CONST", int64, (), int(int32.min)))
             found.same[node] = UOp("SUB", node.dtype, (value, end), None, node.line)
-            less = end.arg if number.offset is None else 0
+            less = end.arg if constant else 0
             least, most = number.least - less, number.most - less
             number = number._replace(offset=None, least=least, most=most)
         _add_limit(found, "GE", number, UOp("CONST", int64, (), 0))
