@@ -55,6 +55,8 @@ PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
 # Some containers forbid Python to keep what it has compiled. Tests that start processes would then
 # compile every module again in each: three times the work of a short run of the kit.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# The modules that a session imports are compiled then; pip would compile all of scipy, too.
+os.environ["PIP_NO_COMPILE"] = "1"
 
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "virtualenv"
@@ -543,15 +545,13 @@ def lint(session: nox.Session) -> None:
     session.chdir(ROOT)
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    session.run("mypy", "hal_core", "bench", "noxfile.py", "docs/write_api.py")
-    for name in PLUGINS:
-        package = _folder_of(name) / name.replace("-", "_")
-        session.run("mypy", str(package))
-    session.run("mypy", "examples/wgpu-backend/hal_wgpu")
+    packages = [str(_folder_of(name) / name.replace("-", "_")) for name in PLUGINS]
+    packages.append("examples/wgpu-backend/hal_wgpu")
+    session.run("mypy", "hal_core", "bench", "noxfile.py", "docs/write_api.py", *packages)
     examples = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*.py"))
-    for shown in ([str(readme)], examples, ["tests/lang/typed_kernels.py"]):
-        session.run("mypy", *shown)
-        session.run("pyright", "--pythonpath", session.bin + "/python", *shown)
+    shown = (str(readme), *examples, "tests/lang/typed_kernels.py")
+    session.run("mypy", *shown)
+    session.run("pyright", "--pythonpath", session.bin + "/python", *shown)
 
 
 def _readme_code() -> str:

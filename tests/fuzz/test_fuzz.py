@@ -9,10 +9,10 @@ from harness import OK, UNSUPPORTED, WRONG
 
 from hal_core import config
 
-# Two hundred everywhere would take minutes: a kernel takes PoCL a second and LLVM a twentieth.
+# A hundred everywhere would take minutes: a kernel takes PoCL a second and LLVM a twentieth.
 KERNELS = {
-    "llvm": 200, "llvm-engine": 50, "gcc": 50, "clang": 50, "zig": 20, "opencl": 25,
-    "oclgrind": 10, "ptx": 100, "nvrtc": 50,
+    "llvm": 100, "llvm-engine": 20, "gcc": 50, "clang": 50, "zig": 20, "opencl": 20,
+    "oclgrind": 10, "ptx": 80, "nvrtc": 50,
 }  # fmt: skip
 
 
