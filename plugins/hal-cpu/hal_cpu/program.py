@@ -22,6 +22,7 @@ from hal_core.geometry import Dim3
 from hal_core.program import Program
 from hal_core.program.generated import define
 from hal_cpu import loader
+from hal_cpu.compilers import files
 from hal_cpu.compilers.source import ENTRY_PREFIX
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.in_flight import TrackedLaunch
@@ -82,6 +83,9 @@ class CPUProgram(Program):
                 f"the CPU runs ELF and Mach-O objects, not {binary.format!r}",
                 device=device.name,
             )
+        if files.is_cut(binary.image):
+            problem = "truncated: the list of files behind the object is incomplete"
+            raise CompileError(f"load {binary.entry}", problem, device=device.name)
         entries: tuple[str, ...] = (binary.entry,)
         if not binary.rendered:  # the loop around a user's C function; LLVM IR has none
             entries = (ENTRY_PREFIX + binary.entry, binary.entry)

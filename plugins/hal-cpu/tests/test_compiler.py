@@ -487,3 +487,14 @@ def test_C8_disassemble(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(hal.Unsupported, match="binutils"):
         device.compiler.disassemble(image)
+
+
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_P1_a_list_of_files_that_was_cut_is_a_truncated_binary(name: str) -> None:
+    """The object before it is whole, so the loader alone sees nothing wrong."""
+    present(name)
+    device = hal.Device["CPU"]
+    made = present(name).compile(SCALE, CompileOptions("scale", scale().signature))
+    binary = device.compile(scale()).binary
+    with pytest.raises(hal.CompileError, match="truncated: the list of files"):
+        device.load(binary._replace(image=made[:-8]))

@@ -1,6 +1,6 @@
 """The files that a C compiler has read, remembered behind the object in the compile cache.
 
-object | mark | checksum of the files, 32 bytes | path NUL path NUL ...
+object | mark | checksum of the files, 32 bytes | path NUL path NUL ... | end
 
 When one of them changes, the object is stale. The cache's key has those that the text includes, and
 lacks the system's headers, and any that a macro names.
@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 
-_MARK = b"\nhal-cpu read\n"
+_MARK, _END = b"\nhal-cpu files\n", b"\nend\n"
 _NBYTES = 32  # of a SHA-256
 _UNKNOWN = bytes(_NBYTES)  # which no files have: the object is compiled again each time
 
@@ -30,12 +30,17 @@ def with_files(image: bytes, text_path: str, rule_path: str) -> bytes:
         checksum = _UNKNOWN if more else _checksum(paths)
     except OSError:  # an option such as -MF has moved the rule
         paths, checksum = [], _UNKNOWN
-    return image + _MARK + checksum + os.fsencode("\0".join(paths))
+    return image + _MARK + checksum + os.fsencode("\0".join(paths)) + _END
+
+
+def is_cut(image: bytes) -> bool:
+    """Return whether the list behind an object is incomplete, as that of a truncated file."""
+    return _MARK in image and not image.endswith(_END)
 
 
 def is_current(image: bytes) -> bool:
     """Return whether the files that the object was compiled from are as they were."""
-    facts = image.rpartition(_MARK)[2]
+    facts = image.rpartition(_MARK)[2].removesuffix(_END)
     paths = os.fsdecode(facts[_NBYTES:])
     try:
         return _checksum(paths.split("\0") if paths else []) == facts[:_NBYTES]
