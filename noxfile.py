@@ -88,14 +88,14 @@ nox.options.sessions = (
 
 # Tests that a missing backend may break: finding, opening, reporting.
 ALONE = (
-    "tests/test_import.py", "tests/test_discovery.py", "tests/test_device.py", "tests/registry",
+    "tests/test_import.py", "tests/test_discovery.py", "tests/device",
     "tests/cli", "tests/compiler",
 )  # fmt: skip
 # Tests that another Python may break: import, discovery, syntax trees, pickling, generated calls.
 SYNTAX = (
     "tests/test_import.py", "tests/test_discovery.py", "tests/test_fork.py",
     "tests/lang/test_function.py", "tests/lang/test_func.py", "tests/lang/test_pickling.py",
-    "tests/lang/test_refusals.py", "tests/lang/test_wrong_kernels.py", "tests/registry",
+    "tests/lang/test_refusals.py", "tests/lang/test_wrong_kernels.py", "tests/device",
 )  # fmt: skip
 # A kernel from text to result on a backend, and the tests of a backend that every Python runs.
 RESULTS = ("tests/program/test_program.py", "tests/repository/test_examples.py")
@@ -107,14 +107,14 @@ QUICK = (
     "tests/repository/test_layout.py", "tests/repository/test_plugins_alike.py",
     "tests/repository/test_docs.py", "tests/repository/test_repository.py",
     "tests/test_import.py", "tests/test_discovery.py", "tests/test_allocator.py",
-    "tests/test_device.py", "tests/registry", "tests/buffer", "tests/compiler", "tests/program",
+    "tests/device", "tests/buffer", "tests/compiler", "tests/program",
     "tests/profiling", "tests/lang", "tests/render/test_text.py", "tests/ir/test_verify.py",
     "plugins/hal-cpu/tests/test_program.py", "plugins/hal-cpu/tests/test_device.py",
     "plugins/hal-opencl/tests/test_device.py", "plugins/hal-opencl/tests/test_program.py",
 )  # fmt: skip
 # What meets a dependency: hooks, metadata, tables, arrays, folders, LLVM.
 LOWEST = (
-    "tests/registry/test_backend.py", "tests/registry/test_installed.py",
+    "tests/device/test_backend.py", "tests/device/test_installed.py",
     "tests/buffer/test_buffer.py", "tests/test_cache.py",
     "tests/cli/test_cli.py", "tests/test_discovery.py", "tests/program/test_program.py",
     "plugins/hal-cpu/tests/test_compiler.py", "plugins/hal-cpu/tests/test_program.py",

@@ -13,7 +13,8 @@ _NAMES = {
     "allocator": "Allocator AllocatorStatistics BufferSpec LRUAllocator",
     "buffer": "Buffer empty zeros",
     "compiler": "Binary CompileOptions Compiler CompilerPair",
-    "device": "Compiled DeviceInfo Limits",
+    "device": "Device DeviceRegistry",
+    "device.base": "Compiled DeviceInfo Limits",
     "dtypes": "DType any_ bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
     "uint8 uint16 uint32 uint64",
     "errors": "CompileError CompilerUnavailable DeviceFault DeviceUnavailable FailedAssert "
@@ -32,7 +33,6 @@ _NAMES = {
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
     "program": "Program ProgramInfo",
-    "registry": "Device DeviceRegistry",
     "render": "Renderer",
 }
 _MODULES = ("cache", "config", "discovery", "errors")

@@ -20,6 +20,10 @@ from hal_core.compiler import (
     CompilerPair as CompilerPair,
 )
 from hal_core.device import (
+    Device as Device,
+    DeviceRegistry as DeviceRegistry,
+)
+from hal_core.device.base import (
     Compiled as Compiled,
     DeviceInfo as DeviceInfo,
     Limits as Limits,
@@ -160,10 +164,6 @@ from hal_core.profiling import (
 from hal_core.program import (
     Program as Program,
     ProgramInfo as ProgramInfo,
-)
-from hal_core.registry import (
-    Device as Device,
-    DeviceRegistry as DeviceRegistry,
 )
 from hal_core.render import (
     Renderer as Renderer,

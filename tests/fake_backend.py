@@ -14,7 +14,7 @@ from typing import Any
 
 from hal_core.allocator import BufferSpec
 from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
-from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, OutOfMemory
 from hal_core.hookspecs import hookimpl
 from hal_core.ir import Kernel

@@ -43,7 +43,7 @@ class Plugin:
 
     @hookimpl
     def hal_open_device(self, family, index, info):
-        from hal_core.device import Compiled
+        from hal_core.device.base import Compiled
         self.opened.append(info.name)
         return Compiled(info.name, info)
 

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 sys.path.insert(0, {tests!r})
 warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tested
 import hal_core as hal
-from hal_core.registry import Device
+from hal_core.device import Device
 from fake_backend import FakeAllocator, FakeDevice, FakePlugin, FakeProgram
 from hal_core.testing.fake.chip import Block
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hal_core.buffer import Buffer
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 __all__ = ["DEFAULT_SPEC", "Allocator", "AllocatorStatistics", "BufferSpec", "LRUAllocator"]
 

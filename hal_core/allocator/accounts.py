@@ -11,7 +11,7 @@ from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 Opaque = TypeVar("Opaque")
 Key = int | tuple[int, BufferSpec]  # rounded nbytes, and options unless they are the default

@@ -10,11 +10,11 @@ from hal_core.allocator import DEFAULT_SPEC, BufferSpec
 from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Living, never_release, never_released
+from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, pack
 from hal_core.errors import InvalidArgument, InvalidState, NotShareable, shown
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
-from hal_core.registry import Device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hal_core.allocator import Allocator
-    from hal_core.device import BufferKey, Compiled
+    from hal_core.device.base import BufferKey, Compiled
 
 _SHORT_NBYTES = 1 << 20  # a longer copy is the allocator's, which may release the GIL for it
 # The longest copy that goes past the allocator, where the host sees the memory. A profile records

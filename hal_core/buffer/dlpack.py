@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.allocator import DEFAULT_SPEC
 from hal_core.buffer.host import check_visible, in_place
+from hal_core.device import Device
 from hal_core.dtypes import as_dtype
 from hal_core.errors import InvalidArgument, NotShareable
-from hal_core.registry import Device
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hal_core.buffer import Buffer
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 B = TypeVar("B", bound="Buffer")
 Place = tuple[int, int]

@@ -6,10 +6,10 @@ import argparse
 
 from hal_core import config
 from hal_core.cli import output
+from hal_core.device import Device
+from hal_core.device.names import KNOWN
 from hal_core.errors import HalError
 from hal_core.hookspecs import MEANINGS, DeviceInfo
-from hal_core.registry import Device
-from hal_core.registry.names import KNOWN
 
 HELP = "List every device of every installed backend."
 

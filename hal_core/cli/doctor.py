@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hal_core import cache, config, discovery
 from hal_core.cli import output
+from hal_core.device import Device
+from hal_core.device.installed import Plugins, origin, state_of
+from hal_core.device.names import KNOWN
+from hal_core.device.plugin import as_checks
 from hal_core.discovery import EntryPoint
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
-from hal_core.registry import Device
-from hal_core.registry.installed import Plugins, origin, state_of
-from hal_core.registry.names import KNOWN
-from hal_core.registry.plugin import as_checks
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 HELP = "Find what is wrong with plugins, settings and the compile cache."
 SOUND = ("ready", "no hardware", "disabled")  # every other verdict is a fault

@@ -21,8 +21,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from hal_core import discovery
+from hal_core.device import names
 from hal_core.errors import InvalidArgument
-from hal_core.registry import names
 
 HELP = "Write the distribution of a new backend."
 

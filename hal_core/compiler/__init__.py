@@ -21,7 +21,7 @@ from hal_core.lang import KernelFunction
 from hal_core.profiling import ProfileProgramEvent, record
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
     from hal_core.program import Program
     from hal_core.render import Renderer
 

@@ -10,7 +10,7 @@ from hal_core.errors import Unsupported
 from hal_core.ir import Kernel, Source
 
 if TYPE_CHECKING:
-    from hal_core.device import DeviceInfo
+    from hal_core.device.base import DeviceInfo
 
 # As values of a `Source` kernel these need an ability; in memory they are sixteen plain bits.
 _HALVES = {float16: "fp16", bfloat16: "bf16"}

@@ -11,7 +11,7 @@ from hal_core.errors import CompilerUnavailable, HalError, InvalidArgument
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 
 def forced(family: str, names: list[str]) -> str | None:

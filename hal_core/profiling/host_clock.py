@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 T = TypeVar("T")
 Times = Callable[[], tuple[int, int]]  # gives (start_ns, end_ns) of work that is done

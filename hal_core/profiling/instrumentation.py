@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from hal_core.allocator import Allocator, BufferSpec
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
     from hal_core.program import Program
 
 _ABSENT = object()  # the object itself had no such attribute, its class had

@@ -26,7 +26,7 @@ from hal_core.errors import HalError
 from hal_core.profiling.host_clock import HostClock, Times
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 T = TypeVar("T")
 

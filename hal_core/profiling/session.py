@@ -17,7 +17,7 @@ from hal_core.profiling import events, instrumentation
 from hal_core.profiling.events import ProfileEvent, ProfileRangeEvent, record
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 log = logging.getLogger("hal_core")
 

@@ -21,7 +21,7 @@ from hal_core.program.generated import ANY_ALIGNMENT, specialised
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 _MAX_GEOMETRIES = 1024
 

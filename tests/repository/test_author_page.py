@@ -17,7 +17,7 @@ import hal_core as hal
 from hal_core import cli, hookspecs
 from hal_core.allocator import Allocator
 from hal_core.cli import new
-from hal_core.device import CAPABILITIES, DeviceInfo, Limits
+from hal_core.device.base import CAPABILITIES, DeviceInfo, Limits
 from hal_core.render import RENDERERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,10 +169,12 @@ def table(*firsts: str) -> set[str]:
 def to_fill_in() -> set[str]:
     """The methods of the base classes that are a backend's."""
     found: set[str] = set()
-    for name in ("device", "allocator", "program", "compiler"):
-        module = ROOT / "hal_core" / name
-        file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
-        text = file.read_text(encoding="utf-8")
+    files = (
+        "device/base.py",
+        *(f"{noun}/__init__.py" for noun in ("allocator", "program", "compiler")),
+    )
+    for name in files:
+        text = (ROOT / "hal_core" / name).read_text(encoding="utf-8")
         part = text.partition("# -- what a backend fills in\n")[2].partition("    # -- ")[0]
         found |= set(re.findall(r"^    def (_[a-z]\w*)", part or text, re.MULTILINE))
     return found - {"_missing"}

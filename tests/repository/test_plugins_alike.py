@@ -34,7 +34,7 @@ import pytest
 from hal_core import hookspecs
 from hal_core.allocator import Allocator
 from hal_core.compiler import Compiler
-from hal_core.device import Compiled
+from hal_core.device.base import Compiled
 from hal_core.profiling.sampled_clock import SampledClock
 from hal_core.program import Program
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hal_core.config import SETTINGS
-from hal_core.registry.names import KNOWN, PLANNED
+from hal_core.device.names import KNOWN, PLANNED
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = {"hal_core": ROOT} | {

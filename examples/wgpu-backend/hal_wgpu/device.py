@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.allocator import LRUAllocator
-from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import HalError
 from hal_wgpu import driver
 

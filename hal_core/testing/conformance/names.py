@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 BASES = (
-    "hal_core.device", "hal_core.allocator", "hal_core.allocator.accounts", "hal_core.program",
+    "hal_core.device.base", "hal_core.allocator", "hal_core.allocator.accounts", "hal_core.program",
     "hal_core.compiler",
 )  # fmt: skip
 

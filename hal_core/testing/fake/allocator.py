@@ -9,7 +9,7 @@ from hal_core.testing.fake.chip import LOST, Block
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
     from hal_core.testing.fake.device import FakeDevice
 
 

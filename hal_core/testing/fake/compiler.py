@@ -14,7 +14,7 @@ from hal_core.render import UOpsRenderer
 from hal_core.testing.fake.chip import END
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 
 def pairs(device: Compiled) -> list[CompilerPair]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.testing.fake import driver
 from hal_core.testing.fake.chip import TIMEOUT
 

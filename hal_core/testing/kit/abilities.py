@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import pytest
 
 import hal_core as hal
-from hal_core.device import CAPABILITIES
+from hal_core.device.base import CAPABILITIES
 
 # The beginnings of the texts below, by which the plugin tells these skips from others.
 _REASONS = ("no hardware: ", "it declares no ", "its allocator honours no ", "nothing to try: ")

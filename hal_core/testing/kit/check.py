@@ -10,8 +10,8 @@ from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hal_core.device import Device
 from hal_core.errors import DeviceUnavailable, InvalidArgument, InvalidState, Unsupported
-from hal_core.registry import Device
 
 if TYPE_CHECKING:
     from hal_core.testing.kit.report import Report

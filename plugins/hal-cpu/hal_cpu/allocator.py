@@ -10,7 +10,7 @@ from hal_cpu import driver
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
     from hal_cpu.device import CPUDevice
 
 _SMALL_NBYTES = 64 << 10  # smaller blocks come from the C heap, which costs less than a mapping

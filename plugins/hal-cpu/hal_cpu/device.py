@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from hal_core import config
-from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceUnavailable
 from hal_cpu import processor
 from hal_cpu.clock import CPUClock

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import hal_core as hal
-from hal_core.registry.backend import Backend
+from hal_core.device.backend import Backend
 from hal_cpu import plugin
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.device import CPUDevice, describe

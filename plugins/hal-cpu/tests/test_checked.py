@@ -230,7 +230,7 @@ def test_a_loop_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened() -> CheckedDevice:
-    from hal_core.registry.backend import Backend
+    from hal_core.device.backend import Backend
     from hal_cpu.device import describe
 
     device: CheckedDevice = plugin.hal_open_device("CPU", 0, describe("CPU"))

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import hal_core as hal
-from hal_core.registry.backend import Backend
+from hal_core.device.backend import Backend
 from hal_cpu import plugin
 from hal_cpu.device import describe
 from hal_cpu.loader.engine import EngineCode

@@ -8,9 +8,9 @@ import pytest
 
 import hal_core as hal
 from hal_core.compiler import CompileOptions, CompilerPair
+from hal_core.device.backend import Backend
+from hal_core.device.plugin import Extension
 from hal_core.hookspecs import hookimpl
-from hal_core.registry.backend import Backend
-from hal_core.registry.plugin import Extension
 from hal_cpu import plugin
 from hal_cpu.compiler import llvm_renderer
 from hal_cpu.compilers.llvm import LLVMCompiler

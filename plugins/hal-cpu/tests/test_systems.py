@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.registry.backend import Backend
+from hal_core.device.backend import Backend
 from hal_core.testing.conformance.forked import findings_of_child
 from hal_cpu import driver, plugin, processor
 from hal_cpu.checked.guarded_memory import Block

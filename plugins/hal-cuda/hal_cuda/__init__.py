@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hal_core.compiler import Binary, CompilerPair
-    from hal_core.device import DeviceInfo
+    from hal_core.device.base import DeviceInfo
     from hal_core.hookspecs import Check, Foreign
     from hal_cuda.allocator import CUDAAllocator
     from hal_cuda.device import CUDADevice

@@ -16,7 +16,7 @@ from hal_cuda.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 _FILL_NBYTES = 64 << 10  # of a wide pattern, sent from the host and then doubled on the GPU
 _KDL_CUDA, _KDL_CUDA_HOST, _LEGACY_STREAM = 2, 3, 1  # DLPack's numbers

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.concurrency import Living, poll
-from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault
 from hal_cuda import driver
 from hal_cuda.clock import CUDAClock

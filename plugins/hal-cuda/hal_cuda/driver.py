@@ -26,7 +26,7 @@ from hal_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
     from hal_cuda.calls import Calls
 
 

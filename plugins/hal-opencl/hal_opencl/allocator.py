@@ -11,7 +11,7 @@ from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
     from hal_opencl.device import OpenCLDevice
 
 Opaque = tuple[cl.Buffer, int]  # memory, byte offset: a view at any offset needs no sub-buffer

@@ -7,7 +7,7 @@ from typing import Any
 
 from hal_core.compiler import CompileOptions
 from hal_core.concurrency import poll
-from hal_core.device import Compiled, DeviceInfo, Limits
+from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, CompilerUnavailable, DeviceUnavailable
 from hal_core.ir import Signature
 from hal_opencl import driver

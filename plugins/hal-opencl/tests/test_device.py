@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
+from hal_core.device.backend import Backend
 from hal_core.errors import DeviceFault
-from hal_core.registry.backend import Backend
 from hal_opencl import driver, plugin
 from hal_opencl.device import describe, enumerate_devices
 

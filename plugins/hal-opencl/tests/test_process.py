@@ -37,7 +37,7 @@ def test_importing_the_plugin_loads_no_driver(tmp_path: Path) -> None:
     text = """
 import sys, hal_opencl
 assert hal_opencl.plugin.hal_api == (1, 0)
-loaded = {"pyopencl", "numpy", "hal_opencl.driver", "hal_core.device"} & set(sys.modules)
+loaded = {"pyopencl", "numpy", "hal_opencl.driver", "hal_core.device.base"} & set(sys.modules)
 assert not loaded, loaded
 """
     done = run(text, tmp_path)

@@ -13,7 +13,7 @@ from hal_cpu.checked.guarded_memory import Address, Block, Quarantine
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
     from hal_cpu.checked.device import CheckedDevice
 
 log = logging.getLogger("hal_core")

@@ -11,7 +11,7 @@ from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
-    from hal_core.device import DeviceInfo
+    from hal_core.device.base import DeviceInfo
     from hal_core.program import Program
     from hal_cpu.checked.allocator import CheckedAllocator
 

@@ -14,7 +14,7 @@ import pytest
 from fake_site import PLUGIN, FakeSite
 
 import hal_core as hal
-from hal_core.registry import DeviceRegistry
+from hal_core.device import DeviceRegistry
 
 
 @pytest.fixture

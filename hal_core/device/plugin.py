@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pluggy
 
 from hal_core import concurrency, hookspecs
+from hal_core.device.names import join
 from hal_core.discovery import API_VERSION
 from hal_core.errors import IncompatiblePlugin, PluginError
 from hal_core.geometry import Limits
 from hal_core.hookspecs import CAPABILITIES, RANKS, Check, DeviceInfo, Foreign
-from hal_core.registry.names import join
 
 if TYPE_CHECKING:
     from hal_core.compiler import CompilerPair
-    from hal_core.device import Compiled
+    from hal_core.device.base import Compiled
 
 T = TypeVar("T")
 

@@ -17,15 +17,15 @@ from hal_core.concurrency import (
     fresh_copy,
     survives_fork,
 )
+from hal_core.device import plugin as checks
+from hal_core.device.names import join
+from hal_core.device.plugin import Extension, Plugin, Unusable, one_line, short_repr
 from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
-from hal_core.registry import plugin as checks
-from hal_core.registry.names import join
-from hal_core.registry.plugin import Extension, Plugin, Unusable, one_line, short_repr
 
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator
     from hal_core.compiler import Binary, CompilerPair
-    from hal_core.device import Compiled, DeviceInfo
+    from hal_core.device.base import Compiled, DeviceInfo
     from hal_core.program import Program
 
 log = logging.getLogger("hal_core")

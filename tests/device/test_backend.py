@@ -14,9 +14,9 @@ from fake_backend import FakePlugin
 import hal_core as hal
 from hal_core import hookspecs
 from hal_core.compiler import CompilerPair
+from hal_core.device.backend import Backend
+from hal_core.device.plugin import HOOKS, Extension
 from hal_core.hookspecs import Check, hookimpl
-from hal_core.registry.backend import Backend
-from hal_core.registry.plugin import HOOKS, Extension
 
 
 def make(plugin: object) -> Backend:

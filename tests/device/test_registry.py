@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.concurrency import flights
+from hal_core.device import DeviceRegistry
+from hal_core.device.names import KNOWN
 from hal_core.hookspecs import hookimpl
-from hal_core.registry import DeviceRegistry
-from hal_core.registry.names import KNOWN
 
 
 @pytest.fixture(autouse=True)
@@ -651,7 +651,7 @@ def test_X1_an_answer_that_comes_after_refresh_is_not_kept(registry: DeviceRegis
 
 EXIT = """
 import hal_core as hal, logging
-from hal_core.registry import Device
+from hal_core.device import Device
 {setup}
 plugin = Device.backend("A").plugin
 def close_of(device):
@@ -697,7 +697,7 @@ def test_R15_a_fault_at_exit_is_told_and_the_exit_code_stays(site: FakeSite) -> 
 def test_R15_a_closed_device_is_not_closed_again(site: FakeSite) -> None:
     site.backend("A")
     code = """
-    from hal_core.registry import Device
+    from hal_core.device import Device
     device = Device["A"]
     device.close()
     def twice(): print("again")
@@ -712,7 +712,7 @@ def test_R15_a_closed_device_is_not_closed_again(site: FakeSite) -> None:
 FORK = """
 import os, sys
 import hal_core as hal
-from hal_core.registry import Device
+from hal_core.device import Device
 {parent}
 child = os.fork()
 if child:
@@ -806,7 +806,7 @@ for turn in range(2):
 FIRST_OPEN = """
 import os, sys
 import hal_core
-from hal_core.registry import Device
+from hal_core.device import Device
 
 core = os.path.dirname(hal_core.__file__)
 files, bodies = set(), 0

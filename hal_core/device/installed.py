@@ -11,6 +11,9 @@ from typing import TypeVar
 
 from hal_core import config, discovery
 from hal_core.concurrency import flights, fresh_copy
+from hal_core.device.backend import Backend
+from hal_core.device.names import KNOWN, PLANNED, is_family
+from hal_core.device.plugin import Extension, Plugin, one_line
 from hal_core.discovery import DEVICES, EXTENSIONS, EntryPoint, Scan, normalize
 from hal_core.errors import (
     DeviceUnavailable,
@@ -22,9 +25,6 @@ from hal_core.errors import (
     PluginError,
     UnknownDevice,
 )
-from hal_core.registry.backend import Backend
-from hal_core.registry.names import KNOWN, PLANNED, is_family
-from hal_core.registry.plugin import Extension, Plugin, one_line
 
 log = logging.getLogger("hal_core")
 

@@ -10,7 +10,7 @@ import pytest
 from fake_site import FakeSite
 
 import hal_core as hal
-from hal_core.registry import DeviceRegistry
+from hal_core.device import DeviceRegistry
 
 
 class Wrong(NamedTuple):
@@ -97,7 +97,7 @@ ANSWERS = {
     "opens text": opens("'EVIL'", "hal_open_device gave 'EVIL'"),
     "opens a list": opens("[]", "hal_open_device"),
     "opens another's device": opens(
-        "__import__('hal_core').device.Compiled('CPU', info)", "not the device EVIL"
+        "__import__('hal_core').Compiled('CPU', info)", "not the device EVIL"
     ),
     "opens a closed device": Wrong(
         "# more\ngood = Plugin.hal_open_device\ndef open(self, family, index, info):\n"

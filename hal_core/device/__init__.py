@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from hal_core import config
 from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable
+from hal_core.device.backend import Backend, pick
+from hal_core.device.installed import Plugins
+from hal_core.device.names import KNOWN, PLANNED, join, parse
 from hal_core.errors import (
     DeviceFault,
     DeviceUnavailable,
@@ -21,12 +24,9 @@ from hal_core.errors import (
     PluginConflict,
     UnknownDevice,
 )
-from hal_core.registry.backend import Backend, pick
-from hal_core.registry.installed import Plugins
-from hal_core.registry.names import KNOWN, PLANNED, join, parse
 
 if TYPE_CHECKING:
-    from hal_core.device import Compiled, DeviceInfo
+    from hal_core.device.base import Compiled, DeviceInfo
 
 __all__ = ["Backend", "Device", "DeviceRegistry"]
 

@@ -1,6 +1,6 @@
 """An opened device: the base class of every backend's device.
 
-`hal.Device["CPU"]`, which finds the backend and opens the device, is in `registry/`.
+`hal.Device["CPU"]`, which finds the backend and opens the device, is in `__init__.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hal_core.allocator import Allocator
 from hal_core.compiler import Binary, compile_kernel
 from hal_core.compiler.selection import select
 from hal_core.concurrency import Living
+from hal_core.device.plugin import short_repr
 from hal_core.dtypes import DTYPES, as_dtype, float64
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.geometry import Limits
@@ -22,12 +23,11 @@ from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
-from hal_core.registry.plugin import short_repr
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
+    from hal_core.device.backend import Backend
     from hal_core.dtypes import DType
-    from hal_core.registry import Backend
     from hal_core.render import Renderer
 
 __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
