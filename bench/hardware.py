@@ -44,7 +44,7 @@ LONG = ("digits", "edges")  # examples without a size
 
 
 class How(NamedTuple):
-    """How the parts of a run are run."""
+    """The way in which the parts are run."""
 
     quick: bool  # do only some of each part
     limit: float  # seconds after which a part is ended: a device that hangs is a result too

@@ -162,15 +162,8 @@ def statistics() -> CacheStatistics:
     sizes = [facts.st_size for _, facts in filter(_is_entry, _files(place))]
     with _lock:
         hits, reasons = _hits, dict(_misses)
-    return CacheStatistics(
-        place,
-        len(sizes),
-        sum(sizes),
-        config.CACHE_LIMIT.read(),
-        hits,
-        sum(reasons.values()),
-        reasons,
-    )
+    limit, misses = config.CACHE_LIMIT.read(), sum(reasons.values())
+    return CacheStatistics(place, len(sizes), sum(sizes), limit, hits, misses, reasons)
 
 
 # -- one entry

@@ -300,7 +300,7 @@ def test_B9_memory_of_another_device_comes_by_the_host(
 def test_B9_a_device_that_knows_memory_by_handles_gets_a_copy(
     chip: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That the host sees the memory does not say that any address of the host can be wrapped."""
+    """A device whose memory the host sees need not be able to wrap any address of the host."""
     monkeypatch.setattr(chip, "info", chip.info._replace(host_visible=True))
     array = np.arange(3, dtype="i4")
     for wraps, shared in ((True, True), (False, False)):

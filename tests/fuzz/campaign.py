@@ -96,7 +96,7 @@ def small(target: str, seed: int) -> str:
 
 
 def _ends(target: str, case: Case) -> bool:
-    """Whether the case takes its process down."""
+    """Tell whether the case ends its process."""
     command = [sys.executable, str(WORKER), target, str(case.seed), "-"]
     done = subprocess.run(command, input=case.source, capture_output=True, text=True)
     return done.returncode != 0

@@ -52,7 +52,7 @@ class Expressions:
         return self.pick(bool_, depth)
 
     def index(self, size: int, depth: int = 2, wide: float = 0.1) -> str:
-        """Of an array with this many elements: clamped, or a floor modulo, never negative."""
+        """Return an index of an array: clamped, or a floor modulo, and never negative."""
         if self.random.random() < 0.3:
             return near(self.random, size)
         kind = int64 if self.random.random() < wide else int32

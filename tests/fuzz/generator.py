@@ -189,7 +189,7 @@ class Generator:
             self._only_if(end)
 
     def _only_if(self, condition: str) -> None:
-        """What follows is for the threads that a condition holds for."""
+        """Write a guard: the following statements are for the threads that meet the condition."""
         if self.random.random() < 0.5:
             self.s.write(f"if not ({condition}):")
             self.s.write("    return")

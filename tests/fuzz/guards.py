@@ -30,12 +30,12 @@ def near(random: Random, size: int) -> str:
 
 
 def below(random: Random, index: str, end: int) -> str:
-    """Whether an index is less than a number."""
+    """Write the condition that an index is less than a number."""
     return f"({random.choice(BELOW).format(i=index, n=f'hal.int32({end})')})"
 
 
 def bound(random: Random, numbers: list[str]) -> str:
-    """Whether an index is where `numbers`, int32 values that all threads share, say."""
+    """Write the condition that an index lies within `numbers`, int32 values of all threads."""
     kind = random.choice(["hal.int32", "hal.int32", "hal.int64"])
     index = f"{kind}({random.choice(INDICES)}){random.choice(ADDED)}"
     end = f"{kind}({random.choice([*numbers, *numbers, '0', '1', '5', 'hal.block_idx(1)'])})"

@@ -148,7 +148,7 @@ class Author:
         self.b.store(NAMES[dtype], self.place(), value)  # type: ignore[index]
 
     def statements(self, depth: int, most: int) -> bool:
-        """Whether the block is left, so that nothing may follow."""
+        """Write statements. Returns: the last one leaves the block, so nothing may follow."""
         self.values.append([])
         left = any(self.statement(depth) for _ in range(self.rng.randint(1, most)))
         self.values.pop()

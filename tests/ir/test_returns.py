@@ -18,7 +18,7 @@ Ints = hal.Ptr[hal.int32]
 
 
 def ops(uops: tuple[UOp, ...]) -> str:
-    """What a kernel does, from its first IF on."""
+    """Return the ops of a kernel from its first IF on."""
     names = [node.op for node in uops]
     kept = ("IF", "ELSE", "ENDIF", "STORE", "RETURN", "NOT", "BARRIER", "RANGE", "ENDRANGE")
     return " ".join(name for name in names[names.index("IF") - 1 :] if name in kept)

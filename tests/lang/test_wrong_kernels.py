@@ -15,7 +15,7 @@ EACH = 60
 
 
 def lowered(source: str) -> bool:
-    """Whether the text is a kernel. Anything but a kernel or a refusal is an error."""
+    """Tell whether the text is a kernel. Anything but a kernel or a refusal is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's, of `is` with a number and of calls of a tuple
         module: ModuleType = wrong_kernels.loaded(source)

@@ -192,7 +192,7 @@ class Machine:
                 return
 
     def _step(self, instruction: Instruction, lanes: Array) -> bool:
-        """Whether the stretch ends."""
+        """Execute one instruction for some lanes. Returns: it ends the stretch."""
         name, operands = instruction.name, instruction.operands
         if name == "bra":
             taken = lanes

@@ -26,9 +26,9 @@ PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_
 
 # Python takes its own path from its first argument, so that child processes run here too.
 PYTHON = """#!/bin/sh
-exec {folder}/root/usr/bin/qemu-aarch64-static -L {folder}/root \\
-    -E PYTHONHOME={folder}/root/usr -E PYTHONPATH={folder}/site${{PYTHONPATH:+:$PYTHONPATH}} \\
-    -0 {folder}/python {folder}/root/usr/bin/python{version} "$@"
+exec {folder}/tree/usr/bin/qemu-aarch64-static -L {folder}/tree \\
+    -E PYTHONHOME={folder}/tree/usr -E PYTHONPATH={folder}/site${{PYTHONPATH:+:$PYTHONPATH}} \\
+    -0 {folder}/python {folder}/tree/usr/bin/python{version} "$@"
 """
 
 
@@ -52,7 +52,7 @@ def unpack_debian(folder: Path) -> None:
     run("apt-get", *options, "download", *PACKAGES, cwd=packages)
     run("apt-get", "-qq", "-oAPT::Sandbox::User=root", "download", "qemu-user-static", cwd=packages)
     for package in packages.glob("*.deb"):
-        run("dpkg", "-x", str(package), str(folder / "root"), cwd=packages)
+        run("dpkg", "-x", str(package), str(folder / "tree"), cwd=packages)
 
 
 def unpack_wheels(folder: Path, needed: list[str]) -> None:

@@ -32,7 +32,7 @@ from hal_core.ir.uop import UOp
 
 
 class Middle(NamedTuple):
-    """What holds for the threads within the limits, which lie next to each other."""
+    """Facts about the threads within the limits, which lie next to each other."""
 
     limits: list[Limit]
     known: dict[UOp, bool]  # conditions, with their values

@@ -24,7 +24,7 @@ _EFFECTS = frozenset(
 
 
 class Bounds(NamedTuple):
-    """What holds for each thread of a region that has any effect. The others need not run."""
+    """Limits of the threads of a region that have any effect. The others need not run."""
 
     limits: list[Limit]
     rows: list[tuple[UOp, bool]]  # conditions that are the same for a row, and what they must be

@@ -226,6 +226,32 @@ def test_a_copy_under_way_ends_before_the_stream_is_destroyed(
     assert simulator.stale() == stale
 
 
+def _errors_while(end: Callable[[], None], program: hal.Program, y: hal.Buffer) -> set[str]:
+    """Return the texts of what four threads that launch all the time raise after `end`."""
+    raised: list[BaseException] = []
+    running = threading.Barrier(5)
+
+    def work() -> None:
+        try:
+            for turn in range(100_000):
+                program(y, vals=(100,), threads=100)
+                if turn == 3:
+                    running.wait(60)
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    running.wait(60)
+    end()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert {type(error) for error in raised} == {hal.InvalidState}, raised
+    return {str(error) for error in raised}
+
+
 def test_unloading_while_others_launch_gives_them_errors_of_ours(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
@@ -233,29 +259,9 @@ def test_unloading_while_others_launch_gives_them_errors_of_ours(
     binary = device.compile(add_one).binary
     y = hal.Buffer(device, 100, hal.int32).allocate().fill(0)
     for _ in range(5):
-        raised: list[BaseException] = []
         program = device.load(binary)
-        running = threading.Barrier(5)
-
-        def work() -> None:
-            try:
-                for turn in range(100_000):
-                    program(y, vals=(100,), threads=100)  # noqa: B023
-                    if turn == 3:
-                        running.wait(60)  # noqa: B023
-            except BaseException as error:
-                raised.append(error)  # noqa: B023
-
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        running.wait(60)
-        program.unload()
-        for thread in threads:
-            thread.join(60)
-            assert not thread.is_alive()
-        assert {type(error) for error in raised} == {hal.InvalidState}, raised
-        assert all("unloaded" in str(error) for error in raised), raised
+        raised = _errors_while(program.unload, program, y)
+        assert all("unloaded" in text for text in raised), raised
     assert simulator.stale() == stale
 
 
@@ -265,31 +271,11 @@ def test_closing_while_others_launch_gives_them_errors_of_ours(
     device.close()
     stale = simulator.stale()
     for _ in range(5):
-        raised: list[BaseException] = []
         opened = hal.Device["CUDA"]
         program = opened.compile(add_one)
         y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
-        running = threading.Barrier(5)
-
-        def work() -> None:
-            try:
-                for turn in range(100_000):
-                    program(y, vals=(100,), threads=100)  # noqa: B023
-                    if turn == 3:
-                        running.wait(60)  # noqa: B023
-            except BaseException as error:
-                raised.append(error)  # noqa: B023
-
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        running.wait(60)
-        opened.close()
-        for thread in threads:
-            thread.join(60)
-            assert not thread.is_alive()
-        assert {type(error) for error in raised} == {hal.InvalidState}, raised
-        assert all("closed" in str(error) for error in raised), raised
+        raised = _errors_while(opened.close, program, y)
+        assert all("closed" in text for text in raised), raised
     assert simulator.stale() == stale
 
 

@@ -118,10 +118,7 @@ def test_a_fault_that_nobody_waits_for_is_told_at_exit(
     assert "the last program launched was add_one" in done.stderr, done.stderr
 
 
-def test_a_driver_too_old_for_NVRTC_leaves_our_own_PTX(run: Callable[..., str]) -> None:
-    text = run(
-        """
-import os
+OWN_PTX_ONLY = """
 device = hal.Device["CUDA"]
 y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
 program = device.compile(add_one)
@@ -131,9 +128,11 @@ try:
     device.compile(hal.Source("f", 'extern "C" __global__ void f() {}', "", language="cuda"))
 except hal.HalError as error:
     print(type(error).__name__, error)
-""",
-        SIM_CUDA_DRIVER="12.0",
-    )
+"""
+
+
+def test_a_driver_too_old_for_NVRTC_leaves_our_own_PTX(run: Callable[..., str]) -> None:
+    text = run(OWN_PTX_ONLY, SIM_CUDA_DRIVER="12.0")
     assert text.startswith("ptx {1}\n") and "CompilerUnavailable" in text, text
     assert "too new for this driver" in text, text
     assert "python -m pip install 'nvidia-cuda-nvrtc-cu12==12.0.*'" in text, text
@@ -148,19 +147,7 @@ def test_C6_machine_code_of_a_newer_CUDA_than_the_drivers_is_not_made(
     if major < 13:
         pytest.skip(f"NVRTC {major} is installed, and hal-cuda takes no driver that is older")
     text = run(
-        """
-from hal_cuda.doctor import checks
-device = hal.Device["CUDA"]
-y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
-program = device.compile(add_one)
-program(y, vals=(10,), threads=10)
-print(program.pair, set(y.numpy().tolist()))
-try:
-    device.compile(hal.Source("f", 'extern "C" __global__ void f() {}', "", language="cuda"))
-except hal.HalError as error:
-    print(type(error).__name__, error)
-print(checks("CUDA")[1])
-""",
+        OWN_PTX_ONLY + "from hal_cuda.doctor import checks; print(checks('CUDA')[1])",
         SIM_CUDA_DRIVER=f"{major - 1}.9", SIM_CUDA_CC="9.0",
     )  # fmt: skip
     ran, refused, checked = text.splitlines()

@@ -42,9 +42,8 @@ _libc.pthread_self.restype = ctypes.c_void_p
 def map_pages(nbytes: int, alignment: int) -> int:
     """Return the address of fresh, zeroed pages. From 2 MiB of alignment on huge ones are asked
     for, where the system is asked for them. Raises: Refused."""
-    spare = (
-        alignment if alignment > mmap.PAGESIZE else 0
-    )  # so that a multiple lies in the first part
+    # With so many bytes to spare, a multiple of the alignment lies in the first part.
+    spare = alignment if alignment > mmap.PAGESIZE else 0
     address = _mmap(None, nbytes + spare, mmap.PROT_READ | mmap.PROT_WRITE, _PRIVATE, -1, 0)
     if address is None or address == _MAP_FAILED:
         raise _refused("mmap", nbytes)
