@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import rtc
 
 from hal_core.ir import Kernel
-from hal_core.render import CRenderer, CUDARenderer, HIPRenderer, MetalRenderer, Renderer
+from hal_core.render import CRenderer, CUDARenderer, HIPRenderer, Renderer
 
 HERE = Path(__file__).parent
 
@@ -138,46 +137,11 @@ class Zig(OfflineCompiler):
         return path.with_suffix(".o").read_bytes()
 
 
-class Metal(OfflineCompiler):
-    """clang with a header of ours in place of Apple's: types, address spaces, names."""
-
-    renderer = MetalRenderer()
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        paths = [shutil.which(name) for name in ("clang", "clang-16", "clang-15")]
-        found = [(path,) for path in paths if path]
-        if importlib.util.find_spec("ziglang"):
-            found.insert(0, (sys.executable, "-m", "ziglang", "clang"))
-        self.clang: tuple[str, ...] = found[0] if found else ()
-        if not found:
-            self.missing = "clang is not installed (pip install ziglang, or apt-get install clang)"
-
-    def compile(self, kernel: Kernel) -> bytes:
-        text = self.renderer.render(kernel)
-        path = self.folder / f"{next(self.number)}.metal"
-        path.write_text(text)
-        done = subprocess.run(
-            [
-                *self.clang, "-x", "cl", "-cl-std=clc++2021", "-target", "spir64",
-                "-cl-no-stdinc", "-fsyntax-only", "-Wall", "-Werror", *QUIET,
-                "-Wno-unknown-attributes", "-Wno-unknown-pragmas",  # Metal's own
-                "-Wno-char-subscripts",  # Metal's char is signed
-                "-I", str(HERE / "metal_shim"), str(path),
-            ],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode or done.stderr:
-            raise AssertionError(shown(done.stderr, text))
-        return b""
-
-
 OFFLINE: dict[str, type[OfflineCompiler]] = {
     "nvrtc": NVRTC,
     "nvrtc-hopper": NVRTCHopper,
     "nvrtc-ptx": NVRTCText,
     "hiprtc": HIPRTC,
     "hiprtc-navi": HIPRTCNavi,
-    "metal": Metal,
     "zig": Zig,
 }

@@ -7,15 +7,23 @@ import itertools
 import math
 import shutil
 import subprocess
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from hal_core.dtypes import bool_
+from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
-from hal_core.render import CRenderer, LLVMRenderer, OpenCLRenderer, Renderer
+from hal_core.render import CRenderer, LLVMRenderer, MetalRenderer, OpenCLRenderer, Renderer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "metal"))
+
+import msl
 
 Arrays = dict[str, Any]  # parameter's name -> numpy array or number
 Triple = tuple[int, int, int]
@@ -247,9 +255,54 @@ class OpenCL(Toolchain):
         self.queue.finish()
 
 
+class Metal(Toolchain):
+    """clang with our own `<metal_stdlib>`, which has Metal's address spaces."""
+
+    renderer = MetalRenderer()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        if not msl.compiler():
+            self.missing = "clang is not installed"
+
+    def compile(self, kernel: Kernel) -> None:
+        self.build(kernel)
+
+    def build(self, kernel: Kernel) -> msl.Library:
+        try:
+            text = self.renderer.render(kernel)
+        except Unsupported as error:  # float64, and atomics of 64 bits
+            pytest.skip(str(error))
+        return msl.Library(text)
+
+    def run(
+        self,
+        kernel: Kernel,
+        arguments: Arrays,
+        grid: Triple = (1, 1, 1),
+        block: Triple = (1, 1, 1),
+        part: tuple[int, int] | None = None,
+        workers: int = 1,
+    ) -> None:
+        if part is not None:
+            pytest.skip("Metal launches whole grids")
+        library = self.build(kernel)
+        signature = kernel.signature
+        values = [param for param in signature.params if not param.is_pointer]
+        kinds = [(p.name, "u1" if p.dtype is bool_ else p.dtype.to_numpy()) for p in values]
+        packed = np.zeros(1, np.dtype(kinds, align=True))
+        for param in values:
+            packed[param.name] = arguments[param.name]
+        addresses = [arguments[param.name].ctypes.data for param in signature.pointers]
+        addresses += [packed.ctypes.data] if values else []
+        threads = tuple(blocks * count for blocks, count in zip(grid, block, strict=True))
+        library.run(kernel.name, addresses, threads, block)
+
+
 TOOLCHAINS: dict[str, type[Toolchain]] = {
     "gcc": GCC,
     "clang": Clang,
     "llvm": LLVM,
     "opencl": OpenCL,
+    "msl": Metal,
 }

@@ -17,10 +17,13 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
     text = Text(row, kernel, uops, reserved)
     aliased = _aliased_dtypes(row, kernel) if row.alias else frozenset[DType]()
     parameters, arguments = [], []
+    values = text.names.take("values") if row.packed else ""
     for param in kernel.signature.params:
-        parameter, argument = _parameter(text, param, param.dtype in aliased)
+        parameter, argument = _parameter(text, param, param.dtype in aliased, values)
         parameters += [parameter] if parameter else []
         arguments += [argument] if argument else []
+    struct, packed = _packed(text, values)
+    parameters += packed
     text.write()
     blocks = {"$arguments": arguments, "$shared": text.shared, "$body": text.lines}
     frame: list[str] = []
@@ -32,7 +35,7 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
     features = spelling.features | {"always"} | (set() if kernel.contract else {"no contract"})
     headers = [line for feature, line in row.headers.items() if feature in features]
     headers += [row.alias.format(type=kind, alias=f"hal_any_{kind}") for kind in spelling.aliases]
-    parts = ["\n".join(headers), *spelling.helpers.values(), "\n".join(frame)]
+    parts = ["\n".join(headers), *spelling.helpers.values(), struct, "\n".join(frame)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -72,7 +75,19 @@ def _aliased_dtypes(row: Language, kernel: Kernel) -> frozenset[DType]:
     return frozenset(param.dtype for param in pointers if param.dtype.itemsize > 1)
 
 
-def _parameter(text: Text, param: Param, aliased: bool) -> tuple[str, str]:
+def _packed(text: Text, name: str) -> tuple[str, list[str]]:
+    """Return the struct of all values and its parameter, in a language that passes them as one."""
+    row, signature = text.row, text.kernel.signature
+    values = [param for param in signature.params if not param.is_pointer]
+    if not (row.packed and values):
+        return "", []
+    typed = ((text.spelling.storage(param.dtype), text.params[param.position]) for param in values)
+    fields = "\n".join(row.packed_field.format(type=kind, name=field) for kind, field in typed)
+    words = {"type": f"{text.kernel.name}_values", "name": name, "buffer": len(signature.pointers)}
+    return row.packed.format(fields=fields, **words), [row.packed_parameter.format(**words)]
+
+
+def _parameter(text: Text, param: Param, aliased: bool, values: str) -> tuple[str, str]:
     """Return a parameter's declaration in the kernel's head, and the line that reads it."""
     row, name = text.row, text.params[param.position]
     kind = text.spelling.storage(param.dtype)
@@ -81,8 +96,9 @@ def _parameter(text: Text, param: Param, aliased: bool) -> tuple[str, str]:
         "type": kind,
         "element": text.spelling.aliasing(param.dtype) if aliased else kind,
         "name": name,
+        "values": values,
         "slot": 8 * param.position,
-        "position": param.position,
+        "buffer": text.kernel.signature.pointers.index(param) if param.is_pointer else None,
     }
     if not param.is_pointer:
         return row.value_parameter.format(**fields), row.value_line.format(**fields)

@@ -43,6 +43,9 @@ class Language(NamedTuple):
     last_parameters: tuple[str, ...] = ()  # after the kernel's own
     pointer_line: str = ""  # declares the pointer in the body; "" if the head does
     value_line: str = ""
+    packed: str = ""  # declares a struct of all values, where they are one argument; else ""
+    packed_field: str = ""
+    packed_parameter: str = ""
     alias: str = ""  # declares {alias}, a {type} that may alias others; "": all may
     block_attribute: str = ""  # for a kernel that fixes its block; {x}, {y}, {z}, {threads}
     block_dims: tuple[str, str, str] = ("", "", "")  # $block_x, ... if the block is not fixed

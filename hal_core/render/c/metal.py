@@ -89,8 +89,13 @@ METAL = Language(
     specials={kind: f"(int){name}.{{axis}}" for kind, (name, _) in _PLACES.items()},
     last_parameters=tuple(f"uint3 {name} [[{place}]]" for name, place in _PLACES.values()),
     bits={
-        "float16": ("as_type<ushort>", "as_type<half>"),
+        "float16": ("as_type<ushort>", "hal_float16_of_bits"),
         "float32": ("as_type<uint>", "as_type<float>"),
+    },
+    # The operand of `as_type` has the size of its result, and `ushort ^ ushort` is an int.
+    helpers={
+        "hal_float16_of_bits": "static inline half hal_float16_of_bits(ushort bits) {\n"
+        "    return as_type<half>(bits);\n}"
     },
     casts=BFLOAT16_CASTS,
     spaces={
@@ -105,8 +110,13 @@ METAL = Language(
     keywords=METAL_WORDS,
     frame=_FRAME,
     # The offset of a view is given when its buffer is bound, so there is no parameter for it.
-    pointer_parameter="device {const}{element} *{name} [[buffer({position})]]",
-    value_parameter="constant {type} &{name} [[buffer({position})]]",
+    # Metal has 31 places for buffers: pointers take the first ones, and all values the next.
+    pointer_parameter="device {const}{element} *{name} [[buffer({buffer})]]",
+    value_parameter="",
+    value_line="const {type} {name} = {values}.{name};",
+    packed="struct {type} {{\n{fields}\n}};",
+    packed_field="    {type} {name};",
+    packed_parameter="constant {type} &{name} [[buffer({buffer})]]",
     alias="typedef {type} {alias} __attribute__((may_alias));",
     block_attribute="[[max_total_threads_per_threadgroup({threads})]]\n",
     shared="alignas(16) threadgroup {type} {name}[{count}];",

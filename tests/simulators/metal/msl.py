@@ -1,0 +1,229 @@
+"""Compile texts in the Metal shading language for this processor, and run their kernels.
+
+One clang command takes a text as C++ for OpenCL, with our `metal_stdlib`. A function appended to
+the text calls each kernel: it takes the arguments from a table, and the indices of the thread from
+a record of `runtime.c`, which gives each thread that waits at a barrier a stack.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+DYNAMIC = 32 << 10  # bytes of `[[threadgroup(n)]]` memory that a kernel may be given
+MOST_THREADS = 1024
+
+# Attribute of a parameter -> the field of runtime.c's record, and its number of components.
+PLACES = {
+    "thread_position_in_grid": "global_id",
+    "threadgroup_position_in_grid": "block_id",
+    "thread_position_in_threadgroup": "thread_id",
+    "threads_per_threadgroup": "block_size",
+    "threadgroups_per_grid": "grid_size",
+    "threads_per_grid": "threads",
+    "thread_index_in_threadgroup": "number",
+}
+RECORD = """
+struct hal_place {
+    uint global_id[3], block_id[3], thread_id[3], block_size[3], grid_size[3], threads[3];
+    uint number;
+};
+"""
+_KERNEL = re.compile(
+    r"(?P<attributes>(?:\[\[[^\]]*\]\]\s*)*)\bkernel\s+(?P<late>(?:\[\[[^\]]*\]\]\s*)*)void\s+"
+    r"(?P<name>\w+)\s*\("
+)
+_PARAMETER = re.compile(
+    r"^(?P<type>.*?[\s*&])(?P<name>\w+)\s*(?:\[\[(?P<attribute>.*?)\]\])?$", re.S
+)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+
+
+class CompileError(Exception):
+    """A text that clang refuses; the message is its log."""
+
+
+class Argument(NamedTuple):
+    """A parameter of a kernel that the caller binds."""
+
+    name: str
+    kind: str  # "buffer" or "threadgroup"
+    index: int
+    type: str
+
+
+class Kernel(NamedTuple):
+    name: str
+    arguments: tuple[Argument, ...]
+    most_threads: int  # that its text allows in a block
+
+
+@functools.cache
+def compiler() -> tuple[str, ...]:
+    """The command of a clang, or () where there is none."""
+    paths = [shutil.which(name) for name in ("clang", "clang-16", "clang-15")]
+    found = [(path,) for path in paths if path]
+    if not found and importlib.util.find_spec("ziglang"):
+        found = [(sys.executable, "-m", "ziglang", "clang")]
+    return found[0] if found else ()
+
+
+@functools.cache
+def _folder() -> Path:
+    """A folder for what is compiled in this process; gone at its end."""
+    made = tempfile.TemporaryDirectory(prefix="hal-metal-")
+    _keep.append(made)
+    return Path(made.name)
+
+
+_keep: list[object] = []
+
+
+@functools.cache
+def _runtime() -> ctypes.CDLL:
+    path = _folder() / "libruntime.so"
+    command = (*compiler(), "-std=gnu11", "-O2", "-Wall", "-Werror", "-shared", "-fPIC")
+    subprocess.run([*command, str(HERE / "runtime.c"), "-o", str(path)], check=True)
+    return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+def _parts(text: str) -> list[str]:
+    """Split parameters at the commas outside of brackets."""
+    found, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter in "([{<") - (letter in ")]}>")
+        if letter == "," and depth == 0:
+            found.append(text[start:at])
+            start = at + 1
+    return [part.strip() for part in (*found, text[start:]) if part.strip()]
+
+
+def _closing(text: str, start: int) -> int:
+    depth = 1
+    for at in range(start, len(text)):
+        depth += (text[at] == "(") - (text[at] == ")")
+        if depth == 0:
+            return at
+    raise CompileError("program_source:1:1: error: a parameter list does not end")
+
+
+def kernels(text: str) -> list[tuple[Kernel, str]]:
+    """Find the kernels of a text, and write for each the function that calls it."""
+    plain = _COMMENT.sub(" ", text)
+    found = []
+    for match in _KERNEL.finditer(plain):
+        declared = _parts(plain[match.end() : _closing(plain, match.end())])
+        arguments: list[Argument] = []
+        given = []
+        for part in declared:
+            parameter = _PARAMETER.match(part)
+            if parameter is None:
+                raise CompileError(f"program_source:1:1: error: cannot read parameter {part!r}")
+            given.append(_given(parameter, arguments))
+        limit = re.search(r"max_total_threads_per_threadgroup\((\d+)\)", match[0])
+        most = int(limit[1]) if limit else MOST_THREADS
+        kernel = Kernel(match["name"], tuple(arguments), most)
+        found.append((kernel, _CALL.format(name=kernel.name, given=", ".join(given))))
+    return found
+
+
+_CALL = """
+extern "C" void hal_call_{name}(const __global ulong *hal_args, const __global hal_place *hal_at)
+{{
+    {name}({given});
+}}
+"""
+
+
+def _given(parameter: re.Match[str], arguments: list[Argument]) -> str:
+    """Write what a kernel is given for one parameter."""
+    kind, attribute = parameter["type"].strip(), (parameter["attribute"] or "").strip()
+    if attribute in PLACES:
+        field = PLACES[attribute]
+        if field == "number":
+            return f"({kind})hal_at->number"
+        size = re.fullmatch(r"(?:const\s+)?(ushort|uint)([23]?)", kind)
+        if size is None:
+            raise CompileError(f"program_source:1:1: error: {attribute} cannot be a {kind}")
+        parts = ", ".join(f"({size[1]})hal_at->{field}[{n}]" for n in range(int(size[2] or 1)))
+        return f"({size[1]}{size[2]})({parts})"
+    place = re.fullmatch(r"(buffer|threadgroup)\((\d+)\)", attribute)
+    if attribute and place is None:
+        raise CompileError(f"program_source:1:1: error: software Metal has no [[{attribute}]]")
+    used = "threadgroup" if kind.startswith("threadgroup") else "buffer"
+    index = int(place[2]) if place else sum(a.kind == used for a in arguments)
+    slot = len(arguments)
+    arguments.append(Argument(parameter["name"], used, index, kind))
+    if kind.endswith("&"):
+        return f"*({kind[:-1].strip()} *)hal_args[{slot}]"
+    return f"({kind})hal_args[{slot}]"
+
+
+class Library:
+    """A compiled text. Concurrency: one kernel of the process runs at a time."""
+
+    _lock = threading.Lock()
+
+    def __init__(self, text: str, macros: Sequence[tuple[str, str]] = ()) -> None:
+        """Raises: CompileError with clang's log, in which the text is `program_source`."""
+        head = "".join(f"#define {name} {value}\n" for name, value in macros)
+        written = kernels(text)
+        self.kernels = {kernel.name: kernel for kernel, _ in written}
+        body = text.replace("#pragma METAL fp contract(off)", "#pragma OPENCL FP_CONTRACT OFF")
+        calls = "".join(call for _, call in written)
+        whole = f'{head}#line 1 "program_source"\n{body}\n#line 1 "calls"\n{RECORD}{calls}'
+        self._library = ctypes.CDLL(str(_compiled(whole)))
+
+    def run(
+        self,
+        name: str,
+        addresses: Sequence[int],
+        threads: tuple[int, int, int],
+        block: tuple[int, int, int],
+    ) -> None:
+        """Run a kernel; `addresses` are those of its arguments, in order."""
+        entry = ctypes.cast(self._library[f"hal_call_{name}"], ctypes.c_void_p)
+        given = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        triple = ctypes.c_uint32 * 3
+        with self._lock:
+            error = _runtime().metal_run(entry, given, triple(*threads), triple(*block))
+        if error:
+            problem = {1: "some threads of a block end while others wait", 2: "no memory"}[error]
+            raise RuntimeError(f"{name}: {problem}")
+
+
+def _compiled(text: str) -> Path:
+    """Return the library of a text; the same text is compiled once in a process."""
+    _runtime()  # which has `metal_wait`
+    stem = hashlib.sha256(text.encode()).hexdigest()[:24]
+    made = _folder() / f"{stem}.so"
+    if made.exists():
+        return made
+    source = made.with_suffix(".metal")
+    source.write_text(text, encoding="utf-8")
+    command = (
+        *compiler(), "-x", "cl", "-cl-std=clc++2021", "-cl-no-stdinc", "-I", str(HERE),
+        "-O1", "-march=native", "-fPIC", "-shared", "-Wall", "-Wno-unknown-attributes",
+        "-Wno-unknown-pragmas", "-Wno-char-subscripts", "-Wno-unused-variable",
+        "-Wno-unused-function", "-Wno-tautological-compare", "-Wno-unused-value",
+    )  # fmt: skip
+    partial = made.with_suffix(f".{threading.get_ident()}")
+    done = subprocess.run(
+        [*command, str(source), "-o", str(partial)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise CompileError(done.stderr)
+    partial.rename(made)
+    return made
