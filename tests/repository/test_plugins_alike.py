@@ -19,7 +19,9 @@ For a family called X, in `hal_x/`:
     doctor      checks(family)                            -> list[Check]
 
 A plugin leaves out what the base class does for it. Its own methods follow those of the base class;
-its own files and folders hold what these eight use.
+its own files and folders hold what these eight use. A plugin of streams and events has what
+`hal_core/streams/` gives it: its clock, and `explain` and `check`, which its `driver` imports. The
+classes of that folder are held to the order of their base classes, too.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ FOLDERS = {
     for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))
 }
 PLUGINS = pytest.mark.parametrize("plugin", FOLDERS)
+STREAMS = ROOT / "hal_core" / "streams"
 FILES = ("__init__", "driver", "device", "allocator", "compiler", "program", "clock", "doctor")
 
 # file -> functions in their order: name, its first parameters, what it returns
@@ -67,8 +70,24 @@ CLASSES: dict[str, tuple[str, type[Any], list[str]]] = {
 
 
 def read(plugin: str, file: str) -> list[ast.stmt]:
-    text = (FOLDERS[plugin] / f"{file}.py").read_text(encoding="utf-8")
-    return ast.parse(text).body
+    folder = STREAMS if plugin == "streams" else FOLDERS[plugin]
+    return ast.parse((folder / f"{file}.py").read_text(encoding="utf-8")).body
+
+
+def is_of_streams(plugin: str) -> bool:
+    return "hal_core.streams" in (FOLDERS[plugin] / "device.py").read_text(encoding="utf-8")
+
+
+def read_shared(plugin: str, file: str) -> list[ast.stmt]:
+    """A file, after the definitions that it imports from `hal_core/streams/`."""
+    body = read(plugin, file)
+    shared: list[ast.stmt] = []
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module == f"hal_core.streams.{file}":
+            names = {alias.name for alias in node.names}
+            of_file = read("streams", file)
+            shared += [one for one in of_file if getattr(one, "name", "") in names]
+    return [*shared, *body]
 
 
 def named(body: list[ast.stmt], kind: type[ast.stmt]) -> dict[str, Any]:
@@ -95,7 +114,8 @@ def assert_in_order(found: list[str], order: list[str], where: str) -> None:
 @PLUGINS
 def test_files(plugin: str) -> None:
     files = {path.name for path in FOLDERS[plugin].iterdir()}
-    missing = {f"{name}.py" for name in FILES} - files
+    given = {"clock.py"} if is_of_streams(plugin) else set()
+    missing = {f"{name}.py" for name in FILES} - files - given
     assert not missing, f"{plugin} lacks {sorted(missing)}"
 
 
@@ -119,7 +139,7 @@ def test_hooks_are_an_import_and_a_call_in_the_order_of_hookspecs(plugin: str) -
 @PLUGINS
 @pytest.mark.parametrize("file", FUNCTIONS)
 def test_functions_have_one_name_one_signature_and_one_order(plugin: str, file: str) -> None:
-    functions = named(read(plugin, file), ast.FunctionDef)
+    functions = named(read_shared(plugin, file), ast.FunctionDef)
     for name, first, returns in FUNCTIONS[file]:
         assert name in functions, f"{plugin}: {file} has no {name}"
         assert parameters(functions[name])[: len(first)] == first, name
@@ -131,20 +151,27 @@ def test_functions_have_one_name_one_signature_and_one_order(plugin: str, file: 
 
 @PLUGINS
 def test_check_is_a_context_manager(plugin: str) -> None:
-    check = named(read(plugin, "driver"), ast.ClassDef)["check"]
+    check = named(read_shared(plugin, "driver"), ast.ClassDef)["check"]
     methods = named(check.body, ast.FunctionDef)
     assert list(methods) == ["__init__", "__enter__", "__exit__"]
     assert parameters(methods["__init__"])[:2] == ["operation", "device"]
 
 
-@PLUGINS
+@pytest.mark.parametrize("plugin", [*FOLDERS, "streams"])
 @pytest.mark.parametrize("file", CLASSES)
 def test_methods_of_the_base_class_come_first_and_in_its_order(plugin: str, file: str) -> None:
     end, base, first = CLASSES[file]
+    if plugin == "streams":
+        if file == "compiler":  # the backend's own
+            return
+        first = [*first, "api"] if file == "device" else first
+    elif file == "clock" and is_of_streams(plugin):
+        return
     classes = named(read(plugin, file), ast.ClassDef)
     found = [one for name, one in classes.items() if name.endswith(end)]
     if file != "compiler":  # which has one or more of any name, perhaps in a folder of their own
-        assert [one.name for one in found] == [family_of(plugin) + end]
+        family = "Stream" if plugin == "streams" else family_of(plugin)
+        assert [one.name for one in found] == [family + end]
     for one in found:
         where = f"{plugin} {one.name}"
         methods = named(one.body, ast.FunctionDef)

@@ -1,259 +1,27 @@
-"""Memory of an NVIDIA GPU, and pinned memory of the host."""
+"""Memory of an NVIDIA GPU, as other libraries know it."""
 
 from __future__ import annotations
 
-import ctypes
-from contextlib import ExitStack, suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 
-from hal_core.allocator import LRUAllocator
-from hal_core.errors import DeviceFault, HalError, InvalidArgument, OutOfMemory
-from hal_cuda import driver
-from hal_cuda.device import CUDADevice, keeping
-from hal_cuda.interchange import array_interface
-from hal_cuda.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
+from hal_core.streams.allocator import StreamAllocator
+from hal_core.streams.interchange import array_interface
+from hal_cuda.device import CUDADevice
 
-if TYPE_CHECKING:
-    from hal_core.allocator import BufferSpec
-    from hal_core.device.base import Compiled
-
-_FILL_NBYTES = 64 << 10  # of a wide pattern, sent from the host and then doubled on the GPU
 _KDL_CUDA, _KDL_CUDA_HOST, _LEGACY_STREAM = 2, 3, 1  # DLPack's numbers
 
 
-class CUDAAllocator(LRUAllocator[int]):
-    """Memory of one NVIDIA GPU. An opaque is a device address.
+class CUDAAllocator(StreamAllocator):
+    """Memory of one NVIDIA GPU. An opaque is a device address."""
 
-    `host` is pinned host memory, which kernels reach over the bus. `external_ptr` is a device
-    address of this GPU that another library allocated.
-
-    Order: allocations, frees, copies and fills are queued on the device's stream. A copy from
-    pageable memory returns when its bytes may change, a copy to the host when the data is there.
-    Owns: the context, after the device was closed, as long as exported memory is in use.
-    """
-
-    honours = frozenset({"nolru", "zero", "host", "external_ptr"})
-    null = 0
-    wraps_addresses = True
-    dlpack_pinned = _KDL_CUDA_HOST, 0  # DLPack counts all pinned memory as device 0's
     exports = MappingProxyType({"__cuda_array_interface__": array_interface})
-    device: CUDADevice
+    dlpack_pinned = _KDL_CUDA_HOST, 0  # DLPack counts all pinned memory as device 0's
+    dlpack_stream = _LEGACY_STREAM
+    another_context_fix = (
+        "Share one context: import pycuda.autoprimaryctx, or set HAL_CUDA_DRIVER=pycuda "
+        "and open the device while PyCUDA's context is current."
+    )
 
     def __init__(self, device: CUDADevice) -> None:
         super().__init__(device)
-        self.pool: Any = None  # of our own: others share the device's default pool
-        if device.info.vendor["memory_pools_supported"]:
-            with device.check("allocate"):
-                self.pool = device.api.make_pool(device.index, self.cache_limit)
-        self._shared_with: set[int] = set()  # devices that the pool's memory was opened to
-        self._staging = Staging(device)
-        self._pinned: set[int] = set()  # addresses of pinned blocks
-        self._device_closed = False
-        self._keeps_context = False  # it is closed; its context stays for memory in use
         self.dlpack_device = _KDL_CUDA, device.index
-        self.dlpack_stream = _LEGACY_STREAM
-
-    def _alloc(self, nbytes: int, options: BufferSpec) -> int:
-        device, api = self.device, self.device.api
-        try:
-            with device.own("allocate"):
-                if options.host:
-                    address = api.allocate_host(nbytes)
-                    self._pinned.add(address)
-                    return address
-                try:
-                    return api.allocate(nbytes, device.stream, self.pool)
-                except driver.Refused as error:
-                    if error.code != driver.NO_MEMORY or self.pool is None:
-                        raise
-                # Source: cuMemPoolTrimTo. Freed memory counts as used until a wait has seen the
-                # end of the work before it.
-                api.wait(device.stream)
-                api.trim_pool(self.pool)
-                return api.allocate(nbytes, device.stream, self.pool)
-        except OutOfMemory as error:
-            problem = error.problem
-            with suppress(HalError), device.own("allocate"):
-                free, total = api.memory_info()
-                problem += f"; the driver has {free} bytes free of {total}"
-            raise OutOfMemory("allocate", problem, got=nbytes, device=device.name) from None
-
-    def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
-        device, closed, lost = self.device, self._device_closed, False
-        if options.host:
-            self._pinned.discard(opaque)  # first: the freed address may go to another thread
-        if closed and not self._keeps_context:
-            return  # the context was lost, and its memory with it
-        try:
-            with device.visit("free"), ExitStack() as steps:
-                if options.host:
-                    # Called at the end of the block, after the wait: queued work may use it.
-                    steps.callback(device.api.free_host, opaque)
-                    if not closed:
-                        device.api.wait(device.stream)
-                elif closed:  # there is no stream any more
-                    device.api.free(opaque, None, False)
-                else:
-                    device.api.free(opaque, device.stream, self.pool is not None)
-        except DeviceFault:
-            lost = True  # the context, with its memory; the next wait raises
-        if closed and (lost or not (self._live or self._dropped)):
-            self.release_context()
-
-    def _wrap(self, pointer: int, nbytes: int) -> int:
-        device = self.device
-        with device.own("external_ptr"):
-            index, of_host, context = device.api.owner_of(pointer)
-        if of_host or (index == device.index and context in (0, int(device.context))):
-            return pointer
-        problem = "no memory that the CUDA driver knows"
-        fix = "Give a device address, such as int(gpuarray.gpudata)."
-        if index == device.index:
-            problem = "memory of another context of this device, out of reach of our kernels"
-            fix = (
-                "Share one context: import pycuda.autoprimaryctx, or set HAL_CUDA_DRIVER=pycuda "
-                "and open the device while PyCUDA's context is current."
-            )
-        elif index >= 0:
-            there = f"{device.family}:{index}" if index else device.family
-            problem = f"memory of another device, {there}"
-            fix = "Make the buffer there and copy it: here.copy_from(there)."
-        raise InvalidArgument(
-            "external_ptr", problem, got=hex(pointer), device=device.name, fix=fix
-        )
-
-    def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
-        return opaque + offset
-
-    def _copyin(self, dest: int, src: memoryview) -> None:
-        device = self.device
-        if src.nbytes > LARGE_IN_NBYTES:
-            with device.own("copyin"):
-                return self._staging.copy_in(dest, src)
-        sent = bytes(src)
-        try:
-            device.call("copyin", device.api.copy_in, dest, sent, len(sent), device.stream)
-        finally:
-            self._staging.hold(sent)
-        return None
-
-    def _copyout(self, dest: memoryview, src: int) -> None:
-        device = self.device
-        if dest.nbytes >= LARGE_OUT_NBYTES:
-            with device.own("copyout"):
-                return self._staging.copy_out(dest, src)
-        device.call("copyout", device.api.copy_out, dest, src, dest.nbytes, device.stream)
-        return device.call("copyout", device.api.wait, device.stream)
-
-    def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
-        device, api = self.device, self.device.api
-        if src_device is device:
-            if abs(dest - src) < nbytes:
-                return False  # the driver copies overlapping ranges in no defined order
-            device.call("copy_from", api.copy, dest, src, nbytes, device.stream)
-            return True
-        if not isinstance(src_device, CUDADevice):
-            return False
-        source: Any = src_device.allocator
-        try:  # the copy runs after earlier work of both devices and before their later work
-            with src_device.own("copy_from"), src_device.events(1) as (written,):
-                api.record(written, src_device.stream)
-                with device.own("copy_from"), device.events(1) as (copied,):
-                    source.share_with(device.index)
-                    api.wait_for(device.stream, written)
-                    contexts = device.context, src_device.context
-                    api.copy_peer(dest, contexts[0], src, contexts[1], nbytes, device.stream)
-                    api.record(copied, device.stream)
-                    driver.use(src_device.context)
-                    api.wait_for(src_device.stream, copied)
-        except InvalidArgument:  # such as pinned memory of a third context
-            return False
-        except HalError:
-            src_device._check_open("copy_from")  # another thread may have closed it
-            raise
-        return True
-
-    def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
-        device = self.device
-        # The driver fills with 1, 2 or 4 bytes; 8 bytes of equal halves, as of 0, can be 4.
-        half = len(pattern) // 2
-        if len(pattern) == 8 and pattern[:half] == pattern[half:]:
-            pattern = pattern[:half]
-        if len(pattern) < 8:
-            fill, count = device.api.fill, nbytes // len(pattern)
-            device.call("fill", fill, dest, pattern, count, device.stream)
-            return
-        # Wider than the driver fills: send a part, then double it with copies on the GPU.
-        done = min(nbytes, _FILL_NBYTES)
-        self._copyin(dest, memoryview(pattern * (done // len(pattern))))
-        while done < nbytes:
-            more = min(done, nbytes - done)
-            device.call("fill", device.api.copy, dest + done, dest, more, device.stream)
-            done += more
-
-    def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
-        return memoryview((ctypes.c_ubyte * nbytes).from_address(opaque)).cast("B")
-
-    def _host_sees(self, options: BufferSpec) -> bool:
-        return options.host and options.external_ptr is None
-
-    def _order_consumer(self, stream: Any) -> bool:
-        if stream in (None, _LEGACY_STREAM):
-            return True  # it waits for our stream in any case
-        if type(stream) is not int or stream <= 0:
-            return False
-        device, api = self.device, self.device.api
-        try:
-            with device.own("__dlpack__"), device.events(1) as (written,):
-                api.record(written, device.stream)
-                api.wait_for(stream, written)
-        except InvalidArgument:  # no stream that the driver knows
-            return False
-        return True
-
-    def free_cache(self) -> None:
-        super().free_cache()
-        pool = self.pool  # which another thread may destroy, if it closes the device
-        if pool is not None:
-            with driver.check("free", self.device.name, opened=self.device):
-                self.device.api.trim_pool(pool)
-
-    def close(self) -> None:
-        try:
-            self._staging.close()
-        finally:
-            super().close()
-
-    # -- the end of the device
-
-    def share_with(self, index: int) -> None:
-        """Let another device copy from the pool without the host between them."""
-        if self.pool is not None and index not in self._shared_with:
-            self.device.api.share_pool(self.pool, self.device.index, index)
-            self._shared_with.add(index)
-
-    def destroy_pool(self) -> None:
-        """Destroy the pool; memory in use is freed later, without it."""
-        pool, self.pool = self.pool, None
-        if pool is not None:
-            self.device.api.destroy_pool(pool)
-
-    def keep_context(self, lost: bool) -> bool:
-        """Note that the device is closed; return whether memory in use still needs its context.
-
-        In a `lost` context only pinned memory counts: an array of the host may lie over it.
-        """
-        with self._lock:
-            self._drain()
-            self._device_closed = True
-            self._keeps_context = bool(self._pinned if lost else self._live or self._dropped)
-        if self._keeps_context:
-            keeping.add(self)
-        return self._keeps_context
-
-    def release_context(self) -> None:
-        """Release a closed device's context, and the memory in it, unless some is pinned."""
-        if self._keeps_context and not self._pinned:
-            self._keeps_context = False
-            self.device.release_context()

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from hal_cuda.driver import INVALID_VALUE, NOT_READY, Facts, KernelFacts, Refused
+from hal_core.streams.driver import (
+    INVALID_VALUE,
+    NOT_READY,
+    Facts,
+    KernelFacts,
+    Refused,
+    StreamDriver,
+)
 
 # CU_DEVICE_ATTRIBUTE_..., as cuda.h numbers them
 _ATTRIBUTES = {
@@ -34,11 +41,10 @@ _SET = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
 LOG_NBYTES = 16 << 10  # for what the driver's own compiler says of a module
 
 
-class Calls:
+class Calls(StreamDriver):
     """The driver, as the rest of hal_cuda sees it; a subclass is a transport.
 
-    Handles are what the transport returns, device addresses are integers. A call that the driver
-    answers with another status than success raises Refused.
+    Handles are what the transport returns.
     """
 
     # Enumerations of the driver: a transport may need a type of its own.
@@ -46,8 +52,6 @@ class Calls:
     pointer_attribute: Callable[[int], Any] = int
     function_attribute: Callable[[int], Any] = int
     pool_attribute: Callable[[int], Any] = int
-
-    STATUS = "status"  # the left side of an assignment that takes the answer of a launch
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a driver function by its name without version; return its result or results."""
@@ -89,20 +93,21 @@ class Calls:
 
     def facts(self, index: int) -> Facts:
         device = self.call("cuDeviceGet", index)
-        attributes = {}
+        attributes: dict[str, Any] = {}
         for name, number in _ATTRIBUTES.items():
             which = self.device_attribute(number)
             # 0: the driver is older than the attribute.
             attributes[name] = self._call_or(0, "cuDeviceGetAttribute", which, device)
         title = self.call("cuDeviceGetName", 128, device).partition(b"\0")[0]
         nbytes = int(self.call("cuDeviceTotalMem", device))
-        return Facts(title.decode(errors="replace"), nbytes, attributes)
+        major, minor = (attributes[f"compute_capability_{part}"] for part in ("major", "minor"))
+        attributes["compute_capability"] = major, minor
+        return Facts(title.decode(errors="replace"), nbytes, attributes, f"sm_{major}{minor}")
 
     def retain(self, index: int) -> Any:
-        """Return the primary context of a device, which every library of the process shares."""
         return self.call("cuDevicePrimaryCtxRetain", index)
 
-    def release(self, index: int, context: Any) -> None:
+    def release(self, index: int, context: Any, lost: bool) -> None:
         self.call("cuDevicePrimaryCtxRelease", index)
 
     def set_current(self, context: Any) -> None:
@@ -114,12 +119,10 @@ class Calls:
     # -- memory
 
     def memory_info(self) -> tuple[int, int]:
-        """Return the free and the total bytes of the current device."""
         free, total = self.call("cuMemGetInfo")
         return int(free), int(total)
 
     def make_pool(self, index: int, keep_nbytes: int) -> Any:
-        """Make a pool of a device's memory, which keeps that much of what is freed."""
         facts = struct.pack("4iPNH54x", _PINNED, _NO_HANDLES, _ON_DEVICE, index, 0, 0, 0)
         pool = self.call("cuMemPoolCreate", self.structure("CUmemPoolProps", facts))
         try:
@@ -132,7 +135,6 @@ class Calls:
         return pool
 
     def share_pool(self, pool: Any, owner: int, device: int) -> None:
-        """Let another device reach a pool's memory, if the hardware has a path between them."""
         if self.call("cuDeviceCanAccessPeer", device, owner):
             packed = struct.pack("3i", _ON_DEVICE, device, _READ_WRITE)
             access = self.array(self.structure("CUmemAccessDesc", packed))
@@ -140,11 +142,9 @@ class Calls:
                 self.call("cuMemPoolSetAccess", pool, access, 1)
 
     def trim_pool(self, pool: Any) -> None:
-        """Give all free memory of a pool back to the device."""
         self.call("cuMemPoolTrimTo", pool, 0)
 
     def destroy_pool(self, pool: Any) -> None:
-        """Destroy a pool. Owns: its memory that is in use stays until it is freed."""
         self.call("cuMemPoolDestroy", pool)
 
     def allocate(self, nbytes: int, stream: Any, pool: Any) -> int:
@@ -160,18 +160,15 @@ class Calls:
             self.call("cuMemFree", address)
 
     def allocate_host(self, nbytes: int) -> int:
-        """Return the address of pinned memory, which is the same in every context."""
         return int(self.call("cuMemHostAlloc", nbytes, _PORTABLE_MAPPED))
 
     def free_host(self, address: int) -> None:
         self.call("cuMemFreeHost", address)
 
     def copy_in(self, dest: int, src: int | bytes, nbytes: int, stream: Any) -> None:
-        """Copy from a host address or from bytes, which may be read after the call."""
         self.call("cuMemcpyHtoDAsync", dest, src, nbytes, stream)
 
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:
-        """Copy to a host address, or to a flat writable buffer."""
         self.call("cuMemcpyDtoHAsync", dest, src, nbytes, stream)
 
     def copy(self, dest: int, src: int, nbytes: int, stream: Any) -> None:
@@ -183,15 +180,9 @@ class Calls:
         self.call("cuMemcpyPeerAsync", dest, dest_context, src, src_context, nbytes, stream)
 
     def fill(self, dest: int, pattern: bytes, count: int, stream: Any) -> None:
-        """Write `count` times a pattern of 1, 2 or 4 bytes."""
         self.call(_SET[len(pattern)], dest, int.from_bytes(pattern, "little"), count, stream)
 
     def owner_of(self, address: int) -> tuple[int, bool, int]:
-        """Return the index of an address's device, whether it is host memory, and its context.
-
-        The index is -1 for an address that the driver does not know; the context is 0 where every
-        context of the device reaches the memory.
-        """
         ask, kinds = "cuPointerGetAttribute", self.pointer_attribute
         index = self._call_or(-1, ask, kinds(_ORDINAL), address)
         if index == -1:
@@ -210,14 +201,12 @@ class Calls:
     # -- streams and events
 
     def make_stream(self, independent: bool = False) -> Any:
-        """Make a stream, ordered with the legacy default stream unless `independent`."""
         return self.call("cuStreamCreate", _NON_BLOCKING if independent else 0)
 
     def destroy_stream(self, stream: Any) -> None:
         self.call("cuStreamDestroy", stream)
 
     def wait(self, stream: Any) -> None:
-        """Wait for a stream: one of ours, or another library's, whose handle is a number."""
         self.call("cuStreamSynchronize", stream)
 
     def is_done(self, stream: Any) -> bool:
@@ -239,22 +228,16 @@ class Calls:
         self.call("cuEventRecord", event, stream)
 
     def wait_for(self, stream: Any, event: Any) -> None:
-        """Make later work of `stream` wait for the work that `event` was recorded after."""
         self.call("cuStreamWaitEvent", stream, event, 0)
 
     def wait_event(self, event: Any) -> None:
         self.call("cuEventSynchronize", event)
 
     def seconds_between(self, start: Any, end: Any) -> float:
-        """Wait for `end` and return the seconds of device time from `start` to it."""
         self.wait_event(end)
         return float(self.call("cuEventElapsedTime", start, end)) * 1e-3
 
     # -- programs
-
-    def load(self, image: bytes) -> Any:
-        """Load a module. Raises: Refused with the log of the driver's own compiler."""
-        raise NotImplementedError
 
     def unload(self, module: Any) -> None:
         self.call("cuModuleUnload", module)
@@ -267,12 +250,7 @@ class Calls:
         return KernelFacts(*(int(self.call(ask, kinds(n), function)) for n in _KERNEL_FACTS))
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
-        """Allow more dynamic shared memory than the 48 KiB that any kernel may have."""
         self.call("cuFuncSetAttribute", function, self.function_attribute(_DYNAMIC_SHARED), nbytes)
-
-    def launch_of(self, function: Any) -> Callable[..., Any]:
-        """Return cuLaunchKernel itself; the generated launch checks its answer, as `STATUS`."""
-        raise NotImplementedError
 
     def launch_refused(self, status: Any) -> Refused:
         return self.refused("cuLaunchKernel", status)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pycuda.driver as cu
 
+from hal_core.streams.driver import Refused
 from hal_cuda.calls import LOG_NBYTES, Calls
-from hal_cuda.driver import LIBRARY, Refused
+from hal_cuda.driver import LIBRARY
 
 _P, _I, _U, _N = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _A = ctypes.c_uint64  # a device address, and a handle that is returned: an integer, never None
@@ -92,6 +93,7 @@ class PyCUDA(Calls):
     """The driver's functions through ctypes; handles are integers."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._functions: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {}
         for kind, table in ((ctypes.CDLL, _LONG), (ctypes.PyDLL, _SHORT)):
             library = kind(LIBRARY)
@@ -135,9 +137,9 @@ class PyCUDA(Calls):
         context.owner = owner
         return context
 
-    def release(self, index: int, context: int) -> None:
+    def release(self, index: int, context: int, lost: bool) -> None:
         if not isinstance(context, BorrowedContext):
-            super().release(index, context)
+            super().release(index, context, lost)
 
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: int) -> None:
         if not isinstance(dest, int):  # ctypes does not take a memoryview as a pointer

@@ -7,7 +7,8 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
-from hal_cuda import driver, staging
+from hal_core.streams import staging
+from hal_cuda import driver
 
 
 @hal.kernel

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hal_core.profiling import sampled_clock
-from hal_cuda import clock as module
-from hal_cuda.clock import CUDAClock
+from hal_core.streams import clock as module
+from hal_core.streams.clock import StreamClock
 
 
 class Pretended:
@@ -91,7 +91,7 @@ def test_F1_a_clock_that_drifts_is_followed(
     device: Any = Pretended(rng, drift)
     monkeypatch.setattr(sampled_clock, "perf_counter_ns", device.host_ns)
     monkeypatch.setattr(module, "_MAX_UNREAD", 64)
-    made, seen = CUDAClock(device), []
+    made, seen = StreamClock(device), []
     for _ in range(300):
         seen.append(made.measure(device.work))
         device.now_ns += rng.randrange(2 * pause_ns)
@@ -109,7 +109,7 @@ def test_F1_the_end_of_a_long_queue_is_timed_as_well_as_its_begin(
 ) -> None:
     device: Any = Pretended(random.Random(1), 100e-6)
     monkeypatch.setattr(sampled_clock, "perf_counter_ns", device.host_ns)
-    made = CUDAClock(device)
+    made = StreamClock(device)
     seen = [made.measure(lambda: device.work(3 * 10**9)) for _ in range(20)]
     for (begin, end), times in seen:
         start_ns, end_ns = times()

@@ -12,14 +12,14 @@ from hal_core.profiling import ClockSamples
 from hal_core.profiling.sampled_clock import SampledClock, Span
 
 if TYPE_CHECKING:
-    from hal_cuda.device import CUDADevice
+    from hal_core.streams.device import StreamDevice
 
 T = TypeVar("T")
 
 _MAX_UNREAD = 1024  # pieces of work; then the older half is read, and its events are used again
 
 
-class CUDAClock(SampledClock):
+class StreamClock(SampledClock):
     """A clock that records two events around each piece of work.
 
     The driver tells the time between two events, but not when an event was. So a mark is an event
@@ -35,9 +35,9 @@ class CUDAClock(SampledClock):
     Concurrency: one piece of work is queued at a time, or their spans would overlap.
     """
 
-    device: CUDADevice
+    device: StreamDevice
 
-    def __init__(self, device: CUDADevice) -> None:
+    def __init__(self, device: StreamDevice) -> None:
         super().__init__(device)
         self._stream: Any = None  # for the marks
         self._anchor: Anchor | None = None

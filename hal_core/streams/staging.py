@@ -1,10 +1,10 @@
-"""Large copies between pageable host memory and a GPU, through pinned memory in two halves.
+"""Large copies between pageable host memory and a device, through pinned memory in two halves.
 
-While the GPU copies one half, the processor fills the other. The driver itself does not overlap the
-two.
+While the device copies one half, the processor fills the other. The driver itself does not overlap
+the two.
 
     copy_in    processor  | fill A | fill B | fill A | ...
-               GPU                 | copy A | copy B | ...
+               device              | copy A | copy B | ...
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from hal_cuda import driver
+from hal_core.streams import driver
 
 if TYPE_CHECKING:
-    from hal_cuda.device import CUDADevice
+    from hal_core.streams.device import StreamDevice
 
 LARGE_IN_NBYTES, LARGE_OUT_NBYTES = 64 << 10, 1 << 20
 _HALF_NBYTES = 4 << 20
@@ -34,7 +34,7 @@ class Staging:
     its own. The context of the device is current in every method.
     """
 
-    def __init__(self, device: CUDADevice) -> None:
+    def __init__(self, device: StreamDevice) -> None:
         self._device = device
         self._lock = threading.RLock()
         self._spare: list[Half] = []
@@ -73,7 +73,7 @@ class Staging:
         return address, event
 
     def hold(self, sent: bytes) -> None:
-        """Keep the bytes of a small copy, which is queued, until the GPU has them.
+        """Keep the bytes of a small copy, which is queued, until the device has them.
 
         Of an asynchronous copy of pageable memory CUDA says that it "might be synchronous", so the
         driver may read the bytes late. Source: "API synchronization behavior", CUDA driver API.
