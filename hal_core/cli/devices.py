@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from hal_core import config
 from hal_core.cli import output
@@ -17,6 +18,7 @@ HELP = "List every device of every installed backend."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbose = "Show limits and capabilities too."
     parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
+    parser.add_argument("--json", action="store_true", help="Print JSON, for programs to read.")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,6 +27,9 @@ def run(options: argparse.Namespace) -> int:
         default = Device.info(Device.DEFAULT).name
     except HalError as error:  # a wrong HAL_DEVICE; every device is listed all the same
         problem = str(error)
+    if options.json:
+        print(json.dumps(record(default, problem), indent=2, default=str))
+        return 0
     table = output.table(("name", "kind", "title", "memory", "arch", "backend", "state"))
     available = Device.get_available_devices()
     states = Device.states()
@@ -57,6 +62,19 @@ def run(options: argparse.Namespace) -> int:
         for title, text in facts(info):
             console.print(f"    {title:18}{text}")
     return 0
+
+
+def record(default: str, problem: str) -> dict[str, object]:
+    """Return what `--json` prints: every device with all its facts, and the absent families."""
+    found = []
+    for name in Device.get_available_devices():
+        info = Device.info(name)
+        found.append({
+            **info._asdict(), "limits": info.limits._asdict(), "vendor": dict(info.vendor),
+            "capabilities": sorted(info.capabilities),
+            "backend": Device.backend(name.partition(":")[0]).distribution,
+        })  # fmt: skip
+    return {"devices": found, "families": Device.states(), "default": default, "problem": problem}
 
 
 def facts(info: DeviceInfo) -> list[tuple[str, str]]:

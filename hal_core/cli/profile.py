@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import runpy
 import sys
@@ -31,6 +32,8 @@ class Line(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    quiet = "Print JSON, for programs to read; what the program prints goes to stderr."
+    parser.add_argument("--json", action="store_true", help=quiet)
     parser.add_argument("file", metavar="FILE", help="Run this Python file.")
     arguments = "Give the program these arguments."
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help=arguments)
@@ -39,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the file as `python FILE ARGUMENTS` would, and return the exit code of that.
 
-    The table goes to stderr, as stdout is the program's. It is printed after a failure too.
+    The table goes to stderr, as stdout is the program's; the JSON has stdout to itself, and the
+    program writes to stderr. Both are printed after a failure too.
     """
     path = options.file
     if not os.path.isfile(path):
@@ -47,6 +51,9 @@ def run(options: argparse.Namespace) -> int:
     sys.argv = [path, *options.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     code = 0
+    out = os.dup(1)
+    if options.json:  # what libraries and child processes write there too
+        os.dup2(2, 1)
     with profile(_LIMIT) as whole:
         try:
             runpy.run_path(path, run_name="__main__")
@@ -61,7 +68,13 @@ def run(options: argparse.Namespace) -> int:
             code = 1
         events, dropped = whole.events, whole.dropped
     sys.stdout.flush()
-    show(lines(events), dropped)
+    os.dup2(out, 1)
+    os.close(out)
+    if options.json:
+        rows = [line._asdict() for line in lines(events)]
+        print(json.dumps({"events": rows, "dropped": dropped}, indent=2))
+    else:
+        show(lines(events), dropped)
     return code
 
 

@@ -1,33 +1,38 @@
-"""`hal render`: print the text of a kernel in one language."""
+"""`hal render`: print the text of a kernel in one language, or its machine code."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-import os
-import runpy
-import sys
-from traceback import extract_tb
 
-from hal_core.errors import InvalidArgument, KernelSyntaxError
-from hal_core.ir import Kernel, Source
-from hal_core.lang import KernelFunction
+from hal_core.cli.kernels import FORMS, KernelFile, lowered
+from hal_core.compiler.selection import select
+from hal_core.device import Device
+from hal_core.errors import InvalidArgument
+from hal_core.ir import Source
 from hal_core.render import RENDERERS
 
 HELP = "Print the text of a kernel in one language."
 
+ASSEMBLY = "asm"  # the language of the machine code, which a device's compiler makes
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    file = "Run this Python file, and take the kernel of this name, if the file has several."
-    add("kernel", metavar="FILE[:KERNEL]", help=file)
-    add("--language", metavar="L", help=f"Write {', '.join(RENDERERS)}; c when left out.")
+    add("kernel", metavar="FILE[:KERNEL]", help=FORMS)
+    languages = f"Write {', '.join(RENDERERS)}; c when left out. {ASSEMBLY} is the machine code."
+    add("--language", metavar="L", help=languages)
+    add("--device", metavar="DEVICE", help="Take the machine code of this device.")
     add("-o", "--output", metavar="FILE", help="Write to this file.")
 
 
 def run(options: argparse.Namespace) -> int:
-    text = rendered(options.kernel, options.language)
+    language = options.language or (ASSEMBLY if options.device else None)
+    if options.device and language != ASSEMBLY:
+        options.parser.error(f"--device is for --language {ASSEMBLY}: text needs no device")
+    if language == ASSEMBLY:
+        text = assembly(options.kernel, options.device or Device.DEFAULT)
+    else:
+        text = rendered(options.kernel, language)
     if not options.output:
         print(text)
         return 0
@@ -40,13 +45,25 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def assembly(target: str, device: str) -> str:
+    """Return the machine code of a kernel on one device, as text.
+
+    Raises: Unsupported for a device without a disassembler, naming the tool to install.
+    """
+    kernel, opened = KernelFile(target).one(), Device[device]
+    program = opened.compile(kernel)
+    language = kernel.language if isinstance(kernel, Source) else None
+    _, compiler = select(opened, language)  # the one that made the program
+    return compiler.disassemble(program.binary.image)
+
+
 def rendered(target: str, language: str | None) -> str:
     """Return the text of the kernel that `FILE:KERNEL` names. Raises: InvalidArgument."""
     renderer = RENDERERS.get(language or "c")
     if renderer is None:
-        known = ", ".join(RENDERERS)
+        known = ", ".join((*RENDERERS, ASSEMBLY))
         raise InvalidArgument("render", "no such language", got=language, fix=f"Known: {known}.")
-    kernel = load(target)
+    kernel = lowered(KernelFile(target).one())
     if not isinstance(kernel, Source):
         return renderer().render(kernel)
     if language not in (None, kernel.language):
@@ -54,57 +71,3 @@ def rendered(target: str, language: str | None) -> str:
         fix = "A hal.Source is not translated; a function with @hal.kernel is."
         raise InvalidArgument("render", problem, got=language, fix=fix)
     return kernel.text
-
-
-def load(target: str) -> Kernel | Source:
-    """Return the kernel of `FILE:KERNEL`, or of `FILE` if it has only one. The file is run.
-
-    Raises: InvalidArgument when the file is missing, fails, or has no such kernel;
-    KernelSyntaxError.
-    """
-    path, name = target, ""
-    if not os.path.isfile(target):  # a path may contain a colon itself
-        path, _, name = target.rpartition(":")
-        if not os.path.isfile(path):
-            got = path or name
-            raise InvalidArgument("render", "no such file", got=got, fix="Give FILE:KERNEL.")
-    kernels = {
-        key: value
-        for key, value in variables(path).items()
-        if isinstance(value, (KernelFunction, Kernel, Source))
-    }
-    if not kernels:
-        fix = "Decorate a function at the top level with @hal.kernel, or make a hal.Source."
-        raise InvalidArgument("render", "the file has no kernel", got=path, fix=fix)
-    known = ", ".join(kernels)
-    if path == target and len(kernels) > 1:
-        problem = f"{path} has several kernels: {known}"
-        raise InvalidArgument("render", problem, fix="Give FILE:KERNEL.")
-    if path != target and name not in kernels:
-        raise InvalidArgument("render", "no such kernel", got=name, fix=f"In the file: {known}.")
-    found = kernels[name] if name else next(iter(kernels.values()))
-    return found.lower() if isinstance(found, KernelFunction) else found
-
-
-def variables(path: str) -> dict[str, object]:
-    """Run a Python file and return its variables. Only if it fails, show what it printed."""
-    if not path.endswith(".py"):
-        raise InvalidArgument("render", "not a Python file", got=path)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # the file may import its neighbours
-    printed, own = io.StringIO(), sys.argv
-    sys.argv = [path]
-    try:
-        with contextlib.redirect_stdout(printed):
-            # Not as __main__: a kernel is wanted, not the program below that name.
-            return runpy.run_path(path, run_name="hal_rendered")
-    except KernelSyntaxError:
-        raise  # its text shows the line already
-    except (Exception, SystemExit) as error:
-        sys.stderr.write(printed.getvalue())
-        said = f"{type(error).__name__}: {error}".rstrip(".")
-        lines = [at.lineno for at in extract_tb(error.__traceback__) if at.filename == path]
-        fix = "Put what launches kernels below if __name__ == '__main__': it does not run then."
-        fix = f"See line {lines[-1]}. {fix}" if lines else fix
-        raise InvalidArgument("render", f"{path} ran and failed: {said}", fix=fix) from error
-    finally:
-        sys.argv = own

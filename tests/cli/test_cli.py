@@ -6,7 +6,10 @@ import json
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
+from unittest.mock import ANY
 
 import pytest
 from fake_site import FakeSite
@@ -142,6 +145,24 @@ def test_devices_in_full(site: FakeSite) -> None:
     assert {"block", "grid", "shared memory", "one allocation", "offset of a view"} <= set(facts)
 
 
+def test_devices_in_json(site: FakeSite) -> None:
+    site.backend("ACC", distribution="hal_acc")
+    site.backend("BAD", "raise OSError")
+    found = json.loads(hal_command(site, "devices", "--json").stdout)
+    first, second = found["devices"]
+    assert (first["name"], second["name"]) == ("ACC", "ACC:1")
+    assert first["backend"] == "hal-acc" and first["kind"] == "accelerator"
+    assert first["memory_nbytes"] == 1 << 20 and len(first["limits"]["max_grid"]) == 3
+    assert set(first["capabilities"]) <= CAPABILITIES
+    assert found["families"] == {"ACC": "ready", "BAD": "broken"}
+    assert (found["default"], found["problem"]) == ("ACC", "")
+    found = json.loads(hal_command(site, "devices", "--json", env={"HAL_DEVICE": "ACC:9"}).stdout)
+    assert found["default"] == "" and "ACC has 2 devices" in found["problem"]
+    assert json.loads(hal_command(FakeSite(site.folder / "none"), "devices", "--json").stdout) == {
+        "devices": [], "families": {}, "default": "", "problem": ANY,
+    }  # fmt: skip
+
+
 def test_devices_of_an_empty_machine(site: FakeSite) -> None:
     done = hal_command(site, "devices")
     assert done.returncode == 0 and "No backend is installed" in done.stdout
@@ -194,6 +215,73 @@ def test_check_help_names_the_chapters(capsys: pytest.CaptureFixture[str]) -> No
 # -- render
 
 
+MAKERS = """
+def make_fill(value, dtype=hal.float32):
+    @hal.kernel
+    def fill(y: hal.Ptr[dtype]):
+        y[hal.global_idx(0)] = value
+    print("made")
+    return fill
+def nothing():
+    pass
+SIZES = {"a:b": 7}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "sign"),
+    [
+        ("make_fill(16)", "16.0"),
+        ("make_fill(value=3, dtype=hal.int32)", "int32_t"),
+        ("make_fill(SIZES['a:b'])", "7.0"),
+        ("[make_fill(n) for n in (1, 2)][1]", "2.0"),
+    ],
+)
+def test_an_expression_makes_a_kernel(
+    kernels: str, expression: str, sign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open(kernels, "a") as file:
+        file.write(MAKERS)
+    assert main(["render", f"{kernels}:{expression}"]) == 0
+    out, err = capsys.readouterr()
+    assert sign in out and "made" not in out and err == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("make_fill", "make_fill is no kernel (got 'function'). Call a function that makes one: "),
+        ("make_fill()", "make_fill() failed: TypeError: make_fill() missing 1 required"),
+        ("make_fill(16", "failed: SyntaxError: "),
+        ("nothing()", "nothing() is no kernel (got 'NoneType'). In the file: scale, wrong, text."),
+        ("make_fills(16)", "failed: NameError: name 'make_fills' is not defined"),
+        ("exit(3)", "failed: SystemExit: 3"),
+    ],
+)
+def test_an_expression_that_makes_none(
+    kernels: str, expression: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open(kernels, "a") as file:
+        file.write(MAKERS)
+    assert main(["render", f"{kernels}:{expression}"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and said in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is not installed here")
+def test_render_of_machine_code(
+    kernels: str, own_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not any(map(which, ("objdump", "llvm-objdump"))):
+        pytest.skip("no objdump on this machine")
+    for given in (["--language", "asm", "--device", "cpu"], ["--device", "CPU"]):
+        assert main(["render", f"{kernels}:scale", *given]) == 0
+        assert re.search(r"\bret", capsys.readouterr().out)
+    with pytest.raises(SystemExit):
+        main(["render", f"{kernels}:scale", "--device", "CPU", "--language", "c"])
+    assert "--device is for --language asm" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "language, sign", [("c", "int64_t"), ("opencl", "__kernel"), ("llvm", "define ")]
 )
@@ -233,7 +321,7 @@ def test_render_shows_what_a_file_printed_before_it_failed(
     (tmp_path / "fails.py").write_text("print('so far')\nraise ValueError('no')")
     assert main(["render", f"{tmp_path}/fails.py:scale"]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("so far\nhal: render: ")
+    assert out == "" and err.startswith("so far\nhal: load kernel: ")
 
 
 def test_render_of_a_file_with_one_kernel_needs_no_name(
@@ -253,8 +341,9 @@ def test_render_of_a_file_with_one_kernel_needs_no_name(
 def test_render_help_names_the_languages(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    assert "c, cuda, hip, metal, opencl, llvm, ptx, uops; c when left out" in " ".join(
-        capsys.readouterr().out.split()
+    assert (
+        "c, cuda, hip, metal, opencl, llvm, ptx, uops; c when left out. asm is the machine code."
+        in " ".join(capsys.readouterr().out.split())
     )
 
 
@@ -297,7 +386,7 @@ def test_render_says_what_is_wrong(
         assert said.out == "" and text in said.err and "Traceback" not in said.err
     assert main(["render", f"{kernels}:scale", "--language", "cobol"]) == 2
     assert (
-        "no such language (got 'cobol'). Known: c, cuda, hip, metal, opencl, llvm, ptx, uops"
+        "no such language (got 'cobol'). Known: c, cuda, hip, metal, opencl, llvm, ptx, uops, asm"
         in capsys.readouterr().err
     )
 

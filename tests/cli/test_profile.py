@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from hal_core.cli import main
 from hal_core.cli import profile as command
 from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 import hal_core as hal
@@ -58,6 +61,25 @@ def test_a_table_of_what_was_done_follows_the_program(
     assert found["launch"][:2] == ["work", "5"] and found["copyout"][0] == "1"
     assert found["copyout"][-1] == "256", "bytes"
     assert {"alloc", "launch", "copyout"} <= set(found)
+
+
+def test_in_json_what_the_program_prints_goes_to_stderr(tmp_path: Path) -> None:
+    """That of its child processes too: stdout is one document."""
+    (tmp_path / "program.py").write_text(
+        "import os, sys\nfrom hal_core import Device, zeros, int8\n"
+        f"sys.path.append({str(ROOT / 'tests')!r})\nfrom fake_backend import FakePlugin\n"
+        "Device.register_plugin('FAKE', FakePlugin())\nzeros(64, int8, 'FAKE').numpy()\n"
+        "print('mine', sys.argv[1:], flush=True)\nos.system('echo theirs')\nsys.exit(3)\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "hal_core", "profile", "--json", "program.py", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    (copy,) = (event for event in found["events"] if event["kind"] == "copyout")
+    assert (copy["device"], copy["times"], copy["nbytes"]) == ("FAKE", 1, 64)
+    assert copy["seconds"] > 0 and found["dropped"] == 0
+    assert done.stderr.splitlines() == ["mine ['--json']", "theirs"]
 
 
 @pytest.mark.parametrize(
