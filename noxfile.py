@@ -43,7 +43,7 @@ TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.
 # LLVM, as on macOS and Windows.
 PAIRS = (
     "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CPU-llvm-engine", "CUDA-nvrtc", "CUDA-ptx",
-    "OPENCL-driver",
+    "OPENCL-driver", "PYTHON-uops",
 )  # fmt: skip
 # On an Arm processor in software: tests of hal-cpu, and the kit's chapters about results.
 ON_ARM = ("processor", "relocations", "engine", "macho", "loader")
@@ -89,7 +89,7 @@ nox.options.sessions = (
 # Tests that a missing backend may break: finding, opening, reporting.
 ALONE = (
     "tests/test_import.py", "tests/test_discovery.py", "tests/device",
-    "tests/cli", "tests/compiler",
+    "tests/cli", "tests/compiler", "tests/python",
 )  # fmt: skip
 # Tests that another Python may break: import, discovery, syntax trees, pickling, generated calls.
 SYNTAX = (
@@ -241,7 +241,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def core(session: nox.Session) -> None:
-    """Test the core with no backend at all: it imports, lists, reports and renders."""
+    """Test the core alone: it imports, lists, reports, renders, and interprets kernels."""
     _install(session, "hal-core", tools=TEST_TOOLS)
     _pytest(session, *ALONE)
 

@@ -14,7 +14,7 @@ def saxpy(
         y[i] = a * x[i] + y[i]
 
 
-dev = hal.Device["CPU"]  # or "OPENCL:1", "GPU", hal.Device[hal.Device.DEFAULT]
+dev = hal.Device[hal.Device.DEFAULT]  # or "CPU", "OPENCL:1", "GPU"
 x = hal.Buffer.from_numpy(np.arange(1024, dtype="f4"), device=dev)
 y = hal.Buffer.from_numpy(np.ones(1024, dtype="f4"), device=dev)
 program = dev.compile(saxpy)  # render -> compile (cached on disk) -> load

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Generic, TypeVar
 
     T = TypeVar("T")
+    Number = TypeVar("Number", int, float)
 else:  # `typing` costs 7 ms and this module runs at `import hal_core`
     T, Generic = None, {None: object}
 
@@ -154,6 +155,23 @@ def pairs(text: str) -> dict[str, str]:
             raise ValueError("expected NAME=value, separated by commas")
         result[key.strip()] = value.strip()
     return result
+
+
+def number(
+    convert: type[Number], is_valid: Callable[[Number], bool], expected: str
+) -> Callable[[str], Number]:
+    """Return a parser of numbers that satisfy `is_valid`; `expected` says which those are."""
+
+    def parse(text: str) -> Number:
+        try:
+            value = convert(text)
+        except ValueError:
+            value = convert(-1)  # which no setting accepts
+        if not is_valid(value):
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return parse
 
 
 def nbytes(text: str) -> int:

@@ -35,7 +35,8 @@ PROJECT = "hal"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
-RANKS = {"gpu": 400, "accelerator": 100, "cpu": -1}  # device kind -> place in the default order
+# Device kind -> place in the default order
+RANKS = {"gpu": 400, "accelerator": 100, "cpu": -1, "interpreter": -2}
 
 REQUIRED = ("hal_enumerate", "hal_open_device")  # of a plugin that owns a family
 ADDED = ("hal_make_compilers", "hal_doctor")  # an extension may implement these too
@@ -63,7 +64,7 @@ class DeviceInfo(NamedTuple):
     """Facts of one device, known without opening it."""
 
     name: str  # canonical: "CUDA:1"
-    kind: str  # "gpu", "cpu" or "accelerator"
+    kind: str  # "gpu", "cpu" or "accelerator"; "interpreter": no hardware of its own, and slow
     title: str  # the vendor's name of the hardware
     memory_nbytes: int
     arch: str

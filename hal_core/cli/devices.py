@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(record(default, problem), indent=2, default=str))
         return 0
     table = output.table(("name", "kind", "title", "memory", "arch", "backend", "state"))
-    available = Device.get_available_devices()
+    available = Device.get_available_devices(interpreters=True)
     states = Device.states()
     for name in available:
         info, family = Device.info(name), name.partition(":")[0]
@@ -47,6 +47,9 @@ def run(options: argparse.Namespace) -> int:
         console.print(table)
     else:
         console.print("No backend is installed. Try: python -m pip install hal-cpu")
+    if default and Device.info(default).kind == "interpreter":
+        advice = "`python -m pip install hal-cpu` brings this machine's processor."
+        console.print(f"{default} interprets kernels, which is slow. {advice}")
     if absent:
         console.print("`hal doctor` says why a backend has no device.")
     if problem and available:

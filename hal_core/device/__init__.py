@@ -159,12 +159,16 @@ class DeviceRegistry(OfThisProcess):
         """
         return self._plugins.backend(family).infos()
 
-    def get_available_devices(self) -> list[str]:
+    def get_available_devices(self, *, interpreters: bool = False) -> list[str]:
         """Canonical names of every device that can be opened, best first.
 
-        Loads every plugin and asks its driver; what was left out and why is in `skipped`.
+        Those of kind interpreter, such as PYTHON, stand in only where there is no other;
+        `interpreters=True` lists them in any case. Loads every plugin and asks its driver; what
+        was left out and why is in `skipped`.
         """
-        return [info.name for backend, info in self._available() if not backend.forked]
+        found = [info for backend, info in self._available() if not backend.forked]
+        others = [info for info in found if info.kind != "interpreter"]
+        return [info.name for info in (others if others and not interpreters else found)]
 
     def backend(self, family: str) -> Backend:
         """The plugin that serves a family, loaded. Raises: UnknownDevice, PluginError."""

@@ -31,7 +31,7 @@ def llvm_renderer() -> render.Renderer:
 def checked_compiler() -> Compiler:
     from hal_cpu.checked.interpreted import UOpsCompiler
 
-    return UOpsCompiler()
+    return UOpsCompiler("CPU")
 
 
 # LLVM first: it is always there. Then the C compilers, for users who ask for one by name and for

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from hal_core import config
 from hal_core.device.base import Compiled, DeviceInfo, Limits
@@ -20,43 +19,25 @@ if TYPE_CHECKING:
     from hal_core.program import Program
     from hal_cpu.allocator import CPUAllocator
 
-Number = TypeVar("Number", int, float)
-
-
-def _number(
-    convert: type[Number], is_valid: Callable[[Number], bool], expected: str
-) -> Callable[[str], Number]:
-    """Return a function that reads a setting's text as a number, and raises ValueError."""
-
-    def parse(text: str) -> Number:
-        try:
-            number = convert(text)
-        except ValueError:
-            number = convert(-1)  # which no setting accepts
-        if not is_valid(number):
-            raise ValueError(f"expected {expected}")
-        return number
-
-    return parse
-
-
 THREADS = config.declare(
     "HAL_CPU_THREADS",
     0,
     "threads that share a large launch; unset = usable cores",
-    _number(int, lambda count: count > 0, "a number of threads, 1 or more"),
+    config.number(int, lambda count: count > 0, "a number of threads, 1 or more"),
 )
 CHECK_SECONDS = config.declare(
     "HAL_CPU_CHECK_SECONDS",
     60.0,
     "how long a launch in checked mode may take",
-    _number(float, lambda seconds: 0 < seconds < math.inf, "a number of seconds, more than 0"),
+    config.number(
+        float, lambda seconds: 0 < seconds < math.inf, "a number of seconds, more than 0"
+    ),
 )
 CHECK_SEED = config.declare(
     "HAL_CPU_CHECK_SEED",
     0,
     "another order of threads in checked mode; 0 = as numbered",
-    _number(int, lambda seed: seed >= 0, "a whole number, 0 or more"),
+    config.number(int, lambda seed: seed >= 0, "a whole number, 0 or more"),
 )
 _LOADERS = ("elf", "llvmlite") if processor.is_linux() else ("llvmlite",)  # the default is first
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.errors import FailedAssert, KernelFault, OutOfBounds
+from hal_core.python.program import InterpretedProgram
 from hal_core.testing import interpret
 from hal_cpu import plugin
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.checked.allocator import CheckedAllocator
 from hal_cpu.checked.device import CheckedDevice
-from hal_cpu.checked.interpreted import InterpretedProgram
 from hal_cpu.device import CPUDevice
 
 LIVE = settings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import HalError, Unsupported
 from hal_cpu import processor
@@ -12,6 +12,8 @@ from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
     from hal_core.device.base import DeviceInfo
+    from hal_core.geometry import Dim3
+    from hal_core.interpreter.prepared import PreparedKernel
     from hal_core.program import Program
     from hal_cpu.checked.allocator import CheckedAllocator
 
@@ -38,7 +40,7 @@ class CheckedDevice(CPUDevice):
 
     def make_program(self, binary: Binary) -> Program:
         if binary.format == "uops":
-            from hal_cpu.checked.interpreted import InterpretedProgram
+            from hal_core.python.program import InterpretedProgram
 
             return InterpretedProgram(self, binary)
         if not processor.is_linux():
@@ -52,6 +54,14 @@ class CheckedDevice(CPUDevice):
         from hal_cpu.checked.native import NativeProgram
 
         return NativeProgram(self, binary)
+
+    def interpret(
+        self, kernel: PreparedKernel, geometry: tuple[Dim3, Dim3], args: tuple[Any, ...]
+    ) -> None:
+        """Run one launch; `args` are addresses and numbers. Raises: KernelFault, DeviceFault."""
+        from hal_cpu.checked.interpreted import interpret
+
+        interpret(kernel, self, geometry, args)
 
     def raise_fault(self) -> None:
         """Raise the oldest fault that was found but not raised yet, if there is one."""

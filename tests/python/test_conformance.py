@@ -1,0 +1,17 @@
+"""The conformance kit on the device of hal-core alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from hal_core.testing.conformance import *  # noqa: F403
+
+
+@pytest.fixture(autouse=True)
+def own_cache() -> None:
+    """Do without the cache of each test: the kit has its own, and undoes its patches first."""
+
+
+@pytest.fixture(scope="session")
+def hal_device_name(registered: None) -> str:
+    return "PYTHON"
