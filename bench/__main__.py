@@ -11,7 +11,18 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from bench import blocks, device, guards, kernels, language, launch, memory, report, startup
+from bench import (
+    blocks,
+    device,
+    guards,
+    kernels,
+    language,
+    launch,
+    memory,
+    programs,
+    report,
+    startup,
+)
 from bench.measure import FULL, QUICK
 
 NOUNS = {
@@ -22,6 +33,7 @@ NOUNS = {
     "kernels": kernels,
     "guards": guards,
     "blocks": blocks,
+    "programs": programs,
 }
 
 

@@ -15,7 +15,7 @@ class Bare(Protocol):
     """Makes tasks that do the work of a row without hal. A task owns the memory that it uses."""
 
     name: str  # the binding's
-    targets: Mapping[str, float]  # kind of row -> the score that is promised
+    targets: Mapping[str, float]  # kind of row -> the least score
 
     def launch(self, kernel: hal.KernelFunction, count: int, batch: int) -> Task:
         """Launch a kernel of three float arrays and their length `batch` times, without waiting.

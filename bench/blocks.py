@@ -11,7 +11,7 @@ import hal_core as hal
 from bench import floors
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.peers import Peers
-from bench.report import Missing, Row
+from bench.report import Missing, Row, beside
 
 SIZE = 512  # rows and columns of the matrices
 TILE = 16
@@ -112,13 +112,8 @@ def product(effort: Effort) -> Iterator[Row]:
     results = peers.results(times)
     for name, target in (("numba", 0.5), ("pyopencl", 2.0)):
         if name in peers.tasks:
-            yield Row(
-                f"{what} beside {name}'s",
-                *(times.typical(OURS), name, times.typical(name), times.ratio(name, OURS)),
-                target=target,
-                at_least=True,
-                peers={peer: value for peer, value in results.items() if peer != name},
-            )
+            rest = {peer: value for peer, value in results.items() if peer != name}
+            yield beside(f"{what} beside {name}'s", times, name, target, peers=rest)
 
 
 def row_softmax(library: ctypes.CDLL, effort: Effort) -> Row:
@@ -127,7 +122,7 @@ def row_softmax(library: ctypes.CDLL, effort: Effort) -> Row:
     ours = call(lambda: program(y, x, vals=(COLUMNS,), grid=ROWS, block=BLOCK, wait=True))
     floor = _c(library.softmax_rows, y, x, ROWS, COLUMNS)
     times = compare({OURS: ours, "C": floor}, effort)
-    return _against_c(f"row softmax, {ROWS} x {COLUMNS}", times.typical, times.ratio)
+    return beside(f"row softmax, {ROWS} x {COLUMNS}", times, "C", 0.9, name=floors.NAME)
 
 
 def reduction(library: ctypes.CDLL, effort: Effort) -> Row:
@@ -137,12 +132,7 @@ def reduction(library: ctypes.CDLL, effort: Effort) -> Row:
     ours = call(lambda: program(out, x, vals=(SUMMED,), grid=blocks, block=BLOCK, wait=True))
     floor = _c(library.block_sums, out, x, blocks, BLOCK)
     times = compare({OURS: ours, "C": floor}, effort)
-    return _against_c(f"sums of {BLOCK}, 64 MiB", times.typical, times.ratio)
-
-
-def _against_c(what: str, typical, ratio) -> Row:
-    floor = f"C, {floors.cores()} threads"
-    return Row(what, typical(OURS), floor, typical("C"), ratio(OURS, "C"), target=1.3)
+    return beside(f"sums of {BLOCK}, 64 MiB", times, "C", 0.9, name=floors.NAME)
 
 
 def _buffers(*sizes: int) -> list[hal.Buffer]:

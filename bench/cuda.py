@@ -33,7 +33,7 @@ class CUDA:
     """The driver's interface, on the primary context and a stream of its own."""
 
     name = "cuda-bindings"
-    targets: Mapping[str, float] = MappingProxyType({"launch": 1.3, "copy": 0.95, "kernel": 0.9})
+    targets: Mapping[str, float] = MappingProxyType({"launch": 0.77, "copy": 0.95, "kernel": 0.9})
 
     def __init__(self, device: hal.Compiled) -> None:
         self.device = device

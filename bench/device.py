@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 import hal_core as hal
+from bench import report
 from bench.bare import Bare
 from bench.kernels import FACTOR, saxpy
 from bench.language import make_saxpy
@@ -62,14 +63,13 @@ class Bench(NamedTuple):
         return self.effort.rarely()
 
     def beside(self, what: str, kind: str, tasks: dict[str, Task], effort: Effort) -> Row | Figure:
-        """Make a row of hal, the floor if there is one, and the peers: a multiple of the floor."""
+        """Make a row of hal, the floor if there is one, and the peers."""
         times = compare(tasks, effort)
         peers = {name: times.typical(name) for name in tasks if name not in (OURS, "floor")}
         if self.floor is None:
             return Figure(what, times.typical(OURS), peers)
-        score = times.ratio(OURS, "floor")
-        numbers = (times.typical(OURS), self.floor.name, times.typical("floor"), score)
-        return Row(what, *numbers, self.floor.targets.get(kind), peers=peers)
+        target = self.floor.targets.get(kind)
+        return report.beside(what, times, "floor", target, name=self.floor.name, peers=peers)
 
 
 def rows(name: str, effort: Effort, quick: bool) -> Iterator[tuple[str, list[Found]]]:
@@ -147,13 +147,7 @@ def _copy(bench: Bench, direction: str, nbytes: int, pinned: bool) -> Found:
     # Below this the two calls of a copy and its wait count, in the floor's language and in ours.
     bound_by_bus = pinned and nbytes >= 16 << 20
     row = bench.beside(what, "copy" if bound_by_bus else "", tasks, effort)
-    row = row._replace(work=Work(nbytes, nbytes, "GB/s"))
-    return _as_speed(row, 1.0)
-
-
-def _as_speed(row: Row | Figure, factor: float) -> Row | Figure:
-    """Turn a row into one whose score is a speed: ours over the floor's."""
-    return row._replace(score=factor / row.score, at_least=True) if isinstance(row, Row) else row
+    return row._replace(work=Work(nbytes, nbytes, "GB/s"))
 
 
 def streaming(bench: Bench) -> Iterator[Found]:
@@ -186,7 +180,9 @@ def _stream(
     what = f"{'copy kernel' if kernel is copied else 'saxpy'} over {readable(nbytes)}, {pair}"
     row = bench.beside(what, "kernel", tasks, bench.rarely)
     # A copy moves every byte twice: it reads and writes.
-    return _as_speed(row._replace(work=Work(moved * nbytes, 2 * nbytes, "GB/s")), moved / 2)
+    if isinstance(row, Row):
+        row = row._replace(score=row.score * moved / 2)
+    return row._replace(work=Work(moved * nbytes, 2 * nbytes, "GB/s"))
 
 
 def compiling(bench: Bench) -> Iterator[Found]:

@@ -1,4 +1,7 @@
-"""Floors in C: the best loops that a compiler makes, on one core and on all, through ctypes."""
+"""Floors in C: the loops that a C programmer would write, on one core and on all, through ctypes.
+
+Compiled with -ffast-math, so that sums are reordered and expf is a vector function of libmvec.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,15 @@ _TEXT = r"""
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <string.h>
+
+#ifdef __AVX512F__
+#define LANES 16
+#else
+#define LANES 8
+#endif
+#define CHAINS 8
+typedef float lanes __attribute__((vector_size(4 * LANES)));
 
 void add(float *restrict c, const float *restrict a, const float *restrict b, int32_t n) {
     for (int32_t i = 0; i < n; i++) c[i] = a[i] + b[i];
@@ -32,9 +44,18 @@ static void *steps_part(void *argument) {
     part *p = argument;
     float *restrict y = p->y;
     const float *restrict x = p->x;
-    for (int64_t i = p->first; i < p->last; i++) {
+    const float a = p->a;
+    int64_t i = p->first;
+    for (; i + CHAINS * LANES <= p->last; i += CHAINS * LANES) {
+        lanes v[CHAINS];  // as many chains as hide the latency of a multiply-add
+        memcpy(v, x + i, sizeof v);
+        for (int k = 0; k < STEPS; k++)
+            for (int c = 0; c < CHAINS; c++) v[c] = v[c] * a + 0.5f;
+        memcpy(y + i, v, sizeof v);
+    }
+    for (; i < p->last; i++) {
         float v = x[i];
-        for (int k = 0; k < STEPS; k++) v = v * p->a + 0.5f;
+        for (int k = 0; k < STEPS; k++) v = v * a + 0.5f;
         y[i] = v;
     }
     return 0;
@@ -47,7 +68,8 @@ static void *softmax_part(void *argument) {
         float *restrict y = p->y + i * p->width, most = x[0], total = 0;
         for (int64_t k = 1; k < p->width; k++) most = x[k] > most ? x[k] : most;
         for (int64_t k = 0; k < p->width; k++) total += y[k] = expf(x[k] - most);
-        for (int64_t k = 0; k < p->width; k++) y[k] /= total;
+        const float scale = 1 / total;
+        for (int64_t k = 0; k < p->width; k++) y[k] *= scale;
     }
     return 0;
 }
@@ -106,10 +128,17 @@ def library() -> ctypes.CDLL | None:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "floors.c"), Path(folder, "floors.so")
         source.write_text(_TEXT, encoding="utf-8")
-        flags = ("-O3", "-march=native", "-shared", "-fPIC", "-pthread", f"-DSTEPS={STEPS}")
-        subprocess.run((compiler, *flags, "-o", str(target), str(source), "-lm"), check=True)
+        flags = ("-O3", "-march=native", "-ffast-math", "-fPIC", f"-DSTEPS={STEPS}", "-c")
+        built = Path(folder, "floors.o")
+        subprocess.run((compiler, *flags, "-o", str(built), str(source)), check=True)
+        # Linked apart: with -ffast-math the library would turn off denormals in this process.
+        link = ("-shared", "-pthread", "-o", str(target), str(built), "-lm")
+        subprocess.run((compiler, *link), check=True)
         return ctypes.CDLL(str(target))
 
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+NAME = f"C, {cores()} threads"

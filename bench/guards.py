@@ -9,7 +9,7 @@ import numpy as np
 import hal_core as hal
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.peers import Peers
-from bench.report import Missing, Row
+from bench.report import Missing, Row, beside
 
 COUNT = 32 << 10  # elements: y and x lie in the cache, and one thread runs them
 WIDTH, HEIGHT = 1024, 32  # the same number of elements
@@ -133,10 +133,9 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         tasks[name] = _ours(kernel, COUNT, (FACTOR, COUNT), COUNT)
     times = compare(tasks, effort)
     for name in SPELLINGS:
-        pair = times.typical(name), base, times.typical(base)
-        yield Row(f"saxpy of 32 Ki, {name}", *pair, times.ratio(name, base), target=1.15)
-    yield _beside("interior of a rectangle", interior, rectangle, "all of it", 1.15, effort)
-    yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 1.5, effort)
+        yield beside(f"saxpy of 32 Ki, {name}", times, base, 0.87, ours=name)
+    yield _beside("interior of a rectangle", interior, rectangle, "all of it", 0.87, effort)
+    yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 0.67, effort)
     for width, height in ((768, 512), (4096, 2048)):
         # Numba's threads spin for some time after its step, and would share our cores.
         long = effort._replace(rounds=effort.rounds // 3, seconds=5 * effort.seconds)
@@ -151,8 +150,7 @@ def _beside(
     vals, threads = (WIDTH, HEIGHT), (WIDTH, HEIGHT)
     tasks = {k.name: _ours(k, size, vals, threads) for k in (kernel, other)}
     times = compare(tasks, effort)
-    pair = times.typical(kernel.name), name, times.typical(other.name)
-    return Row(what, *pair, times.ratio(kernel.name, other.name), target=target)
+    return beside(what, times, other.name, target, name=name, ours=kernel.name)
 
 
 def stencil(width: int, height: int, effort: Effort) -> Iterator[Row | Missing]:
@@ -164,8 +162,7 @@ def stencil(width: int, height: int, effort: Effort) -> Iterator[Row | Missing]:
     if "numba" not in peers.tasks:
         yield Missing(what, str(peers.results(times)["numba"]))
         return
-    pair = times.typical(OURS), "numba", times.typical("numba")
-    yield Row(what, *pair, times.ratio("numba", OURS), target=1.0, at_least=True)
+    yield beside(what, times, "numba", 1.0)
 
 
 def _ours(

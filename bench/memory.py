@@ -11,7 +11,7 @@ import numpy as np
 import hal_core as hal
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.peers import Peers
-from bench.report import Missing, Row
+from bench.report import Missing, Row, beside
 
 MIB = 1 << 20
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 def rows(effort: Effort) -> Iterator[Row | Missing]:
     yield lookup(effort)
     yield cycle(effort)
-    for nbytes, target in ((4096, 2.0), (MIB, 1.05), (64 * MIB, 1.05)):
+    for nbytes, target in ((4096, 0.5), (MIB, 0.95), (64 * MIB, 0.95)):
         yield from copies(nbytes, target, effort)
     yield fresh(effort.rarely())
 
@@ -31,12 +31,8 @@ def lookup(effort: Effort) -> Row:
     peers = Peers(tinygrad=_tinygrad_lookup)
     tasks = {OURS: Task('Device["CPU"]', names), "dict": Task('plain["CPU"]', names)}
     times = compare(tasks | peers.tasks, effort)
-    return Row(
-        'Device["CPU"]',
-        *(times.typical(OURS), "dict lookup", times.typical("dict"), times.ratio(OURS, "dict")),
-        target=8.0,
-        peers=peers.results(times),
-    )
+    others = peers.results(times)
+    return beside('Device["CPU"]', times, "dict", 0.125, name="dict lookup", peers=others)
 
 
 def _tinygrad_lookup() -> Task:
@@ -55,8 +51,7 @@ def cycle(effort: Effort) -> Row | Missing:
         return Missing(what, f"the target is against tinygrad, which {peers.reasons['tinygrad']}")
     ours = Task("Buffer(device, 256, f4).allocate()", names)
     times = compare({OURS: ours} | peers.tasks, effort)
-    score = times.ratio(OURS, "tinygrad")
-    return Row(what, times.typical(OURS), "tinygrad", times.typical("tinygrad"), score, target=0.5)
+    return beside(what, times, "tinygrad", 2.0)
 
 
 def _tinygrad_cycle() -> Task:
@@ -89,13 +84,8 @@ def copies(nbytes: int, target: float, effort: Effort) -> Iterator[Row]:
         )
         tasks = {OURS: Task(ours, names), "memmove": Task(floor, names)}
         times = compare(tasks | peers.tasks, looked)
-        yield Row(
-            f"{direction} {size}",
-            *(times.typical(OURS), "memmove", times.typical("memmove")),
-            times.ratio(OURS, "memmove"),
-            target=target,
-            peers=peers.results(times),
-        )
+        others = peers.results(times)
+        yield beside(f"{direction} {size}", times, "memmove", target, peers=others)
 
 
 def _tinygrad_copy(nbytes: int, direction: str) -> Task:
@@ -131,13 +121,9 @@ def fresh(effort: Effort) -> Row:
         np.empty(count, np.float32).fill(1.0)
 
     peers = Peers(tinygrad=lambda: _tinygrad_fresh(count))
-    times = compare({OURS: call(ours), "numpy": call(floor)} | peers.tasks, effort)
-    return Row(
-        "fresh 64 MiB, touched, freed",
-        *(times.typical(OURS), "np.empty", times.typical("numpy"), times.ratio(OURS, "numpy")),
-        target=1.5,
-        peers=peers.results(times),
-    )
+    times = compare({OURS: call(ours), "np.empty": call(floor)} | peers.tasks, effort)
+    others = peers.results(times)
+    return beside("fresh 64 MiB, touched, freed", times, "np.empty", 0.67, peers=others)
 
 
 def _tinygrad_fresh(count: int) -> Task:

@@ -128,9 +128,9 @@ def _bench(table: Table) -> Iterator[str]:
         yield f"None: the process ended with {table.ended.code}; its last words:"
         yield from ("", *_fenced(table.ended.last_words))
         return
-    yield "Times are medians, and a score is the median of ratios within one round. The floor is"
-    yield "the driver's own interface through the binding in brackets. GB/s counts what is read and"
-    yield "what is written."
+    yield "Times are medians. A score is a speed, as a multiple of the floor's: the median of the"
+    yield "ratios of all rounds. The floor is the driver's own interface through the binding in"
+    yield "brackets. GB/s counts what is read and what is written."
     yield ""
     yield from report.markdown(table.rows)
     yield ""

@@ -8,11 +8,14 @@ import platform
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from bench.measure import OURS, Times
 
 MEASURED = ("hal-core", "hal-cpu", "hal-cuda", "hal-opencl")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "numpy")
@@ -31,24 +34,20 @@ class Work(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A measurement with a floor. Times are seconds; the target is a bound of `score`."""
+    """A measurement with a floor. Times are seconds; a score of 2 is twice the floor's speed."""
 
     what: str
     ours: float
     floor_name: str
     floor: float
     score: float
-    target: float | None  # None: there is no promise
-    at_least: bool = False  # the target is a lower bound of the score
-    difference: bool = False  # the score is seconds above the floor, not a ratio
+    target: float | None  # the least score; None: there is no promise
     peers: Mapping[str, float | str] = {}  # seconds, or the reason why there are none
     work: Work | None = None
 
     @property
     def met(self) -> bool:
-        if self.target is None:
-            return True
-        return self.score >= self.target if self.at_least else self.score <= self.target
+        return self.target is None or self.score >= self.target
 
 
 class Figure(NamedTuple):
@@ -68,8 +67,17 @@ class Missing(NamedTuple):
     failed: bool = False  # it should have been measured
 
 
+def beside(
+    what: str, times: Times, floor: str, target: float | None, *, name: str = "",
+    ours: str = OURS, peers: Mapping[str, float | str] = MappingProxyType({}),
+) -> Row:  # fmt: skip
+    """Make the row of one candidate beside another, which the table calls `name`."""
+    pair = times.typical(ours), name or floor, times.typical(floor)
+    return Row(what, *pair, times.ratio(floor, ours), target, peers)
+
+
 Rows = Iterable[Row | Figure | Missing]
-HEADS = ("what", "hal", "floor", "score", "target", "met", "others")
+HEADS = ("what", "hal", "floor", "score", "at least", "met", "others")
 
 
 def machine() -> dict[str, object]:
@@ -122,22 +130,23 @@ def _cells(row: Row | Figure | Missing) -> tuple[str, ...]:
     if isinstance(row, Figure):
         return (row.what, ours, *("-",) * 4, others)
     floor = seconds(row.floor) + (work.speed(row.floor, work.floor) if work else "")
-    score = f"+{seconds(row.score)}" if row.difference else f"{row.score:.2f} x"
     met = "-" if row.target is None else "yes" if row.met else "no"
-    return (row.what, ours, f"{floor} ({row.floor_name})", score, _target(row), met, others)
+    target = "-" if row.target is None else f"{row.target:g} x"
+    return (
+        row.what,
+        ours,
+        f"{floor} ({row.floor_name})",
+        f"{row.score:.2f} x",
+        target,
+        met,
+        others,
+    )
 
 
 def _other(value: float | str, work: Work | None) -> str:
     if isinstance(value, str):
         return value
     return seconds(value) + (work.speed(value, work.ours) if work else "")
-
-
-def _target(row: Row) -> str:
-    if row.target is None:
-        return "-"
-    sign = "at least" if row.at_least else "at most"
-    return f"{sign} +{seconds(row.target)}" if row.difference else f"{sign} {row.target:g} x"
 
 
 def seconds(value: float) -> str:
@@ -169,8 +178,8 @@ def write_readme(path: Path, rows: Rows) -> None:
     """Write the table between the README's markers."""
     facts = machine()
     lines = [
-        f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; times are medians, and "
-        "a score is the median of ratios within one round.",
+        f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; times are medians. A "
+        "score is a speed, as a multiple of the floor's: the median of the ratios of all rounds.",
         "",
         *markdown(rows),
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.peers import Peers
-from bench.report import Missing, Row
+from bench.report import Missing, Row, beside
 
 DISTRIBUTIONS = 100
 
@@ -61,14 +61,8 @@ def importing(folder: Path, effort: Effort) -> Row:
         "python": _process("pass", environment),
     }
     times = compare(tasks | peers.tasks, effort)
-    return Row(
-        f"process that imports hal_core, {DISTRIBUTIONS} distributions",
-        *(times.typical(OURS), "bare python", times.typical("python")),
-        times.difference(OURS, "python"),
-        target=0.008,
-        difference=True,
-        peers=peers.results(times),
-    )
+    what = f"process that imports hal_core, {DISTRIBUTIONS} distributions"
+    return beside(what, times, times.allow("python", 0.008), 1.0, peers=peers.results(times))
 
 
 def first_result(folder: Path, effort: Effort) -> Row | Missing:
@@ -82,12 +76,7 @@ def first_result(folder: Path, effort: Effort) -> Row | Missing:
     if "tinygrad" not in peers.tasks:
         return Missing(what, f"the target is against tinygrad, which {peers.reasons['tinygrad']}")
     times = compare({OURS: ours} | peers.tasks, effort)
-    return Row(
-        what,
-        *(times.typical(OURS), "tinygrad, import + open", times.typical("tinygrad")),
-        times.ratio(OURS, "tinygrad"),
-        target=0.6,
-    )
+    return beside(what, times, "tinygrad", 1.67, name="tinygrad, import + open")
 
 
 def _process(code: str, environment: dict[str, str]) -> Task:

@@ -59,8 +59,10 @@ INFO = hal.DeviceInfo(
     limits=hal.Limits((1, 1, 1), 1, (1, 1, 1), 0, 16, 1 << 30),
 )
 ROWS = [
-    report.Row("launch", 2e-6, "bare", 1.9e-6, 1.05, 1.3, peers={"CuPy": 4e-6, "PyCUDA": "absent"}),
-    report.Row("copy", 1.0, "bare", 1.0, 0.5, 0.95, True, work=report.Work(4e9, 2e9, "GB/s")),
+    report.Row(
+        "launch", 2e-6, "bare", 1.9e-6, 0.95, 0.77, peers={"CuPy": 4e-6, "PyCUDA": "absent"}
+    ),
+    report.Row("copy", 1.0, "bare", 1.0, 0.5, 0.95, work=report.Work(4e9, 2e9, "GB/s")),
     report.Figure("matmul", 0.5, {"cupy": 0.25}, report.Work(1e12, 0, "GFLOP/s")),
     report.Missing("sizes", "smaller"),
 ]
@@ -280,10 +282,12 @@ def test_a_part_that_fails_leaves_the_rows_before_it() -> None:
     assert failed == report.Missing("part", "failed: ValueError: the driver is gone", failed=True)
 
 
-def test_a_speed_is_ours_over_the_floor_s() -> None:
-    row = ROWS[0]._replace(score=2.0)  # twice as long
-    assert device._as_speed(row, 1.5)._replace(at_least=False) == row._replace(score=0.75)
-    assert device._as_speed(row, 1.0).at_least
+def test_a_score_is_a_speed() -> None:
+    times = measure.Times({"hal": [2.0, 2.0, 8.0], "C": [1.0, 1.0, 1.0]})
+    row = report.beside("work", times, "C", 0.4)
+    assert row == report.Row("work", 2.0, "C", 1.0, 0.5, 0.4) and row.met
+    assert not report.beside("work", times, times.allow("C", 0.0), 0.6).met
+    assert report.beside("work", times, times.allow("C", 1.0), 1.0).score == 1.0
 
 
 def test_what_comes_after_a_task_is_not_timed() -> None:

@@ -1,0 +1,321 @@
+"""Programs of several kinds beside the same loops compiled by numba, on all cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import hal_core as hal
+from bench.measure import OURS, Effort, Task, call, compare
+from bench.peers import Peers
+from bench.report import Missing, Row, beside
+
+BODIES, TILE, SOFTENING = 4096, 256, 1e-3
+WIDTH, HEIGHT = 1024, 512  # of images
+ROWS, IN_ROW = 1 << 15, 16  # of a sparse matrix
+DRAWERS, DRAWS = 1 << 14, 256
+OPTIONS, RATE, VOLATILITY = 1 << 18, 0.02, 0.3
+Array = hal.Ptr[hal.float32]
+Input = hal.ConstPtr[hal.float32]
+Numbers = Any  # a numpy array
+
+
+class Example(NamedTuple):
+    """A program, as a kernel and as a function for numba; both write the first array."""
+
+    what: str
+    kernel: hal.KernelFunction
+    twin: Callable[..., None]
+    arrays: tuple[Numbers, ...]
+    vals: tuple[Any, ...]
+    threads: int | tuple[int, int]
+
+
+def rows(effort: Effort) -> Iterator[Row | Missing]:
+    filters = [filtering(radius) for radius in (1, 2, 3)]
+    for example in (n_body(), *filters, bilateral(), sparse(), monte_carlo(), black_scholes()):
+        yield beside_numba(example, effort)
+
+
+def beside_numba(example: Example, effort: Effort) -> Row | Missing:
+    what = f"{example.what}, beside numba's"
+    results: dict[str, Numbers] = {}
+    peers = Peers(numba=lambda: _numba(example, results))
+    if "numba" not in peers.tasks:
+        return Missing(what, peers.reasons["numba"])
+    ours = on("CPU", example, results)
+    if not np.allclose(results["CPU"], results["numba"], rtol=1e-3, atol=1e-4):
+        raise ValueError(f"{example.what}: the results differ")
+    # Numba's threads spin for some time after their work, and would share our cores.
+    long = Effort(max(5, effort.rounds // 4), 5 * effort.seconds)
+    return beside(what, compare({OURS: ours} | peers.tasks, long), "numba", 1.0)
+
+
+def on(name: str, example: Example, results: dict[str, Numbers]) -> Task:
+    """Make a task that launches the kernel and waits; its result goes into `results`."""
+    device = hal.Device[name]
+    buffers = [hal.Buffer.from_numpy(array.reshape(-1), device) for array in example.arrays]
+    program, vals, threads = device.compile(example.kernel), example.vals, example.threads
+    program(*buffers, vals=vals, threads=threads, wait=True)
+    results[name] = buffers[0].numpy(example.arrays[0].shape)
+    return call(lambda: program(*buffers, vals=vals, threads=threads, wait=True))
+
+
+def _numba(example: Example, results: dict[str, Numbers]) -> Task:
+    import numba
+
+    arrays = [array.copy() for array in example.arrays]
+    compiled = numba.njit(parallel=True, fastmath=True)(example.twin)
+    vals = [np.float32(value) if isinstance(value, float) else value for value in example.vals]
+    compiled(*arrays, *vals)
+    results["numba"] = arrays[0]
+    return call(lambda: compiled(*arrays, *vals))
+
+
+def _random(*shape: int, seed: int = 0) -> Numbers:
+    return np.random.default_rng(seed).random(shape, dtype=np.float32)
+
+
+# -- N-body: the acceleration of each body
+
+
+@hal.kernel(block=(TILE, 1, 1))
+def accelerate(a: Array, p: Input, n: hal.int32, soft: hal.float32):
+    """Read x, y, z and the mass of all bodies, one after the other, in tiles."""
+    near = hal.shared(hal.float32, (4, TILE))
+    i = hal.global_idx(0)
+    t = hal.thread_idx(0)
+    x = p[i]
+    y = p[n + i]
+    z = p[2 * n + i]
+    ax = hal.float32(0)
+    ay = hal.float32(0)
+    az = hal.float32(0)
+    for first in range(0, n, TILE):
+        for c in hal.unroll(4):
+            near[c, t] = p[c * n + first + t]
+        hal.barrier()
+        for k in range(TILE):
+            dx = near[0, k] - x
+            dy = near[1, k] - y
+            dz = near[2, k] - z
+            inverse = hal.rsqrt(dx * dx + dy * dy + dz * dz + soft)
+            pull = near[3, k] * inverse * inverse * inverse
+            ax += dx * pull
+            ay += dy * pull
+            az += dz * pull
+        hal.barrier()
+    a[i] = ax
+    a[n + i] = ay
+    a[2 * n + i] = az
+
+
+def n_body() -> Example:
+    import numba
+
+    def twin(a, p, n, soft):
+        for i in numba.prange(n):
+            x, y, z = p[0, i], p[1, i], p[2, i]
+            ax = ay = az = np.float32(0)
+            for k in range(n):
+                dx, dy, dz = p[0, k] - x, p[1, k] - y, p[2, k] - z
+                inverse = np.float32(1) / np.sqrt(dx * dx + dy * dy + dz * dz + soft)
+                pull = p[3, k] * inverse * inverse * inverse
+                ax += dx * pull
+                ay += dy * pull
+                az += dz * pull
+            a[0, i], a[1, i], a[2, i] = ax, ay, az
+
+    arrays = np.zeros((3, BODIES), "f4"), _random(4, BODIES)
+    what = f"N-body, {BODIES} bodies"
+    return Example(what, accelerate, twin, arrays, (BODIES, SOFTENING), BODIES)
+
+
+# -- images
+
+
+def filtering(radius: int) -> Example:
+    import numba
+
+    size = 2 * radius + 1
+
+    @hal.kernel
+    def weigh(y: Array, x: Input, weights: Input, w: hal.int32, h: hal.int32):
+        i = hal.global_idx(0)
+        j = hal.global_idx(1)
+        if radius <= i < w - radius and radius <= j < h - radius:
+            total = hal.float32(0)
+            for dj in range(size):
+                for di in range(size):
+                    total += weights[dj * size + di] * x[(j + dj - radius) * w + i + di - radius]
+            y[j * w + i] = total
+
+    def twin(y, x, weights, w, h):
+        for j in numba.prange(radius, h - radius):
+            for i in range(radius, w - radius):
+                total = np.float32(0)
+                for dj in range(size):
+                    for di in range(size):
+                        total += weights[dj, di] * x[j + dj - radius, i + di - radius]
+                y[j, i] = total
+
+    arrays = np.zeros((HEIGHT, WIDTH), "f4"), _random(HEIGHT, WIDTH), _random(size, size, seed=1)
+    what = f"{size} x {size} filter, {WIDTH} x {HEIGHT}"
+    return Example(what, weigh, twin, arrays, (WIDTH, HEIGHT), (WIDTH, HEIGHT))
+
+
+@hal.kernel
+def smooth(y: Array, x: Input, w: hal.int32, h: hal.int32, narrow: hal.float32):
+    """Average 5 x 5 pixels, weighted by their distance and their difference."""
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if 2 <= i < w - 2 and 2 <= j < h - 2:
+        here = x[j * w + i]
+        total = hal.float32(0)
+        weights = hal.float32(0)
+        for dj in range(-2, 3):
+            for di in range(-2, 3):
+                value = x[(j + dj) * w + i + di]
+                apart = value - here
+                far = hal.float32(dj * dj + di * di)
+                weight = hal.exp(-0.1 * far - narrow * apart * apart)
+                total += weight * value
+                weights += weight
+        y[j * w + i] = total / weights
+
+
+def bilateral() -> Example:
+    import numba
+
+    def twin(y, x, w, h, narrow):
+        for j in numba.prange(2, h - 2):
+            for i in range(2, w - 2):
+                here = x[j, i]
+                total = weights = np.float32(0)
+                for dj in range(-2, 3):
+                    for di in range(-2, 3):
+                        value = x[j + dj, i + di]
+                        apart = value - here
+                        far = np.float32(dj * dj + di * di)
+                        weight = math.exp(np.float32(-0.1) * far - narrow * apart * apart)
+                        total += weight * value
+                        weights += weight
+                y[j, i] = total / weights
+
+    arrays = np.zeros((HEIGHT, WIDTH), "f4"), _random(HEIGHT, WIDTH)
+    what = f"bilateral filter of 5 x 5, {WIDTH} x {HEIGHT}"
+    return Example(what, smooth, twin, arrays, (WIDTH, HEIGHT, 20.0), (WIDTH, HEIGHT))
+
+
+# -- a sparse matrix, random numbers, option prices
+
+
+@hal.kernel
+def sparse_rows(
+    y: Array,
+    x: Input,
+    values: Input,
+    columns: hal.ConstPtr[hal.int32],
+    starts: hal.ConstPtr[hal.int32],
+    n: hal.int32,
+):
+    i = hal.global_idx(0)
+    if i < n:
+        total = hal.float32(0)
+        for k in range(starts[i], starts[i + 1]):
+            total += values[k] * x[columns[k]]
+        y[i] = total
+
+
+def sparse() -> Example:
+    import numba
+
+    def twin(y, x, values, columns, starts, n):
+        for i in numba.prange(n):
+            total = np.float32(0)
+            for k in range(starts[i], starts[i + 1]):
+                total += values[k] * x[columns[k]]
+            y[i] = total
+
+    random = np.random.default_rng(0)
+    lengths = random.integers(IN_ROW // 2, 3 * IN_ROW // 2 + 1, ROWS)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype("i4")
+    columns = random.integers(0, ROWS, starts[-1]).astype("i4")
+    arrays = np.zeros(ROWS, "f4"), _random(ROWS), _random(len(columns)), columns, starts
+    what = f"CSR product, {ROWS} rows of about {IN_ROW}"
+    return Example(what, sparse_rows, twin, arrays, (ROWS,), ROWS)
+
+
+@hal.kernel
+def throw_points(inside: hal.Ptr[hal.int32], seed: hal.uint32, n: hal.int32):
+    """Count the points of a square within its circle, by xorshift."""
+    i = hal.global_idx(0)
+    if i < n:
+        state = hal.uint32(i) * 2654435761 + seed
+        count = hal.int32(0)
+        for _k in range(DRAWS):
+            state ^= state << 13
+            state ^= state >> 17
+            state ^= state << 5
+            x = hal.float32(state & 0xFFFF)
+            y = hal.float32(state >> 16)
+            if x * x + y * y < 4294967296.0:
+                count += 1
+        inside[i] = count
+
+
+def monte_carlo() -> Example:
+    import numba
+
+    def twin(inside, seed, n):
+        for i in numba.prange(n):
+            state = np.uint32(np.uint32(i) * np.uint32(2654435761) + seed)
+            count = np.int32(0)
+            for _k in range(DRAWS):
+                state ^= np.uint32(state << np.uint32(13))
+                state ^= np.uint32(state >> np.uint32(17))
+                state ^= np.uint32(state << np.uint32(5))
+                x = np.float32(state & np.uint32(0xFFFF))
+                y = np.float32(state >> np.uint32(16))
+                if x * x + y * y < np.float32(4294967296.0):
+                    count += np.int32(1)
+            inside[i] = count
+
+    arrays = (np.zeros(DRAWERS, "i4"),)
+    what = f"xorshift, {DRAWS} points of each of {DRAWERS}"
+    return Example(what, throw_points, twin, arrays, (np.uint32(7), DRAWERS), DRAWERS)
+
+
+@hal.kernel
+def price(
+    calls: Array, spot: Input, strike: Input, years: Input, r: hal.float32, v: hal.float32,
+    n: hal.int32,
+):  # fmt: skip
+    i = hal.global_idx(0)
+    if i < n:
+        spread = v * hal.sqrt(years[i])
+        d = (hal.log(spot[i] / strike[i]) + (r + 0.5 * v * v) * years[i]) / spread
+        above = 0.5 + 0.5 * hal.erf(d * 0.70710678)
+        below = 0.5 + 0.5 * hal.erf((d - spread) * 0.70710678)
+        calls[i] = spot[i] * above - strike[i] * hal.exp(-r * years[i]) * below
+
+
+def black_scholes() -> Example:
+    import numba
+
+    def twin(calls, spot, strike, years, r, v, n):
+        half, root = np.float32(0.5), np.float32(0.70710678)
+        for i in numba.prange(n):
+            spread = v * math.sqrt(years[i])
+            d = (math.log(spot[i] / strike[i]) + (r + half * v * v) * years[i]) / spread
+            above = half + half * math.erf(d * root)
+            below = half + half * math.erf((d - spread) * root)
+            calls[i] = spot[i] * above - strike[i] * math.exp(-r * years[i]) * below
+
+    given = [_random(OPTIONS, seed=seed) for seed in range(3)]
+    arrays = np.zeros(OPTIONS, "f4"), 5 + 25 * given[0], 1 + 99 * given[1], 0.25 + 9 * given[2]
+    what = f"Black-Scholes, {OPTIONS >> 10} Ki options"
+    return Example(what, price, twin, arrays, (RATE, VOLATILITY, OPTIONS), OPTIONS)
