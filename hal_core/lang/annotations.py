@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 from types import FunctionType
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, WIDTHS, DType
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
@@ -20,6 +20,8 @@ _ASYNC = 0x80 | 0x200
 
 # A parameter of a function: its name, and a dtype, a pointer or None for anything.
 Parameter = tuple[str, DType | PointerType | None]
+# The annotation of what a function returns: a dtype, several, NoneType, or None for anything.
+Returned = type | tuple[DType, ...] | None
 
 
 def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
@@ -58,10 +60,11 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
 
 def parameters_of(
     function: FunctionType, caller: dict[str, Any]
-) -> tuple[tuple[Parameter, ...], type | None]:
+) -> tuple[tuple[Parameter, ...], Returned]:
     """Return the parameters of a function that kernels call, and the type that it returns.
 
-    The type is a dtype, NoneType for `-> None`, or None without annotation.
+    The type is a dtype, a tuple of them for `-> tuple[...]`, NoneType for `-> None`, or None
+    without annotation.
 
     Raises: KernelSyntaxError pointing at the parameter.
     """
@@ -71,6 +74,8 @@ def parameters_of(
         annotation = definition.annotation(name)
         if name == "return" and annotation in (None, type(None)):
             annotation = type(None)
+        elif name == "return" and get_origin(annotation) is tuple:
+            annotation = tuple(definition.value(name, part) for part in get_args(annotation))
         elif name == "return" or not isinstance(annotation, PointerType):
             definition.value(name, annotation)
         annotated[name] = annotation

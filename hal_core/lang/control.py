@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.dtypes import bool_, int32, int64
 from hal_core.ir import UOp
 from hal_core.lang import refusals
 from hal_core.lang.builtins import unroll
 from hal_core.lang.constants import fit
-from hal_core.lang.names import Path
+from hal_core.lang.names import Path, assigned
 
 if TYPE_CHECKING:
     from hal_core.lang.statements import Statements
@@ -22,6 +22,15 @@ class Loop(NamedTuple):
 
     node: UOp | None  # None: it is unrolled
     breaks: list[Path]  # the paths that leave it
+    block: UOp | None  # what a BREAK leaves: the node, or the LOOP around an unrolled loop
+
+
+class Exit(NamedTuple):
+    """A `return` of a function inside a loop: what it gives, and the BREAK that it became."""
+
+    value: Any
+    at: ast.AST
+    end: UOp
 
 
 def if_(s: Statements, node: ast.If) -> None:
@@ -56,8 +65,9 @@ def while_(s: Statements, node: ast.While) -> None:
         # The body does not exist. A load of the condition stays: in checked mode it may fail.
         emit.uops += nodes
         return
+    exits = len(s.exits)
     block = emit.open("LOOP")
-    loop = Loop(block, [])
+    loop = Loop(block, [], block)
     start = len(emit.uops)
     emit.uops += nodes
     if isinstance(condition, UOp):
@@ -69,12 +79,39 @@ def while_(s: Statements, node: ast.While) -> None:
     s.block(node.body)
     s.loops.pop()
     # A launch of such a kernel would never end, and nothing after the loop could run.
-    if not loop.breaks and not any(made.op == "RETURN" for made in emit.uops[start:]):
+    returns = len(s.exits) > exits or any(made.op == "RETURN" for made in emit.uops[start:])
+    if not loop.breaks and not returns:
         raise s.error(node, "this loop never ends", "Put if ...: break into it.")
     # ENDLOOP jumps back to the condition, in the line of the `while`.
     emit.line = s.text.line(node)
     emit.close(block)
     names.meet(before, loop.breaks, emit)
+    _go_on_leaving(s, exits, before, block)
+
+
+def _go_on_leaving(s: Statements, exits: int, before: dict[str, Any], block: UOp) -> None:
+    """Leave the loop around `block` too, if a `return` of a function has left `block`.
+
+    `exits` is the number of such returns before it, `before` are the names visible there.
+    """
+    if len(s.exits) == exits:
+        return
+    emit = s.emit
+    if s.names.reached:
+        # The names that a `return` has not set are not read behind it, which `verify` cannot see.
+        for name, value in s.names.visible.items():
+            if isinstance(value, UOp) and value.op == "VAR" and before.get(name) is not value:
+                emit.set_before(block, value, 0)
+    if s.loops and s.returned is not None:
+        out = emit.open("IF", None, (emit.get(s.returned),))
+        _break(s)
+        emit.close(out)
+
+
+def _break(s: Statements) -> UOp:
+    """Leave the innermost loop, which a function returns from."""
+    block = s.loops[-1].block
+    return s.emit.node("BREAK", None, (block,) if block is not None else ())
 
 
 def for_(s: Statements, node: ast.For) -> None:
@@ -95,16 +132,17 @@ def for_(s: Statements, node: ast.For) -> None:
     if not isinstance(call, ast.Call) or function is not builtins.range:
         raise s.error(call, "a loop runs over range(...)", _instead(s, call))
     bounds = _range(s, name, call)
-    before = s.names.visible
+    before, exits = s.names.visible, len(s.exits)
     block = s.emit.open("RANGE", bounds[0].dtype, bounds, name)
     s.names.branch(before)
     # The RANGE is its own counter; after the loop the name has no value.
     s.names.visible[name] = block
-    s.loops.append(Loop(block, []))
+    s.loops.append(Loop(block, [], block))
     s.block(node.body)
     s.loops.pop()
     s.emit.close(block)
     s.names.branch(before)  # the loop may run no iteration
+    _go_on_leaving(s, exits, before, block)
 
 
 def _instead(s: Statements, over: ast.expr) -> str:
@@ -122,8 +160,7 @@ def _check_counter(s: Statements, loop: ast.For, name: str) -> None:
         for node in ast.walk(tree):
             if not isinstance(node, (ast.Assign, ast.AugAssign)):
                 continue
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if not any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            if name not in assigned(node):
                 continue
             if tree is loop:
                 fix = "Write a while loop for a counter that changes."
@@ -150,14 +187,25 @@ def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:
     if counters[_MOST_ITERATIONS:]:
         problem = f"unroll takes {_MOST_ITERATIONS} iterations at most"
         raise s.error(call, problem, "Write range(...), with an unrolled loop inside it.")
-    s.loops.append(Loop(None, []))
+    before, exits, emit = s.names.visible, len(s.exits), s.emit
+    # To return from inside, a function leaves a loop that runs once.
+    block = emit.open("LOOP") if s.inlined is not None and returns(node) else None
+    s.loops.append(Loop(None, [], block))
+    s.names.branch(before)
     for counter in counters:
         s.expressions.check_size(call)
         s.names.visible[name] = counter
         s.block(node.body)
         if not s.names.reached:  # the body has returned: later iterations never run
             break
-    s.loops.pop()
+    loop = s.loops.pop()
+    if loop.block is not None:
+        if s.names.reached:
+            end = emit.node("BREAK", None, (loop.block,))
+            loop.breaks.append((s.names.visible, end))
+        emit.close(loop.block)
+        s.names.meet(before, loop.breaks, emit)
+        _go_on_leaving(s, exits, before, loop.block)
     s.names.visible.pop(name, None)
 
 
@@ -214,13 +262,24 @@ def _loop_to_leave(s: Statements, node: ast.stmt, loop: Loop) -> UOp:
 
 def return_(s: Statements, node: ast.Return) -> None:
     if s.inlined is not None:
-        fix = "Set a variable and break; return the variable after the loop."
-        raise s.error(node, "a function does not return from inside a loop", fix)
+        from hal_core.lang.returns import returned  # imported late: it needs this module
+
+        value, at = returned(s, node)
+        if s.returned is not None:
+            s.emit.set(s.returned, s.emit.constant(True, bool_))
+        s.exits.append(Exit(value, at, _break(s)))
+        s.names.reached = False
+        return
     if node.value is not None and getattr(node.value, "value", node) is not None:
         fix = "Store into a hal.Ptr parameter, and write return."
         raise s.error(node.value, "a kernel gives nothing back", fix)
     s.emit.node("RETURN")
     s.names.reached = False
+
+
+def returns(node: ast.stmt) -> bool:
+    """Tell whether a path through the statement returns."""
+    return any(isinstance(part, ast.Return) for part in ast.walk(node))
 
 
 def leaves(node: ast.stmt) -> bool:

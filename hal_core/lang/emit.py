@@ -100,10 +100,15 @@ class Emitter:
     def set(self, variable: UOp, value: UOp) -> None:
         self.node("SET", None, (variable, value))
 
-    def set_before(self, end: UOp, variable: UOp, value: UOp) -> None:
-        """Insert a SET in front of `end`, the end of a block that is in the list already."""
+    def set_before(self, end: UOp, variable: UOp, value: UOp | Number) -> None:
+        """Insert a SET in front of `end`, a node that is in the list already."""
+        made = [] if isinstance(value, UOp) else [UOp("CONST", variable.dtype, (), value, end.line)]
+        source = value if isinstance(value, UOp) else made[0]
+        self.insert_before(end, [*made, UOp("SET", None, (variable, source), None, end.line)])
+
+    def insert_before(self, end: UOp, nodes: list[UOp]) -> None:
         place = next(k for k in range(len(self.uops) - 1, -1, -1) if self.uops[k] is end)
-        self.uops.insert(place, UOp("SET", None, (variable, value), None, end.line))
+        self.uops[place:place] = nodes
 
     def open(
         self, op: str, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None
@@ -132,31 +137,40 @@ class Emitter:
     def choose(
         self,
         condition: UOp,
-        first: tuple[UOp, list[UOp]],
-        second: tuple[UOp, list[UOp]],
-    ) -> UOp:
-        """Emit `first if condition else second`, each a value with the captured nodes it needs.
+        first: tuple[list[UOp], list[UOp]],
+        second: tuple[list[UOp], list[UOp]],
+    ) -> list[UOp]:
+        """Emit `first if condition else second`, each values with the captured nodes they need.
 
         Both are computed only where that is cheap and has no effect.
         """
-        dtype = dtype_of(first[0])
+        pairs = list(zip(first[0], second[0], strict=True))
         both = first[1] + second[1]
         few = len(first[1]) <= _FEW and len(second[1]) <= _FEW
         if few and all(node.op in _CHEAP for node in both):
-            # `c ? x : False` is `c and x`.
-            if dtype is bool_ and second[0].op == "CONST" and second[0].arg is False:
-                self.uops += first[1]
-                return self.node("AND", bool_, (condition, first[0]))
-            if dtype is bool_ and first[0].op == "CONST" and first[0].arg is True:
-                self.uops += second[1]
-                return self.node("OR", bool_, (condition, second[0]))
+            (a, b), *more = pairs
+            if a.dtype is bool_ and not more:
+                # `c ? x : False` is `c and x`.
+                if b.op == "CONST" and b.arg is False:
+                    self.uops += first[1]
+                    return [self.node("AND", bool_, (condition, a))]
+                if a.op == "CONST" and a.arg is True:
+                    self.uops += second[1]
+                    return [self.node("OR", bool_, (condition, b))]
             self.uops += both
-            return self.node("WHERE", dtype, (condition, first[0], second[0]))
-        # Only one side may run: its value goes through a variable.
-        result = self.node("VAR", dtype, (), "choice")
-        sets = [UOp("SET", None, (result, value), None, self.line) for value, _ in (first, second)]
-        self.branch(condition, [*first[1], sets[0]], [*second[1], sets[1]])
-        return self.get(result)
+            return [self.node("WHERE", a.dtype, (condition, a, b)) for a, b in pairs]
+        # Only one side may run: its values go through variables.
+        results = [self.node("VAR", a.dtype, (), "choice") for a, _ in pairs]
+        sides = [
+            nodes
+            + [
+                UOp("SET", None, pair, None, self.line)
+                for pair in zip(results, values, strict=True)
+            ]
+            for values, nodes in (first, second)
+        ]
+        self.branch(condition, *sides)
+        return [self.get(result) for result in results]
 
     def branch(self, condition: UOp, first: list[UOp], second: list[UOp]) -> None:
         """Emit an IF with one of two lists of captured nodes on each side."""

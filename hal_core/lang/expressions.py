@@ -85,6 +85,14 @@ class Expressions:
             values.append(value)
         return values
 
+    def several(self, node: ast.Tuple, wants: Sequence[DType | None]) -> tuple[UOp | Number, ...]:
+        """Return the values of `a, b`, in order; each choice of numbers takes its `want`."""
+        padded = [*wants, *[None] * len(node.elts)]
+        return tuple(
+            self.operand(part, self.expression(part, want))
+            for part, want in zip(node.elts, padded, strict=False)
+        )
+
     def value(self, node: ast.expr, want: DType | None = None) -> UOp:
         """Return a typed node; a number becomes a constant."""
         return self.settled(node, self.expression(node, want), want)
@@ -117,6 +125,10 @@ class Expressions:
             raise self.error(at, f"the {what} {name!r} is not a value", f"Index it: {name}[i].")
         if isinstance(value, Nothing):
             raise self.error(at, f"{value.name} gives no value", "Call it on a line of its own.")
+        if isinstance(value, tuple) and isinstance(at, ast.Call):
+            names = ", ".join("abcdefgh"[: len(value)])
+            fix = f"Give each a name: {names} = {ast.unparse(at)}."
+            raise self.error(at, f"{ast.unparse(at.func)} gives {len(value)} values", fix)
         if isinstance(value, DType):
             raise self.error(
                 at, f"the dtype {value} is not a value", f"Cast with it: hal.{value.__name__}(x)."

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hal_core.errors import InvalidArgument, Unsupported
-from hal_core.lang.annotations import Parameter, parameters_of
+from hal_core.lang.annotations import Parameter, Returned, parameters_of
 from hal_core.lang.text import SourceText
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class InlineFunction:
     """
 
     parameters: tuple[Parameter, ...]  # (name, annotation); without annotation: takes any value
-    returns: type | None  # the annotated type; None: without annotation
+    returns: Returned  # the annotated type, or types; None: without annotation
 
     def __init__(self, function: FunctionType, caller: dict[str, Any]) -> None:
         self.__wrapped__ = function
@@ -82,8 +82,8 @@ def func(function: F, /) -> F:
     It is written in the language of kernels, is inlined where it is called, and has locals of its
     own. A parameter annotated with a dtype takes a value of that dtype. One with `hal.Ptr` or
     `hal.ConstPtr` takes a pointer or a shared array, which then has one index, in row-major order.
-    One without annotation takes any value. `return value` stands at the end, or at the end of all
-    sides of an `if`; a function that returns no value is called on a line of its own.
+    One without annotation takes any value. Every path ends with `return value`, or `return a, b`,
+    which `x, y = f(...)` takes; a function that returns no value is called on a line of its own.
 
     Raises: KernelSyntaxError for a signature that cannot be called; the body is read at the first
     call.

@@ -12,28 +12,18 @@ from __future__ import annotations
 import ast
 import math
 import os
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import DType
-from hal_core.ir import UOp
-from hal_core.lang.control import leaves
 from hal_core.lang.emit import Memory, Nothing, dtype_of
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.names import Names
-from hal_core.lang.operators import join
 from hal_core.lang.pointers import PointerType
+from hal_core.lang.returns import tail
 from hal_core.lang.statements import Statements
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
-
-
-class _Result(NamedTuple):
-    """The value of one path through the body, and the place in the text that returns it."""
-
-    value: Any
-    at: ast.AST
 
 
 def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
@@ -67,7 +57,7 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
         body.names.visible[parameter] = value
         if parameter in body.names.assignments:
             body.set_variable(argument, parameter, x.settled(argument, value, None))
-    result = _tail(body, body.statements(), text.tree)
+    result = tail(body, body.statements(), text.tree)
     emit.calls.pop()
     emit.line = x.text.mark(node)
     return result.value
@@ -109,97 +99,3 @@ def _bound(
     if isinstance(value, Memory):
         return Memory(name, value.node, value.const, value.shape)
     return value
-
-
-# -- returns: a path ends with a return, so the statements after an if belong to the other side
-
-
-def _tail(s: Statements, body: list[ast.stmt], at: ast.AST) -> _Result:
-    """Lower the statements of a path up to its return, and return its value."""
-    for position, node in enumerate(body):
-        rest = body[position + 1 :]
-        if isinstance(node, ast.Return):
-            _check_rest(s, rest)
-            return _returned(s, node)
-        if isinstance(node, ast.If) and _returns(node):
-            return _branch(s, node, rest)
-        s.block([node])
-    return _ended(s, at)
-
-
-def _branch(s: Statements, node: ast.If, rest: list[ast.stmt]) -> _Result:
-    """Lower an if that returns on some path, and `rest`, the statements after it."""
-    condition = s.expressions.condition(node.test)
-    if not isinstance(condition, UOp):
-        side = node.body if condition else node.orelse
-        return _tail(s, side if any(map(leaves, side)) else side + rest, node)
-    # A side that does not return goes on with the statements after the if.
-    ends = [any(map(leaves, side)) for side in (node.body, node.orelse)]
-    if all(ends):
-        _check_rest(s, rest)
-    elif not any(ends) and rest:
-        fix = "Let one side return on every path, or set a variable and return it at the end."
-        raise s.error(node, "both sides of this if go on, and one returns too", fix)
-    sides = [
-        side if end else side + rest
-        for side, end in zip((node.body, node.orelse), ends, strict=True)
-    ]
-    before, results, nodes = s.names.visible, [], []
-    for side in sides:
-        s.names.branch(before)
-        # Captured, because the dtype of a choice depends on both sides.
-        result, made = s.emit.capture(partial(_tail, s, side, node))
-        results.append(result)
-        nodes.append(made)
-    s.emit.line = s.text.mark(node)
-    if all(isinstance(result.value, Nothing) for result in results):
-        s.emit.branch(condition, *nodes)
-        return results[0]
-    for result in results:
-        if isinstance(result.value, Nothing):
-            raise s.error(result.at, *_PARTLY)
-    sources = [(result.at, result.value, made) for result, made in zip(results, nodes, strict=True)]
-    return _Result(join(s.expressions, condition, sources, None), node)
-
-
-def _returned(s: Statements, node: ast.Return) -> _Result:
-    """Lower `return value`; the value gets the dtype that the function's annotation declares."""
-    function = s.inlined
-    if function is None or node.value is None or getattr(node.value, "value", node) is None:
-        return _ended(s, node)
-    if isinstance(node.value, ast.Tuple):
-        fix = "Write a function for each, or store them through a hal.Ptr parameter."
-        raise s.error(node.value, "a function gives one value", fix)
-    if function.returns is type(None):
-        problem = f"{function.__name__} gives nothing back, it says -> None"
-        raise s.error(node.value, problem, "Write -> hal.float32, or leave it out.")
-    want = function.returns if isinstance(function.returns, DType) else None
-    s.emit.line = s.text.mark(node)
-    value = s.expressions.expression(node.value, want)
-    if want is not None:
-        value = s.expressions.typed(node.value, s.expressions.operand(node.value, value), want)
-    return _Result(value, node.value)
-
-
-def _ended(s: Statements, at: ast.AST) -> _Result:
-    """Return the result of a path without a value."""
-    if s.inlined is not None and isinstance(s.inlined.returns, DType):
-        raise s.error(at, *_PARTLY)
-    return _Result(Nothing(getattr(s.inlined, "__name__", "")), at)
-
-
-def _returns(node: ast.stmt) -> bool:
-    """Tell whether a path through the statement returns."""
-    if isinstance(node, ast.If):
-        return any(map(_returns, node.body)) or any(map(_returns, node.orelse))
-    return isinstance(node, ast.Return)
-
-
-def _check_rest(s: Statements, rest: list[ast.stmt]) -> None:
-    """Refuse statements after a return."""
-    if rest:
-        fix = "Leave it out, or put the return before it under if."
-        raise s.error(rest[0], "this never runs", fix)
-
-
-_PARTLY = "the function gives a value on some paths only", "End each of them with return value."

@@ -18,6 +18,13 @@ from hal_core.lang.text import parameters_of
 Path = tuple[dict[str, Any] | None, UOp]
 
 
+def assigned(node: ast.Assign | ast.AugAssign) -> list[str]:
+    """Return the names that a statement assigns, as often as it does: `a, b = b = f(x)`."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    parts = [part for target in targets for part in getattr(target, "elts", [target])]
+    return [part.id for part in parts if isinstance(part, ast.Name)]
+
+
 class Names:
     """The names of one function, and their values at the statement that is being lowered.
 
@@ -47,14 +54,9 @@ class Names:
     def _find_assignments(self, body: list[ast.stmt], times: int) -> None:
         for node in body:
             inside = times
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    if isinstance(target, ast.Name):
-                        self._count(target.id, times)
-                continue
-            if isinstance(node, ast.AugAssign):
-                if isinstance(node.target, ast.Name):
-                    self._count(node.target.id, times)
+            if isinstance(node, (ast.Assign, ast.AugAssign)):
+                for name in assigned(node):
+                    self.assignments[name] = self.assignments.get(name, 0) + times
                 continue
             if isinstance(node, ast.For):
                 if isinstance(node.target, ast.Name):
@@ -64,9 +66,6 @@ class Names:
                     inside = 2  # hal.unroll repeats the body
             for part in ("body", "orelse"):
                 self._find_assignments(getattr(node, part, []), inside)
-
-    def _count(self, name: str, times: int) -> None:
-        self.assignments[name] = self.assignments.get(name, 0) + times
 
     def assigned_once(self, name: str) -> bool:
         return self.assignments[name] == 1 and name not in self.parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -185,9 +185,9 @@ def _shortcut(x: Expressions, decides: bool, parts: list[Callable[[], UOp | bool
         return value if isinstance(value, UOp) else x.emit.constant(value, bool_)
 
     # `a and b` is `b if a else False`, and `a or b` is `True if a else b`.
-    tail = x.emit.capture(rest)
-    decided = x.emit.capture(lambda: x.emit.constant(decides, bool_))
-    return x.emit.choose(left, *((decided, tail) if decides else (tail, decided)))
+    tail = x.emit.capture(lambda: [rest()])
+    decided = x.emit.capture(lambda: [x.emit.constant(decides, bool_)])
+    return x.emit.choose(left, *((decided, tail) if decides else (tail, decided)))[0]
 
 
 def choice(x: Expressions, node: ast.IfExp, want: DType | None) -> Any:
@@ -196,36 +196,48 @@ def choice(x: Expressions, node: ast.IfExp, want: DType | None) -> Any:
     if not isinstance(condition, UOp):
         return x.expression(node.body if condition else node.orelse, want)
 
-    def side(part: ast.expr) -> UOp | Number:
-        return x.operand(part, x.expression(part, want))
+    def side(part: ast.expr) -> list[UOp | Number]:
+        return [x.operand(part, x.expression(part, want))]
 
-    sides = (node.body, node.orelse)
-    captured = [(part, *x.emit.capture(partial(side, part))) for part in sides]
-    return join(x, condition, captured, want)
+    sides: list[Side] = [
+        (part, *x.emit.capture(partial(side, part))) for part in (node.body, node.orelse)
+    ]
+    return join(x, condition, sides, want)[0]
 
 
-def join(
-    x: Expressions,
-    condition: UOp,
-    sides: Sequence[tuple[ast.AST, Any, list[UOp]]],
-    want: DType | None,
-) -> UOp:
-    """Return the value of the first side where the condition holds, else that of the second.
+# One side of a choice: its place in the text, its values, and the captured nodes they need.
+Side = tuple[ast.AST, list[Any], list[UOp]]
 
-    A side is its place in the text, its value, and the captured nodes that compute it.
-    """
-    values = [x.operand(at, value) for at, value, _ in sides]
-    dtypes = [dtype_of(value) for value in values if isinstance(value, UOp)]
-    if not dtypes:
-        numbers = [value for value in values if not isinstance(value, UOp)]
-        if want and all(fit(value, want) is not None for value in numbers):
-            dtypes = [want]
-        else:
-            known = {default_dtype(value) for value in numbers}
-            dtypes = [dtype for dtype in (float32, int64, int32, bool_) if dtype in known]
+
+def join(x: Expressions, condition: UOp, sides: list[Side], want: DType | None) -> list[UOp]:
+    """Return the values of the first side where the condition holds, else those of the second."""
+    dtypes = [
+        common_dtype(x, [(at, values[k]) for at, values, _ in sides], want)
+        for k in range(len(sides[0][1]))
+    ]
+
+    def typed(at: ast.AST, values: list[Any]) -> list[UOp]:
+        pairs = zip(values, dtypes, strict=True)
+        return [x.typed(at, x.operand(at, value), dtype) for value, dtype in pairs]
+
     results = []
-    for (at, _, nodes), value in zip(sides, values, strict=True):
+    for at, values, nodes in sides:
         # A number becomes a constant inside its own side.
-        typed, constant = x.emit.capture(partial(x.typed, at, value, dtypes[0]))
-        results.append((typed, nodes + constant))
-    return x.emit.choose(condition, results[0], results[1])
+        made, constants = x.emit.capture(partial(typed, at, values))
+        results.append((made, nodes + constants))
+    return x.emit.choose(condition, *results)
+
+
+def common_dtype(
+    x: Expressions, values: list[tuple[ast.AST, Any]], want: DType | None = None
+) -> DType:
+    """Return the dtype of a value that takes one of several paths; each has its place."""
+    operands = [x.operand(at, value) for at, value in values]
+    numbers = [value for value in operands if not isinstance(value, UOp)]
+    for value in operands:
+        if isinstance(value, UOp):
+            return dtype_of(value)
+    if want and all(fit(value, want) is not None for value in numbers):
+        return want
+    known = {default_dtype(value) for value in numbers}
+    return next(dtype for dtype in (float32, int64, int32, bool_) if dtype in known)

@@ -8,7 +8,7 @@ import difflib
 from hal_core.lang.mathematics import LANGUAGE
 
 _LOOP = "Write for k in range(...) and guard what it does with if."
-_ONE = "Write one assignment on a line, each to one name or element."
+_EACH = "Give each value a name: a, b = 1, 2."
 
 _OUTSIDE = "Write it outside the kernel, as a def with @hal.func above it."
 
@@ -40,7 +40,7 @@ EXPRESSIONS: dict[type[ast.AST], tuple[str, str]] = {
     ast.List: ("a list", "Use local variables, or a tuple captured from outside."),
     ast.Set: ("a set", "Use local variables, or a tuple captured from outside."),
     ast.Dict: ("a dict", "Use local variables, or a tuple captured from outside."),
-    ast.Tuple: ("a tuple", _ONE + " A tuple of constants is captured from outside."),
+    ast.Tuple: ("a tuple", _EACH + " A tuple of constants is captured from outside."),
     ast.JoinedStr: ("text", "Kernels hold numbers; format on the host."),
     ast.NamedExpr: (":=", "Assign on a line of its own."),
     ast.Yield: ("yield", "Store into a hal.Ptr parameter."),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
-from hal_core.dtypes import bool_
+from hal_core.dtypes import DType, bool_
 from hal_core.ir import CONST_POINTER, Kernel, Signature, UOp
 from hal_core.ir.blocks.uniformity import divergent_barrier
 from hal_core.lang import control, memory, refusals
@@ -49,6 +49,18 @@ def lower(
     return kernel
 
 
+class _Target(NamedTuple):
+    """A target of an assignment: a name, an element of `array`, or several of them, its `parts`.
+
+    `wants` has the dtype of each value that it takes, or None where the value decides.
+    """
+
+    node: ast.expr
+    wants: tuple[DType | None, ...]
+    array: Memory | None = None
+    parts: tuple[_Target, ...] = ()
+
+
 class Statements:
     """Lower statements in the order of the text."""
 
@@ -64,6 +76,8 @@ class Statements:
         self.expressions = Expressions(text, names, emit)
         self.error = self.expressions.error
         self.loops: list[control.Loop] = []  # the loops around the current statement
+        self.exits: list[control.Exit] = []  # the returns of a function from inside its loops
+        self.returned: UOp | None = None  # the VAR that is true after one of them
 
     def function(self, signature: Signature) -> tuple[UOp, ...]:
         tree = self.text.tree
@@ -108,43 +122,77 @@ class Statements:
     # -- assignment
 
     def assign(self, node: ast.Assign) -> None:
-        x, (target, *more) = self.expressions, node.targets
-        # `a, b = f(x)`: the error for tuples would not say that a function returns one value.
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
-            fix = "Write a function for each, or store them through a hal.Ptr parameter."
-            if isinstance(x.expression(node.value.func), InlineFunction):
-                raise self.error(node, "a function gives one value", fix)
-        if more or not isinstance(target, (ast.Name, ast.Subscript)):
-            fix = "Write one assignment on a line, each to one name or element."
-            raise self.error(node, "an assignment must have one target, a name or an element", fix)
-        if isinstance(target, ast.Subscript):
-            array = self._written(target)
+        """Assign a value to each target in turn, `a = p[i] = v`; several at once to `a, b`."""
+        x, value = self.expressions, node.value
+        targets = [self._target(target) for target in node.targets]
+        function = x.expression(value.func) if isinstance(value, ast.Call) else None
+        if function is shared and isinstance(node.targets[0], ast.Name) and len(targets) == 1:
+            self._declare(node.targets[0], value)  # type: ignore[arg-type]  # an ast.Call
+            return
+        # A choice of numbers takes the dtype of the first target that has one.
+        wants = next((target.wants for target in targets if any(target.wants)), (None,))
+        several = next((target for target in targets if target.parts), None)
+        if several is not None and isinstance(value, ast.Tuple):
+            self._check_count(several.node, several, len(value.elts), value)
+            given: Any = x.several(value, wants)
+            places: list[ast.expr] = value.elts
+        else:
+            given, places = x.expression(value, wants[0]), []
+        for target in targets:
+            if not target.parts:
+                self._put(target, value, given)
+                continue
+            count = len(given) if isinstance(given, tuple) else 1
+            self._check_count(node, target, count, value)
+            ats = places or [value] * count
+            for part, at, one in zip(target.parts, ats, given, strict=True):
+                self._put(part, at, one)
+
+    def _target(self, node: ast.expr, parts: bool = True) -> _Target:
+        """Return what an assignment changes. Raises: KernelSyntaxError."""
+        if isinstance(node, ast.Subscript):
+            array = self._written(node)
+            return _Target(node, (computed(dtype_of(array.node)),), array)
+        if isinstance(node, ast.Name):
+            self._check_assignable(node)
+            variable = self.names.variables.get(node.id)
+            return _Target(node, (variable.dtype if variable else None,))
+        if not isinstance(node, ast.Tuple) or not parts or not node.elts:
+            fix = "Write a name or an element for each value: a, p[i] = x, y."
+            raise self.error(node, "only names and elements can be assigned", fix)
+        inner = tuple(self._target(part, False) for part in node.elts)
+        return _Target(node, tuple(part.wants[0] for part in inner), None, inner)
+
+    def _check_count(self, at: ast.AST, target: _Target, count: int, value: ast.expr) -> None:
+        if count != len(target.parts):
+            problem = f"{ast.unparse(value)} gives {count} value{'s' * (count != 1)}"
+            takes = f"{ast.unparse(target.node)} takes {len(target.parts)}"
+            raise self.error(at, f"{problem}, and {takes}", "Write a target for each value.")
+
+    def _put(self, target: _Target, at: ast.expr, value: Any) -> None:
+        """Assign one value, of the place `at`, to a name or an element."""
+        x, place, (want,) = self.expressions, target.node, target.wants
+        if target.array is not None:
             # As in Python the value comes before the index, which may change what the value reads.
-            value = x.value(node.value, computed(dtype_of(array.node)))
-            index = memory.flat(x, target, array, target.slice)
-            memory.store(x, node.value, array, index, value)
+            made = x.settled(at, value, want)
+            index = memory.flat(x, place, target.array, place.slice)  # type: ignore[attr-defined]
+            memory.store(x, at, target.array, index, made)
             return
-        self._check_assignable(target)
-        if isinstance(node.value, ast.Call) and x.expression(node.value.func) is shared:
-            self._declare(target, node.value)
+        name = place.id  # type: ignore[attr-defined]  # what is no element is a Name
+        if isinstance(value, Memory) and isinstance(at, ast.Call):  # of hal.bitcast
+            self._check_own_name(place)  # type: ignore[arg-type]
+            self.names.visible[name] = value
             return
-        variable = self.names.variables.get(target.id)
-        want = variable.dtype if variable else None
-        value = x.expression(node.value, want)
-        if isinstance(value, Memory) and isinstance(node.value, ast.Call):  # of hal.bitcast
-            self._check_own_name(target)
-            self.names.visible[target.id] = value
-            return
-        if not variable and isinstance(value, (int, float)):
+        if want is None and isinstance(value, (int, float)):
             # For errors: this number decides the dtype of a local that may be meant to be wider.
-            self.names.numbers[target.id] = value, self.text.line(node)
+            self.names.numbers[name] = value, self.text.line(at)
         if isinstance(value, float) and want is not None and not want.is_float:
             want = None  # the error of set_variable says where the variable began
-        value = x.settled(node.value, value, want)
-        if self.names.assigned_once(target.id):
-            self.names.visible[target.id] = value
+        made = x.settled(at, value, want)
+        if self.names.assigned_once(name):
+            self.names.visible[name] = made
         else:
-            self.set_variable(node.value, target.id, value)
+            self.set_variable(at, name, made)
 
     def augmented_assign(self, node: ast.AugAssign) -> None:
         target = node.target

@@ -181,7 +181,8 @@ class Expressions:
     def _float_unary(self, dtype: DType, depth: int) -> str:
         names = ["-", "abs", "round", "hal.floor", "hal.ceil", "hal.trunc", "hal.sqrt"]
         halves = ["hal.float16", "hal.bfloat16"] if dtype is float32 else []
-        return self._one_of(dtype, depth, [f"{name}({{}})" for name in [*names, *halves]])
+        forms = [f"{name}({{}})" for name in [*names, *halves]]
+        return self._one_of(dtype, depth, [*forms, "round({} / 2)"])  # halves go to the even one
 
     def _comparison(self, dtype: DType, depth: int) -> str:
         signs = ["<", "<=", ">", ">=", "==", "!="]

@@ -114,7 +114,8 @@ class Generator:
     def _functions(self) -> list[str]:
         texts = []
         for k in range(self.random.choice([0, 0, 1, 2])):
-            way = self.random.choice([self._typed, self._typed, self._generic, self._procedure])
+            ways = [self._typed, self._typed, self._generic, self._procedure, self._pair]
+            way = self.random.choice(ways)
             texts.append("@hal.func\n" + way(f"f{k}"))
         return texts
 
@@ -132,9 +133,45 @@ class Generator:
             e.frames[0]["local"] = result
         if self.random.random() < 0.6:
             lines += [f"    if {e.condition()}:", f"        return {e.pick(result, 2)}"]
+        if self.random.random() < 0.3:
+            lines += self._search(e, (result,))
         lines.append(f"    return {e.some(result)}")
         self.e.functions.append(Function(name, result, kinds))
         return "\n".join(lines)
+
+    def _pair(self, name: str) -> str:
+        """Two values, and returns from inside loops."""
+        kind, *results = (self.random.choice(COMPUTED) for _ in range(3))
+        e = Expressions(self.random, self.e.products)
+        e.frames = [{"p": kind}]
+        declared = f" -> tuple[{', '.join(map(spell, results))}]"
+        lines = [f"def {name}(p: {spell(kind)}){self.random.choice([declared, ''])}:"]
+        lines += self._search(e, tuple(results))
+        lines.append(f"    return {', '.join(e.pick(result, 1) for result in results)}")
+        self.s.pairs.append((Function(name, None, [kind]), (results[0], results[1])))
+        return "\n".join(lines)
+
+    def _search(self, e: Expressions, results: tuple[DType, ...]) -> list[str]:
+        """A loop, or one in another, that a function may return from."""
+        lines, depth = [], 1
+        for name in self.random.choice([["k"], ["k"], ["k", "j"]]):
+            over = self.random.choice(["range(3)", "hal.unroll(3)", "while"])
+            if depth == 1 and over == "while":
+                e.frames[0]["seen"] = int32  # behind the loop, whose break has assigned it
+            if over == "while":
+                lines += ["    " * depth + f"{name} = 0", "    " * depth + "while True:"]
+                lines += ["    " * depth + f"    {line}" for line in (
+                    f"seen = {name} * 3", f"if {name} > 2:", "    break", f"{name} += 1",
+                )]  # fmt: skip
+            else:
+                lines.append("    " * depth + f"for {name} in {over}:")
+            e.frames.append({f"hal.int32({name})": int32})
+            depth += 1
+        values = ", ".join(e.pick(result, 1) for result in results)
+        lines += ["    " * depth + f"if {e.condition()}:", "    " * depth + f"    return {values}"]
+        for _ in range(depth - 1):
+            e.frames.pop()
+        return lines
 
     def _generic(self, name: str) -> str:
         self.e.functions.append(Function(name, None, []))

@@ -28,6 +28,7 @@ class Statements:
         self.own: list[tuple[str, DType]] = []  # the thread's elements: text and memory's dtype
         self.tallies: list[tuple[Place, str]] = []  # and the one atomic each is changed by
         self.procedures: list[Function] = []
+        self.pairs: list[tuple[Function, tuple[DType, DType]]] = []  # they give two values
         self.loops: list[str] = []  # around this place: "for", "while" or "unroll"
         self.returns = True
 
@@ -71,6 +72,25 @@ class Statements:
             self.write(f"{name} {operator} {self.e.pick(dtype, 2)}")
         else:
             self.write(f"{name} = {self.e.some(dtype)}")
+
+    def several(self, nesting: int) -> None:
+        """Two targets: `v, y[q] = w, v`, `v = w = 1`, or the two values of a function."""
+        places = [*self.variables.items()]
+        places += [(text, float32 if kind in STORAGE_DTYPES else kind) for text, kind in self.own]
+        (a, first), (b, second) = self.random.choice(places), self.random.choice(places)
+        if first is second and self.random.random() < 0.3:
+            self.write(f"{a} = {b} = {self.e.pick(first, 1)}")
+        elif self.pairs and self.random.random() < 0.5:
+            function, results = self.random.choice(self.pairs)
+            names = [self.new("t"), self.new("t")]
+            given = ", ".join(self.e.pick(dtype, 1) for dtype in function.params)
+            self.write(f"{', '.join(names)} = {function.name}({given})")
+            self.e.frames[-1].update(zip(names, results, strict=True))
+        else:
+            values = [a, b] if first is not second else [b, a]
+            if self.random.random() < 0.5:
+                values = [self.e.pick(first, 1), self.e.pick(second, 1)]
+            self.write(f"{a}, {b} = {', '.join(values)}")
 
     def store(self, nesting: int) -> None:
         text, dtype = self.random.choice(self.own)
@@ -196,7 +216,7 @@ Way = Callable[[Statements, int], None]
 SIMPLE: list[Way] = [
     Statements.temporary, Statements.temporary, Statements.assign, Statements.assign,
     Statements.assign, Statements.store, Statements.store, Statements.store, Statements.tally,
-    Statements.own_atomic, Statements.claim, Statements.procedure,
+    Statements.own_atomic, Statements.claim, Statements.procedure, Statements.several,
 ]  # fmt: skip
 NESTED: list[Way] = [
     Statements.branch, Statements.branch, Statements.branch, Statements.for_range,

@@ -45,6 +45,17 @@ def halve(a, p, at):
     return a
 
 
+@hal.func
+def seek(a, p, m):
+    for s in range(m):
+        t = 0
+        while t < 3:
+            if p[(s + t) % m] % 5 == a % 5:
+                return s - t, p[s]
+            t += 1
+    return a, m
+
+
 @hal.kernel
 def generated(
     y: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.float64], k: hal.Ptr[hal.int32],
@@ -154,6 +165,9 @@ def _blocks(
         st.builds("y[i % n] = {}".format, _floats(2)),
         st.builds("y[abs(p) % n] += {}".format, _floats(1)),
         st.builds("k[i % n] = ({}) % 100".format, _ints(2)),
+        st.builds("p, q = q % 97, ({} + p) % 97".format, _ints(1)),
+        st.builds("q, k[i % n] = seek({}, k, n)".format, _ints(1)),
+        st.builds("u = y[abs(p) % n] = hal.fmod({}, 1e4)".format, _floats(1)),
     ).map(lambda line: [line])
     if loop:
         left = (["break"], ["continue"], ["return"], ["p = (p + 1) % 1009", "continue"])
@@ -236,7 +250,8 @@ def _as_python(module: ModuleType, arguments: list[Any], thread: int) -> None:
         unroll=range,
     )
     module.round = lambda x: float(round(x))
-    module.pick, module.halve = inspect.unwrap(module.pick), inspect.unwrap(module.halve)
+    for name in ("pick", "halve", "seek"):
+        setattr(module, name, inspect.unwrap(getattr(module, name)))
     module.generated.__wrapped__(*arguments)
 
 

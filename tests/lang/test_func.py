@@ -135,6 +135,71 @@ RUNS: dict[str, tuple[str, str, list[float]]] = {
         "v = i > 1 and bump(y, i)\nw = bump(y, i) if i > 2 else v",
         [0, 0, 1, 2],
     ),
+    "several values": (
+        "@hal.func\ndef sorted_(a, b) -> tuple[hal.float32, hal.float32]:\n    if a > b:\n"
+        "        return b, a\n    return a, b\n",
+        "low, high = sorted_(x[i], 1.5)\ny[i] = high * 10 + low",
+        [15, 16, 21.5, 31.5],
+    ),
+    "several values, each side with work of its own": (
+        "@hal.func\ndef parts(a, p):\n    if a > 1:\n        p[hal.int32(a)] = 7\n"
+        "        return hal.int32(a), a / 2\n    return -1, 4\n"
+        "@hal.func\ndef twice(a, p):\n    return parts(a, p)\n",
+        "k, v = twice(x[i], y)\ny[i] += hal.float32(k) + v + parts(1.0, y)[1]",
+        [7, 7, 14, 15.5],
+    ),
+    "numbers of several values": (
+        "@hal.func\ndef both():\n    return 2, 0.5\n",
+        "n, v = both()\nfor k in hal.unroll(both()[0]):\n    y[i] += v + k",
+        [2, 2, 2, 2],
+    ),
+    "names and elements in one assignment": (
+        "",
+        "a = b = x[i]\na += 1\na, b = b, a\ny[i], c = b, y[i]\ny[i], y[i] = c, y[i] * 10 + a\n"
+        "d = y[i] = y[i] + c\ny[i] = d",
+        [10, 21, 32, 43],
+    ),
+    "a return inside a loop": (
+        "@hal.func\ndef find(p, n, v):\n    for k in range(n):\n        if p[k] >= v:\n"
+        "            return k\n    return -1\n",
+        "y[i] = hal.float32(find(x, n, x[i] * 1.5))",
+        [0, 2, 3, -1],
+    ),
+    "a return inside loops inside loops": (
+        "@hal.func\ndef find(v):\n    for k in hal.unroll(3):\n        j = 0\n        while True:\n"
+        "            if j > k:\n                break\n            for m in range(2):\n"
+        "                if hal.float32(k * 4 + j * 2 + m) == v * 3:\n"
+        "                    return k, hal.float32(j * 10 + m)\n            j += 1\n"
+        "    return 9, 9\n",
+        "k, v = find(x[i])\ny[i] = v + hal.float32(100 * k)",
+        [0, 909, 110, 201],
+    ),
+    "a name of a loop that a return left": (
+        "@hal.func\ndef find(p, k):\n    while True:\n        v = p[k]\n        if v == 2:\n"
+        "            return -1\n        if v > 0.5:\n            break\n        k += 1\n"
+        "    return v * 10 + hal.float32(k)\n",
+        "y[i] = find(x, i)",
+        [11, 11, -1, 33],
+    ),
+    "a loop that only returns": (
+        "@hal.func\ndef find(v):\n    while True:\n        if v > 4:\n            return v\n"
+        "        v += 2\n",
+        "y[i] = find(x[i])",
+        [6, 5, 6, 5],
+    ),
+    "a procedure that returns inside a loop": (
+        "@hal.func\ndef fill(p, i, n):\n    for k in range(n):\n        if k == i:\n"
+        "            return\n        p[i] += 1\n    p[i] = 50\n",
+        "fill(y, i, 3)\nfill(y, i, 3)",
+        [0, 2, 4, 50],
+    ),
+    "a return inside a loop after another": (
+        "@hal.func\ndef find(p, n, v):\n    for k in range(n):\n        if p[k] > v:\n"
+        "            return 1.0\n    for k in range(n):\n        if p[k] == v:\n"
+        "            return 2.0\n        elif p[k] > 100:\n            break\n    return 3.0\n",
+        "y[i] = find(x, n, x[i] + 1) + 10 * find(x, n, x[i])",
+        [11, 11, 12, 23],
+    ),
     "a constant decides": (
         "@hal.func\ndef pick(a, dtype):\n    if dtype is hal.float64:\n        return nothing\n"
         "    elif dtype is hal.float32:\n        return a\n    return 0\n",
@@ -206,14 +271,24 @@ BAD = [
     (G.format("return b"), "v = g(1, y)", "b", "'b' is not defined", "parameter"),
     (G.format("return n"), "v = g(1, y)", "n", "'n' is not defined", "parameter"),
     (G.format("v = p\n    return a"), "v = g(1, y)", "p", "'p' is not a value", "p[i]"),
-    (G.format("return a, a"), "v = g(1, y)", "a, a", "gives one value", "store them through"),
+    (G.format("return a, a"), "v = g(1, y)", "g(1", "g gives 2 values", "a, b = g(1, y)"),
+    (G.format("return a, a"), "v, w, u = g(1, y)", "v, w, u", "gives 2 values", "for each value"),
+    (G.format("return a, p"), "v, w = g(1, y)", "p", "'p' is not a value", "p[i]"),
+    (G.format("if a > 0:\n        return a, a\n    return a"), "v = g(1, y)", "a",
+     "gives 1 value(s), another 2", "as many on each path"),
+    (G.format("for k in range(3):\n        if a > 0:\n            return k\n    return a"),
+     "v = g(1, y)", "a", "the value is float32 where int32", "hal.int32"),
+    ("@hal.func\ndef g(a) -> tuple[hal.float32, hal.int32]:\n    return a\n", "v = g(x[i])", "a",
+     "gives 1 value(s) here, it says -> tuple[hal.float32, hal.int32]", "Correct"),
+    ("@hal.func\ndef g(a) -> tuple[hal.float32, hal.int32]:\n    return a, a\n",
+     "v, w = g(x[i])", "a", "float32 where int32", "hal.int32"),
+    ("@hal.func\ndef g(a) -> hal.float32:\n    return a, a\n", "v, w = g(x[i])", "a, a",
+     "it says -> hal.float32", "Correct"),
     (G.format("return a\n    a = 1"), "v = g(1, y)", "a = 1", "never runs", "under if"),
-    (G.format("for k in range(3):\n        return a"), "v = g(1, y)", "return", "inside a loop",
-     "Set a variable and break"),
-    (G.format("while a > 0:\n        return a\n    return 1"), "v = g(1, y)", "return",
-     "inside a loop", "after the loop"),
-    (G.format("for k in hal.unroll(3):\n        return a"), "v = g(1, y)", "return",
-     "inside a loop", "after the loop"),
+    (G.format("for k in range(3):\n        return a"), "v = g(1, y)", "def g", "on some paths only",
+     "End each"),
+    (G.format("while True:\n        if a > 0:\n            return a\n    return 1"),
+     "v = g(1, y)", "return 1", "never runs", "under if"),
     (G.format("if a > 0:\n        return a"), "v = g(1, y)", "if a > 0", "on some paths only",
      "End each"),
     (G.format("if a > 0:\n        return a\n    return"), "v = g(1, y)", "return",
