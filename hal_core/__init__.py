@@ -27,8 +27,8 @@ _NAMES = {
     "atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max atomic_min "
     "atomic_or atomic_xor barrier bitcast block_dim block_idx ceil clz copysign cos cosh "
     "ctz erf erfc exp exp2 expm1 floor fma fmod func global_idx grid_dim hypot isfinite "
-    "isinf isnan kernel load_if log log10 log1p log2 popcount pow rsqrt shared sin sinh sqrt tan "
-    "tanh thread_idx trunc truncdiv truncmod unroll",
+    "isinf isnan kernel load_if log log10 log1p log2 popcount pow print rsqrt shared sin sinh sqrt "
+    "tan tanh thread_idx trunc truncdiv truncmod unroll",
     "lang.pointers": "ConstPtr Ptr",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
@@ -47,7 +47,12 @@ def __getattr__(name: str) -> object:
     if name in _MODULES:
         return import_module(f"hal_core.{name}")
     if name not in _HOME:
-        raise AttributeError(f"module 'hal_core' has no attribute {name!r}")
+        problem = f"module 'hal_core' has no attribute {name!r}"
+        if name in ("complex64", "complex128"):  # what numpy, CuPy and Numba have
+            from hal_core.lang.refusals import COMPLEX
+
+            problem += f". {COMPLEX}"
+        raise AttributeError(problem)
     found = globals()[name] = getattr(import_module(f"hal_core.{_HOME[name]}"), name)
     return found
 

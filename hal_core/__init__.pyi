@@ -133,6 +133,7 @@ from hal_core.lang import (
     log2 as log2,
     popcount as popcount,
     pow as pow,
+    print as print,
     rsqrt as rsqrt,
     shared as shared,
     sin as sin,

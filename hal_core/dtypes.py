@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hal_core.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import NoReturn, Self
 
     import numpy as np
 
@@ -31,6 +31,12 @@ class DType(type):
 
     def __repr__(cls) -> str:
         return cls.name
+
+    def __getitem__(cls, item: object) -> NoReturn:
+        """Refuse `hal.float32[:]`, Numba's spelling of a parameter."""
+        dtype = f"hal.{cls.__name__}"
+        fix = f"Write x: hal.Ptr[{dtype}], or hal.ConstPtr[{dtype}] for memory that is only read."
+        raise InvalidArgument(f"{dtype}[...]", "a dtype has no elements", got=item, fix=fix)
 
     @property
     def is_float(cls) -> bool:

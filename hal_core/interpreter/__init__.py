@@ -16,6 +16,7 @@ from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import Memory
 from hal_core.interpreter.overlap import ShadowPart, shared_shadows
 from hal_core.interpreter.prepared import PreparedKernel
+from hal_core.interpreter.printing import Printer
 from hal_core.interpreter.races import Shadow
 from hal_core.ir import Kernel
 from hal_core.ir.verify import verify
@@ -82,10 +83,10 @@ def execute(
     A `seed` other than 0 changes the order of the blocks, and of the threads of a block.
     Raises: KernelFault. Elements that were written before the fault keep their new values.
     """
-    memories = _memories(kernel, inputs, races)
+    memories, printer = _memories(kernel, inputs, races), Printer()
     with np.errstate(all="ignore"):
         for lanes in Lanes.parts(*geometry, seed):
-            executor = Executor(kernel, lanes, inputs.values, memories, races, limits)
+            executor = Executor(kernel, lanes, inputs.values, memories, races, limits, printer)
             executor.block(kernel.steps)
 
 

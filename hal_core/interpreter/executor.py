@@ -30,6 +30,7 @@ from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import Access, Memory
 from hal_core.interpreter.overlap import ShadowPart
 from hal_core.interpreter.prepared import PreparedKernel, Step
+from hal_core.interpreter.printing import Printer
 from hal_core.interpreter.races import Shadow
 from hal_core.ir import UOp
 from hal_core.ir.uop import is_gated
@@ -64,10 +65,11 @@ class Executor:
         memories: dict[int, Memory],
         races: bool,
         limits: LoopLimits,
+        printer: Printer,
     ) -> None:
         self.kernel, self.lanes, self.arguments = kernel, lanes, arguments
         # A copy, to which each group of blocks adds shared arrays of its own.
-        self.memories, self.limits = dict(memories), limits
+        self.memories, self.limits, self.printer = dict(memories), limits, printer
         self.watched = kernel.written if races else frozenset()
         self.values: list[Any] = [None] * len(kernel.uops)
         self.turns = 0
@@ -214,6 +216,16 @@ class Executor:
             operation = self._access(step).operation
             raise FailedAssert(operation, f"{message}, in {who}", device=self.kernel.device)
 
+    def print(self, step: Step) -> None:
+        """Execute a PRINT, thread after thread."""
+        operation, name, template = self._access(step).operation, self.lanes.name, step.node.arg
+        columns = [self._each(place) for place in step.sources]
+        self.printer.lines(
+            f"{operation}, {name(self.lanes.threads[lane])}: "
+            + template.format(*[str(column[position]) for column in columns])
+            for position, lane in enumerate(self.running)
+        )
+
     # -- memory
 
     def share(self, step: Step) -> None:
@@ -315,6 +327,7 @@ STATEMENTS: dict[str, Callable[[Executor, Step], None]] = {
     "RETURN": Executor.end,
     "BARRIER": Executor.barrier,
     "ASSERT": Executor.claim,
+    "PRINT": Executor.print,
     "SHARED": Executor.share,
     "VIEW": Executor.view,
     "LOAD": Executor.load,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from hal_core.ir.fold.constants import Number, constant, evaluate
 from hal_core.ir.uop import STRUCTURE, Kernel, UOp
 
-_FREE = STRUCTURE | {"PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "VIEW", "BARRIER", "ASSERT"}
+_FREE = STRUCTURE | {
+    "PARAM",
+    "CONST",
+    "VAR",
+    "SPECIAL",
+    "SHARED",
+    "VIEW",
+    "BARRIER",
+    "ASSERT",
+    "PRINT",
+}
 
 
 def operations_per_thread(kernel: Kernel) -> int | None:

@@ -26,7 +26,7 @@ from hal_core.ir.uop import (
 )
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
-    "SET", "STORE", "VAR", "SHARED", "VIEW", "BARRIER", "ASSERT",
+    "SET", "STORE", "VAR", "SHARED", "VIEW", "BARRIER", "ASSERT", "PRINT",
 }  # fmt: skip
 
 # Returns the problem with a node of a kernel. The number of sources has been checked before.
@@ -238,6 +238,14 @@ def if_(node: UOp, kernel: Kernel) -> str | None:
     return _values(node, kernel, node.src[0]) or _no_dtype(node)
 
 
+def print_(node: UOp, kernel: Kernel) -> str | None:
+    try:
+        node.arg.format(*node.src)
+    except (AttributeError, LookupError, ValueError):
+        return "arg must be text with a {} for each source"
+    return _values(node, kernel, *node.src) or _no_dtype(node)
+
+
 def _closes(opener: str) -> Rule:
     """Return the rule for nodes whose source is a node of the op `opener`."""
 
@@ -291,12 +299,13 @@ RULES: dict[str, Rule] = {
     "CONTINUE": leaves,
     "RETURN": plain,
     "ASSERT": if_,
+    "PRINT": print_,
     "IF": if_,
     "ELSE": _closes("IF"),
     "ENDIF": _closes("IF"),
 }
 
-# How many sources a node has; the ops that are not here have two.
+# How many sources a node has; the ops that are not here have two, and a PRINT has any number.
 SOURCE_COUNTS = {
     **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "BARRIER"), 0),
     **dict.fromkeys(("LOOP", "RETURN"), 0),

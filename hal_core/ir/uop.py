@@ -36,6 +36,7 @@ variable (`VAR`, `SET`, `GET`).
 | IF | bool | | None |
 | ELSE, ENDIF | its IF | | None |
 | ASSERT | bool | message | None; tested in checked mode only |
+| PRINT | values | a line of text with a `{}` for each | None; printed in checked mode only |
 
 Memory is a PARAM that is a pointer, a SHARED, or a VIEW of one. Numbers are stored as float16 and
 bfloat16, but not computed with: only memory, LOADs, values of STOREs, BITCASTs, and CASTs from and

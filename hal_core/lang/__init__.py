@@ -17,6 +17,7 @@ from hal_core.lang.builtins import (
     global_idx,
     grid_dim,
     load_if,
+    print,
     shared,
     thread_idx,
     unroll,
@@ -74,6 +75,6 @@ __all__ = [
     "block_dim", "block_idx", "ceil", "clz", "copysign", "cos", "cosh", "ctz", "erf", "erfc", "exp",
     "exp2", "expm1", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hypot", "isfinite",
     "isinf", "isnan", "kernel", "load_if", "log", "log1p", "log2", "log10", "popcount", "pow",
-    "rsqrt", "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc", "truncdiv",
-    "truncmod", "unroll",
+    "print", "rsqrt", "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc",
+    "truncdiv", "truncmod", "unroll",
 ]  # fmt: skip

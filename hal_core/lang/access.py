@@ -95,8 +95,9 @@ def subscript(x: Expressions, node: ast.Subscript) -> Any:
         label = ast.unparse(node.value)
         numbers = [number for number in owner if isinstance(number, (int, float))]
         dtype = float32 if any(isinstance(number, float) for number in numbers) else int32
-        fix = f"Pass it as a buffer, {label}: hal.ConstPtr[hal.{dtype.__name__}], or index it "
-        fix += "with a constant."
+        counter = node.slice.id if isinstance(node.slice, ast.Name) else "k"
+        fix = f"Loop with for {counter} in hal.unroll(len({label})):, or pass it as a buffer, "
+        fix += f"{label}: hal.ConstPtr[hal.{dtype.__name__}]."
         raise x.error(node, "a captured tuple cannot be indexed at run time", fix)
     if not -len(owner) <= index < len(owner):
         problem = f"the index {index} is outside of a tuple that has {len(owner)} elements"

@@ -67,6 +67,14 @@ def barrier() -> None:
     raise outside("barrier")
 
 
+def print(*parts: Scalar | float | str) -> None:
+    """Print a line with the values of this thread, in checked mode and in the interpreter.
+
+    `hal.print("x =", x[i])`: plain text and values, with spaces between. Elsewhere it is no code.
+    """
+    raise outside("print")
+
+
 def load_if(condition: bool, p: ConstPtr[T], i: Index, otherwise: T | float) -> T:
     """Return `p[i]` where the condition holds, else `otherwise`, and then `p` is not read.
 

@@ -31,6 +31,7 @@ from hal_core.lang.builtins import (
     barrier,
     bitcast,
     load_if,
+    print,
     shared,
     unroll,
 )
@@ -182,6 +183,23 @@ def lower_barrier(x: Expressions, node: ast.Call) -> Nothing:
     return Nothing("hal.barrier()")
 
 
+def lower_print(x: Expressions, node: ast.Call) -> Nothing:
+    """Lower `hal.print("x =", x)` to a line of text with places for the values."""
+    template, values = [], []
+    for part in node.args:
+        value = part.value if isinstance(part, ast.Constant) else x.expression(part)
+        if not isinstance(value, str):
+            value = x.operand(part, value)
+        if isinstance(value, UOp):
+            template.append("{}")
+            values.append(value)
+        else:
+            template.append(str(value).replace("{", "{{").replace("}", "}}"))
+    x.emit.line = x.text.mark(node)
+    x.emit.node("PRINT", None, tuple(values), " ".join(template))
+    return Nothing("hal.print")
+
+
 def lower_shared(x: Expressions, node: ast.Call) -> NoReturn:
     fix = "Write tile = hal.shared(...) on a line of its own, and index tile."
     raise x.error(node, "hal.shared declares an array, and has no value", fix)
@@ -312,6 +330,7 @@ _OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     barrier: lower_barrier,
     bitcast: lower_bitcast,
     load_if: lower_load_if,
+    print: lower_print,
     shared: lower_shared,
 }
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {

@@ -41,7 +41,7 @@ EXPRESSIONS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Set: ("a set", "Use local variables, or a tuple captured from outside."),
     ast.Dict: ("a dict", "Use local variables, or a tuple captured from outside."),
     ast.Tuple: ("a tuple", _EACH + " A tuple of constants is captured from outside."),
-    ast.JoinedStr: ("text", "Kernels hold numbers; format on the host."),
+    ast.JoinedStr: ("text", 'Kernels hold numbers; to see them, write hal.print("x =", x).'),
     ast.NamedExpr: (":=", "Assign on a line of its own."),
     ast.Yield: ("yield", "Store into a hal.Ptr parameter."),
     ast.YieldFrom: ("yield", "Store into a hal.Ptr parameter."),
@@ -60,6 +60,11 @@ INTEGER_FIXES = {
     "**": "Write the product, or cast first: hal.pow(hal.float32(a), hal.float32(b)).",
 }
 BOOL_FIX = "Cast first: hal.int32(a). Join conditions with and, or."
+
+COMPLEX = (
+    "There are no complex numbers: view the buffer as floats, z.view('f4') of numpy, and take the "
+    "parts z[2 * i] and z[2 * i + 1]."
+)
 
 # Functions of other kernel languages -> what to write here.
 _FOREIGN = {
@@ -99,6 +104,7 @@ _FOREIGN = {
     "int": "Write hal.int32 or hal.int64.",
     "bool": "Write hal.bool_.",
     "double": "Write hal.float64.",
+    **dict.fromkeys(("complex64", "complex128", "complex"), COMPLEX),
 }  # fmt: skip
 
 
@@ -157,7 +163,7 @@ CALLS = {
     "int": "Write hal.int32(x) or hal.int64(x).",
     "float": "Write hal.float32(x) or hal.float64(x).",
     "bool": "Write x != 0.",
-    "print": "Store the value into a buffer and print it on the host.",
+    "print": 'Write hal.print("x =", x): it prints in checked mode and in the interpreter.',
     "len": "Pass the number of elements as a parameter: n: hal.int32.",
     "sum": "Write for k in range(n): acc += x[k].",
     "range": "Use it in for k in range(...): only.",

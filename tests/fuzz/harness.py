@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +34,8 @@ class Runner:
         try:
             kernel = load(case.source)
             inside = [array[GUARD:-GUARD] for array in expected]
-            interpret(kernel, *inside, vals=case.vals, turns=TURNS, **case.launch)
+            with redirect_stdout(StringIO()):  # of `hal.print`
+                interpret(kernel, *inside, vals=case.vals, turns=TURNS, **case.launch)
         except (SyntaxError, NameError, hal.KernelFault) as error:
             return Verdict(DISCARDED, f"{type(error).__name__}: {error}")
         return compare(case.places, self.launch(kernel, case, before), expected)

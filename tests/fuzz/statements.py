@@ -125,6 +125,8 @@ class Statements:
     def claim(self, nesting: int) -> None:
         a = self.e.pick(int32, 1)
         self.write(f"assert {a} <= 2147483647, 'an int32'")
+        if self.random.random() < 0.3:
+            self.write(f"hal.print('seen:', {self.e.pick(self.e.any_dtype(), 1)}, 0.5)")
 
     def procedure(self, nesting: int) -> None:
         able = [(f, text) for f in self.procedures for text, dtype in self.own

@@ -348,6 +348,7 @@ def test_what_a_launch_can_see_stays() -> None:
     b.add("ASSERT", None, b.op("LT", b.params["n"], b.const(3)), arg="small")
     b.add("ASSERT", None, b.const(False, bool_), arg="never")
     b.add("ASSERT", None, b.const(True, bool_), arg="goes")
+    b.add("PRINT", None, b.params["n"], arg="goes too, {}")
     b.add("BARRIER")
     b.add("ATOMIC", int32, b.params["y"], b.const(0), b.const(0), arg="ADD")
     loop = b.add("LOOP")

@@ -408,6 +408,11 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (barrier_after_return, "some threads have returned before"),
     (barrier_in_a_loop_left_apart, "some threads break out of its loop before others"),
     (with_params("ASSERT", None, 2), "the condition must be a bool"),
+    (with_params("PRINT", None, 2, 3, arg="{} {}"), None),
+    (with_params("PRINT", None, arg="plain"), None),
+    (with_params("PRINT", None, 2, arg="{} {}"), "text with a {} for each source"),
+    (with_params("PRINT", None, 2), "text with a {} for each source"),
+    (with_params("PRINT", None, 0, arg="{}"), "is not a value"),
 ]
 
 
@@ -458,7 +463,7 @@ def test_every_op_has_a_rule() -> None:
 
     listed = uop.BINARY | uop.COMPARISON | uop.UNARY | uop.STRUCTURE
     others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "BITCAST", "WHERE", "FMA"}
-    memory = {"SHARED", "VIEW", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER", "ASSERT"}
+    memory = {"SHARED", "VIEW", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER", "ASSERT", "PRINT"}
     assert set(RULES) == listed | others | memory
 
 

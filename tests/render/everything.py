@@ -149,6 +149,7 @@ def _control() -> Kernel:
     b.continue_(k)
     b.else_(branch)
     b.add("ASSERT", None, b.params["c"], arg="c")
+    b.add("PRINT", None, b.params["c"], k, arg="{} {}")
     with b.when(b.op("LT", k, b.const(-100))):
         b.return_()
     b.end(branch)

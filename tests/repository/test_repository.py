@@ -121,7 +121,7 @@ def test_X3_shipped_code_has_no_assert(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROJECTS)
 def test_library_prints_nothing(name: str) -> None:
-    allowed = ("__main__.py",)
+    allowed = ("__main__.py", "printing.py")  # of the interpreter, for `hal.print`
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in _files(name)
