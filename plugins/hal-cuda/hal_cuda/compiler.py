@@ -13,6 +13,7 @@ from hal_core.compiler.logs import fault_line
 from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.streams.runtime_compiler import CompilerRefused
 from hal_cuda import nvrtc
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class NVRTCCompiler(CUDACompiler):
         name = f"<{options.entry}>"
         try:
             image = self.library.compile(source, name, self._flags(options, operation), self.image)
-        except nvrtc.NVRTCError as error:
+        except CompilerRefused as error:
             raise CompileError(
                 operation, f"NVRTC refuses the text: {error}", log=error.log, source=source,
                 line=fault_line(error.log, name, _NVRTC_ERROR), device=self.device.name,

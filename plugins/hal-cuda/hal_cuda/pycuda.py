@@ -13,18 +13,17 @@ from typing import Any
 import pycuda.driver as cu
 
 from hal_core.streams.driver import Refused
+from hal_core.streams.library import HANDLE, LibraryDriver, Row, address_of
 from hal_cuda.calls import LOG_NBYTES, Calls
 from hal_cuda.driver import LIBRARY
 
 _P, _I, _U, _N = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
-_A = ctypes.c_uint64  # a device address, and a handle that is returned: an integer, never None
+_A = HANDLE
 _S = ctypes.c_char_p
 _VERSION_2 = "_v2"  # of a function whose first version took 32 bits, or another context
 _ERROR_LOG, _ERROR_LOG_NBYTES = 5, 6  # CU_JIT_ERROR_LOG_BUFFER, .._SIZE_BYTES
 
-# Name, results, arguments. In the C call pointers to the results come before the arguments.
-_Table = dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
-_LONG: _Table = {  # called without the GIL
+_LONG: dict[str, Row] = {  # called without the GIL
     "cuInit": ((), (_U,)),
     "cuDevicePrimaryCtxRetain": ((_A,), (_I,)),
     "cuDevicePrimaryCtxRelease_v2": ((), (_I,)),
@@ -53,7 +52,7 @@ _LONG: _Table = {  # called without the GIL
     "cuModuleLoadDataEx": ((_A,), (_P, _U, _P, _P)),
     "cuModuleUnload": ((), (_P,)),
 }
-_SHORT: _Table = {  # called with the GIL, which is faster than to give it up
+_SHORT: dict[str, Row] = {  # called with the GIL, which is faster than to give it up
     "cuDriverGetVersion": ((_I,), ()),
     "cuDeviceGetCount": ((_I,), ()),
     "cuDeviceGet": ((_I,), (_I,)),
@@ -89,31 +88,11 @@ class BorrowedContext(int):
     owner: Any  # PyCUDA's object, which destroys the context when it goes
 
 
-class PyCUDA(Calls):
+class PyCUDA(LibraryDriver, Calls):
     """The driver's functions through ctypes; handles are integers."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._functions: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {}
-        for kind, table in ((ctypes.CDLL, _LONG), (ctypes.PyDLL, _SHORT)):
-            library = kind(LIBRARY)
-            for symbol, (results, arguments) in table.items():
-                function = getattr(library, symbol)
-                function.argtypes = (*[_P] * len(results), *arguments)
-                self._functions[symbol.removesuffix(_VERSION_2)] = function, results
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        function, kinds = self._functions[name]
-        if kinds:
-            results = [kind() for kind in kinds]
-            code = function(*map(ctypes.byref, results), *arguments)
-        else:  # copies, events: the fast way
-            code = function(*arguments)
-        if code:
-            raise self.refused(name, code)
-        if len(kinds) > 1:
-            return tuple(result.value for result in results)
-        return results[0].value if kinds else None
+        super().__init__(LIBRARY, _LONG, _SHORT, _VERSION_2)
 
     def structure(self, name: str, packed: bytes) -> bytes:
         return packed  # which ctypes passes as a pointer
@@ -123,8 +102,8 @@ class PyCUDA(Calls):
 
     def refused(self, name: str, status: int) -> Refused:
         title, sentence = _S(), _S()
-        self._functions["cuGetErrorName"][0](status, ctypes.byref(title))
-        self._functions["cuGetErrorString"][0](status, ctypes.byref(sentence))
+        self.function("cuGetErrorName")(status, ctypes.byref(title))
+        self.function("cuGetErrorString")(status, ctypes.byref(sentence))
         texts = title.value or b"an unknown code", sentence.value or b""
         return Refused(name, status, *(text.decode() for text in texts))
 
@@ -142,9 +121,7 @@ class PyCUDA(Calls):
             super().release(index, context, lost)
 
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: int) -> None:
-        if not isinstance(dest, int):  # ctypes does not take a memoryview as a pointer
-            dest = (ctypes.c_ubyte * nbytes).from_buffer(dest)
-        super().copy_out(dest, src, nbytes, stream)
+        super().copy_out(address_of(dest, nbytes), src, nbytes, stream)
 
     def load(self, image: bytes) -> int:
         log = ctypes.create_string_buffer(LOG_NBYTES)
@@ -157,4 +134,4 @@ class PyCUDA(Calls):
             raise
 
     def launch_of(self, function: int) -> Callable[..., Any]:
-        return self._functions["cuLaunchKernel"][0]
+        return self.function("cuLaunchKernel")
