@@ -8,18 +8,21 @@ import sys
 from collections.abc import Sequence
 
 from hal_core import API_VERSION, __version__
-from hal_core.cli import cache, check, devices, doctor, new, profile, render
+from hal_core.cli import bench, cache, check, devices, doctor, new, profile, render
 from hal_core.errors import HalError
 
 # Each module has HELP (a sentence), add_arguments(parser), and run(options), which returns the
 # exit code.
-COMMANDS = (devices, doctor, new, check, render, profile, cache)
+COMMANDS = (devices, doctor, new, check, render, bench, profile, cache)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code: 1 after a fault was found, 2 after an error."""
     given = sys.argv[1:] if arguments is None else arguments
     options, unknown = make_parser().parse_known_args(given or ["--help"])
+    if hasattr(options, "assignments"):  # argparse takes them directly behind FILE only
+        options.assignments += [word for word in unknown if "=" in word and word[0] != "-"]
+        unknown = [word for word in unknown if word not in options.assignments]
     if unknown:  # told by the parser of the command, which shows that command's usage
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:

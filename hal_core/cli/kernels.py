@@ -30,7 +30,7 @@ class KernelFile:
     """
 
     def __init__(self, target: str) -> None:
-        self.path, self.wanted = _divided(target)
+        self.path, self.wanted = divided(target)
         sys.path.insert(0, os.path.dirname(os.path.abspath(self.path)))  # it may import neighbours
         # Not as __main__: a kernel is wanted, not the program below that name.
         self.variables: dict[str, Any] = self._run(
@@ -121,7 +121,7 @@ def is_file(target: str) -> bool:
     return ".py" in target or os.path.isfile(target)
 
 
-def _divided(target: str) -> tuple[str, str]:
+def divided(target: str) -> tuple[str, str]:
     """Return the path and what follows it; a path may contain a colon, and so may an expression.
 
     Raises: InvalidArgument for a path that is no Python file.

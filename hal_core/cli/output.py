@@ -32,3 +32,12 @@ def table(words: Sequence[str], numbers: Sequence[str] = ()) -> Table:
     for title in numbers:
         made.add_column(title, justify="right")
     return made
+
+
+def seconds(value: float) -> str:
+    """Return a time with its unit: `1.250 ms`."""
+    for unit in ("s", "ms"):
+        if value >= 1:
+            return f"{value:.3f} {unit}"
+        value *= 1000
+    return f"{value:.1f} us"

@@ -98,17 +98,9 @@ def show(found: list[Line], dropped: int) -> None:
     table = output.table(("device", "kind", "name"), ("times", "total", "each", "bytes"))
     for line in found:
         name = "" if line.name == line.kind else line.name
-        total, each = _time(line.seconds), _time(line.seconds / line.times)
+        total, each = output.seconds(line.seconds), output.seconds(line.seconds / line.times)
         nbytes = str(line.nbytes) if line.nbytes else ""
         table.add_row(line.device, line.kind, name, str(line.times), total, each, nbytes)
     console.print(table)
     if dropped:
         console.print(f"The last {_LIMIT} events; {dropped} before them are not counted.")
-
-
-def _time(seconds: float) -> str:
-    for unit in ("s", "ms"):
-        if seconds >= 1:
-            return f"{seconds:.3f} {unit}"
-        seconds *= 1000
-    return f"{seconds:.1f} us"

@@ -1,0 +1,271 @@
+"""Test `hal bench FILE:KERNEL` and `hal check FILE`, which make up the arguments of a launch."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_backend import FakePlugin
+
+import hal_core as hal
+from hal_core.cli import bench, main
+
+needs_cpu = pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is not installed here")
+
+FILE = """
+import numpy as np
+import hal_core as hal
+
+ORDER = np.array([3, 1, 2], "i4")
+
+@hal.kernel
+def scale(y: hal.Ptr[hal.float32], a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * y[i]
+
+@hal.kernel
+def transpose(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        y[i * h + j] = x[j * w + i]
+
+@hal.kernel
+def compact(
+    y: hal.Ptr[hal.int32], count: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32
+):
+    i = hal.global_idx(0)
+    if i < n and x[i] % 3 == 0:
+        y[hal.atomic_add(count, 0, 1)] = i
+
+def make_layer(columns):
+    @hal.kernel
+    def layer(y: hal.Ptr[hal.float32], rows: hal.int32):
+        i = hal.global_idx(0)
+        j = hal.global_idx(1)
+        if i < columns and j < rows:
+            y[j * columns + i] = 1.0
+    return layer
+
+text = hal.Source("half", "...", "y: float32*, n: int32", language="c")
+"""
+FAULTS = {
+    "before": ("y[hal.global_idx(0) - 1] = 1", "out of bounds: a write of 'y' .*got -1"),
+    "unguarded": ("y[hal.global_idx(0)] = 1", r"out of bounds: a write of 'y' .*got 100; limit"),
+    "racing": ("y[0] = hal.global_idx(0)", "a race for element 0 of 'y'"),
+    "claiming": ("assert y[0] == 7, 'no seven'", "no seven, in thread"),
+    "unknown": ("y[0] = yy[0]", "name 'yy' is not defined"),
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "kernels.py").write_text(FILE, encoding="utf-8")
+    return str(tmp_path / "kernels.py")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr(bench, "_ENOUGH_NBYTES", 5000)
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU finds every index that is out of bounds."""
+    hal.Device["CPU"].close()
+    monkeypatch.setenv("HAL_CHECK", "1")
+    yield
+    hal.Device["CPU"].close()
+
+
+def benched(capsys: pytest.CaptureFixture[str], *given: str) -> Any:
+    assert main(["bench", *given, "--device", "CPU", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+# -- bench
+
+
+@needs_cpu
+def test_bench_prints_a_row_for_each_device(
+    file: str, quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", f"{file}:scale", "--device", "cpu", "--device", "CPU:0"]) == 0
+    launch, heads, *rows = capsys.readouterr().out.splitlines()
+    assert launch == "scale: y = 1024 x float32, a = 1.0, n = 1024, threads = 1024"
+    assert heads.split() == ["device", "hardware", "time", "GB/s", "Gop/s"]
+    assert [row.split()[0] for row in rows] == ["cpu", "CPU:0"]
+    assert all(re.search(r"\d (us|ms|s) +\d+\.\d\d +\d+\.\d\d *$", row) for row in rows)
+
+
+@needs_cpu
+@pytest.mark.parametrize(
+    ("given", "arguments", "threads", "nbytes", "operations"),
+    [
+        (["scale"], {"y": 1024, "a": 1.0, "n": 1024}, [1024], 8192, 1024),
+        (["scale", "n=1e3"], {"y": 1000, "a": 1.0, "n": 1000}, [1000], 8000, 1000),
+        (["scale", "n=len(ORDER)", "a=-0.5"], {"y": 3, "a": -0.5, "n": 3}, [3], 24, 3),
+        (["scale", "n=5", "y=7"], {"y": 7, "a": 1.0, "n": 5}, [5], 40, 5),
+        (["transpose", "w=20", "h=30"], {"y": 600, "x": 600, "w": 20, "h": 30}, [20, 30], 4800, 0),
+        (["compact", "x=ORDER", "n=3"], {"y": 1, "count": 1, "x": 3, "n": 3}, [3], 24, 1),
+        (["make_layer(50)", "rows=3"], {"y": 150, "rows": 3}, [50, 3], 600, 0),
+    ],
+    ids=str,
+)
+def test_bench_makes_up_what_is_not_given(
+    file: str,
+    given: list[str],
+    arguments: dict[str, Any],
+    threads: list[int],
+    nbytes: int,
+    operations: int,
+    quick: None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = benched(capsys, f"{file}:{given[0]}", *given[1:])
+    assert found["arguments"] == arguments and found["geometry"] == {"threads": threads}
+    assert (found["nbytes"], found["operations"]) == (nbytes, operations)
+    (row,) = found["devices"]
+    assert row["device"] == "CPU" and row["launches"] == 3 and row["why"] == ""
+    assert 0 < row["shortest"] <= row["seconds"]
+
+
+@needs_cpu
+def test_bench_takes_arguments_anywhere(
+    file: str, quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = benched(capsys, "--block", "8", f"{file}:scale", "--threads", "16", "n=9", "a=2")
+    assert found["geometry"] == {"threads": [16], "block": [8]}
+    assert found["arguments"] == {"y": 9, "a": 2.0, "n": 9}
+    found = benched(capsys, f"{file}:transpose", "--grid", "2x3", "--block", "4x4", "w=8", "h=12")
+    assert found["geometry"] == {"grid": [2, 3], "block": [4, 4]}
+    assert found["nbytes"] == 2 * 4 * 96
+
+
+@needs_cpu
+def test_bench_gives_each_launch_the_same_data(
+    file: str, quick: None, checked: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second launch on the results of the first would write beyond the end."""
+    found = benched(capsys, f"{file}:compact", "n=300")
+    assert found["arguments"] == {"y": 100, "count": 1, "x": 300, "n": 300}
+
+
+def test_bench_says_why_a_device_has_no_times(
+    file: str, quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hal.Device.register_plugin("SILENT", FakePlugin())
+    assert main(["bench", f"{file}:scale", "--device", "SILENT", "--device", "SILENT:9"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].startswith("SILENT: compile") and said[2].startswith("SILENT:9: ")
+    assert "time" not in said[1] and len(said) == 3
+
+
+@needs_cpu
+def test_bench_of_a_source_needs_every_argument(
+    file: str, quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", f"{file}:text", "n=5"]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("does not tell which arguments suit it. Give y= --threads too.\n")
+    path = Path(file)
+    text = "void half(const hal_thread *t, float *y, int32_t n) { y[n - 1] = 1; }"
+    path.write_text(FILE.replace('"..."', repr(text)), encoding="utf-8")
+    code = main(["bench", f"{file}:text", "n=5", "y=5", "--threads", "1", "--device", "CPU"])
+    said = capsys.readouterr().out
+    if code:  # no compiler for C
+        pytest.skip(said)
+    assert said.startswith("half: y = 5 x float32, n = 5, threads = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["scale", "b=1"], "scale: no such parameter (got 'b'). Give NAME=VALUE for y, a, n."),
+        (["scale", "n"], "scale: no such parameter (got 'n')"),
+        (["scale", "n=1.5"], "value 'n' is a float where an integer is expected"),
+        (["scale", "n=1e99"], "value 'n' is out of range"),
+        (["scale", "n=nn"], "load kernel: nn failed: NameError"),
+        (["scale", "y=-1"], "'y' takes a number of elements or a numpy array (got '-1'"),
+        (["scale", "y=ORDER"], "numpy array (got 'int32 array'; expected float32)"),
+        (["scale", "n=9", "y=8"], "out of bounds: a read of 'y'"),
+        (["compact", "--grid", "3"], "nothing says how many threads run"),
+    ],
+    ids=str,
+)
+def test_bench_says_what_is_wrong(
+    file: str, given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", f"{file}:{given[0]}", *given[1:]]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and said in err
+
+
+# -- check
+
+
+def test_check_runs_every_kernel_of_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", file]) == 0
+    lines = (line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    found = {name: rest.strip() for name, rest in lines}
+    assert found["kernel"].split("  ")[0] == "result"
+    assert found["scale"].startswith("no fault") and "n = 100, threads = 100" in found["scale"]
+    assert found["transpose"].endswith("w = 12, h = 12, threads = 12 x 12")
+    assert found["compact"].startswith("no fault")
+    assert found["text"].startswith("not run") and found["text"].endswith("text in c")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_check_finds_a_fault(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line, said = FAULTS[name]
+    with open(file, "a", encoding="utf-8") as added:
+        added.write(f"\n@hal.kernel\ndef {name}(y: hal.Ptr[hal.int32]):\n    {line}\n")
+    assert main(["check", file]) == 1
+    table, _, fault = capsys.readouterr().out.partition("\n\n")
+    rows = {row.split()[0]: row.split()[1] for row in table.splitlines()}
+    assert rows[name] == "fault" and rows["scale"] == "no"
+    assert fault.startswith(f"{name}: ") and re.search(said, fault)
+
+
+def test_check_takes_arguments_for_one_kernel(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", f"{file}:transpose", "w=5", "h=7"]) == 0
+    assert "x = 35 x int32, w = 5, h = 7, threads = 5 x 7" in capsys.readouterr().out
+    assert main(["check", f"{file}:transpose", "w=5", "h=7", "x=34"]) == 1
+    assert "a read of 'x'" in capsys.readouterr().out
+    assert main(["check", f"{file}:make_layer(7)"]) == 0
+    assert "threads = 7 x 12" in capsys.readouterr().out
+    assert main(["check", file, "n=5"]) == 2
+    assert "arguments are for one kernel, and" in capsys.readouterr().err
+    assert main(["check", "none.py"]) == 2
+    assert "no such file (got 'none.py')" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["CPU", "n=5"], "NAME=VALUE means nothing for a device"),
+        (["CPU", "--threads", "5"], "--threads means nothing for a device"),
+        (["k.py", "--pair", "gcc"], "--pair means nothing for the kernels of a file"),
+        (["k.py:a", "--known-gaps", "f"], "--known-gaps means nothing for the kernels of a file"),
+        (["k.py:a", "--block", "8y8"], "expected 256 or 16x16 (got '8y8')"),
+    ],
+    ids=str,
+)
+def test_check_refuses_what_belongs_to_the_other_kind(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["check", *given])
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and err.startswith("usage: hal check ") and said in err
