@@ -18,6 +18,7 @@ from hal_core.profiling import on_switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from os import PathLike
 
     from numpy.typing import NDArray
 
@@ -384,6 +385,47 @@ class Buffer:
                 fix="Leave out copy=False, or look at the bytes: buffer.view(dtype=...).",
             )  # fmt: skip
         return array.astype(dtype)
+
+    # -- files
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | bytes | PathLike[Any],
+        dtype: DType,
+        offset: int = 0,
+        size: int | None = None,
+        device: str | Compiled | None = None,
+        options: BufferSpec | None = None,
+    ) -> Self:
+        """Make a buffer with elements of a file, as they are; on the default device.
+
+        Units: `offset` in bytes, `size` in elements; by default all from `offset` to the end.
+        Raises: OSError as opening and reading raise it; InvalidArgument for a file that is too
+        short or no regular file; InvalidState when another process cuts it meanwhile; OutOfMemory.
+        """
+        from hal_core.buffer import files
+
+        start, kind = _size(offset, "from_file", "offset"), as_dtype(dtype, "from_file")
+        if size is None:
+            size = files.elements_in(path, kind.itemsize, start, "from_file")
+        made = cls(Device[None] if device is None else device, size, kind, options)
+        files.read(made, path, start, "from_file")
+        return made
+
+    def to_file(self, path: str | bytes | PathLike[Any], offset: int = 0) -> Self:
+        """Write the elements, as they are, into a file from a byte on; make the file if need be.
+
+        The rest of a file that exists is kept.
+        Units: `offset` in bytes.
+        Order: after all earlier work of the device; the data is in the file on return.
+        Raises: OSError as opening and writing raise it, with the file as long as it was;
+        InvalidArgument for what is no regular file; InvalidState.
+        """
+        from hal_core.buffer import files
+
+        files.write(self, path, _size(offset, "to_file", "offset"), "to_file")
+        return self
 
     # -- other libraries
 

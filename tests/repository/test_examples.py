@@ -129,6 +129,20 @@ def test_digits_learns(tmp_path: Path) -> None:
     assert found == ["cpu-digits.png", "cpu-loss.png"]
 
 
+@needs_cpu
+@pytest.mark.parametrize("device", ["CPU", "OPENCL"])
+def test_F3_weights_of_a_safetensors_file_are_read(device: str, tmp_path: Path) -> None:
+    if find_spec("safetensors") is None or not _have(device):
+        pytest.skip("safetensors or the backend is not installed here")
+    printed = _run("weights.py", tmp_path, "--device", device)
+    assert printed.startswith(f"{device}: 3 tensors, read right\n    and computed with, right")
+    from safetensors.numpy import save_file
+
+    save_file({"a": np.ones((2, 3), "f4"), "b": np.zeros(5, "?")}, tmp_path / "model")
+    printed = _run("weights.py", tmp_path, "model", "--device", device)
+    assert printed == f"a: (2, 3) float32 on {device}\nb: (5,) bool on {device}\n"
+
+
 # -- the kernels
 
 

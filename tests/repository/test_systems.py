@@ -19,10 +19,11 @@ FOREIGN = ("fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "resource", "syslog"
            "winreg")  # fmt: skip
 
 EVERYWHERE = {
-    "os": """DirEntry O_RDONLY O_WRONLY W_OK X_OK _exit access close cpu_count devnull dup dup2
-        environ fdopen fsdecode fsencode fstat fspath getpid kill listdir lstat makedirs mkdir name
-        open path pipe read replace scandir sep stat stat_result strerror unlink urandom utime
-        waitpid waitstatus_to_exitcode walk write""",
+    "os": """DirEntry O_CREAT O_RDONLY O_RDWR O_WRONLY PathLike SEEK_SET W_OK X_OK _exit access
+        close cpu_count devnull dup dup2 environ fdopen fsdecode fsencode fstat fspath getpid kill
+        listdir lseek lstat makedirs mkdir name open path pipe read replace scandir sep stat
+        stat_result strerror truncate unlink urandom utime waitpid waitstatus_to_exitcode walk
+        write""",
     "mmap": "PAGESIZE mmap",
     "ctypes": """Array CDLL CFUNCTYPE POINTER PYFUNCTYPE PyDLL Structure addressof byref c_char
         c_char_p c_float c_int c_int32 c_int64 c_size_t c_ssize_t c_ubyte c_uint c_uint16 c_uint32
@@ -36,6 +37,10 @@ EVERYWHERE = {
 
 # file -> names -> what holds on the systems that lack them
 ONLY_SOME = {
+    "hal_core/buffer/files.py": {
+        "os.posix_fallocate os.preadv os.pwritev":
+            "asked for with hasattr; the others seek, and see a full disk when they write",
+    },
     "hal_core/cache.py": {
         "os.geteuid": "asked for with hasattr; Windows keeps other users out of the folder",
     },

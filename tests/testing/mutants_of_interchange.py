@@ -7,7 +7,7 @@ from typing import Any
 from mutants import around, mutant
 
 import hal_core.buffer as buffers
-from hal_core.buffer import Buffer, capsule, dlpack
+from hal_core.buffer import Buffer, capsule, dlpack, files
 from hal_core.testing.fake.allocator import FakeAllocator
 
 
@@ -95,3 +95,17 @@ def arrays_on_the_host_are_copies_of_pinned_memory() -> None:
     def export(inner: Any, buffer: Any, stream: Any, newest: Any, target: Any, copy: Any) -> Any:
         seen = buffer._device.allocator._host_sees(buffer.options)
         return inner(buffer, stream, newest, target, True if seen else copy)
+
+
+@mutant("F3", "buffer")
+def pieces_of_a_file_are_read_from_its_beginning() -> None:
+    @around(files, "_read_at")
+    def read_at(inner: Any, file: int, memory: memoryview, at: int) -> Any:
+        return inner(file, memory, at % files._PIECE_NBYTES)
+
+
+@mutant("F3", "buffer")
+def a_file_keeps_its_bytes_where_a_piece_ends() -> None:
+    @around(files, "_write_at")
+    def write_at(inner: Any, file: int, memory: memoryview, at: int) -> Any:
+        return inner(file, memory[:-1] or memory, at) + (len(memory) > 1)

@@ -1,4 +1,4 @@
-"""Test buffers: promises B1 to B14, except B9 and B12 (test_interchange)."""
+"""Test buffers: promises B1 to B14, except B9 and B12 (test_interchange), and F3, files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import array
 import copy
 import gc
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.buffer import files
 from hal_core.testing.conformance.kernels import add_one
 from hal_core.testing.conformance.raw import SIZES, buffer_of, pattern, read
 from hal_core.testing.plugin import External
@@ -294,3 +296,28 @@ class TestBuffer:
             assert read(made) == bytes(nbytes)
             made.copyin(b"\xff" * nbytes)
             made.deallocate()
+
+    @pytest.mark.parametrize("size", [0, 1, 1000, 5000])
+    def test_F3_from_file_to_file(
+        self, device: hal.Compiled, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In one piece and in several, from places within a file and to others."""
+        monkeypatch.setattr(files, "_PIECE_NBYTES", 1024)
+        path, data = tmp_path / "file", pattern(size * 4)
+        path.write_bytes(b"before" + data + b"after")
+        made = hal.Buffer.from_file(path, hal.int32, 6, size, device)
+        assert (made.size, made.dtype, made.device) == (size, hal.int32, device.name)
+        assert read(made) == data
+        device.compile(add_one)(made, vals=(size,), threads=size)
+        written = read(made)
+        made.to_file(path, 3)
+        assert path.read_bytes() == b"bef" + written + (b"ore" + data + b"after")[len(data) :]
+
+    def test_F3_a_file_is_written_after_the_work_before(
+        self, device: hal.Compiled, tmp_path: Path
+    ) -> None:
+        made = buffer_of(device, bytes(4 * 100_000), hal.int32)
+        for _ in range(20):
+            device.compile(add_one)(made, vals=(made.size,), threads=made.size)
+        made.to_file(tmp_path / "file")
+        assert (tmp_path / "file").read_bytes() == np.full(100_000, 20, "i4").tobytes()

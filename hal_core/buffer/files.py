@@ -1,0 +1,190 @@
+"""Reading files into buffers, and writing buffers to files.
+
+A file is cut into pieces, and a few threads work at once. Where the host sees the memory they read
+straight into it; elsewhere each has some memory of the host, and one copies to the device while
+another reads. No file is mapped: one that another process cuts would end this process by SIGBUS.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hal_core.buffer.host import in_place
+from hal_core.dtypes import uint8
+from hal_core.errors import InvalidArgument, InvalidState, shown
+
+if TYPE_CHECKING:
+    from hal_core.buffer import Buffer
+
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+_PIECE_NBYTES = 8 << 20
+_THREADS = 4
+_MOST = (1 << 63) - 1  # bytes of a file
+_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_seek_lock = threading.Lock()  # where a file has one position for all threads
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # to open a pipe would wait for its other end
+
+
+def elements_in(path: Path, itemsize: int, offset: int, operation: str) -> int:
+    """Count the elements from a byte of a file to its end.
+
+    Raises: OSError, InvalidArgument for a file that ends elsewhere than after an element.
+    """
+    with _opened(path, os.O_RDONLY, operation) as file:
+        nbytes = os.fstat(file).st_size - offset
+    if nbytes < 0 or nbytes % itemsize:
+        raise InvalidArgument(
+            operation, f"{os.fspath(path)!r} does not end after a whole number of elements",
+            got=f"{shown(nbytes)} bytes from byte {shown(offset)}",
+            limit=f"a multiple of {itemsize}", fix="Give size=, in elements.",
+        )  # fmt: skip
+    return nbytes // itemsize
+
+
+def read(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
+    """Fill the buffer from a byte of a file on. Raises: OSError, InvalidArgument, InvalidState."""
+    with _opened(path, os.O_RDONLY, operation) as file:
+        length = os.fstat(file).st_size
+        if offset + buffer.nbytes > length:
+            raise InvalidArgument(
+                operation, f"{os.fspath(path)!r} is too short",
+                got=f"{buffer.nbytes} bytes from byte {shown(offset)}", limit=f"has {length} bytes",
+                device=buffer.device, fix="size counts elements, offset bytes.",
+            )  # fmt: skip
+
+        buffer.ensure_allocated()
+
+        def fill(memory: memoryview, start: int) -> None:
+            done = 0
+            while done < len(memory):
+                count = _read_at(file, memory[done:], offset + start + done)
+                if not count:
+                    problem = f"{os.fspath(path)!r} became shorter while it was read"
+                    fix = "Read it again when its writer is done."
+                    raise InvalidState(operation, problem, device=buffer.device, fix=fix)
+                done += count
+
+        def fill_device(part: Buffer, start: int) -> None:
+            memory = memoryview(bytearray(part.nbytes))
+            fill(memory, start)
+            part.copyin(memory)
+
+        _in_pieces(buffer, operation, fill, fill_device)
+
+
+def write(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
+    """Write the buffer's bytes into a file from a byte on. Raises: OSError, InvalidArgument.
+
+    What can fail on the device fails before the file is touched, and a full disk before a byte is
+    written, where the system can reserve room. A file that was made for this goes after a failure.
+    """
+    buffer._opaque_to_read(operation)
+    buffer._device.synchronize()
+    if offset + buffer.nbytes > _MOST:
+        problem, got = "beyond the end of any file", shown(offset)
+        raise InvalidArgument(operation, problem, got=got, limit=_MOST, device=buffer.device)
+    existed = os.path.lexists(path)
+    with _opened(path, os.O_RDWR | os.O_CREAT, operation) as file:
+        length = os.fstat(file).st_size
+
+        def put(memory: memoryview, start: int) -> None:
+            while memory:
+                count = _write_at(file, memory, offset + start)
+                memory, start = memory[count:], start + count
+
+        def put_device(part: Buffer, start: int) -> None:
+            put(memoryview(part.copyout(bytearray(part.nbytes))), start)
+
+        try:
+            _reserve(file, offset, buffer.nbytes)
+            _in_pieces(buffer, operation, put, put_device)
+        except BaseException:
+            os.truncate(file, length)
+            if not existed:
+                os.unlink(path)
+            raise
+
+
+def _reserve(file: int, offset: int, nbytes: int) -> None:
+    """Make room in a file, where the system can. Raises: OSError when the disk is full."""
+    if not nbytes or not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(file, offset, nbytes)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+            raise
+
+
+def _in_pieces(
+    buffer: Buffer,
+    operation: str,
+    on_host: Callable[[memoryview, int], None],
+    on_device: Callable[[Buffer, int], None],
+) -> None:
+    """Call one function for each piece, with its first byte; a few pieces at a time."""
+    starts = range(0, buffer.nbytes, _PIECE_NBYTES)
+    work: Callable[[int], None]
+    if buffer._device.allocator._host_sees(buffer.options):
+        memory = memoryview(in_place(buffer, operation))
+
+        def work(start: int) -> None:
+            on_host(memory[start : start + _PIECE_NBYTES], start)
+    else:
+
+        def work(start: int) -> None:
+            nbytes = min(_PIECE_NBYTES, buffer.nbytes - start)
+            on_device(buffer.view(nbytes, uint8, start), start)
+
+    if len(starts) < 2:
+        for start in starts:
+            work(start)
+        return
+    with ThreadPoolExecutor(_THREADS, "hal-file") as pool:
+        jobs = [pool.submit(work, start) for start in starts]
+        try:
+            for job in jobs:
+                job.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # the pieces under way are waited for
+            raise
+
+
+@contextmanager
+def _opened(path: Path, flags: int, operation: str) -> Iterator[int]:
+    """Open a regular file. Raises: OSError, InvalidArgument for a pipe or a device."""
+    file = os.open(path, flags | _FLAGS | _NO_WAIT, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            problem = f"{os.fspath(path)!r} is no regular file"
+            fix = "Pipes and devices have no offsets: read them with Python, and use copyin."
+            raise InvalidArgument(operation, problem, fix=fix)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _read_at(file: int, memory: memoryview, at: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(file, [memory], at)
+    with _seek_lock:
+        os.lseek(file, at, os.SEEK_SET)
+        data = os.read(file, len(memory))
+    memory[: len(data)] = data
+    return len(data)
+
+
+def _write_at(file: int, memory: memoryview, at: int) -> int:
+    if hasattr(os, "pwritev"):
+        return os.pwritev(file, [memory], at)
+    with _seek_lock:
+        os.lseek(file, at, os.SEEK_SET)
+        return os.write(file, memory)
