@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import build
+import cxx
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -125,21 +123,11 @@ def build_engine(folder: Path, flags: tuple[str, ...] = ()) -> Engine:
 
     Raises: build.NoCompiler.
     """
-    objects = folder / "objects"
-    objects.mkdir(parents=True, exist_ok=True)
-    command = (*build.compiler(), *build.COMPILE, *build.WARN, *flags)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may start at once
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            units = [(name, [build.HERE / f"{name}.cpp"]) for name in SOURCES]
-            made = list(pool.map(lambda unit: build._object(command, *unit, objects), units))
-        key = hashlib.sha256("".join(path.name for path in made).encode()).hexdigest()[:16]
-        program = folder / f"engine-{key}"
-        if not program.exists():
-            part = program.with_suffix(".part")
-            subprocess.run((*command, *map(str, made), "-o", str(part)), check=True)
-            part.replace(program)
-    return Engine(program, folder)
+    command = (*cxx.compiler(), *build.COMPILE, *cxx.WARN, *flags)
+    units = [(name, [build.HERE / f"{name}.cpp"]) for name in SOURCES]
+    with cxx.building(folder) as folder:
+        made = cxx.objects(folder, command, units, build.FOLDERS)
+        return Engine(cxx.linked(folder, command, made, (), "engine"), folder)
 
 
 def shared_engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:

@@ -1,0 +1,134 @@
+"""Compiles the simulators, which are C++, into folders that are kept.
+
+Nothing is compiled again that was compiled before in the same folder from the same sources, by the
+same compiler.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+WARN = ("-Wall", "-Wextra", "-Werror")
+
+Unit = tuple[str, Sequence[Path]]  # a name, and the files that are compiled at once
+
+
+class NoCompiler(Exception):
+    """There is no C++ compiler on this machine."""
+
+
+def compiler() -> tuple[str, ...]:
+    """`$CXX`, g++, or the one in the `ziglang` wheel.
+
+    Raises: NoCompiler.
+    """
+    named = os.environ.get("CXX", "").split()
+    if named:
+        return tuple(named)
+    if found := shutil.which("g++"):
+        return (found,)
+    if importlib.util.find_spec("ziglang"):
+        return (sys.executable, "-m", "ziglang", "c++")
+    raise NoCompiler("no g++ on PATH, no ziglang installed, and CXX is not set")
+
+
+def kept(name: str) -> Path:
+    """A folder of this user whose build serves all runs; SIM_NAME_BUILD names another one."""
+    usual = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}" / name
+    return Path(os.environ.get(f"SIM_{name.upper()}_BUILD", usual))
+
+
+def units(folders: Iterable[Path], together: Iterable[str] = ()) -> list[Unit]:
+    """The files of those folders; what begins with a word of `together` is compiled at once.
+
+    Half of a small file's time goes into the standard headers. Programs, which have a `main` of
+    their own, are left out.
+    """
+    found: dict[str, list[Path]] = {}
+    for path in sorted(path for folder in folders for path in folder.glob("*.cpp")):
+        noun = path.stem.split("_")[0]
+        if not path.stem.endswith("_main"):
+            found.setdefault(noun if noun in together else path.stem, []).append(path)
+    return sorted(found.items())
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """One process at a time builds in the folder; several test processes may start at once.
+
+    The folder comes with its whole path.
+    """
+    folder = Path(folder).resolve()
+    (folder / "objects").mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def objects(
+    folder: Path, command: tuple[str, ...], units: Iterable[Unit], headers: Sequence[Path]
+) -> list[Path]:
+    """Compile what is not there yet. `headers` are the folders of headers of ours.
+
+    Raises: subprocess.CalledProcessError with the compiler's text on stderr.
+    """
+    command = (*command, *(f"-I{header}" for header in headers))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda unit: _object(folder, command, *unit, headers), units))
+
+
+def _texts(path: Path, headers: Sequence[Path], seen: dict[Path, bytes]) -> dict[Path, bytes]:
+    """A file and all of ours that it includes."""
+    if path not in seen and path.exists():
+        seen[path] = path.read_bytes()
+        for name in re.findall(rb'^#include "([^"]+)"', seen[path], re.MULTILINE):
+            for header in (path.parent, *headers):
+                _texts(header / name.decode(), headers, seen)
+    return seen
+
+
+def _object(
+    folder: Path, command: tuple[str, ...], name: str, paths: Sequence[Path],
+    headers: Sequence[Path],
+) -> Path:  # fmt: skip
+    texts: dict[Path, bytes] = {}
+    for path in paths:
+        _texts(path, headers, texts)
+    key = hashlib.sha256("\0".join(command).encode() + b"\0".join(texts.values())).hexdigest()
+    target = folder / "objects" / f"{name}-{key[:16]}.o"
+    if not target.exists():
+        unit, part = target.with_suffix(".cpp"), target.with_suffix(".part")
+        unit.write_text("".join(f'#include "{path}"\n' for path in paths))
+        subprocess.run((*command, "-c", str(unit), "-o", str(part)), check=True)
+        part.replace(target)
+    return target
+
+
+def linked(
+    folder: Path, command: tuple[str, ...], made: Sequence[Path], flags: Sequence[str], *names: str
+) -> Path:
+    """Make a library or program of objects, under the first name; the others lead to the same."""
+    key = hashlib.sha256("\0".join((*(path.name for path in made), *flags)).encode()).hexdigest()
+    target = folder / "objects" / f"{names[0]}-{key[:16]}"
+    if not target.exists():
+        part = target.with_suffix(".part")
+        subprocess.run((*command, *map(str, made), *flags, "-o", str(part)), check=True)
+        part.replace(target)
+    for name in names:
+        fresh = folder / f"{name}.new"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(target.relative_to(folder))
+        fresh.replace(folder / name)
+    return folder / names[0]
