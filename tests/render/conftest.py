@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +17,20 @@ from toolchains import TOOLCHAINS, Toolchain
 @pytest.fixture(scope="session", params=list(TOOLCHAINS))
 def toolchain(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Toolchain:
+) -> Iterator[Toolchain]:
     made = TOOLCHAINS[request.param](tmp_path_factory.mktemp(request.param))
     if made.missing:
         pytest.skip(made.missing)
-    return made
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session", params=list(OFFLINE))
 def offline(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> OfflineCompiler:
+) -> Iterator[OfflineCompiler]:
     made = OFFLINE[request.param](tmp_path_factory.mktemp(request.param))
     if made.missing:
         pytest.skip(made.missing)
-    return made
+    yield made
+    made.close()

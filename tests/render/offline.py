@@ -30,6 +30,9 @@ class OfflineCompiler:
         """What is made of it, if that is a file. Any warning is a failure."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """End the process that was started."""
+
 
 def shown(log: str, text: str) -> str:
     lines = (f"{number:4} {line}" for number, line in enumerate(text.splitlines(), 1))
@@ -80,33 +83,36 @@ class HIPRTC(OfflineCompiler):
     """Of the Debian package `libamdhip64-5`, or of any ROCm. Needs no device."""
 
     renderer = HIPRenderer()
-    architecture = "gfx90a"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, architecture: str = "gfx90a") -> None:
         super().__init__(folder)
+        self.architecture = architecture
         names = [f"libamdhip64.so.{version}" for version in (7, 6, 5)]
         listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True)
         found = [name for name in ("libhiprtc.so", *names) if name in listed.stdout]
-        self.library = found[0] if found else ""
         if not found:
             self.missing = "hiprtc is not installed (apt-get install libamdhip64-5)"
+            return
+        self.library = rtc.Child(found[0], "hiprtc", "Code")
 
     def compile(self, kernel: Kernel) -> bytes:
         text = self.renderer.render(kernel)
         flags = (f"--gpu-architecture={self.architecture}", "-Wall", "-Werror", *QUIET)
-        command = (sys.executable, str(HERE / "rtc.py"), self.library, "hiprtc", "Code", *flags)
-        done = subprocess.run(
-            [*command, *self.renderer.options(kernel)], input=text.encode(), capture_output=True
-        )
-        if done.returncode:
-            raise AssertionError(shown(done.stderr.decode(), text))
-        return done.stdout
+        try:
+            return self.library.compile(text, [*flags, *self.renderer.options(kernel)])
+        except rtc.RefusedError as refused:
+            raise AssertionError(shown(str(refused), text)) from None
+
+    def close(self) -> None:
+        if not self.missing:
+            self.library.close()
 
 
 class HIPRTCNavi(HIPRTC):
     """A processor whose warps have 32 threads."""
 
-    architecture = "gfx1030"
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "gfx1030")
 
 
 class Zig(OfflineCompiler):

@@ -1,13 +1,15 @@
 """NVRTC and hiprtc: compilers as libraries, with one interface under two prefixes.
 
-As a program: `python rtc.py LIBRARY PREFIX IMAGE OPTION...` compiles its input; exit status 1 and
-the log when it is refused or warned of. hiprtc is used so: its LLVM and that of PoCL, in one
-process, end it.
+As a program, `python rtc.py LIBRARY PREFIX IMAGE` compiles for its parent: it reads pickles of a
+text and its options, and writes pickles of what came out. hiprtc is used so: its LLVM and that of
+PoCL, in one process, end it, and it ends its process itself where it knows no target.
 """
 
 from __future__ import annotations
 
 import ctypes
+import pickle
+import subprocess
 import sys
 from typing import Any
 
@@ -52,8 +54,52 @@ class Library:
         return content.raw[: nbytes.value]
 
 
+class Child:
+    """The same in a process of its own, which is kept and, when it has ended, replaced."""
+
+    def __init__(self, path: str, prefix: str, image: str) -> None:
+        self.command = (sys.executable, __file__, path, prefix, image)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def compile(self, text: str, options: list[str]) -> bytes:
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        if self.process.stdin is None or self.process.stdout is None:
+            raise AssertionError("the child has no pipes")
+        try:
+            pickle.dump((text, options), self.process.stdin)
+            self.process.stdin.flush()
+            image, log = pickle.load(self.process.stdout)
+        except (EOFError, BrokenPipeError):
+            self.process.kill()
+            raise RefusedError(f"the compiler ended with {self.process.wait()}") from None
+        if image is None:
+            raise RefusedError(log)
+        return bytes(image)
+
+    def close(self) -> None:
+        if self.process and self.process.stdin and self.process.stdout:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process.stdout.close()
+
+
+def serve(library: Library) -> None:
+    """Answer until standard input ends."""
+    while True:
+        try:
+            text, options = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer: tuple[bytes | None, str] = (library.compile(text, options), "")
+        except RefusedError as refused:
+            answer = (None, str(refused))
+        pickle.dump(answer, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+
 if __name__ == "__main__":
-    try:
-        sys.stdout.buffer.write(Library(*sys.argv[1:4]).compile(sys.stdin.read(), sys.argv[4:]))
-    except RefusedError as refused:
-        sys.exit(str(refused))
+    serve(Library(*sys.argv[1:4]))

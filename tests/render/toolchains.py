@@ -15,15 +15,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from offline import HIPRTC
 
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
-from hal_core.render import CRenderer, LLVMRenderer, MetalRenderer, OpenCLRenderer, Renderer
+from hal_core.render import (
+    CRenderer,
+    HIPRenderer,
+    LLVMRenderer,
+    MetalRenderer,
+    OpenCLRenderer,
+    Renderer,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "metal"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "hip"))
 
+import hip_build
 import msl
+from gfx9 import Engine
 
 Arrays = dict[str, Any]  # parameter's name -> numpy array or number
 Triple = tuple[int, int, int]
@@ -54,6 +65,9 @@ class Toolchain:
 
     def compile(self, kernel: Kernel) -> None:
         raise NotImplementedError
+
+    def close(self) -> None:
+        """End the processes that were started."""
 
 
 class NativeToolchain(Toolchain):
@@ -299,10 +313,55 @@ class Metal(Toolchain):
         library.run(kernel.name, addresses, threads, block)
 
 
+class HIP(Toolchain):
+    """hiprtc's code for gfx906, carried out by the engine of the software HIP runtime."""
+
+    renderer = HIPRenderer()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.hiprtc = HIPRTC(folder, "gfx906")
+        self.missing = self.hiprtc.missing
+        if self.missing:
+            return
+        try:
+            self.engine = Engine(hip_build.build_engine(hip_build.kept()))
+        except hip_build.NoCompiler as error:
+            self.missing = f"the engine cannot be built: {error}"
+
+    def compile(self, kernel: Kernel) -> None:
+        self.engine.facts(self.hiprtc.compile(kernel))
+
+    def run(
+        self,
+        kernel: Kernel,
+        arguments: Arrays,
+        grid: Triple = (1, 1, 1),
+        block: Triple = (1, 1, 1),
+        part: tuple[int, int] | None = None,
+        workers: int = 1,
+    ) -> None:
+        if part is not None:
+            pytest.skip("HIP launches whole grids")
+        given = [
+            arguments[param.name]
+            if param.is_pointer
+            else np.array([arguments[param.name]], param.dtype.to_numpy())[0]
+            for param in kernel.signature.params
+        ]
+        self.engine.run(self.hiprtc.compile(kernel), str(kernel.name), given, grid, block)
+
+    def close(self) -> None:
+        self.hiprtc.close()
+        if not self.missing:
+            self.engine.close()
+
+
 TOOLCHAINS: dict[str, type[Toolchain]] = {
     "gcc": GCC,
     "clang": Clang,
     "llvm": LLVM,
     "opencl": OpenCL,
     "msl": Metal,
+    "hip": HIP,
 }
