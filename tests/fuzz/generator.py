@@ -44,6 +44,9 @@ class Generator:
         flat = self.random.random() < 0.5
         self.block = (pick(1, 16), 1, 1) if flat else (pick(1, 6), pick(1, 4), pick(1, 2))
         self.grid = (pick(1, 4), 1, 1) if flat else (pick(1, 3), pick(1, 3), pick(1, 2))
+        self.wide = flat and self.random.random() < 0.1  # rows of more threads than a group has
+        if self.wide:
+            self.block, self.grid = (pick(20, 300), 1, 1), (pick(1, 2), 1, 1)
         if self.guarded:
             self.block, self.grid = (*self.block[:2], 1), (*self.grid[:2], 1)
         self.per_block = self.block[0] * self.block[1] * self.block[2]
@@ -256,9 +259,13 @@ class Generator:
             s.returns = False
             for _ in range(random.randint(1, 3)):
                 blocks.body(2)
+                if self.wide or random.random() < 0.1:
+                    s.rounds()
         else:
             for _ in range(random.randint(2, 5)):
                 s.statement(random.choice([1, 2, 3]))
+            if self.wide or random.random() < 0.1:
+                s.rounds()
         for name, dtype in s.variables.items():  # nothing that was computed goes unseen
             self.places.append(Place(f"seen_{name}", dtype, self.size))
             s.write(f"seen_{name}[q] = {name}")

@@ -158,6 +158,23 @@ class Statements:
         with self.loop("for", self.random.choice(forms).format(bound), int64 if wide else int32):
             self.loop_body(nesting)
 
+    def rounds(self) -> None:
+        """A loop that all threads agree on, too long to be unrolled: they run it in lockstep."""
+        end = self.random.choice(["20", "n + 17", "hal.block_idx(0) + 18"])
+        with self.loop("for", self.random.choice(["{}", "2, {}", "n, {}", "0, {}, 2"]).format(end),
+                       int32):  # fmt: skip
+            counter = self.lines[-1].split()[1]
+            for name, dtype in self.variables.items():
+                place = self.random.choice(self.e.inputs)
+                value = f"{spell(dtype)}({place.name}[{counter} % {place.size}])"
+                operator = self.random.choice(AUGMENTED[dtype.kind])
+                header = f"if {self.random.choice(self.e.names(bool_) or ['q % 3 == 0'])}:"
+                if self.random.random() < 0.8:
+                    self.write(f"{name} {operator} {value}")
+                else:
+                    with self.block(header):
+                        self.write(f"{name} {operator} {value}")
+
     @contextmanager
     def loop(self, kind: str, bounds: str, dtype: DType) -> Iterator[None]:
         name = self.new("k")

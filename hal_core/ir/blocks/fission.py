@@ -52,6 +52,7 @@ from collections.abc import Sequence
 
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
+from hal_core.ir.blocks.groups import in_groups
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.lockstep import in_step
 from hal_core.ir.blocks.region import Region, enclosed
@@ -70,8 +71,10 @@ _MEMORY = frozenset({"PARAM", "SHARED", "VIEW"})
 _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation gets a SPILL
 
 
-def split(kernel: Kernel) -> tuple[UOp, ...]:
+def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
     """Return the nodes of a verified kernel, split into regions.
+
+    `grouped` marks the loops that a few threads should run at a time: `groups.py`.
 
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
@@ -79,7 +82,7 @@ def split(kernel: Kernel) -> tuple[UOp, ...]:
     kernel = kernel._replace(uops=without_shortcuts(without_returns(kernel.uops)))
     found = in_step(kernel)
     if found is not None:
-        made = _Fission(found.uops, found.hoisted, found.guards).whole()
+        made = _Fission(found.uops, found.hoisted, found.guards).whole(grouped)
         # Hoisted loops cut regions, and more values cross. If they are too many, the loops stay
         # inside: slower, but the kernel runs.
         if spill_nbytes(made, threads) <= SPILL_LIMIT:
@@ -88,7 +91,7 @@ def split(kernel: Kernel) -> tuple[UOp, ...]:
         front = [node for node in kernel.uops if node.op in _MEMORY]
         body = [node for node in kernel.uops if node.op not in _MEMORY]
         return tuple(front + enclosed(body, body))
-    made = _Fission(kernel.uops).whole()
+    made = _Fission(kernel.uops).whole(grouped)
     nbytes = spill_nbytes(made, threads)
     if nbytes > SPILL_LIMIT:
         spills = [node for node in made if node.op == "SPILL"]
@@ -159,8 +162,7 @@ class _Plan:
             if region.must_end_before(node):
                 self._close(region)
                 region = _OpenRegion()
-            if node.op != "BARRIER":
-                self.parts.append(node)
+            self.parts.append(node)
         self._close(region)
 
     def _close(self, region: _OpenRegion) -> None:
@@ -244,13 +246,16 @@ class _Fission:
                     prices[node] = price
         return prices
 
-    def whole(self) -> list[UOp]:
+    def whole(self, grouped: bool) -> list[UOp]:
         """Return the nodes of all parts, in order."""
         flag = self._flag_returns()
         body: list[UOp] = []
         for number, part in enumerate(self.plan.parts):
             body += [part] if isinstance(part, UOp) else self.regions[number].written()
         front = [node for node in self.plan.uops if is_common(node)]
+        if grouped:
+            body = in_groups(body)
+        body = [node for node in body if node.op != "BARRIER"]
         return [*front, *self.spills.values(), *flag, *body]
 
     def _flag_returns(self) -> list[UOp]:

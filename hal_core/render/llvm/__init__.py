@@ -42,7 +42,7 @@ class LLVMRenderer(Renderer):
         self.half, self.fma = half, fma
 
     def _render(self, kernel: Kernel) -> str:
-        cut = kernel._replace(uops=split(kernel))
+        cut = kernel._replace(uops=split(kernel, grouped=True))
         if self.fma:
             # Vectorised, formulas are faster. A thread's own loop is not, and calls are faster.
             cut = expand(cut, _FORMULAS, in_loops=False)
@@ -62,10 +62,11 @@ class _Module(Threads):
         self._enter()
         region: list[UOp] = []
         for uop in self.uops:
-            if uop.op == "ENDTHREADS":
-                self.write_region(region[0], region[1:])
+            if region and uop.src == (region[0],) and uop.op in ("ENDTHREADS", "ENDGROUPS"):
+                write = self.write_region if uop.op == "ENDTHREADS" else self.write_groups
+                write(region[0], region[1:])
                 region = []
-            elif region or uop.op == "THREADS":
+            elif region or uop.op in ("THREADS", "GROUPS"):
                 region.append(uop)
             else:
                 self.write(uop)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
-from hal_core.ir.blocks.middle import middle
+from hal_core.ir.blocks.groups import region_of
+from hal_core.ir.blocks.middle import Middle, middle
 from hal_core.ir.blocks.rows import Limit, Row
-from hal_core.ir.blocks.thread_bounds import bounds, joins_blocks
+from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_core.render.llvm.control import Blocks
 from hal_core.render.llvm.values import literal
 from hal_core.render.renderer import dtype_of
@@ -31,6 +33,7 @@ class _Place(NamedTuple):
     suffix: str  # of the labels
     number: str  # of the row, among the rows of the block
     width: str  # threads of the row
+    first: str = ""  # the thread that the loop along x begins with, if it is not 0
 
 
 class Threads(Blocks):
@@ -55,6 +58,50 @@ class Threads(Blocks):
 
     def write_region(self, threads: UOp, nodes: list[UOp]) -> None:
         """Write a region in loops over z, y and x, without the threads that have no effect."""
+        place = self._open_rows(threads.arg, nodes)
+        row = Row(nodes)
+        guards = bounds(row)
+        inner = middle(row, guards.known) if self.splits else None
+        whole, known = self._bound(place, row, guards, inner.limits if inner else ())
+        if inner is None:
+            self._write_threads(place, whole, known)
+        else:
+            self._write_in_three(place, whole, known, inner)
+        self._close_rows()
+
+    def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
+        """Write loops around one region, which so many threads along x run at a time."""
+        region = region_of(nodes)
+        place = self._open_rows(True, region)
+        row = Row(region)
+        (start, end), known = self._bound(place, row, bounds(row), ())
+        several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-groups.arg}")
+        last = self.let(f"add nsw i32 {start}, {several}")
+        name = f"group{place.suffix}"
+        first = self.open_loop(name, "i32", start, last, "slt", str(groups.arg))
+        few = place._replace(suffix=f".group{place.suffix}", first=first)
+        self._write_nest(nodes, few, ("0", str(groups.arg)), known)
+        self.close_loop()
+        rest = place._replace(suffix=f".rest{place.suffix}")
+        self._write_nest(nodes, rest, (last, end), known)
+        self._close_rows()
+
+    def _write_nest(
+        self, nodes: list[UOp], place: _Place, part: tuple[str, str], known: Known
+    ) -> None:
+        inside = False
+        for node in nodes:
+            if node.op == "THREADS":
+                inside = True
+                self._write_threads(place, part, known)
+                self.access, self.thread, self.frame_loop = "", "", BLOCKS
+            elif node.op == "ENDTHREADS":
+                inside = False
+            elif not inside:
+                self.write(node)
+
+    def _open_rows(self, free: bool, nodes: list[UOp]) -> _Place:
+        """Open the loops over z and y."""
         suffix = f".{self.regions}" if self.regions else ""
         self.regions += 1
         number = "0"
@@ -62,18 +109,20 @@ class Threads(Blocks):
             thread = self._open(axis, suffix, "0", self.specials["block_dim", axis])
             number = self._number(number, self.specials["block_dim", axis], thread)
         width = self.width if self.joined else self.specials["block_dim", 0]
-        self._write_row(_Place(threads.arg, nodes, suffix, number, width))
+        return _Place(free, nodes, suffix, number, width)
+
+    def _close_rows(self) -> None:
         self.close_loop()
         self.close_loop()
         self.access, self.thread, self.frame_loop = "", "", BLOCKS
 
-    def _write_row(self, place: _Place) -> None:
-        row = Row(place.nodes)
-        guards = bounds(row)
-        inner = middle(row, guards.known) if self.splits else None
-        limits = [*guards.limits, *(inner.limits if inner else ())]
+    def _bound(
+        self, place: _Place, row: Row, guards: Bounds, inner: Sequence[Limit]
+    ) -> tuple[tuple[str, str], Known]:
+        """Write what the bounds of a row need; return the part that runs, and what is known."""
         needed = [condition for condition, _ in guards.rows]
-        needed += [node for limit in limits for node in (limit.end, limit.offset) if node]
+        for limit in (*guards.limits, *inner):
+            needed += [node for node in (limit.end, limit.offset) if node]
         early = row.needed(needed)
         for node in early:
             self.write(node)
@@ -83,16 +132,18 @@ class Threads(Blocks):
         for condition, holds in guards.rows:
             sides = (whole[1], "0") if holds else ("0", whole[1])
             whole = whole[0], self.select(self.values[condition], "i32", *sides)
-        if inner is None:
-            self._write_threads(place, whole, known)
-            return
+        return whole, known
+
+    def _write_in_three(
+        self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
+    ) -> None:
+        """Write the middle of a row, and its rims: the threads ahead of it and behind it."""
         start, end = whole
         first, last = part = self._within(inner.limits, whole)
         self.same = inner.same
         decided = {node: literal(holds, bool_) for node, holds in inner.known.items()}
         self._write_threads(place._replace(suffix=f".middle{place.suffix}"), part, known | decided)
         self.same = {}
-        # The threads ahead of the middle, then those behind it.
         rim = self.open_loop(f"rim{place.suffix}", "i32", "0", "2", "slt")
         ahead = self.let(f"icmp eq i32 {rim}, 0")
         part = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
@@ -102,8 +153,8 @@ class Threads(Blocks):
 
     def _write_threads(self, place: _Place, part: tuple[str, str], known: Known) -> None:
         """Write the loop over x, for the threads of this part of the row."""
-        thread = self._open(0, place.suffix, *part)
-        self.frame_loop = thread[1:]
+        thread = self._open(0, place.suffix, *part, place.first)
+        self.frame_loop = self.loops[-1].name
         if self.spills:
             self.thread = self._number(place.number, place.width, thread)
         end = ""
@@ -130,10 +181,12 @@ class Threads(Blocks):
         self.metadata.append(f"!{number} = {text.format(number)}")
         return f"!{number}"
 
-    def _open(self, axis: int, suffix: str, start: str, end: str) -> str:
-        """Open the loop over one axis; return the index in it."""
+    def _open(self, axis: int, suffix: str, start: str, end: str, first: str = "") -> str:
+        """Open the loop over one axis, counted from thread `first` on; return the index in it."""
         name = f"thread.{AXES[axis]}{suffix}"
         thread = self.open_loop(name, "i32", start, end, "slt")
+        if first:
+            thread = self.let(f"add nsw i32 {first}, {thread}")
         self.specials["thread_idx", axis] = thread
         # The launch checks that it fits int32. Without nsw LLVM would not vectorise.
         index = f"add nsw i32 {self.first[axis]}, {thread}"

@@ -1,0 +1,92 @@
+"""Find loops that a few threads run to their end before the next few begin.
+
+    for k in range(n):                       for first in range(0, threads, 64):
+        for t in range(threads):      ->         for k in range(n):
+            total[t] += x[k] * y[t]                  for t in range(first, first + 64):
+                                                         total[t] += x[k] * y[t]
+
+Their variables then stay in vector registers, and are not stored and loaded in each iteration. That
+needs a loop without a barrier, that does nothing but run one region. In the list of nodes GROUPS
+and ENDGROUPS enclose it:
+
+| op | src | arg | meaning |
+| --- | --- | --- | --- |
+| GROUPS | | int | so many threads along x run all that follows, then the next |
+| ENDGROUPS | its GROUPS | | the end of what they run |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.middle import middle
+from hal_core.ir.blocks.rows import Row
+from hal_core.ir.blocks.thread_bounds import bounds
+from hal_core.ir.uop import UOp
+
+_AROUND = PURE | {"CONST", "GET", "LOAD", "RANGE", "ENDRANGE", "THREADS", "ENDTHREADS"}
+_MOST_LANES, _FEWEST_LANES = 128, 16
+_LANES_NBYTES = 1024  # of all variables of a group: half of 32 registers with 64 bytes
+
+
+def in_groups(uops: Sequence[UOp]) -> list[UOp]:
+    """Return the nodes of a kernel that was split, its BARRIERs among them, with groups marked."""
+    made: list[UOp] = []
+    end: UOp | None = None  # the ENDRANGE of the loop that a group runs
+    group = UOp("GROUPS", None)
+    for place, node in enumerate(uops):
+        if end is None and node.op == "RANGE":
+            nest = _nest(uops, place)
+            lanes = _lanes(nest)
+            if lanes:
+                group, end = UOp("GROUPS", None, (), lanes), nest[-1]
+                made.append(group)
+        made.append(node)
+        if node is end:
+            made.append(UOp("ENDGROUPS", None, (group,)))
+            end = None
+    return made
+
+
+def region_of(nest: Sequence[UOp]) -> list[UOp]:
+    """Return the nodes of the region in a nest of loops, without THREADS and ENDTHREADS."""
+    ops = [node.op for node in nest]
+    return list(nest[ops.index("THREADS") + 1 : ops.index("ENDTHREADS")])
+
+
+def _nest(uops: Sequence[UOp], place: int) -> Sequence[UOp]:
+    """Return the nodes from a RANGE to its ENDRANGE."""
+    loop = uops[place]
+    for last in range(place, len(uops)):
+        if uops[last].op == "ENDRANGE" and uops[last].src[0] is loop:
+            return uops[place : last + 1]
+    return ()
+
+
+def _lanes(nest: Sequence[UOp]) -> int:
+    """Return the number of threads of a group, a power of two; 0 if the loop is left as it is."""
+    around, inside = [], False
+    for node in nest:
+        inside = inside and node.op != "ENDTHREADS"
+        if not inside:
+            around.append(node)
+        inside = inside or node.op == "THREADS"
+    regions = [node for node in around if node.op == "THREADS"]
+    if len(regions) != 1 or not regions[0].arg or any(node.op not in _AROUND for node in around):
+        return 0
+    region = region_of(nest)
+    spills = {node.src[0] for node in region if node.op in ("GET", "SET")}
+    spills = {node for node in spills if node.op == "SPILL"}
+    row = Row(region)
+    limits = bounds(row)
+    needed = [test for test, _ in limits.rows]
+    needed += [node for limit in limits.limits for node in (limit.end, limit.offset) if node]
+    used = {source for node in row.needed(needed) for source in node.src}.union(needed)
+    if not spills or not used.isdisjoint(around) or middle(row, limits.known) is not None:
+        return 0
+    nbytes = sum(node.dtype.itemsize for node in spills if node.dtype)
+    lanes = _MOST_LANES
+    while lanes > _FEWEST_LANES and lanes * nbytes > _LANES_NBYTES:
+        lanes //= 2
+    return lanes
