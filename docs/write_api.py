@@ -120,6 +120,8 @@ def members(kind: type) -> Iterator[tuple[ast.FunctionDef, list[str]]]:
         for part in getattr(found.get(base.__name__), "body", ()):
             if not isinstance(part, ast.FunctionDef) or part.name in seen:
                 continue
+            if "overload" in marks(part):  # the docstring is in the definition behind them
+                continue
             special = part.name.startswith("__") and ast.get_docstring(part)
             if special or not part.name.startswith("_"):
                 seen.add(part.name)

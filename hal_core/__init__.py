@@ -33,6 +33,7 @@ _NAMES = {
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
     "program": "Program ProgramInfo",
+    "queue": "Event Queue",
     "render": "Renderer",
 }
 _MODULES = ("cache", "config", "discovery", "errors")

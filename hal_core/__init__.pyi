@@ -166,6 +166,10 @@ from hal_core.program import (
     Program as Program,
     ProgramInfo as ProgramInfo,
 )
+from hal_core.queue import (
+    Event as Event,
+    Queue as Queue,
+)
 from hal_core.render import (
     Renderer as Renderer,
 )

@@ -43,6 +43,7 @@ def public_objects(plugin: FakePlugin) -> dict[str, Any]:
         device.compilers[0], device.compiler, FakeRenderer(), profile, *profile.events,
         hal.int32, hal.Ptr[hal.int32], hal.ConstPtr[hal.int32], hal.Device, hal.cache.statistics(),
         hal.CompileOptions("k", kernel.signature), hal.OutOfMemory("allocate", "no room"),
+        device.queue(), hal.Event(),
     ]  # fmt: skip
     return {name.__name__: one for one in found for name in type(one).__mro__} | {
         "Ptr": hal.Ptr[hal.int32], "ConstPtr": hal.ConstPtr[hal.int32],
@@ -55,6 +56,8 @@ INSTEAD = {
     "Allocator": r"hal\.Buffer",
     "Program": r"kernel.*program\.binary.*device\.load",
     "Compiler": r"kernel",
+    "Queue": r"device\.queue\(\)",
+    "Event": r"Wait for it here",
 }
 
 

@@ -119,6 +119,15 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
     def _missing(self, method: str) -> Unsupported:
         return self.device._missing(self, method)
 
+    # -- copies between devices
+
+    def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled) -> None:
+        """Copy from memory of any device, through the host where there is no shorter way."""
+        if not self._transfer(dest, src, nbytes, src_device):
+            staging = memoryview(bytearray(nbytes))
+            src_device.allocator._copyout(staging, src)
+            self._copyin(dest, staging)
+
     # -- allocate and free
 
     def alloc(self, nbytes: int, options: BufferSpec | None = None) -> Opaque:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec
 from hal_core.buffer import dlpack
@@ -15,6 +15,7 @@ from hal_core.dtypes import DType, as_dtype, pack
 from hal_core.errors import InvalidArgument, InvalidState, NotShareable, shown
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
+from hal_core.queue import Event, Queue, capturing, checked, refuse_in_capture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -187,30 +188,51 @@ class Buffer:
 
     # -- copies
 
-    def copyin(self, src: Any) -> Self:
+    @overload
+    def copyin(self, src: Any, *, queue: None = None) -> Self: ...
+    @overload
+    def copyin(self, src: Any, *, queue: Queue) -> Event: ...
+    def copyin(self, src: Any, *, queue: Queue | None = None) -> Self | Event:
         """Copy from host memory: any C-contiguous buffer of exactly `nbytes` bytes.
 
-        Order: `src` may change or go as soon as this returns.
+        With `queue` the copy is queued, and its event is returned.
+
+        Order: `src` may change or go as soon as this returns; with `queue`, it may change after the
+        event.
+        Owns: a queued copy keeps the host memory.
         Raises: InvalidArgument naming both sizes, with nothing written; InvalidState.
         """
         nbytes = self.nbytes
         view = host_bytes(src, nbytes, "copyin", self.device)
+        if queue is not None:
+            opaque = self._opaque_for("copyin")
+            return checked(queue, "copyin", self._device)._add_copyin(self, opaque, view)
         host = self._host
         if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
             host[:] = view
             return self
         opaque = self._opaque_for("copyin")
-        if nbytes:
+        graph = capturing()
+        if graph is not None:
+            graph._add_copyin(self, opaque, view)
+        elif nbytes:
             allocator = self._device.allocator
             allocator._copyin(opaque, view)
             if allocator.host_ordered:
                 self._host = allocator._as_buffer(opaque, nbytes)
         return self
 
-    def copyout(self, dest: Any) -> Any:
+    @overload
+    def copyout(self, dest: Any, *, queue: None = None) -> Any: ...
+    @overload
+    def copyout(self, dest: Any, *, queue: Queue) -> Event: ...
+    def copyout(self, dest: Any, *, queue: Queue | None = None) -> Any:
         """Copy to writable, C-contiguous host memory of exactly `nbytes` bytes; return `dest`.
 
-        Order: after all earlier work of the device; the data is there on return.
+        With `queue` the copy is queued, and its event is returned.
+
+        Order: after all earlier work of the device; the data is there on return. With `queue`:
+        after earlier work of the queue, and the data is there after the event.
         Raises: InvalidArgument naming both sizes; InvalidState.
         """
         nbytes = self.nbytes
@@ -220,11 +242,16 @@ class Buffer:
                 "copyout", "the destination is read-only", got=type(dest).__name__,
                 device=self.device, fix="Give a bytearray or a writable array.",
             )  # fmt: skip
+        if queue is not None:
+            opaque = self._opaque_to_read("copyout")
+            return checked(queue, "copyout", self._device)._add_copyout(view, self, opaque)
         host = self._host
         if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
             view[:] = host
             return dest
         opaque = self._opaque_to_read("copyout")
+        if capturing() is not None:
+            refuse_in_capture("copyout", "data cannot be read", self.device)
         if nbytes:
             allocator = self._device.allocator
             allocator._copyout(view, opaque)
@@ -232,10 +259,17 @@ class Buffer:
                 self._host = allocator._as_buffer(opaque, nbytes)
         return dest
 
-    def copy_from(self, src: Buffer) -> Self:
+    @overload
+    def copy_from(self, src: Buffer, *, queue: None = None) -> Self: ...
+    @overload
+    def copy_from(self, src: Buffer, *, queue: Queue) -> Event: ...
+    def copy_from(self, src: Buffer, *, queue: Queue | None = None) -> Self | Event:
         """Copy all of `src`, from any device; ranges of one buffer may overlap.
 
-        Order: after earlier work of both devices, before later work of this one.
+        With `queue`, one of this buffer's device, the copy is queued, and its event is returned.
+
+        Order: after earlier work of both devices, before later work of this one. With `queue`:
+        after earlier work of the queue alone.
         Raises: InvalidArgument naming both sizes; InvalidState.
         """
         if not isinstance(src, Buffer):
@@ -245,21 +279,36 @@ class Buffer:
         check_nbytes(src.nbytes, self.nbytes, "copy_from", self.device)
         source = src._opaque_to_read("copy_from")
         dest = self._opaque_for("copy_from")
-        if not self.nbytes:
-            return self
-        if not self._device.allocator._transfer(dest, source, self.nbytes, src._device):
-            staging = memoryview(bytearray(self.nbytes))
-            src._device.allocator._copyout(staging, source)
-            self._device.allocator._copyin(dest, staging)
+        if queue is not None:
+            queue = checked(queue, "copy_from", self._device)
+            return queue._add_copy(self, dest, src, source)
+        graph = capturing()
+        if graph is not None:
+            graph._add_copy(self, dest, src, source)
+        elif self.nbytes:
+            self._device.allocator._copy(dest, source, self.nbytes, src._device)
         return self
 
-    def fill(self, value: float | bool) -> Self:
-        """Set every element. Raises: InvalidArgument when the dtype cannot hold `value`."""
+    @overload
+    def fill(self, value: float | bool, *, queue: None = None) -> Self: ...
+    @overload
+    def fill(self, value: float | bool, *, queue: Queue) -> Event: ...
+    def fill(self, value: float | bool, *, queue: Queue | None = None) -> Self | Event:
+        """Set every element; with `queue` the fill is queued, and its event is returned.
+
+        Raises: InvalidArgument when the dtype cannot hold `value`.
+        """
         opaque = self._opaque_for("fill")
         number = convert_value(
             value, Param("of the fill", self.dtype, VALUE, 0), "fill", self.device
         )
-        if self.nbytes:
+        if queue is not None:
+            queue = checked(queue, "fill", self._device)
+            return queue._add_fill(self, opaque, pack(number, self.dtype))
+        graph = capturing()
+        if graph is not None:
+            graph._add_fill(self, opaque, pack(number, self.dtype))
+        elif self.nbytes:
             self._device.allocator._fill(opaque, self.nbytes, pack(number, self.dtype))
         return self
 
@@ -621,8 +670,9 @@ class Buffer:
     def _share(self) -> Any:
         """Move the memory to a lease, so that an export can own it too; return the owner."""
         root = self if self.base is None else self.base
-        owner, lease = root._owned, Lease()
+        owner = root._owned
         if owner is not None:
+            lease = Lease()
             give_back = partial(owner._give_back, root._buf, root.nbytes, root.options)
             if root._owned is not None:  # else another thread was faster; one step under the GIL
                 lease.give_back = give_back

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from weakref import ref
 
@@ -23,6 +26,7 @@ from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
+from hal_core.queue import DirectQueue, Event, Queue, WorkerQueue, seconds_of
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
@@ -108,6 +112,9 @@ class Compiled(concurrency.OfThisProcess):
         self._ready_compilers: dict[str, Compiler] = {}  # by the name of their pair
         self._failed_compilers: dict[str, str] = {}  # name of a pair -> why it cannot serve
         self._loaded: Living[Program] = Living()
+        self._queues: Living[Queue] = Living()
+        self._queue_numbers = itertools.count(1)
+        self._ends: list[Event] = []  # of queues that were dropped with work in them
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
@@ -123,6 +130,18 @@ class Compiled(concurrency.OfThisProcess):
 
     def _close(self) -> None:
         """Release the driver's context. Order: after the programs and the allocator."""
+
+    def _make_queue(self) -> Queue:
+        """Return a new queue; by default one whose work a thread does, on the default queue."""
+        return WorkerQueue(self, lambda: self._synchronize(None))
+
+    def _make_default_queue(self) -> Queue:
+        """Return the queue for which calls without `queue=` work."""
+        return DirectQueue(self, f"the default queue of {self.name}")
+
+    def _wrap_queue(self, obj: object) -> Queue | None:
+        """Return a queue over a vendor's own, which is borrowed; None for another object."""
+        return None
 
     def _make_clock(self) -> profiling.HostClock:
         """Return the clock that gives a profile its device times. It may queue work to do so."""
@@ -153,6 +172,22 @@ class Compiled(concurrency.OfThisProcess):
     def compilers(self) -> list[CompilerPair]:
         """The compiler pairs, best first. Made at the first use."""
         return self._backend.make_compilers(self)
+
+    @_MadeOnce
+    def default_queue(self) -> Queue:
+        """The queue of every call without `queue=`. Made at the first use."""
+        return self._make_default_queue()
+
+    def queue(self) -> Queue:
+        """Make a queue: work of this device in an order of its own.
+
+        Raises: InvalidState when the device is closed, DeviceUnavailable when its driver refuses.
+        """
+        self._check_open("queue")
+        self._forget_ends()
+        made = self._make_queue()
+        self._queues.add(made)
+        return made
 
     @property
     def graph(self) -> None:
@@ -239,10 +274,21 @@ class Compiled(concurrency.OfThisProcess):
         """Wait for all queued work; return False when the timeout passes first.
 
         Units: seconds.
-        Raises: DeviceFault when work failed on the device.
+        Raises: DeviceFault when work of the default queue failed. What failed in another queue is
+        raised where that queue is waited for.
         """
         self._check_open("synchronize")
-        return self._synchronize(timeout)
+        if not (len(self._queues) or self._ends):
+            return self._synchronize(timeout)
+        deadline = monotonic() + seconds_of(timeout, "synchronize")
+        for queue in self._queues:
+            if not (queue.closed or queue._synchronize(max(0.0, deadline - monotonic()))):
+                return False
+        for end in list(self._ends):
+            if not end._reached(max(0.0, deadline - monotonic())):
+                return False
+        self._forget_ends()
+        return self._synchronize(None if timeout is None else max(0.0, deadline - monotonic()))
 
     def close(self) -> None:
         """Wait for queued work and release everything; a second call does nothing.
@@ -262,7 +308,9 @@ class Compiled(concurrency.OfThisProcess):
                     self.closed = True
                     self._programs.clear()
 
-            steps: list[Callable[[], object]] = [wait]
+            steps: list[Callable[[], object]] = [queue._stop for queue in self._queues]
+            steps += [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
+            steps.append(wait)
             steps += [program.unload for program in self._loaded]
             if "allocator" in self.__dict__:
                 steps.append(self.allocator.close)
@@ -270,6 +318,9 @@ class Compiled(concurrency.OfThisProcess):
             if self._backend is not None:
                 steps.append(partial(self._backend.closed, self))
             concurrency.run_each(steps)
+
+    def _forget_ends(self) -> None:
+        self._ends = [end for end in self._ends if not end.done]
 
     def _after_fork(self) -> None:
         """Refuse every use in a forked child, when the driver does not survive the fork."""

@@ -18,6 +18,7 @@ from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.ir import Param, Signature, convert_value
 from hal_core.program.generated import ANY_ALIGNMENT, specialised
+from hal_core.queue import Queue, checked
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
@@ -110,6 +111,7 @@ class Program(OfThisProcess):
         threads: Extent | None = ...,
         shared: int = ...,
         wait: Literal[True],
+        queue: Queue | None = ...,
     ) -> float: ...
     @overload
     def __call__(
@@ -121,6 +123,7 @@ class Program(OfThisProcess):
         threads: Extent | None = ...,
         shared: int = ...,
         wait: bool = ...,
+        queue: Queue | None = ...,
     ) -> float | None: ...
     def __call__(
         self,
@@ -131,6 +134,7 @@ class Program(OfThisProcess):
         threads: Extent | None = None,
         shared: int = 0,
         wait: bool = False,
+        queue: Queue | None = None,
     ) -> float | None:
         """Launch: `bufs` for the signature's pointers, `vals` for its values, both in order.
 
@@ -138,10 +142,11 @@ class Program(OfThisProcess):
         `threads` rounds up to whole blocks, and the surplus threads run - kernels guard.
         0 along any axis launches nothing. `shared` adds dynamic shared memory to the kernel's own.
         Extents are integers: 8.0 is refused, unless an earlier launch had 8 in the same place.
-        A buffer that was never allocated is allocated.
+        A buffer that was never allocated is allocated. With `queue`, a queue of this device, the
+        launch is queued there.
 
         Units: `shared` in bytes; the result in seconds of device time, with `wait=True` only.
-        Order: after all earlier work of the device.
+        Order: after all earlier work of the device; with `queue`, of that queue alone.
         Raises: InvalidArgument naming the argument, InvalidState for freed buffers or a closed
         device, OutOfMemory.
         """
@@ -162,6 +167,10 @@ class Program(OfThisProcess):
             return 0.0 if wait else None
         try:
             launch, geometry = self._prepare(blocks, shape, (grid, block, threads, shared))
+            if queue is not None:
+                queue = checked(queue, f"launch {self.name}", self.device)
+                add = queue._add_timed_launch if wait else queue._add_launch
+                return add(self, geometry, bufs, args)
             if wait:
                 return self._launch_timed(geometry, args)
             launch(geometry, *args)

@@ -4,7 +4,8 @@ A loop over the arguments costs as much again as a launch itself, so a program's
 and so is the launch of some backends. A rendered kernel with the signature `y: float32*, n: int32`
 gets this call:
 
-    def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False):
+    def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False,
+                 queue=None):
         try:
             [b0] = bufs
             [v1] = vals
@@ -16,10 +17,13 @@ gets this call:
         except (AttributeError, KeyError, TypeError, ValueError):
             known = False
         if known:
-            self._launch(geometry, b0._buf, v1)
+            if queue is None:
+                self._launch(geometry, b0._buf, v1)
+            else:
+                add(queue, self, geometry, bufs, (b0._buf, v1))
             return None
         return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,
-                       shared=shared, wait=wait)
+                       shared=shared, wait=wait, queue=queue)
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from typing import Any, TypeVar
 
 from hal_core.dtypes import DType, any_
 from hal_core.ir import Signature
+from hal_core.queue import checked
 
 ANY_ALIGNMENT = 8  # bytes: memory without a dtype may be seen as elements of any
 
@@ -37,7 +42,8 @@ P = TypeVar("P", bound=type[Any])
 _SHAPES: dict[tuple[type, tuple[tuple[bool, DType], ...], bool], type] = {}
 
 _CALL = """
-def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False):
+def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False,
+             queue=None):
     try:
         [{buffers}] = bufs
         [{values}] = vals
@@ -47,10 +53,13 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
     except (AttributeError, KeyError, TypeError, ValueError):
         known = False
     if known:
-        self._launch(geometry, {args})
+        if queue is None:
+            self._launch(geometry, {args})
+        else:
+            add(queue, self, geometry, bufs, ({tuple}))
         return None
     return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,
-                   shared=shared, wait=wait)
+                   shared=shared, wait=wait, queue=queue)
 """
 
 
@@ -87,11 +96,19 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
         keys=", ".join(keys),
         tests=" and ".join(tests),
         args=", ".join(args),
+        tuple="".join(f"{arg}, " for arg in args),
     )
-    call = define(text, "__call__", f"launch of {cls.__name__}", {"checked": cls.__call__})
+    call = define(
+        text, "__call__", f"launch of {cls.__name__}", {"checked": cls.__call__, "add": _add}
+    )
     call.__doc__ = cls.__call__.__doc__
     made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
     return _SHAPES.setdefault((cls, shape, any_offset), made)  # type: ignore[return-value]
+
+
+def _add(queue: Any, program: Any, *launch: Any) -> None:
+    """Queue a launch whose arguments are checked."""
+    checked(queue, f"launch {program.name}", program.device)._add_launch(program, *launch)
 
 
 def define(text: str, name: str, title: str, names: dict[str, Any]) -> Callable[..., Any]:

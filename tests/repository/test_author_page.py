@@ -171,6 +171,7 @@ def to_fill_in() -> set[str]:
     found: set[str] = set()
     files = (
         "device/base.py",
+        "queue/base.py",
         *(f"{noun}/__init__.py" for noun in ("allocator", "program", "compiler")),
     )
     for name in files:

@@ -12,6 +12,7 @@ from hal_core.testing.conformance.test_interchange import TestInterchange
 from hal_core.testing.conformance.test_language import TestLanguage
 from hal_core.testing.conformance.test_process import TestProcess
 from hal_core.testing.conformance.test_program import TestProgram
+from hal_core.testing.conformance.test_queue import TestQueue
 from hal_core.testing.conformance.test_view import TestView
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "TestLanguage",
     "TestProcess",
     "TestProgram",
+    "TestQueue",
     "TestView",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hal_core import config
 from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceUnavailable
+from hal_core.queue import WorkerQueue
 from hal_cpu import processor
 from hal_cpu.clock import CPUClock
 from hal_cpu.in_flight import InFlight
@@ -131,6 +132,9 @@ class CPUDevice(Compiled):
         self.in_flight.wait(None)  # for launches that began before their programs were unloaded
         if self._pool is not None:
             self._pool.close()
+
+    def _make_queue(self) -> WorkerQueue:
+        return WorkerQueue(self)  # work is done when its call returns
 
     def _make_clock(self) -> CPUClock:
         return CPUClock(self)

@@ -44,7 +44,7 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
             memory = cl.Buffer(self.device.context, flags, nbytes)
             if not at_once:
                 cl.enqueue_migrate_mem_objects(
-                    self.device.queue, [memory], flags=cl.mem_migration_flags.CONTENT_UNDEFINED
+                    self.device.commands, [memory], flags=cl.mem_migration_flags.CONTENT_UNDEFINED
                 )
         return memory, 0
 
@@ -80,12 +80,12 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
     def _copyin(self, dest: Opaque, src: memoryview) -> Any:
         with driver.check("copyin", self.device.name):
             self.device.wait_for_last()
-            return driver.enqueue_write(self.device.queue, dest[0], src, dest[1], None, True)
+            return driver.enqueue_write(self.device.commands, dest[0], src, dest[1], None, True)
 
     def _copyout(self, dest: memoryview, src: Opaque) -> Any:
         with driver.check("copyout", self.device.name):
             self.device.wait_for_last()
-            return driver.enqueue_read(self.device.queue, src[0], dest, src[1], None, True)
+            return driver.enqueue_read(self.device.commands, src[0], dest, src[1], None, True)
 
     def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> Any:
         if src_device is not self.device:
@@ -94,17 +94,17 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
             return False  # OpenCL refuses ranges that overlap
         with driver.check("copy_from", self.device.name):
             copied = cl.enqueue_copy(
-                self.device.queue, dest[0], src[0],
+                self.device.commands, dest[0], src[0],
                 src_offset=src[1], dst_offset=dest[1], byte_count=nbytes,
             )  # fmt: skip
-            self.device.queue.flush()
+            self.device.commands.flush()
         self.device.last_event = copied
         return copied
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> Any:
         # OpenCL fills with elements of every dtype's size, at multiples of that size.
         with driver.check("fill", self.device.name):
-            queue = self.device.queue
+            queue = self.device.commands
             filled = cl.enqueue_fill_buffer(queue, dest[0], pattern, dest[1], nbytes)
             queue.flush()
         self.device.last_event = filled

@@ -40,7 +40,7 @@ class OpenCLClock(SampledClock):
 
     def _mark(self) -> cl.Event:
         with driver.check("profile", self.device.name):
-            return cl.enqueue_marker(self.device.queue)
+            return cl.enqueue_marker(self.device.commands)
 
     def _add_mark(self, mark: cl.Event, host_ns: int) -> None:
         self._pending.append((host_ns, mark))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import CompileOptions
 from hal_core.concurrency import poll
 from hal_core.device.base import Compiled, DeviceInfo, Limits
-from hal_core.errors import CompileError, CompilerUnavailable, DeviceUnavailable
+from hal_core.errors import CompileError, CompilerUnavailable, DeviceUnavailable, InvalidArgument
 from hal_core.ir import Signature
 from hal_opencl import driver
 from hal_opencl.clock import OpenCLClock
 from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import cl
+
+if TYPE_CHECKING:
+    from hal_opencl.queue import OpenCLQueue
 
 _COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
 _MAX_BLOCKS = 2**31 - 1
@@ -83,7 +86,7 @@ class OpenCLDevice(Compiled):
                 "open", "the device is no longer there", got=self.index, device=name
             )
         self.hardware = found[self.index]
-        self.context, self.queue = driver.open_queue(self.hardware, name)
+        self.context, self.commands = driver.open_queue(self.hardware, name)
         self.last_launched = ""  # a program's name, for the text of a fault
         self.last_event: cl.Event | None = None  # of the work that was queued last
         try:
@@ -96,11 +99,11 @@ class OpenCLDevice(Compiled):
         try:
             if timeout is None:
                 self.wait_for_last()
-                self.queue.finish()  # work that others have queued, too
+                self.commands.finish()  # work that others have queued, too
                 return True
             # `finish` takes no timeout, so a marker after all queued work is polled.
-            marker = cl.enqueue_marker(self.queue)
-            self.queue.flush()
+            marker = cl.enqueue_marker(self.commands)
+            self.commands.flush()
             return self.wait_for(marker, timeout)
         except cl.Error as error:
             raise driver.explain(error, "wait", self.name, self.last_launched) from None
@@ -109,7 +112,29 @@ class OpenCLDevice(Compiled):
         # PyOpenCL releases both when nobody refers to them; memory that is still in use has its own
         # reference to the context.
         self.last_event = None
-        del self.queue, self.context
+        del self.commands, self.context
+
+    def _make_queue(self) -> OpenCLQueue:
+        from hal_opencl.queue import OpenCLQueue
+
+        return OpenCLQueue(self)
+
+    def _make_default_queue(self) -> OpenCLQueue:
+        from hal_opencl.queue import OpenCLQueue
+
+        return OpenCLQueue(self, self.commands, f"the default queue of {self.name}")
+
+    def _wrap_queue(self, obj: object) -> OpenCLQueue | None:
+        from hal_opencl.queue import OpenCLQueue
+
+        if not isinstance(obj, cl.CommandQueue):
+            return None
+        if obj.context != self.context:
+            raise InvalidArgument(
+                "wrap", "the command queue belongs to another context", got=obj, device=self.name,
+                fix="Make it in this device's context: pyopencl.CommandQueue(device.context).",
+            )  # fmt: skip
+        return OpenCLQueue(self, obj, f"a borrowed queue of {self.name}")
 
     def _make_clock(self) -> OpenCLClock:
         return OpenCLClock(self)
@@ -137,7 +162,7 @@ class OpenCLDevice(Compiled):
             self.wait_for(event)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("context", "queue"):  # another thread closed the device after our check
+        if name in ("context", "commands"):  # another thread closed the device after our check
             self._check_open(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

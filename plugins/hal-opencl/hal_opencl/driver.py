@@ -202,10 +202,15 @@ def identity_of(device: cl.Device) -> str:
     return ", ".join(fact.strip() for fact in facts if fact)
 
 
-def open_queue(device: cl.Device, name: str) -> tuple[cl.Context, cl.CommandQueue]:
-    """Make a context and an in-order queue with timestamps. Raises: DeviceUnavailable."""
+def open_queue(
+    device: cl.Device, name: str, context: cl.Context | None = None
+) -> tuple[cl.Context, cl.CommandQueue]:
+    """Make an in-order queue with timestamps, and a context unless one is given.
+
+    Raises: DeviceUnavailable.
+    """
     try:
-        context = cl.Context([device])
+        context = context or cl.Context([device])
         timed = cl.command_queue_properties.PROFILING_ENABLE
         return context, cl.CommandQueue(context, device, timed)
     except cl.Error as error:

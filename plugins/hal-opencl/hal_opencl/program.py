@@ -24,6 +24,7 @@ from hal_opencl.arguments import (
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
+from hal_opencl.queue import OpenCLQueue
 
 # A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
@@ -42,8 +43,8 @@ def launch(geometry{names}):
         give_back(place)
         queue.flush()
     except Error as error:
-        raise explain(error, f"launch {{name}}", device.name) from None
-    device.last_event, device.last_launched = event, name
+        raise explain(error, f"launch {{name}}", device) from None
+    owner.last_event, owner.last_launched = event, name
     return event
 """
 
@@ -98,9 +99,27 @@ class OpenCLProgram(Program):
         return Geometry(items[:axes], block[:axes], sizes)
 
     def _bind(self) -> Callable[..., Any]:
-        if self._enqueue is not None:
-            return self._enqueue
-        device, name, program = self.device, self.name, self._program
+        if self._enqueue is None:
+            self._enqueue = self.bind_to(self.device)
+        return self._enqueue
+
+    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
+        event = (self._enqueue or self._bind())(geometry, *args)
+        try:
+            self.device.wait_for(event)
+            return (event.profile.end - event.profile.start) * 1e-9
+        except cl.Error as error:
+            device = self.device
+            raise driver.explain(error, "wait", device.name, device.last_launched) from None
+
+    def _unload(self) -> None:
+        # Replaced, not deleted: another thread may be between its checks and its launch.
+        self._enqueue = self._refuse_unloaded
+        self._program = None
+
+    def bind_to(self, owner: OpenCLDevice | OpenCLQueue) -> Callable[..., cl.Event]:
+        """Return `launch(geometry, *args)` for the queue of a device, or for another queue."""
+        name, program = self.name, self._program
         slots, offsets = slots_of(self.binary), self.binary.rendered or self.binary.offsets
         memory, numbers, packs = [], [], {}
         for index, (code, _, position, *_) in enumerate(slots):
@@ -130,8 +149,9 @@ class OpenCLProgram(Program):
             **packs,
             "whole": whole,
             "enqueue": cl.enqueue_nd_range_kernel,
-            "queue": device.queue,
-            "device": device,
+            "queue": owner.commands,
+            "owner": owner,
+            "device": self.device.name,
             "name": name,
             "Error": cl.Error,
             "explain": driver.explain,
@@ -143,22 +163,7 @@ class OpenCLProgram(Program):
             set_memory="set_memory(memory)" if memory else "pass",
             set_numbers="set_numbers(numbers)" if numbers else "pass",
         )
-        self._enqueue = define(text, "launch", f"launch of {name}", names)
-        return self._enqueue
-
-    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
-        event = (self._enqueue or self._bind())(geometry, *args)
-        try:
-            self.device.wait_for(event)
-            return (event.profile.end - event.profile.start) * 1e-9
-        except cl.Error as error:
-            device = self.device
-            raise driver.explain(error, "wait", device.name, device.last_launched) from None
-
-    def _unload(self) -> None:
-        # Replaced, not deleted: another thread may be between its checks and its launch.
-        self._enqueue = self._refuse_unloaded
-        self._program = None
+        return define(text, "launch", f"launch of {name}", names)
 
     def _build(self, operation: str) -> driver.Program:
         device = self.device

@@ -24,7 +24,7 @@ def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device: Any) 
     seen = []
     for _ in range(4):
         before = perf_counter_ns()
-        marker, times = made.measure(lambda: cl.enqueue_marker(device.queue))
+        marker, times = made.measure(lambda: cl.enqueue_marker(device.commands))
         device.synchronize()
         seen.append((before, *times(), perf_counter_ns(), marker))
         sleep(0.3)
@@ -42,7 +42,7 @@ def test_F1_pending_markers_are_bounded(device: Any, monkeypatch: pytest.MonkeyP
         made._sample()
         assert len(made._pending) <= 10
     assert made._pending[0] is first
-    marker, times = made.measure(lambda: cl.enqueue_marker(device.queue))
+    marker, times = made.measure(lambda: cl.enqueue_marker(device.commands))
     marker.wait()
     times()
     assert made._pending == [] and 1 < len(made._samples) <= 11
@@ -50,12 +50,12 @@ def test_F1_pending_markers_are_bounded(device: Any, monkeypatch: pytest.MonkeyP
 
 def test_F1_work_is_read_though_later_work_is_not_done(hardware: Any) -> None:
     device, made = hardware, OpenCLClock(hardware)
-    _, times = made.measure(lambda: cl.enqueue_marker(device.queue))
+    _, times = made.measure(lambda: cl.enqueue_marker(device.commands))
     gate = cl.UserEvent(device.context)
     try:
-        cl.enqueue_barrier(device.queue, wait_for=[gate])
+        cl.enqueue_barrier(device.commands, wait_for=[gate])
         made._next_sample_ns = 0
-        _, later = made.measure(lambda: cl.enqueue_marker(device.queue))
+        _, later = made.measure(lambda: cl.enqueue_marker(device.commands))
         start, end = times()
         assert start <= end <= perf_counter_ns() + SLACK_NS
         assert made._pending, "a marker behind the gate was waited for"

@@ -26,7 +26,7 @@ def hal_external(device: hal.Compiled) -> External:  # noqa: F811
 
     def content() -> bytes:
         data = bytearray(64)
-        cl.enqueue_copy(device.queue, data, memory)
+        cl.enqueue_copy(device.commands, data, memory)
         return bytes(data)
 
     return External(memory.int_ptr, 64, content)

@@ -36,7 +36,7 @@ def buffer(device: hal.Compiled, data: bytes) -> hal.Buffer:
 def raw(device: hal.Compiled, opaque: tuple[object, int], nbytes: int) -> bytes:
     """Read the bytes with PyOpenCL alone."""
     found = np.empty(nbytes, np.uint8)
-    cl.enqueue_copy(device.queue, found, opaque[0], src_offset=opaque[1])
+    cl.enqueue_copy(device.commands, found, opaque[0], src_offset=opaque[1])
     return found.tobytes()
 
 
@@ -327,7 +327,7 @@ def test_B11_memory_comes_back(device: hal.Compiled) -> None:
 def test_synchronize_has_a_time_limit(hardware: hal.Compiled) -> None:
     device = hardware
     gate = cl.UserEvent(device.context)
-    cl.enqueue_barrier(device.queue, wait_for=[gate])
+    cl.enqueue_barrier(device.commands, wait_for=[gate])
     start = time.monotonic()
     assert device.synchronize(timeout=0.05) is False
     assert 0.04 < time.monotonic() - start < 2
@@ -340,7 +340,7 @@ def test_synchronize_has_a_time_limit(hardware: hal.Compiled) -> None:
 def busy(hardware: hal.Compiled, saxpy: hal.Program) -> Iterator[hal.Buffer]:
     """A buffer that a launch uses which does not end before the test, or for ten seconds."""
     gate = cl.UserEvent(hardware.context)
-    cl.enqueue_barrier(hardware.queue, wait_for=[gate])
+    cl.enqueue_barrier(hardware.commands, wait_for=[gate])
 
     def open_gate() -> None:
         with suppress(cl.Error):  # it is open

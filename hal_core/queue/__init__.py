@@ -1,0 +1,20 @@
+"""Queues of work and the events that order them."""
+
+from hal_core.queue.base import Keep, Queue, captures, capturing, checked, refuse_in_capture
+from hal_core.queue.event import Event, Failure, PolledEvent, seconds_of
+from hal_core.queue.worker import DirectQueue, WorkerQueue
+
+__all__ = [
+    "DirectQueue",
+    "Event",
+    "Failure",
+    "Keep",
+    "PolledEvent",
+    "Queue",
+    "WorkerQueue",
+    "captures",
+    "capturing",
+    "checked",
+    "refuse_in_capture",
+    "seconds_of",
+]

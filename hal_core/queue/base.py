@@ -1,0 +1,326 @@
+"""Queues: work of one device in the order of the calls, beside other queues.
+
+Three kinds are here or in the files beside this one. `WorkerQueue` needs nothing of a backend: a
+thread does the work. `DirectQueue` is a device's default queue, where work is done as without
+`queue=`. A backend whose driver has queues subclasses `Queue` itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from hal_core.concurrency import OfThisProcess, fork_error, forkable
+from hal_core.device import Device
+from hal_core.errors import InvalidArgument, InvalidState
+from hal_core.queue.event import Event, Failure, obstacle, seconds_of
+
+if TYPE_CHECKING:
+    from hal_core.buffer import Buffer
+    from hal_core.device.base import Compiled
+    from hal_core.program import Program
+
+Keep = tuple[Any, ...]  # objects that queued work needs until it is done
+
+
+class Queue(OfThisProcess):
+    """Work of one device that runs in the order of the calls: `device.queue()` makes one.
+
+    Order: two queues have no order among each other, and the default queue is no exception:
+    `later.wait(earlier.record())` is what orders them, on any two devices.
+    Owns: what its work needs: buffers' memory, programs and host memory. A queue that nobody refers
+    to any more finishes its work. `close` and the device's `close` wait for it.
+    Concurrency: any thread may use it; work runs in the order of the calls.
+    """
+
+    device: Compiled
+    name: str  # "queue 2 of CPU"
+    closed: bool
+    forked: bool  # True in a forked child of the process that made it
+    event_class: type[Event] = Event  # of `record()`
+
+    _instead = "Make one there: device.queue()."
+
+    def __init__(self, device: Compiled, name: str = "") -> None:
+        self.device = device
+        self.name = name or f"queue {next(device._queue_numbers)} of {device.name}"
+        self.closed = self.forked = False
+        self._places = itertools.count(1)  # of waits and records, in the order of the calls
+        self._waits: deque[tuple[int, Event]] = deque()  # those that may still be pending
+        forkable.add(self)
+
+    @staticmethod
+    def wrap(obj: object, device: str | Compiled | None = None) -> Queue:
+        """Make a queue over a vendor library's own, such as a PyOpenCL `CommandQueue`.
+
+        Work of both runs in the order of the calls. Owns: nothing: `obj` is borrowed, and neither
+        closed nor destroyed. Raises: InvalidArgument for an object that the device's backend does
+        not know.
+        """
+        opened = Device[device] if device is None or isinstance(device, str) else device
+        opened._check_open("wrap")
+        made = opened._wrap_queue(obj)
+        if made is None:
+            problem, got = "the backend knows no such queue", type(obj).__name__
+            fix = "device.queue() makes one."
+            raise InvalidArgument("wrap", problem, got=got, device=opened.name, fix=fix)
+        opened._queues.add(made)
+        return made
+
+    # -- what a backend fills in
+
+    def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
+        """Queue a launch. `keep` is released when the work is done, here and below."""
+        raise self.device._missing(self, "_launch")
+
+    def _launch_timed(
+        self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
+    ) -> float:
+        """Queue a launch, wait for it, and return the seconds that the device spent."""
+        raise self.device._missing(self, "_launch_timed")
+
+    def _copyin(self, dest: Any, src: memoryview, keep: Keep) -> None:
+        """Queue a copy from host memory, which `keep` keeps."""
+        raise self.device._missing(self, "_copyin")
+
+    def _copyout(self, dest: memoryview, src: Any, keep: Keep) -> None:
+        """Queue a copy to host memory."""
+        raise self.device._missing(self, "_copyout")
+
+    def _copy(self, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
+        """Queue a copy from memory of any device to this one; the ranges may overlap."""
+        raise self.device._missing(self, "_copy")
+
+    def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
+        """Queue a fill; `nbytes` is a multiple of the pattern's length."""
+        raise self.device._missing(self, "_fill")
+
+    def _record(self, event: Event) -> None:
+        """Let `event`, of `event_class` or a plain one, happen after the work queued so far."""
+        raise self.device._missing(self, "_record")
+
+    def _wait(self, event: Event) -> None:
+        """Let later work begin after `event`, of any queue, has happened; fail if it failed."""
+        raise self.device._missing(self, "_wait")
+
+    def _synchronize(self, seconds: float) -> bool:
+        """Wait for the work queued so far; False when the time has passed. Raises no failure."""
+        event = self._stamped(self.event_class())
+        self._record(event)
+        return event._reached(seconds)
+
+    def _close(self) -> None:
+        """Release what the driver has for the queue. Order: after its work."""
+
+    # -- for everybody
+
+    @property
+    def running(self) -> str:
+        """Name the work that runs now, such as "launch of saxpy"; empty where none is known."""
+        return ""
+
+    def record(self, event: Event | None = None) -> Event:
+        """Return the event of all work queued so far, or give `event` this place.
+
+        Raises: InvalidState for an event that has happened or is recorded already.
+        """
+        self._check_open("record")
+        if event is None:
+            event = self.event_class()
+        elif _as_event(event, "record").queue is not None or event.done:
+            fix = "An event happens once: make a new one."
+            raise InvalidState("record", f"{event!r} has its place already", fix=fix)
+        self._record(self._stamped(event))
+        return event
+
+    def wait(self, event: Event) -> Self:
+        """Let work that is queued from now on begin after `event`; the caller does not wait.
+
+        Raises: InvalidArgument for something that is no event. When the work before the event
+        failed, the work of this queue fails with it.
+        """
+        self._check_open("wait")
+        if _as_event(event, "wait").queue is not self:
+            while self._waits and self._waits[0][1].done:
+                self._waits.popleft()
+            self._waits.append((next(self._places), event))
+            self._wait(event)
+        return self
+
+    def synchronize(self, timeout: float | None = None) -> bool:
+        """Wait for the work queued so far; return False when the timeout passes first.
+
+        Units: seconds. Raises: as `Event.wait`.
+        """
+        seconds_of(timeout, "synchronize")
+        if self.closed:
+            return True
+        return self.record().wait(timeout)
+
+    def close(self) -> None:
+        """Wait for the work, and refuse more; a second call does nothing.
+
+        Raises: DeviceFault naming the work that failed, InvalidState when the work can never end;
+        the queue is closed then, too.
+        """
+        if self.closed or self.forked:
+            return
+        try:
+            self.synchronize()
+        finally:
+            self.closed = True
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        running = self.running
+        state = " closed" if self.closed else f", running {running}" if running else ""
+        return f"<{type(self).__name__} {self.name}{state}>"
+
+    # -- called by programs and buffers, with checked arguments
+
+    def _add_launch(
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
+    ) -> None:
+        self._check_device(program.device, f"launch {program.name}")
+        self._launch(program, geometry, args, (program, *[buffer._share() for buffer in bufs]))
+
+    def _add_timed_launch(
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
+    ) -> float:
+        self._check_device(program.device, f"launch {program.name}")
+        keep = (program, *[buffer._share() for buffer in bufs])
+        return self._launch_timed(program, geometry, args, keep)
+
+    def _add_copyin(self, dest: Buffer, opaque: Any, src: memoryview) -> Event:
+        self._check_device(dest._device, "copyin")
+        if src.nbytes:
+            self._copyin(opaque, src, (src, dest._share()))
+        return self.record()
+
+    def _add_copyout(self, dest: memoryview, src: Buffer, opaque: Any) -> Event:
+        self._check_device(src._device, "copyout")
+        if dest.nbytes:
+            self._copyout(dest, opaque, (dest, src._share()))
+        return self.record()
+
+    def _add_copy(self, dest: Buffer, opaque: Any, src: Buffer, src_opaque: Any) -> Event:
+        self._check_device(dest._device, "copy_from")
+        if dest.nbytes:
+            keep = dest._share(), src._share(), src._device
+            self._copy(opaque, src_opaque, dest.nbytes, src._device, keep)
+        return self.record()
+
+    def _add_fill(self, dest: Buffer, opaque: Any, pattern: bytes) -> Event:
+        self._check_device(dest._device, "fill")
+        if dest.nbytes:
+            self._fill(opaque, dest.nbytes, pattern, (dest._share(),))
+        return self.record()
+
+    # -- helpers
+
+    def _stamped(self, event: Event) -> Event:
+        event.queue, event._place = self, next(self._places)
+        return event
+
+    def _blocked_by(self, place: int) -> Event | None:
+        """Return the first pending event that work before `place` waits for."""
+        for at, event in list(self._waits):
+            if at < place and not event.done:
+                return event
+        return None
+
+    def _check_device(self, device: Compiled, operation: str) -> None:
+        if device is not self.device:
+            problem, fix = "the queue is of another device", f"Make one: {device.name}'s queue()."
+            got = self.name
+            raise InvalidArgument(operation, problem, got=got, device=device.name, fix=fix)
+        if self.closed or self.forked or device.closed:
+            self._check_open(operation)
+
+    def _check_open(self, operation: str) -> None:
+        if self.forked:
+            raise fork_error(operation, self.device.name)
+        self.device._check_open(operation)
+        if self.closed:
+            fix = "Make a new one: device.queue()."
+            raise InvalidState(operation, f"{self.name} is closed", fix=fix)
+
+    def _stop(self) -> None:
+        """Wait for the work at the end of the device, unless it can never end; then refuse more."""
+        if self.closed or self.forked:
+            return
+        try:
+            event = self._stamped(self.event_class())
+            self._record(event)
+            while not event.done:
+                event._sleep(_LOOK_SECONDS)
+                if not event.done and can_never_happen(event):
+                    self._abandon()
+        finally:
+            self.closed = True
+            self._close()
+
+    def _abandon(self) -> None:
+        """Give up the wait that can never end, as the device is closed."""
+        for _, event in list(self._waits):
+            if not event.done:
+                text = f"{self.device.name} was closed while {self.name} waited for {event!r}"
+                event._happen(Failure("wait", self.name, InvalidState("close", text)))
+                return
+
+    def _after_fork(self) -> None:
+        self.forked = True
+
+
+_LOOK_SECONDS = 0.05  # between two looks whether a device that is being closed waits in vain
+
+
+def can_never_happen(event: Event) -> bool:
+    """Tell whether an event waits for a circle, or for an event that no queue records."""
+    way = obstacle(event)
+    if way and way[0] is way[-1]:
+        return True
+    last = way[-1] if way else event.queue
+    place = event._place if last is event.queue else 1 << 62
+    waited = last._blocked_by(place) if last is not None else None
+    return waited is not None and waited.queue is None
+
+
+def _as_event(event: object, operation: str) -> Event:
+    if not isinstance(event, Event):
+        got, fix = type(event).__name__, "queue.record() is one."
+        raise InvalidArgument(operation, "not a hal.Event", got=got, fix=fix)
+    return event
+
+
+def checked(queue: object, operation: str, device: Compiled) -> Queue:
+    """Return `queue` if it is one. Raises: InvalidArgument."""
+    if not isinstance(queue, Queue):
+        got, fix = type(queue).__name__, "device.queue() makes one."
+        raise InvalidArgument(
+            operation, "queue= is no hal.Queue", got=got, device=device.name, fix=fix
+        )
+    return queue
+
+
+# Thread -> the queue that takes the place of none there: while a graph is captured.
+captures: dict[int, Queue] = {}
+
+
+def capturing() -> Queue | None:
+    """Return the queue that records the calling thread's work for a graph; mostly there is none."""
+    return captures.get(get_ident())
+
+
+def refuse_in_capture(operation: str, why: str, device: str) -> NoReturn:
+    """Raise InvalidState for what cannot be part of a graph."""
+    fix = "Leave the `with device.capture()` block first, or do it before."
+    raise InvalidState(operation, f"{why} while a graph is captured", device=device, fix=fix)

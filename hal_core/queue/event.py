@@ -1,0 +1,244 @@
+"""Events: moments in the work of queues, which programs wait for."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from time import monotonic, perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hal_core.concurrency import OfThisProcess, fork_error, poll
+from hal_core.errors import DeviceFault, InvalidArgument, InvalidState
+from hal_core.queue import watcher
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+
+    from hal_core.queue.base import Queue
+
+_LOOK_SECONDS = 0.5  # between two looks whether a wait can still end
+
+
+class Failure(NamedTuple):
+    """The work that failed in a queue. Everything behind it is dropped, and fails with it."""
+
+    work: str  # "launch of saxpy"
+    queue: str
+    error: BaseException
+
+    def to_raise(self, operation: str) -> DeviceFault:
+        """Return the exception for one wait; each wait has an exception of its own."""
+        problem = f"{self.work} failed in {self.queue}: {self.error}"
+        fault = DeviceFault(
+            operation, problem, fix="Work queued behind it was dropped. Make a new queue."
+        )
+        fault.__cause__ = self.error
+        return fault
+
+
+class Event(OfThisProcess):
+    """A moment that happens once: work of a queue is done, or the host has called `set`.
+
+    `queue.record()` gives the event of all work queued so far. `hal.Event()` makes one that has no
+    queue yet: `queue.record(event)` gives it its place, or `event.set()` makes it happen.
+
+    Concurrency: every method may be called from any thread, and from any asyncio loop.
+    """
+
+    queue: Queue | None  # that records it
+
+    _instead = "Wait for it here, and send the result."
+
+    def __init__(self) -> None:
+        self.queue = None
+        self._place = 0  # among the waits and records of its queue
+        self._done = False
+        self._failure: Failure | None = None
+        self._ns = 0  # of the device's clock, once it has happened
+        self._end = threading.Lock()  # held until it happens
+        self._end.acquire()
+        self._callbacks: deque[Callable[[], object]] = deque()
+
+    # -- what a native event fills in
+
+    def _poll(self) -> bool:
+        """Return True once the event has happened; never wait."""
+        return self._done
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait until the event happens, at most `seconds`."""
+        if self._end.acquire(timeout=seconds):
+            self._end.release()
+
+    def _when_done(self, call: Callable[[], object]) -> None:
+        """Call `call()` in some thread once the event has happened; at once if it has already."""
+        self._callbacks.append(call)
+        if self._done:
+            self._call_back()
+
+    def _time_ns(self) -> int:
+        """Return when it happened, on the clock of its queue's device."""
+        return self._ns
+
+    # -- for everybody
+
+    @property
+    def done(self) -> bool:
+        """True once the event has happened, also by a failure. Never waits."""
+        return self._done or self._poll()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the event has happened; return False when `timeout` passes first.
+
+        The wait takes no processor time, and Ctrl-C ends it.
+
+        Units: seconds.
+        Raises: DeviceFault naming the program when work before the event failed; InvalidState when
+        the event can never happen, because queues wait for each other.
+        """
+        limit = seconds_of(timeout, "wait")
+        deadline = monotonic() + limit
+        while not self.done:
+            left = deadline - monotonic()
+            if left <= 0 or limit > _LOOK_SECONDS:
+                self._check_can_happen()
+            if left <= 0:
+                return False
+            self._sleep(min(left, _LOOK_SECONDS))
+        self._raise_failure("wait")
+        return True
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Let the asyncio task go on once the event has happened. Raises: as `wait` does."""
+        if not self.done:
+            from asyncio import get_running_loop
+
+            loop = get_running_loop()
+            future = loop.create_future()
+            self._when_done(lambda: _tell(loop, future))
+            yield from future
+        self._raise_failure("await")
+
+    def seconds_since(self, earlier: Event) -> float:
+        """Return the seconds of device time that lie between another event and this one.
+
+        Raises: InvalidState when one of them has not happened yet, InvalidArgument for an event of
+        another device, whose clock is another.
+        """
+        for event in (earlier, self):
+            if not event.done:
+                fix = "Call wait() first."
+                raise InvalidState("seconds_since", f"{event!r} has not happened", fix=fix)
+        devices = {event.queue.device for event in (earlier, self) if event.queue is not None}
+        if len(devices) > 1:
+            names = " and ".join(sorted(device.name for device in devices))
+            raise InvalidArgument("seconds_since", "the events are of two devices", got=names)
+        return (self._time_ns() - earlier._time_ns()) * 1e-9
+
+    def set(self) -> None:
+        """Make the event happen now; a second call does nothing.
+
+        Raises: InvalidState for an event that a queue records.
+        """
+        if self.queue is not None:
+            raise InvalidState("set", f"{self!r} happens when its queue comes to it")
+        self._happen(None)
+
+    # -- for queues
+
+    def _reached(self, seconds: float) -> bool:
+        """Wait as `wait` does, without raising anything: the work may have failed."""
+        if not self.done:
+            self._sleep(seconds)
+        return self.done
+
+    def _happen(self, failure: Failure | None) -> None:
+        if self._done:
+            return
+        self._failure, self._ns = failure, perf_counter_ns()
+        self._done = True
+        self._end.release()
+        self._call_back()
+
+    def _call_back(self) -> None:
+        while self._callbacks:
+            try:
+                call = self._callbacks.popleft()
+            except IndexError:  # another thread was faster
+                return
+            call()
+
+    def _raise_failure(self, operation: str) -> None:
+        if self._failure is not None:
+            raise self._failure.to_raise(operation)
+
+    def _check_can_happen(self) -> None:
+        """Raise what `_obstacle` finds: ForkError, or InvalidState that shows a circle."""
+        queue = self.queue
+        if queue is not None and queue.forked:
+            raise fork_error("wait", queue.device.name)
+        circle = obstacle(self)
+        if circle and circle[0] is circle[-1]:
+            raise circle_error(circle, "wait")
+
+    def __repr__(self) -> str:
+        state = "failed" if self._failure else "done" if self.done else "pending"
+        return f"<Event {self.queue.name if self.queue else 'of the host'} {state}>"
+
+
+class PolledEvent(Event):
+    """An event of a driver that can only be asked; `_poll` asks it."""
+
+    def _sleep(self, seconds: float) -> None:
+        poll(self._poll, seconds)
+
+    def _when_done(self, call: Callable[[], object]) -> None:
+        watcher.watch(self._poll, call)
+
+
+def obstacle(event: Event) -> list[Queue]:
+    """Follow which queue waits for which from `event` on; return the queues on the way.
+
+    The last of them waits for nothing, or for an event that no queue records; in a circle the last
+    is the first of it.
+    """
+    way: list[Queue] = []
+    waited: Event | None = event
+    while waited is not None and waited.queue is not None and not waited.done:
+        queue = waited.queue
+        if queue in way:
+            return [*way[way.index(queue) :], queue]
+        way.append(queue)
+        waited = queue._blocked_by(waited._place)
+    return way if len(way) > 1 else []
+
+
+def circle_error(circle: list[Queue], operation: str) -> InvalidState:
+    """Return the error for queues that wait for each other."""
+    names = " waits for ".join(queue.name for queue in circle)
+    fix = "Record the event before the other queue waits for it, or set() it."
+    return InvalidState(operation, f"queues wait for each other: {names}", fix=fix)
+
+
+def seconds_of(timeout: float | None, operation: str) -> float:
+    """Return a timeout as seconds, None as the longest that Python waits for.
+
+    Raises: InvalidArgument.
+    """
+    if timeout is None:
+        return threading.TIMEOUT_MAX
+    if not isinstance(timeout, (int, float)) or timeout != timeout:
+        raise InvalidArgument(operation, "timeout is a number of seconds or None", got=timeout)
+    return min(max(0.0, timeout), threading.TIMEOUT_MAX)
+
+
+def _tell(loop: AbstractEventLoop, future: Future[None]) -> None:
+    """End the future in its own loop, which may be closed by now, or have cancelled it."""
+
+    def end() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(end)

@@ -1,0 +1,214 @@
+"""Queues that need no queue of a driver: a thread does the work, or the caller does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from hal_core.concurrency import fork_safe_lock
+from hal_core.queue.base import Keep, Queue
+from hal_core.queue.event import Event, Failure, PolledEvent
+
+if TYPE_CHECKING:
+    from hal_core.device.base import Compiled
+    from hal_core.program import Program
+
+
+class Worker:
+    """The thread of one queue and its work.
+
+    The thread keeps this, not the queue: a queue that is garbage puts None behind its work, and the
+    thread ends there.
+    """
+
+    def __init__(self, finish: Callable[[], object] | None) -> None:
+        self.items: SimpleQueue[Any] = SimpleQueue()  # (work, name, keep), an Event, or None
+        self.failure: Failure | None = None
+        self.running = ""
+        self.thread: threading.Thread | None = None
+        self._finish = finish
+
+    def serve(self, queue: str) -> None:
+        """Do the work in its order; after a failure drop the rest, whose events have it then."""
+        while (item := self.items.get()) is not None:
+            if isinstance(item, Event):
+                item._happen(self.failure)
+            elif self.failure is None:
+                self.running = item[1]
+                try:
+                    item[0]()
+                    if self._finish is not None:
+                        self._finish()
+                except BaseException as error:
+                    # Its traceback would keep this frame, and so the memory of the work.
+                    self.failure = Failure(self.running, queue, error.with_traceback(None))
+                self.running = ""
+            item = None  # while the thread waits, nothing keeps the memory of work that is done
+
+
+class WorkerQueue(Queue):
+    """A queue whose work a thread of its own does, for backends without queues of their own.
+
+    `finish` waits until the device has done the work so far; None where work is done on return.
+    """
+
+    def __init__(
+        self, device: Compiled, finish: Callable[[], object] | None = None, name: str = ""
+    ) -> None:
+        super().__init__(device, name)
+        self._worker = Worker(finish)
+        self._starting = fork_safe_lock()
+        self._put = self._worker.items.put
+
+    @property
+    def running(self) -> str:
+        """Name the work that runs now, such as "launch of saxpy"; empty while there is none."""
+        return self._worker.running
+
+    def _add(self, work: Callable[[], object], name: str, keep: Keep) -> None:
+        if self._worker.thread is None:
+            self._start()
+        self._put((work, name, keep))
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._worker.thread is None:
+                thread = threading.Thread(
+                    target=self._worker.serve, args=(self.name,), name=self.name, daemon=True
+                )
+                thread.start()
+                self._worker.thread = thread
+
+    def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
+        # The program's launch is read when it runs: a profile may have replaced it by then.
+        self._add(partial(_run, program, geometry, args), f"launch of {program.name}", keep)
+
+    def _launch_timed(
+        self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
+    ) -> float:
+        seconds: list[float] = []
+        self._add(
+            lambda: seconds.append(program._launch_timed(geometry, args)),
+            f"launch of {program.name}",
+            keep,
+        )
+        self.record().wait()
+        return seconds[0]
+
+    def _copyin(self, dest: Any, src: memoryview, keep: Keep) -> None:
+        allocator = self.device.allocator
+        self._add(lambda: allocator._copyin(dest, src), "copyin", keep)
+
+    def _copyout(self, dest: memoryview, src: Any, keep: Keep) -> None:
+        allocator = self.device.allocator
+        self._add(lambda: allocator._copyout(dest, src), "copyout", keep)
+
+    def _copy(self, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
+        allocator = self.device.allocator
+        self._add(lambda: allocator._copy(dest, src, nbytes, src_device), "copy", keep)
+
+    def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
+        allocator = self.device.allocator
+        self._add(lambda: allocator._fill(dest, nbytes, pattern), "fill", keep)
+
+    def _record(self, event: Event) -> None:
+        if self._worker.thread is None:
+            self._start()
+        self._put(event)
+
+    def _wait(self, event: Event) -> None:
+        worker = self._worker
+
+        def wait() -> None:
+            while not event.done:
+                event._sleep(_WAIT_SECONDS)
+            worker.failure = event._failure
+
+        self._add(wait, "wait", (event,))
+
+    def _close(self) -> None:
+        self._put(None)
+        thread = self._worker.thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_JOIN_SECONDS)
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True) and not self.forked:
+            end = Event()
+            self._put(end)  # may be called in the middle of anything: SimpleQueue allows it
+            self._put(None)
+            if self._worker.thread is not None:
+                self.device._ends.append(end)
+
+
+_WAIT_SECONDS = 3600.0  # of a thread that has nothing else to do
+_JOIN_SECONDS = 1.0
+
+
+def _run(program: Program, geometry: Any, args: tuple[Any, ...]) -> None:
+    launch = program._launch
+    if launch is not None:
+        launch(geometry, *args)
+
+
+class _IdleEvent(PolledEvent):
+    """The event of a default queue: it has happened when the device is seen idle."""
+
+    def _poll(self) -> bool:
+        queue = self.queue
+        if not self._done and queue is not None:
+            try:
+                if not queue.device._synchronize(0.0):
+                    return False
+                self._happen(None)
+            except Exception as error:
+                self._happen(Failure("work", queue.name, error))
+        return self._done
+
+
+class DirectQueue(Queue):
+    """The default queue of a device without queues of its own: calls work as without `queue=`.
+
+    Its `wait` waits on the calling thread, where its work is done or queued.
+    """
+
+    event_class = _IdleEvent
+
+    def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
+        _run(program, geometry, args)
+
+    def _launch_timed(
+        self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
+    ) -> float:
+        return program._launch_timed(geometry, args)
+
+    def _copyin(self, dest: Any, src: memoryview, keep: Keep) -> None:
+        self.device.allocator._copyin(dest, src)
+
+    def _copyout(self, dest: memoryview, src: Any, keep: Keep) -> None:
+        self.device.allocator._copyout(dest, src)
+
+    def _copy(self, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
+        self.device.allocator._copy(dest, src, nbytes, src_device)
+
+    def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
+        self.device.allocator._fill(dest, nbytes, pattern)
+
+    def _record(self, event: Event) -> None:
+        if not isinstance(event, _IdleEvent):
+            deadline = monotonic() + _WAIT_SECONDS
+            self.device._synchronize(deadline - monotonic())
+            event._happen(None)
+
+    def _wait(self, event: Event) -> None:
+        event.wait()
+
+    def close(self) -> None:
+        """Do nothing: the default queue lives as long as its device."""
+
+    def _stop(self) -> None:
+        self.closed = True

@@ -1,0 +1,202 @@
+"""Queues of an OpenCL device: command queues of the driver."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from hal_core.concurrency import fork_safe_lock
+from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
+from hal_opencl import driver
+from hal_opencl.driver import cl
+
+if TYPE_CHECKING:
+    from hal_core.device.base import Compiled
+    from hal_core.program import Program
+    from hal_core.queue import Keep
+    from hal_opencl.allocator import Opaque
+    from hal_opencl.device import OpenCLDevice
+
+_COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
+
+
+class Command(NamedTuple):
+    """An entry of the queue that was not seen complete yet."""
+
+    name: str  # "launch of saxpy"
+    status: cl.Event
+    keep: Any  # what it needs until then
+    event: Event | None = None  # that happens with it
+    waited: Event | None = None  # before it
+
+
+class OpenCLEvent(PolledEvent):
+    """A marker in a command queue."""
+
+    queue: OpenCLQueue
+    marker: cl.Event | None = None
+
+    def _poll(self) -> bool:
+        self.queue.look()
+        return self._done
+
+    def _time_ns(self) -> int:
+        return int(self.marker.profile.end) if self.marker is not None else self._ns
+
+
+class _Dropped(PolledEvent):
+    """The end of the commands of a queue that nobody refers to any more."""
+
+    def __init__(self, pending: deque[Command]) -> None:
+        super().__init__()
+        self._pending = pending
+
+    def _poll(self) -> bool:
+        while self._pending and self._pending[0].status.command_execution_status <= _COMPLETE:
+            done = self._pending.popleft()
+            if done.event is not None:
+                done.event._happen(None)
+        return not self._pending
+
+
+class OpenCLQueue(Queue):
+    """A command queue of the driver, in order and with timestamps.
+
+    Owns: the command queue, but a `borrowed` one, which is another's, as the default queue's is.
+    """
+
+    device: OpenCLDevice
+    event_class = OpenCLEvent
+
+    def __init__(
+        self, device: OpenCLDevice, commands: cl.CommandQueue | None = None, name: str = ""
+    ) -> None:
+        super().__init__(device, name)
+        if commands is None:
+            _, commands = driver.open_queue(device.hardware, device.name, device.context)
+        self.commands = commands
+        self.last_event: cl.Event | None = None  # as the device's: what a bound launch has queued
+        self.last_launched = ""
+        self._lock = fork_safe_lock()
+        self._pending: deque[Command] = deque()
+        self._failure: Failure | None = None
+        self._launches: WeakKeyDictionary[Program, Callable[..., cl.Event]] = WeakKeyDictionary()
+
+    # -- work
+
+    def _add(self, name: str, enqueue: Callable[[], cl.Event], keep: Any, **more: Any) -> None:
+        """Queue a command, unless work before it has failed."""
+        with self._lock:
+            self.look()
+            if self._failure is None:
+                try:
+                    self._pending.append(Command(name, enqueue(), keep, **more))
+                    self.commands.flush()
+                    return
+                except cl.Error as error:
+                    why = driver.explain(error, name, self.device.name)
+                    self._failure = Failure(name, self.name, why)
+            if more.get("event") is not None:
+                more["event"]._happen(self._failure)
+
+    def look(self) -> None:
+        """Let the events of complete commands happen, and release what they needed."""
+        with self._lock:
+            while self._pending and self._is_over(self._pending[0]):
+                done = self._pending.popleft()
+                if done.waited is not None and self._failure is None:
+                    self._failure = done.waited._failure
+                if done.event is not None:
+                    done.event._happen(self._failure)
+
+    def _is_over(self, command: Command) -> bool:
+        status = command.status.command_execution_status
+        if status < _COMPLETE and self._failure is None and command.waited is None:
+            try:
+                driver.raise_failure(command.status)
+            except cl.Error as error:
+                why = driver.explain(error, "wait", self.device.name)
+                self._failure = Failure(command.name, self.name, why)
+        return bool(status <= _COMPLETE)
+
+    def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
+        launch = self._launches.get(program)
+        if launch is None:
+            launch = self._launches[program] = program.bind_to(self)
+        bound = launch
+        self._add(f"launch of {program.name}", lambda: bound(geometry, *args), keep)
+
+    def _launch_timed(
+        self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
+    ) -> float:
+        self.last_event = None
+        self._launch(program, geometry, args, keep)
+        event = self.last_event
+        self.record().wait()
+        return float(event.profile.end - event.profile.start) * 1e-9 if event is not None else 0.0
+
+    def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
+        write = driver.enqueue_write
+        self._add("copyin", lambda: write(self.commands, dest[0], src, dest[1], None, False), keep)
+
+    def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
+        read = driver.enqueue_read
+        self._add("copyout", lambda: read(self.commands, src[0], dest, src[1], None, False), keep)
+
+    def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
+        allocator = src_device.allocator
+        if src_device is self.device:
+            if dest[0] == src[0] and abs(dest[1] - src[1]) < nbytes:  # OpenCL refuses an overlap
+                between = cl.Buffer(self.device.context, cl.mem_flags.READ_WRITE, nbytes), 0
+                self._copy(between, src, nbytes, src_device, keep)
+                src = between
+            self._add("copy", lambda: self._copied(dest, src, nbytes), keep)
+        elif allocator.host_ordered:  # the host sees it in place
+            self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
+        else:
+            helper = WorkerQueue(self.device, name=f"helper of {self.name}")
+            helper.wait(self.record())
+            helper._copy(dest, src, nbytes, src_device, keep)
+            self.wait(helper.record())
+
+    def _copied(self, dest: Opaque, src: Opaque, nbytes: int) -> cl.Event:
+        return cl.enqueue_copy(
+            self.commands, dest[0], src[0],
+            src_offset=src[1], dst_offset=dest[1], byte_count=nbytes,
+        )  # fmt: skip
+
+    def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
+        fill = cl.enqueue_fill_buffer
+        self._add("fill", lambda: fill(self.commands, dest[0], pattern, dest[1], nbytes), keep)
+
+    # -- order
+
+    def _record(self, event: Event) -> None:
+        def mark() -> cl.Event:
+            marker = cl.enqueue_marker(self.commands)
+            if isinstance(event, OpenCLEvent):
+                event.marker = marker
+            return marker
+
+        self._add("event", mark, None, event=event)
+        if not isinstance(event, OpenCLEvent):  # others hear of it, they do not ask
+            after = self.record()
+            after._when_done(after._poll)
+
+    def _wait(self, event: Event) -> None:
+        marker = getattr(event, "marker", None)
+        if marker is None or event.queue is None or event.queue.device is not self.device:
+            marker = cl.UserEvent(self.device.context)
+            user: cl.UserEvent = marker
+            event._when_done(lambda: user.set_status(_COMPLETE))
+        wait = lambda: cl.enqueue_barrier(self.commands, wait_for=[marker])  # noqa: E731
+        self._add("wait", wait, event, waited=event)
+
+    # -- end
+
+    def __del__(self) -> None:
+        # The driver finishes the commands; what they need stays until the device is asked again.
+        if getattr(self, "_pending", None) and not self.forked and not self.device.closed:
+            self.device._ends.append(_Dropped(self._pending))

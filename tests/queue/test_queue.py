@@ -1,0 +1,206 @@
+"""Queues and events where the kit does not reach: threads, locks, foreign queues, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+
+import pytest
+
+import hal_core as hal
+from hal_core.queue import PolledEvent, WorkerQueue, captures
+from hal_core.queue.watcher import Watcher
+
+
+def test_Q1_without_queue_no_thread_is_started(fake: hal.Compiled) -> None:
+    before = threading.active_count()
+    hal.zeros(4, hal.int32, fake).fill(2)
+    queue = fake.queue()
+    assert threading.active_count() == before, "a queue without work needs no thread"
+    assert queue.record().wait(5) and threading.active_count() == before + 1
+    queue.close()
+    assert threading.active_count() == before
+
+
+def test_Q2_ctrl_c_ends_a_wait_and_harms_nothing(fake: hal.Compiled) -> None:
+    queue, gate = fake.queue(), hal.Event()
+    event = queue.wait(gate).record()
+    threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        event.wait(20)
+    gate.set()
+    assert event.wait(5)
+
+
+def test_Q2_ready_events_are_cheap_to_await(fake: hal.Compiled) -> None:
+    event = fake.queue().record()
+    assert event.wait(5)
+
+    async def wait() -> None:
+        for _ in range(100):
+            await event
+
+    asyncio.run(wait())
+    assert not event._callbacks
+
+
+def test_Q2_a_loop_that_is_closed_when_the_event_happens(fake: hal.Compiled) -> None:
+    gate = hal.Event()
+
+    async def begin() -> None:
+        task = asyncio.ensure_future(_await(gate))
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    asyncio.run(begin())  # cancels what is left, and closes the loop
+    gate.set()
+    assert gate.done
+
+
+def test_Q2_one_thread_watches_all_events_of_drivers() -> None:
+    class Polled(PolledEvent):
+        def _poll(self) -> bool:
+            return self._done
+
+    events = [Polled() for _ in range(200)]
+    before = threading.active_count()
+
+    async def wait() -> None:
+        tasks = [asyncio.ensure_future(_await(event)) for event in events]
+        await asyncio.sleep(0.005)
+        assert threading.active_count() <= before + 1
+        for event in events:
+            event._done = True
+        await asyncio.gather(*tasks)
+
+    asyncio.run(wait())
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert threading.active_count() == before, "the watcher ends with the last event"
+
+
+def test_Q2_a_callback_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    watcher, heard = Watcher(), threading.Event()
+    watcher.watch(lambda: True, lambda: 1 / 0)
+    watcher.watch(lambda: True, heard.set)
+    assert heard.wait(5)
+    assert "callback failed" in caplog.text
+
+
+def test_Q4_a_queue_keeps_nothing_of_work_that_is_done(fake: hal.Compiled) -> None:
+    class Bytes(bytearray):
+        pass
+
+    queue, data = fake.queue(), Bytes(16)
+    made = hal.empty(16, hal.uint8, fake)
+    made.copyin(data, queue=queue)
+    assert queue.synchronize(5)
+    gone = weakref.ref(data)
+    del data
+    gc.collect()
+    assert gone() is None
+
+
+def test_Q4_a_dropped_queue_ends_its_thread(fake: hal.Compiled) -> None:
+    before = threading.active_count()
+    queue = fake.queue()
+    assert queue.record().wait(5)
+    del queue
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert threading.active_count() == before
+
+
+def test_Q4_closing_a_device_ends_waits_that_can_never_end(fake: hal.Compiled) -> None:
+    one, two, never = fake.queue(), fake.queue(), hal.Event()
+    ahead, behind = hal.Event(), hal.Event()
+    one.wait(ahead)
+    one.record(behind)
+    two.wait(behind)
+    two.record(ahead)
+    alone = fake.queue()
+    alone.wait(never)
+    event = alone.record()
+    begin = time.monotonic()
+    fake.close()
+    assert time.monotonic() - begin < 5
+    with pytest.raises(hal.DeviceFault, match="was closed while"):
+        event.wait(1)
+    with pytest.raises(hal.InvalidState, match="closed"):
+        one.record()
+
+
+def test_Q5_a_failure_names_what_ran_and_keeps_the_cause(fake: hal.Compiled) -> None:
+    queue = WorkerQueue(fake, name="mine")
+
+    def fail() -> None:
+        raise ZeroDivisionError("by zero")
+
+    queue._add(fail, "launch of nobody", ())
+    for _ in range(2):
+        with pytest.raises(hal.DeviceFault, match="launch of nobody failed in mine") as caught:
+            queue.synchronize()
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_Q5_running_names_the_work(fake: hal.Compiled) -> None:
+    queue, gate = fake.queue(), threading.Event()
+    queue._add(lambda: gate.wait(5), "launch of slow", ())  # type: ignore[attr-defined]
+    event = queue.record()
+    assert not event.wait(0.05)
+    assert queue.running == "launch of slow" and "running launch of slow" in repr(queue)
+    gate.set()
+    assert event.wait(5) and queue.running == ""
+
+
+def test_Q6_an_object_that_is_no_queue_is_refused(fake: hal.Compiled) -> None:
+    with pytest.raises(hal.InvalidArgument, match="knows no such queue"):
+        hal.Queue.wrap(object(), fake)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_X2_a_forked_child_is_refused_and_does_not_hang(fake: hal.Compiled) -> None:
+    queue, gate = fake.queue(), hal.Event()
+    pending = queue.wait(gate).record()
+    pid = os.fork()
+    if not pid:
+        code = 0
+        for use in (queue.record, lambda: pending.wait(1)):
+            try:
+                use()
+                code = 1
+            except hal.ForkError:
+                pass
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    gate.set()
+    assert pending.wait(5)
+
+
+def test_a_queue_of_another_device_is_refused(fake: hal.Compiled) -> None:
+    other = hal.Device["FAKE:1"].queue()
+    with pytest.raises(hal.InvalidArgument, match=r"queue is of another device.*FAKE:1"):
+        hal.zeros(4, hal.int32, fake).fill(1, queue=other)
+
+
+def test_events_of_two_devices_have_no_common_clock(fake: hal.Compiled) -> None:
+    events = [device.queue().record() for device in (fake, hal.Device["FAKE:1"])]
+    assert all(event.wait(5) for event in events)
+    with pytest.raises(hal.InvalidArgument, match="of two devices"):
+        events[0].seconds_since(events[1])
+
+
+def test_nothing_is_captured_by_chance() -> None:
+    assert captures == {}
+
+
+async def _await(event: hal.Event) -> None:
+    await event

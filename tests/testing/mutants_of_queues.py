@@ -1,0 +1,197 @@
+"""Mutants whose queues lose order, memory, failures or waits."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mutants import around, mutant
+
+from hal_core.buffer import Buffer
+from hal_core.device.base import Compiled
+from hal_core.queue import event as events
+from hal_core.queue.base import Queue
+from hal_core.queue.event import Event, Failure
+from hal_core.queue.worker import Worker, WorkerQueue
+
+
+@mutant("Q1", "queue")
+def queues_run_the_latest_work_first() -> None:
+    @around(WorkerQueue, "_add")
+    def _add(inner: Any, self: Any, work: Any, name: str, keep: Any) -> None:
+        waiting = []
+        while name != "wait" and not self._worker.items.empty():
+            waiting.append(self._worker.items.get())
+        inner(self, work, name, keep)
+        for item in waiting:
+            self._put(item)
+
+
+@mutant("Q1", "queue")
+def waits_of_queues_do_nothing() -> None:
+    WorkerQueue._wait = lambda self, event: None  # type: ignore[method-assign]
+
+
+@mutant("Q1", "queue")
+def waits_of_queues_wait_on_the_host() -> None:
+    WorkerQueue._wait = lambda self, event: event._sleep(1.0)  # type: ignore[method-assign]
+
+
+@mutant("Q1", "queue")
+def one_queue_serves_all() -> None:
+    shared: dict[Any, Any] = {}
+
+    @around(Compiled, "_make_queue")
+    def _make_queue(inner: Any, self: Any) -> Any:
+        if self not in shared:
+            shared[self] = inner(self)
+        return shared[self]
+
+
+@mutant("Q1", "queue")
+def the_default_queue_is_made_anew() -> None:
+    Compiled.default_queue = property(  # type: ignore[assignment,method-assign]
+        lambda self: self._make_default_queue()
+    )
+
+
+@mutant("Q2 Q1", "queue")
+def events_happen_at_once() -> None:
+    @around(WorkerQueue, "_record")
+    def _record(inner: Any, self: Any, event: Any) -> None:
+        event._happen(None)
+
+
+@mutant("Q2 Q1", "queue")
+def events_happen_late_and_only_when_waited_for() -> None:
+    Event.done = property(lambda self: self._sleep(0.6) or self._done)  # type: ignore[assignment]
+
+
+@mutant("Q2", "queue")
+def waits_spin() -> None:
+    def _sleep(self: Any, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._done and time.monotonic() < until:
+            pass
+
+    Event._sleep = _sleep  # type: ignore[method-assign]
+
+
+@mutant("Q2", "queue")
+def a_wait_that_times_out_says_true() -> None:
+    @around(Event, "wait")
+    def wait(inner: Any, self: Any, timeout: Any = None) -> bool:
+        inner(self, timeout)
+        return True
+
+
+@mutant("Q2", "queue")
+def an_awaited_event_blocks_the_loop() -> None:
+    def _await(self: Any) -> Any:
+        self._sleep(0.02)
+        return iter(())
+
+    Event.__await__ = _await  # type: ignore[method-assign]
+
+
+@mutant("Q2", "queue")
+def seconds_between_events_are_nanoseconds() -> None:
+    @around(Event, "seconds_since")
+    def seconds_since(inner: Any, self: Any, earlier: Any) -> float:
+        return float(inner(self, earlier)) * 1e9
+
+
+@mutant("Q3", "queue")
+def queued_copies_keep_an_address_only() -> None:
+    @around(WorkerQueue, "_copyin")
+    def _copyin(inner: Any, self: Any, dest: Any, src: memoryview, keep: Any) -> None:
+        inner(self, dest, memoryview(bytes(src)), ())
+
+
+@mutant("Q4", "queue")
+def freed_blocks_do_not_wait_for_queues() -> None:
+    Buffer._share = lambda self: None  # type: ignore[method-assign]
+
+
+@mutant("Q4", "queue")
+def done_work_keeps_its_memory() -> None:
+    kept: list[Any] = []
+
+    @around(WorkerQueue, "_add")
+    def _add(inner: Any, self: Any, work: Any, name: str, keep: Any) -> None:
+        kept.append(keep if name == "copy" else None)
+        inner(self, work, name, keep)
+
+
+@mutant("Q4", "queue")
+def a_dropped_queue_drops_its_work() -> None:
+    def __del__(self: Any) -> None:
+        while not self._worker.items.empty():
+            self._worker.items.get()
+        self._put(None)
+
+    WorkerQueue.__del__ = __del__  # type: ignore[attr-defined]
+
+
+@mutant("Q4", "queue")
+def devices_do_not_wait_for_queues() -> None:
+    Compiled.synchronize = (  # type: ignore[method-assign]
+        lambda self, timeout=None: self._synchronize(timeout)
+    )
+
+
+@mutant("Q4", "queue")
+def closing_a_queue_does_not_wait() -> None:
+    def close(self: Any) -> None:
+        self.closed = True
+
+    Queue.close = close  # type: ignore[method-assign]
+
+
+@mutant("Q5", "queue")
+def a_failure_is_raised_once() -> None:
+    told: set[int] = set()
+
+    @around(Event, "_raise_failure")
+    def _raise_failure(inner: Any, self: Any, operation: str) -> None:
+        if id(self._failure) not in told:
+            told.add(id(self._failure))
+            inner(self, operation)
+
+
+@mutant("Q5", "queue")
+def work_behind_a_failure_runs() -> None:
+    @around(Worker, "serve")
+    def serve(inner: Any, self: Any, queue: str) -> None:
+        Worker.failure = property(  # type: ignore[assignment]
+            lambda self: None, lambda self, failure: None
+        )
+        inner(self, queue)
+
+
+@mutant("Q5", "queue")
+def a_failure_names_no_program() -> None:
+    @around(Failure, "to_raise")
+    def to_raise(inner: Any, self: Any, operation: str) -> Any:
+        return inner(self._replace(work="work"), operation)
+
+
+@mutant("Q5", "queue")
+def failures_do_not_pass_from_queue_to_queue() -> None:
+    def _wait(self: Any, event: Any) -> None:
+        self._add(lambda: event._sleep(10.0), "wait", (event,))
+
+    WorkerQueue._wait = _wait  # type: ignore[method-assign]
+
+
+@mutant("Q8", "queue")
+def circles_are_not_looked_for() -> None:
+    Event._check_can_happen = lambda self: None  # type: ignore[method-assign]
+
+
+@mutant("Q8", "queue")
+def every_long_wait_is_called_a_circle() -> None:
+    @around(events, "obstacle")
+    def obstacle(inner: Any, event: Any) -> Any:
+        way = inner(event)
+        return [*way, way[0]] if way else way
