@@ -20,7 +20,7 @@ from hal_core.cli.kernels import FORMS, AnyKernel, KernelFile, lowered
 from hal_core.device import Device
 from hal_core.dtypes import any_, uint8
 from hal_core.errors import HalError, InvalidArgument
-from hal_core.interpreter.sampling import Sample, made_up, sample
+from hal_core.interpreter.sampling import made_up, sample
 from hal_core.ir import CONST_POINTER, Kernel, Source
 
 HELP = "Measure a kernel on every device, beside each other."

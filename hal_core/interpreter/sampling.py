@@ -21,6 +21,7 @@ from hal_core.interpreter.executor import Executor, LoopLimits
 from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import HOW, Access, Memory
 from hal_core.interpreter.prepared import PreparedKernel, Step
+from hal_core.interpreter.printing import Printer
 from hal_core.interpreter.races import READ, WRITE
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.uop import BINARY, UNARY
@@ -78,10 +79,11 @@ def sample(
         if node.op == "PARAM" and node.arg in buffers
     }
     limits = LoopLimits(1 << 40, monotonic() + seconds, seconds, "by smaller sizes")
-    costs, operations = costs_of(kernel), 0
+    costs, operations, silent = costs_of(kernel), 0, Printer()
+    silent.left = 0  # a real launch prints
     with np.errstate(all="ignore"):
         for lanes in Lanes.parts(*geometry):
-            executor = _Counting(prepared, lanes, values, memories, False, limits)
+            executor = _Counting(prepared, lanes, values, memories, False, limits, silent)
             executor.costs = costs
             executor.block(prepared.steps)
             operations += executor.operations

@@ -124,6 +124,16 @@ def test_a_given_buffer_is_not_written() -> None:
 
 
 @hal.kernel
+def told(y: hal.Ptr[hal.int32]) -> None:
+    hal.print("y", y[0])
+
+
+def test_what_a_kernel_prints_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sample(told.lower(), (), ((2, 1, 1), (1, 1, 1))).sizes == (1,)
+    assert capsys.readouterr() == ("", "")
+
+
+@hal.kernel
 def far(y: hal.Ptr[hal.int64]) -> None:
     y[hal.global_idx(0) + (1 << 30)] = 1
 
