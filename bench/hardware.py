@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ SMALL = {
     "mandelbrot": ("--size", "50"),
 }
 LONG = ("digits", "edges")  # examples without a size
+NEEDS = {"weights": "safetensors"}  # examples of another package
 
 
 class How(NamedTuple):
@@ -164,6 +166,8 @@ def example(path: Path, info: hal.DeviceInfo, small: bool, how: How) -> Example:
     """Run an example with an empty compile cache."""
     if how.quick and path.stem in LONG:
         return Example(path.stem, (), None, "left out by --quick")
+    if path.stem in NEEDS and find_spec(NEEDS[path.stem]) is None:
+        return Example(path.stem, (), None, f"{NEEDS[path.stem]} is not installed")
     if path.stem == "saxpy":  # it has no options: the README shows all of its code
         if info.name != "CPU":
             return Example(path.stem, (), None, "its text names the CPU")
