@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
     from hal_core.device.backend import Backend
     from hal_core.dtypes import DType
+    from hal_core.queue.order import Order
     from hal_core.render import Renderer
 
 __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
@@ -92,6 +93,8 @@ class Compiled(concurrency.OfThisProcess):
     info: DeviceInfo
     closed: bool
     forked: bool  # True in a forked child whose parent opened it: every use raises ForkError there
+
+    _order: Order | None = None  # of checked mode: it finds what nothing orders
 
     _instead = "Send device.name, and write hal.Device[name] there. Buffers carry their data."
 
@@ -288,6 +291,8 @@ class Compiled(concurrency.OfThisProcess):
             if not end._reached(max(0.0, deadline - monotonic())):
                 return False
         self._forget_ends()
+        if self._order is not None:
+            self._order.seen_all()
         return self._synchronize(None if timeout is None else max(0.0, deadline - monotonic()))
 
     def close(self) -> None:

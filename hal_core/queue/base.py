@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from hal_core.concurrency import OfThisProcess, fork_error, forkable
 from hal_core.device import Device
 from hal_core.errors import InvalidArgument, InvalidState
+from hal_core.ir import POINTER
 from hal_core.queue.event import Event, Failure, obstacle, seconds_of
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class Queue(OfThisProcess):
         elif _as_event(event, "record").queue is not None or event.done:
             fix = "An event happens once: make a new one."
             raise InvalidState("record", f"{event!r} has its place already", fix=fix)
+        if self.device._order is not None:
+            self.device._order.recorded(self.name, event)
         self._record(self._stamped(event))
         return event
 
@@ -146,6 +149,8 @@ class Queue(OfThisProcess):
             while self._waits and self._waits[0][1].done:
                 self._waits.popleft()
             self._waits.append((next(self._places), event))
+            if self.device._order is not None:
+                self.device._order.waited(self.name, event)
             self._wait(event)
         return self
 
@@ -189,31 +194,34 @@ class Queue(OfThisProcess):
     def _add_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
     ) -> None:
-        self._check_device(program.device, f"launch {program.name}")
+        self._check_launch(program, bufs)
         self._launch(program, geometry, args, (program, *[buffer._share() for buffer in bufs]))
 
     def _add_timed_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
     ) -> float:
-        self._check_device(program.device, f"launch {program.name}")
+        self._check_launch(program, bufs)
         keep = (program, *[buffer._share() for buffer in bufs])
         return self._launch_timed(program, geometry, args, keep)
 
     def _add_copyin(self, dest: Buffer, opaque: Any, src: memoryview) -> Event:
         self._check_device(dest._device, "copyin")
         if src.nbytes:
+            self._check_order("copyin", (dest, True))
             self._copyin(opaque, src, (src, dest._share()))
         return self.record()
 
     def _add_copyout(self, dest: memoryview, src: Buffer, opaque: Any) -> Event:
         self._check_device(src._device, "copyout")
         if dest.nbytes:
+            self._check_order("copyout", (src, False))
             self._copyout(dest, opaque, (dest, src._share()))
         return self.record()
 
     def _add_copy(self, dest: Buffer, opaque: Any, src: Buffer, src_opaque: Any) -> Event:
         self._check_device(dest._device, "copy_from")
         if dest.nbytes:
+            self._check_order("copy", (dest, True), (src, False))
             keep = dest._share(), src._share(), src._device
             self._copy(opaque, src_opaque, dest.nbytes, src._device, keep)
         return self.record()
@@ -221,6 +229,7 @@ class Queue(OfThisProcess):
     def _add_fill(self, dest: Buffer, opaque: Any, pattern: bytes) -> Event:
         self._check_device(dest._device, "fill")
         if dest.nbytes:
+            self._check_order("fill", (dest, True))
             self._fill(opaque, dest.nbytes, pattern, (dest._share(),))
         return self.record()
 
@@ -236,6 +245,21 @@ class Queue(OfThisProcess):
             if at < place and not event.done:
                 return event
         return None
+
+    def _check_launch(self, program: Program, bufs: tuple[Buffer, ...]) -> None:
+        self._check_device(program.device, f"launch {program.name}")
+        if self.device._order is not None:
+            params = program.signature.pointers
+            uses = [(buf, one.kind == POINTER) for one, buf in zip(params, bufs, strict=True)]
+            self._check_order(f"launch of {program.name}", *uses)
+
+    def _check_order(self, work: str, *uses: tuple[Buffer, bool]) -> None:
+        """In checked mode, refuse work on memory that another queue uses meanwhile."""
+        order = self.device._order
+        if order is not None:
+            ours = [use for use in uses if use[0]._device is self.device]
+            ranges = [(one._buf, one._buf + one.nbytes, writes) for one, writes in ours]
+            order.add(self.name, work, ranges)
 
     def _check_device(self, device: Compiled, operation: str) -> None:
         if device is not self.device:

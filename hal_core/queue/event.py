@@ -59,6 +59,11 @@ class Event(OfThisProcess):
         self._end = threading.Lock()  # held until it happens
         self._end.acquire()
         self._callbacks: deque[Callable[[], object]] = deque()
+        self._clock: dict[str, int] | None = None  # of checked mode: what it comes after
+        self._after: list[Event] = []  # of checked mode: waited for, and recorded later
+        self._seen: Callable[[Event], None] | None = (
+            None  # told when the host knows that it is done
+        )
 
     # -- what a native event fills in
 
@@ -170,6 +175,8 @@ class Event(OfThisProcess):
             call()
 
     def _raise_failure(self, operation: str) -> None:
+        if self._seen is not None:
+            self._seen(self)
         if self._failure is not None:
             raise self._failure.to_raise(operation)
 
@@ -185,6 +192,17 @@ class Event(OfThisProcess):
     def __repr__(self) -> str:
         state = "failed" if self._failure else "done" if self.done else "pending"
         return f"<Event {self.queue.name if self.queue else 'of the host'} {state}>"
+
+
+class CheckedEvent(Event):
+    """The event of a queue under HAL_CHECK=1: the host that has seen it done comes after it."""
+
+    @property
+    def done(self) -> bool:
+        """True once the event has happened, also by a failure. Never waits."""
+        if self._done and self._seen is not None:
+            self._seen(self)
+        return self._done
 
 
 class PolledEvent(Event):

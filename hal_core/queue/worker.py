@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.concurrency import fork_safe_lock
 from hal_core.queue.base import Keep, Queue
-from hal_core.queue.event import Event, Failure, PolledEvent
+from hal_core.queue.event import CheckedEvent, Event, Failure, PolledEvent
+from hal_core.queue.order import working
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -34,6 +35,7 @@ class Worker:
 
     def serve(self, queue: str) -> None:
         """Do the work in its order; after a failure drop the rest, whose events have it then."""
+        working.now = True
         while (item := self.items.get()) is not None:
             if isinstance(item, Event):
                 item._happen(self.failure)
@@ -61,6 +63,8 @@ class WorkerQueue(Queue):
     ) -> None:
         super().__init__(device, name)
         self._worker = Worker(finish)
+        if device._order is not None:
+            self.event_class = CheckedEvent
         self._starting = fork_safe_lock()
         self._put = self._worker.items.put
 

@@ -64,6 +64,8 @@ class CheckedAllocator(CPUAllocator):
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         block = self._blocks.pop(opaque)
+        if self.device._order is not None:
+            self.device._order.forget(opaque, nbytes)
         self._check_block(block, "free")
         self._quarantine.add(block)
 
@@ -119,20 +121,30 @@ class CheckedAllocator(CPUAllocator):
         return address.part(offset, nbytes)
 
     def _copyin(self, dest: Any, src: memoryview) -> None:
+        self.device.check_order("copyin", (dest, dest + src.nbytes, True))
         super()._copyin(dest, src)
         dest.mark_written(src.nbytes)
 
+    def _copyout(self, dest: memoryview, src: Any) -> None:
+        self.device.check_order("copyout", (src, src + dest.nbytes, False))
+        super()._copyout(dest, src)
+
     def _transfer(self, dest: Any, src: Any, nbytes: int, src_device: Compiled) -> bool:
+        if src_device is self.device:
+            ranges = (dest, dest + nbytes, True), (src, src + nbytes, False)
+            self.device.check_order("copy", *ranges)
         done = super()._transfer(dest, src, nbytes, src_device)
         if done:
             dest.copy_record(src, nbytes)
         return done
 
     def _fill(self, dest: Any, nbytes: int, pattern: bytes) -> None:
+        self.device.check_order("fill", (dest, dest + nbytes, True))
         super()._fill(dest, nbytes, pattern)
         dest.mark_written(nbytes)
 
     def _as_buffer(self, opaque: Any, nbytes: int) -> memoryview:
         # The view's holder may write unseen at any time, so all bytes count as written.
+        self.device.check_order("the host's view", (opaque, opaque + nbytes, False))
         opaque.mark_written(nbytes)
         return super()._as_buffer(opaque, nbytes)

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import HalError, Unsupported
+from hal_core.queue.order import Order, Range, working
 from hal_cpu import processor
 from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
 
@@ -32,6 +33,7 @@ class CheckedDevice(CPUDevice):
         super().__init__(name, info)
         self.seconds, self.seed = CHECK_SECONDS.read(), CHECK_SEED.read()
         self.faults: deque[HalError] = deque()  # found but not raised yet
+        self._order = Order(name)
 
     def make_allocator(self) -> CheckedAllocator:
         from hal_cpu.checked.allocator import CheckedAllocator
@@ -67,6 +69,11 @@ class CheckedDevice(CPUDevice):
         """Raise the oldest fault that was found but not raised yet, if there is one."""
         if self.faults:
             raise self.faults.popleft()
+
+    def check_order(self, work: str, *ranges: Range) -> None:
+        """Refuse work of the default queue on memory that another queue uses meanwhile."""
+        if not getattr(working, "now", False) and self._order is not None:
+            self._order.add(self._order.host, work, ranges)
 
     def _synchronize(self, timeout: float | None) -> bool:
         if not super()._synchronize(timeout):

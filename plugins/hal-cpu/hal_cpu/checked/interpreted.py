@@ -14,7 +14,9 @@ from hal_core.interpreter.arguments import Inputs
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.executor import LoopLimits
 from hal_core.interpreter.prepared import PreparedKernel
+from hal_core.ir import POINTER
 from hal_core.python.compiler import ListingCompiler
+from hal_core.queue.order import Range
 from hal_cpu import driver
 from hal_cpu.compilers.objects import ObjectCompiler
 
@@ -43,7 +45,7 @@ def interpret(
 ) -> None:
     """Run one launch. Raises: KernelFault, and DeviceFault for damage found since the last."""
     device.raise_fault()
-    inputs, addresses = Inputs({}, {}, {}), []
+    inputs, addresses, ranges = Inputs({}, {}, {}), [], list[Range]()
     for param, arg in zip(kernel.signature.params, args, strict=True):
         if not param.is_pointer:
             inputs.values[param.position] = np.array([arg], stored_as(param.dtype))
@@ -57,6 +59,8 @@ def interpret(
         if address.block is not None:
             address.block.user = f"{param.name!r} of kernel {kernel.name}"
         addresses.append(address)
+        ranges.append((address, address + address.nbytes, param.kind == POINTER))
+    device.check_order(f"launch of {kernel.name}", *ranges)
     limits = LoopLimits(
         _NO_LIMIT, monotonic() + device.seconds, device.seconds, "with HAL_CPU_CHECK_SECONDS"
     )

@@ -94,6 +94,8 @@ class NativeProgram(CPUProgram):
         def launch(geometry: Geometry, *args: Any) -> None:
             given = zip(signature.params, args, strict=True)
             arguments = [Argument(param, arg) for param, arg in given if param.is_pointer]
+            ranges = [(one.address, one.end, one.param.kind != CONST_POINTER) for one in arguments]
+            device.check_order(f"launch of {signature.name}", *ranges)
             with device.in_flight.using(*(argument.address for argument in arguments)):
                 entry = code.entry  # type: ignore[union-attr]  # None if unloaded
                 Launch(f"kernel {signature.name}", device, arguments).run(
