@@ -311,7 +311,7 @@ def together(session: nox.Session) -> None:
     _opencl_platform(session)
     # hal-cuda's tests load a software driver, whose GPUs would be everybody's best devices.
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name != "hal-cuda")
-    without = ("tests/simulators",)
+    without = ("tests/simulators", "tests/browser")
     required = ("CPU", "OPENCL")
     # What takes longest first, or one core would be idle at the end.
     tests = [*LONGEST, *plugins, *sorted(str(path.relative_to(ROOT)) for path in _tests())]
@@ -478,6 +478,15 @@ def aarch64(session: nox.Session) -> None:
     chapters = session.posargs or ("--chapter", *CORE_CHAPTERS)
     report = ("--report", str(OUT / "conformance-aarch64.md"))
     run("-m", "hal_core", "check", "CPU", "--require-device", *report, *chapters)
+
+
+@nox.session(python=FULL)
+def browser(session: nox.Session) -> None:
+    """Open the page of a profile in a headless Chromium, and click, zoom and read it."""
+    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        session.skip("Chromium is not installed: apt-get install chromium")
+    _install(session, "hal-core", tools=TEST_TOOLS)
+    _pytest(session, "tests/browser")
 
 
 @nox.session(python=FULL)

@@ -24,6 +24,8 @@ else:  # `typing` costs 7 ms and this module runs at `import hal_core`
 
 SETTINGS: dict[str, Setting[object]] = {}
 
+TRACES = (".json", ".html", ".pickle")  # suffixes of the files that a profile is written to
+
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 
@@ -141,6 +143,24 @@ def flag(text: str) -> bool:
     raise ValueError("expected 1 or 0")
 
 
+def trace_suffix(path: str) -> str:
+    """Return the suffix of a trace's file. Raises: ValueError for one that no trace has."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in TRACES:
+        raise ValueError(f"expected a file that ends in {' or '.join(TRACES)}")
+    return suffix
+
+
+def profiled(text: str) -> str:
+    """Parse a flag or the file of a trace: `` is off, `1` is on, all else is a path."""
+    try:
+        return "1" if flag(text) else ""
+    except ValueError:
+        if os.path.splitext(text)[1].lower() not in TRACES:
+            raise ValueError(f"expected 1, 0 or a file: {', '.join(TRACES)}") from None
+        return text
+
+
 def words(text: str) -> tuple[str, ...]:
     """Parse words separated by commas, in order, without blanks."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
@@ -219,7 +239,10 @@ LRU_LIMIT = declare(
 )
 MEMORY_LIMIT = declare("HAL_MEMORY_LIMIT", 0, "bytes a device may hold; 0 = no limit", nbytes)
 PROFILE = declare(
-    "HAL_PROFILE", False, "1 records what devices do, for hal.finalize_profile()", flag
+    "HAL_PROFILE",
+    "",
+    "1 records what devices do, for hal.finalize_profile(); a file, such as trace.html, gets it",
+    profiled,
 )
 CHECK = declare(
     "HAL_CHECK", False, "1 fills fresh memory with 0xCB; on CPU it watches kernels and memory", flag

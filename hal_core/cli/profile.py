@@ -14,6 +14,7 @@ from typing import NamedTuple
 from hal_core.cli import output
 from hal_core.errors import InvalidArgument
 from hal_core.profiling import ProfileEvent, profile
+from hal_core.profiling.trace import check_path
 
 HELP = "Run a program and print where its devices' time went."
 
@@ -34,6 +35,8 @@ class Line(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     quiet = "Print JSON, for programs to read; what the program prints goes to stderr."
     parser.add_argument("--json", action="store_true", help=quiet)
+    trace = "Write a trace, too: .json for Perfetto, .html to open in a browser, or .pickle."
+    parser.add_argument("-o", "--out", metavar="TRACE", help=trace)
     parser.add_argument("file", metavar="FILE", help="Run this Python file.")
     arguments = "Give the program these arguments."
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help=arguments)
@@ -48,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
     path = options.file
     if not os.path.isfile(path):
         raise InvalidArgument("profile", "no such file", got=path, fix="Give a Python file.")
+    target = _target(options.out)
     sys.argv = [path, *options.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     code = 0
@@ -67,6 +71,8 @@ def run(options: argparse.Namespace) -> int:
             traceback.print_exc()
             code = 1
         events, dropped = whole.events, whole.dropped
+    if target:
+        whole.save(target)
     sys.stdout.flush()
     os.dup2(out, 1)
     os.close(out)
@@ -76,6 +82,20 @@ def run(options: argparse.Namespace) -> int:
     else:
         show(lines(events), dropped)
     return code
+
+
+def _target(path: str | None) -> str:
+    """Return where the trace goes, also if the program changes its folder.
+
+    Raises: InvalidArgument for a place where nothing can be written, before the program runs.
+    """
+    if path is None:
+        return ""
+    target = os.path.abspath(check_path(path, "profile"))
+    if not os.access(os.path.dirname(target), os.W_OK) or os.path.isdir(target):
+        fix = "Name a file in a folder that you may write to."
+        raise InvalidArgument("profile", "the trace cannot be written", got=path, fix=fix)
+    return target
 
 
 def lines(events: Iterable[ProfileEvent]) -> list[Line]:

@@ -122,8 +122,9 @@ class Compiled(concurrency.OfThisProcess):
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
         concurrency.devices.add(self)
-        if config.PROFILE.read():
-            profiling.device_made()
+        wanted = config.PROFILE.read()
+        if wanted:
+            profiling.device_made(wanted)
 
     # -- what a backend fills in
 

@@ -25,6 +25,7 @@ class ProfileEvent(NamedTuple):
     end_ns: int
     nbytes: int  # of memory, or of a compiled kernel; 0 for a launch and a range
     thread: int  # `threading.get_ident()` of the thread that asked for it
+    queue: str = ""  # name of the queue that did it; empty for the default one, and for the host
 
     @property
     def seconds(self) -> float:
@@ -61,11 +62,12 @@ def record(
     device: str,
     times: tuple[int, int] | Times,
     nbytes: int = 0,
+    queue: str = "",
 ) -> None:
     """Add an event of this thread to every open profile.
 
     Concurrency: takes no lock, as finalizers record too; each step is one under the GIL.
     """
-    event = kind_of, kind, name, device, times, nbytes, get_ident()
+    event = kind_of, kind, name, device, times, nbytes, get_ident(), queue
     for profile in open_profiles:
         profile._entries.append((next(profile._numbers), *event))

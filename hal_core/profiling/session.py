@@ -6,8 +6,10 @@ import atexit
 import contextlib
 import itertools
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from os import PathLike
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
@@ -54,14 +56,25 @@ class Profile:
         """The number of older events that were dropped, as there were more than `limit`."""
         return self._read()[1]
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the events to a file for a viewer, by its suffix.
+
+        `.json` is a trace that https://ui.perfetto.dev opens, `.html` a page that needs no network,
+        `.pickle` the tuple of events. A file that exists is replaced when the new one is whole.
+        Raises: InvalidArgument for another suffix; OSError.
+        """
+        from hal_core.profiling import trace
+
+        trace.save(*self._read(), trace.check_path(path, "profile.save"))
+
     def _read(self) -> tuple[tuple[ProfileEvent, ...], int]:
         entries = list(self._entries)  # before the result, which `_end` sets before it clears them
         if self._result is not None:
             return self._result
         found = []
-        for _, kind_of, kind, name, device, times, nbytes, thread in entries:
+        for _, kind_of, kind, name, device, times, *more in entries:
             start, end = times() if callable(times) else times
-            found.append(kind_of(kind, name, device, start, end, nbytes, thread))
+            found.append(kind_of(kind, name, device, start, end, *more))
         found.sort(key=lambda event: (event.start_ns, event.end_ns))
         # Two threads may have added in another order than they took their numbers.
         added = 1 + max((entry[0] for entry in entries), default=-1)
@@ -138,17 +151,18 @@ def start_profile(limit: int = LIMIT) -> Profile:
     return started
 
 
-def finalize_profile() -> tuple[ProfileEvent, ...]:
-    """Wait for all devices, end the profile of `start_profile` or HAL_PROFILE=1, return its events.
+def finalize_profile(path: str | PathLike[str] | None = None) -> tuple[ProfileEvent, ...]:
+    """Wait for all devices, end the profile of `start_profile` or HAL_PROFILE, return its events.
 
-    A second call returns the same events; without a profile there are none. At exit it is called
-    after the devices were closed.
+    With a `path`, write them there too, as `Profile.save` does. A second call returns the same
+    events; without a profile there are none. At exit it is called after the devices were closed.
+    Raises: as `Profile.save`.
     """
     _wait_for_all(log_failures=True)
-    started = _process_profile
-    if started is None:
-        return ()
+    started = _process_profile or Profile()
     started._end()
+    if path is not None:
+        started.save(path)
     return started.events
 
 
@@ -180,14 +194,24 @@ def _wait_for_all(log_failures: bool = False) -> None:
 # -- called by the core, where nothing is hot
 
 
-def device_made() -> None:
-    """Open the profile of the process at its first device: HAL_PROFILE=1 asks for it."""
+def device_made(wanted: str) -> None:
+    """Open the profile of the process at its first device; `wanted` is what HAL_PROFILE says."""
     global _process_profile
     with _lock:
         if _process_profile is None:
             _process_profile = Profile()
             _process_profile._begin()
-            atexit.register(finalize_profile)
+            path = "" if wanted == "1" else os.path.abspath(wanted)
+            atexit.register(_finalize_at_exit, path, os.getpid())
+
+
+def _finalize_at_exit(path: str, process: int) -> None:
+    if process != os.getpid():  # a forked child: the file is its parent's
+        return
+    try:
+        finalize_profile(path or None)
+    except (OSError, HalError) as error:
+        log.warning("profile: %s cannot be written: %s", path, error)
 
 
 def device_changed(device: Compiled) -> None:

@@ -1,0 +1,228 @@
+"""F2: a profile's page in a real browser, without a network: it is clicked, zoomed and read.
+
+`nox -s browser` runs it, where Chromium is installed (Debian: apt-get install chromium). Two pipes
+tell the browser what to do, in the Chrome DevTools Protocol.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hal_core.profiling import ProfileEvent, trace
+
+SECONDS = 60.0
+
+
+class Browser:
+    """A headless Chromium with one page."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        found = shutil.which("chromium") or shutil.which("chromium-browser")
+        assert found, "Chromium is not installed: apt-get install chromium"
+        theirs, self._out = os.pipe()
+        self._in, ours = os.pipe()
+        options = [
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--window-size=1200,800", "--remote-debugging-pipe", f"--user-data-dir={folder}",
+        ]  # fmt: skip
+        # Chromium reads what is asked from 3, and answers on 4.
+        actions = [
+            (os.POSIX_SPAWN_DUP2, theirs, 3), (os.POSIX_SPAWN_DUP2, ours, 4),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]  # fmt: skip
+        self._process = os.posix_spawn(
+            found, [found, *options], os.environ, file_actions=actions, setpgroup=0
+        )
+        os.close(theirs)
+        os.close(ours)
+        self._numbers, self._rest, self.events = itertools.count(1), b"", list[dict[str, Any]]()
+        self._session = ""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+        self.call("Page.navigate", url=url)
+        while (
+            self.read("document.readyState") != "complete"
+            or self.read("typeof draw") == "undefined"
+        ):
+            time.sleep(0.05)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol and return its result."""
+        number = next(self._numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + SECONDS
+        while True:
+            while b"\0" not in self._rest:
+                ready, _, _ = select.select([self._in], [], [], until - time.monotonic())
+                assert ready, f"{method} has no answer"
+                self._rest += os.read(self._in, 1 << 20)
+            one, _, self._rest = self._rest.partition(b"\0")
+            answer: dict[str, Any] = json.loads(one)
+            if answer.get("id") == number:
+                assert "error" not in answer, answer
+                result: dict[str, Any] = answer["result"]
+                return result
+            self.events.append(answer)
+
+    def read(self, expression: str) -> Any:
+        """Evaluate JavaScript in the page."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
+        more = {"button": "left", "clickCount": 1} | more if kind != "mouseWheel" else more
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+
+    def click(self, x: float, y: float) -> None:
+        self.mouse("mousePressed", x, y)
+        self.mouse("mouseReleased", x, y)
+
+    def close(self) -> None:
+        os.killpg(self._process, signal.SIGKILL)  # a group of its own
+        os.waitpid(self._process, 0)
+        os.close(self._in)
+        os.close(self._out)
+
+
+def event(kind: str, name: str, start: int, end: int, device: str, queue: str = "") -> ProfileEvent:
+    nbytes = 4096 if kind in ("alloc", "free", "copyin") else 0
+    return ProfileEvent(kind, name, device, start * 1000, end * 1000, nbytes, 1, queue)
+
+
+EVENTS = [
+    event("range", "step", 0, 100, ""),
+    event("alloc", "alloc", 2, 3, "GPU"),
+    event("copyin", "copyin", 5, 20, "GPU", "upload"),
+    event("wait", "GPU, upload", 6, 20, "GPU", "compute"),
+    event("launch", "blur </script><b>", 20, 80, "GPU", "compute"),
+    event("launch", "tiny", 80, 81, "GPU", "compute"),
+    event("free", "free", 90, 91, "GPU"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    folder = tmp_path_factory.mktemp("browser")
+    (folder / "trace.html").write_text(trace.page(EVENTS, 5), encoding="utf-8")
+    opened = Browser(folder / "profile", (folder / "trace.html").as_uri())
+    yield opened
+    opened.close()
+
+
+def place(browser: Browser, name: str) -> tuple[float, float]:
+    """The middle of an event's bar, in pixels of the window."""
+    code = f"""(() => {{
+        const box = canvas.getBoundingClientRect();
+        for (const line of lines) if (line.row) {{
+            const at = line.row.events.findIndex(event => event[0] === {json.dumps(name)});
+            if (at < 0) continue;
+            const [left, top, wide, high] = bar(line, at);
+            return [box.left + left + wide / 2, box.top + top + high / 2];
+        }}
+    }})()"""
+    x, y = browser.read(code)
+    return x, y
+
+
+TEXT = "document.getElementById('text').textContent"
+
+
+def test_a_click_shows_the_text_of_an_event(browser: Browser) -> None:
+    browser.click(*place(browser, "blur </script><b>"))
+    assert browser.read(TEXT).split("\n") == [
+        "launch: blur </script><b>", "GPU, compute", "from 20.000 us, took 60.000 us",
+    ]  # fmt: skip
+    browser.click(*place(browser, "copyin"))
+    assert browser.read(TEXT).split("\n")[-1] == "4096 bytes"
+    x, y = place(browser, "free")
+    browser.click(x + 40, y)
+    assert browser.read(TEXT) == "Click one."
+
+
+def test_the_wheel_zooms_around_the_mouse_and_a_double_click_shows_all(browser: Browser) -> None:
+    x, y = map(round, place(browser, "tiny"))  # a mouse is at whole pixels
+    time_there = f"timeAt({x} - canvas.getBoundingClientRect().left)"
+    before, under = browser.read("x(81) - x(80)"), browser.read(time_there)
+    for _ in range(8):
+        browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-240)
+    after = browser.read("x(81) - x(80)")
+    assert after > 10 * before
+    assert browser.read(time_there) == pytest.approx(under), "what is under the mouse stays there"
+    browser.click(x, y)
+    assert browser.read(TEXT).startswith("launch: tiny")
+    left, _ = place(browser, "tiny")
+    browser.mouse("mousePressed", x, y)
+    browser.mouse("mouseMoved", x + 100, y)
+    browser.mouse("mouseReleased", x + 100, y)
+    assert place(browser, "tiny")[0] == pytest.approx(left + 100, abs=1), "a drag moves it"
+    browser.mouse("mousePressed", x, y, clickCount=2)
+    browser.mouse("mouseReleased", x, y, clickCount=2)
+    assert browser.read("[from, to]") == [0, 100]
+
+
+def test_the_slowest_are_listed_and_lead_to_their_events(browser: Browser) -> None:
+    rows = browser.read("[...document.querySelectorAll('#slowest tr')].map(row => row.innerText)")
+    assert rows[0].split("\t") == ["GPU", "launch", "blur </script><b>", "60.000 us"]
+    assert not any("step" in row for row in rows)
+    row = "document.querySelector('#slowest tr').getBoundingClientRect()"
+    box = browser.read(f"[{row}.left + 20, {row}.top + 5]")
+    browser.click(*box)
+    assert browser.read(TEXT).startswith("launch: blur")
+    assert browser.read("[from, to]") == [-100, 200]
+    browser.read("look(0, end)")
+
+
+def test_rows_memory_and_arrows_are_drawn(browser: Browser) -> None:
+    """Judged by the colours of pixels on the canvas."""
+    labels = browser.read("lines.map(line => (line.row ? line.row.name : 'memory'))")
+    assert labels == ["thread 1", "thread 1", "compute", "upload", "memory"]
+    assert "7 events in 100.000 us, 5 earlier ones dropped" in browser.read("summary.textContent")
+
+    def pixel(x: str, y: str) -> list[int]:
+        scale = "(window.devicePixelRatio || 1)"
+        code = f"[...context.getImageData(({x}) * {scale}, ({y}) * {scale}, 1, 1).data].slice(0, 3)"
+        found: list[int] = browser.read(code)
+        return found
+
+    assert pixel("x(50)", "lines[2].top + 16") == [0x48, 0x78, 0xCF], "a launch"
+    assert pixel("x(50)", "lines[4].top + lines[4].height - 6") == [0xCC, 0xDD, 0xEE], "memory"
+    red = browser.read(
+        "(() => { const d = context.getImageData(0, 0, canvas.width, canvas.height).data;"
+        "let n = 0; for (let i = 0; i < d.length; i += 4)"
+        "n += d[i] > 180 && d[i+1] < 60 && d[i+2] < 60; return n; })()"
+    )
+    assert red > 20, "an arrow"
+
+
+def test_nothing_but_the_file_is_asked_for_and_nothing_fails(browser: Browser) -> None:
+    browser.read("1")
+    asked = [
+        one["params"]["request"]["url"]
+        for one in browser.events
+        if one.get("method") == "Network.requestWillBeSent"
+    ]
+    assert [url.partition("://")[0] for url in asked] == ["file"]
+    faults = [
+        one
+        for one in browser.events
+        if one.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")
+    ]
+    assert not faults

@@ -1,0 +1,297 @@
+"""F1, F2: a profile as a file. Every field of the JSON is held against the rules of its format."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_backend import FakePlugin
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.cli import main
+from hal_core.profiling import ProfileEvent, trace
+
+needs_cpu = pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is not installed here")
+
+# Phase -> the fields that its events must have beside ph, name, pid, tid, and those they may have.
+# Source: Trace Event Format, "Event Types".
+FIELDS: dict[str, tuple[set[str], set[str]]] = {
+    "X": ({"ts", "dur"}, {"cat", "args"}),
+    "C": ({"ts", "args"}, {"cat"}),
+    "M": ({"args"}, set()),
+    "s": ({"ts", "id", "cat"}, set()),
+    "f": ({"ts", "id", "cat"}, {"bp"}),
+}
+METADATA = {
+    "process_name": {"name": str}, "process_sort_index": {"sort_index": int},
+    "thread_name": {"name": str}, "thread_sort_index": {"sort_index": int},
+}  # fmt: skip
+
+
+def check(document: dict[str, Any]) -> None:
+    """Refuse a document that breaks a rule of the format."""
+    assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}
+    assert document["displayTimeUnit"] in ("ms", "ns")
+    rows: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    flows: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for event in document["traceEvents"]:
+        phase = event["ph"]
+        needed, allowed = FIELDS[phase]
+        common = {"ph", "name", "pid", "tid"}
+        assert common | needed <= set(event) <= common | needed | allowed, event
+        assert isinstance(event["name"], str) and isinstance(event.get("cat", ""), str)
+        assert type(event["pid"]) is int and type(event["tid"]) is int
+        for time in (event.get("ts", 0.0), event.get("dur", 0.0)):
+            assert isinstance(time, (int, float)) and math.isfinite(time) and time >= 0
+        if phase == "X":
+            rows[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+        elif phase == "C":
+            assert event["args"] and all(type(value) is int for value in event["args"].values())
+        elif phase == "M":
+            kinds = METADATA[event["name"]]
+            assert {key: type(value) for key, value in event["args"].items()} == kinds
+        else:
+            assert type(event["id"]) is int and event.get("bp", "e") == "e"
+            flows[event["id"]].append(event)
+    for slices in rows.values():  # of a row, each is beside or inside of another
+        ends: list[float] = []
+        for start, end in sorted(slices, key=lambda one: (one[0], -one[1])):
+            while ends and ends[-1] <= start + 1e-6:
+                ends.pop()
+            assert not ends or end <= ends[-1] + 1e-6
+            ends.append(end)
+    for flow in flows.values():
+        start, finish = flow
+        assert (start["ph"], finish["ph"]) == ("s", "f")
+        assert (start["name"], start["cat"]) == (finish["name"], finish["cat"])
+        for event in flow:  # a flow is bound to the slice around it
+            assert any(a <= event["ts"] <= b for a, b in rows[event["pid"], event["tid"]])
+
+
+def made(events: list[ProfileEvent]) -> Any:
+    document = json.loads(json.dumps(trace.trace(events, 3)))
+    check(document)
+    return document
+
+
+def event(
+    kind: str, name: str, start: int, end: int, device: str = "GPU", queue: str = "", **more: int
+) -> ProfileEvent:
+    facts = {"nbytes": 0, "thread": 1} | more
+    return ProfileEvent(kind, name, device, start, end, queue=queue, **facts)
+
+
+SAMPLE = [
+    event("range", "step", 1000, 9000, device=""),
+    event("range", "part", 2000, 3000, device=""),
+    event("alloc", "alloc", 1500, 1600, nbytes=64),
+    event("launch", "first", 2000, 4000, queue="one"),
+    event("wait", "GPU, one", 2100, 4100, queue="two"),
+    event("launch", "second", 4100, 6000, queue="two"),
+    event("free", "free", 7000, 7100, nbytes=64),
+]
+
+
+def test_F2_rows_arrows_and_memory() -> None:
+    document = made(SAMPLE)
+    names = {
+        (one["pid"], one["tid"]): one["args"]["name"]
+        for one in document["traceEvents"]
+        if one["name"] == "thread_name"
+    }
+    processes = {
+        one["pid"]: one["args"]["name"]
+        for one in document["traceEvents"]
+        if one["name"] == "process_name"
+    }
+    placed = [
+        (processes[one["pid"]], names[one["pid"], one["tid"]], one["name"], one["ts"], one["dur"])
+        for one in document["traceEvents"]
+        if one["ph"] == "X"
+    ]
+    assert placed == [
+        ("host", "thread 1", "step", 0.0, 8.0),
+        ("host", "thread 1", "part", 1.0, 1.0),
+        ("GPU", "thread 1", "alloc", 0.5, 0.1),
+        ("GPU", "thread 1", "free", 6.0, 0.1),
+        ("GPU", "one", "first", 1.0, 2.0),
+        ("GPU", "two", "GPU, one", 1.1, 2.0),
+        ("GPU", "two", "second", 3.1, 1.9),
+    ]
+    counters = [one for one in document["traceEvents"] if one["ph"] == "C"]
+    assert [(one["ts"], one["args"]["bytes"]) for one in counters] == [(0.6, 64), (6.1, 0)]
+    start, finish = (one for one in document["traceEvents"] if one["ph"] in "sf")
+    assert names[start["pid"], start["tid"]] == "one" and start["ts"] == 2.0
+    assert names[finish["pid"], finish["tid"]] == "two" and finish["ts"] == 2.1
+    assert document["otherData"]["dropped"] == 3
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6))
+def test_F2_any_events_make_a_valid_trace(seed: int) -> None:
+    """Several threads at once, on several devices and queues, in any order."""
+    draw, events = random.Random(seed), []
+    for _ in range(draw.randrange(40)):
+        start = draw.randrange(1000)
+        kind = draw.choice(["range", "alloc", "free", "launch", "copyin", "compile", "wait"])
+        name = "A, default queue" if kind == "wait" else draw.choice(["x", "</script>", "\u2028"])
+        device = "" if kind == "range" else draw.choice("AB")
+        queue = draw.choice(["", "two"]) if kind in ("launch", "copyin", "wait") else ""
+        end = start + draw.randrange(300)
+        numbers = {"nbytes": draw.randrange(99), "thread": draw.randrange(3)}
+        events.append(event(kind, name, start, end, device, queue, **numbers))
+    document = made(events)
+    slices = [one for one in document["traceEvents"] if one["ph"] == "X"]
+    assert Counter(one["name"] for one in slices) == Counter(one.name for one in events)
+    counters = [one["args"]["bytes"] for one in document["traceEvents"] if one["ph"] == "C"]
+    assert min(counters, default=0) >= 0
+    body = trace.page(events, 0).partition("<script>")[2]
+    assert body.count("</script>") == 1, "a name ends the script"
+
+
+# -- files
+
+
+@pytest.mark.parametrize("suffix", [".json", ".html", ".pickle", ".JSON"])
+def test_F2_a_profile_is_saved(suffix: str, fake: hal.Compiled, tmp_path: Path) -> None:
+    with hal.profile() as profile:
+        with hal.profile_range("a <b>"):
+            hal.zeros(8, hal.int32, fake)
+        path = tmp_path / f"trace{suffix}"
+        path.write_text("old")
+        profile.save(path)  # also while it is open
+    assert os.listdir(tmp_path) == [path.name] or set(os.listdir(tmp_path)) >= {path.name}
+    profile.save(path)
+    if suffix == ".html":
+        text = path.read_text(encoding="utf-8")
+        assert "a \\u003cb>" in text and "default-src 'none'" in text
+        assert not re.findall(r"(?:src|href)=", text), "it would load something"
+    elif suffix == ".pickle":
+        assert pickle.loads(path.read_bytes()) == profile.events
+    else:
+        document = json.loads(path.read_text())
+        check(document)
+        assert {one["name"] for one in document["traceEvents"]} >= {"a <b>", "alloc", "fill"}
+
+
+@pytest.mark.parametrize("name", ["trace", "trace.txt", "trace.html.gz", ""])
+def test_F2_another_suffix_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(hal.InvalidArgument, match="expected a file that ends in .json or .html"):
+        hal.Profile().save(os.path.join(tmp_path, name))
+    assert not os.listdir(tmp_path)
+
+
+def test_F2_a_trace_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text("old")
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        hal.Profile().save(path)
+    assert os.listdir(tmp_path) == ["trace.json"] and path.read_text() == "old"
+    with pytest.raises(FileNotFoundError):
+        hal.Profile().save(tmp_path / "absent" / "trace.json")
+
+
+def test_F2_finalize_profile_writes_too(fake: hal.Compiled, tmp_path: Path) -> None:
+    hal.start_profile()
+    hal.zeros(8, hal.int32, fake)
+    events = hal.finalize_profile(tmp_path / "trace.pickle")
+    assert pickle.loads((tmp_path / "trace.pickle").read_bytes()) == events
+    assert [one.kind for one in events][:2] == ["alloc", "fill"]
+
+
+PROGRAM = f"""
+import os, sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+import hal_core as hal
+from fake_backend import FakePlugin
+hal.Device.register_plugin("FAKE", FakePlugin())
+hal.zeros(8, hal.int32, "FAKE").numpy()
+"""
+
+
+def run(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=folder, env=os.environ | variables, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+def test_F1_the_environment_names_a_file(tmp_path: Path) -> None:
+    """It is where the program began, and a forked child leaves it to its parent."""
+    code = PROGRAM + "os.makedirs('other'); os.chdir('other')\nif os.fork(): os.wait()\n"
+    done = run(code, tmp_path, HAL_PROFILE="trace.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads((tmp_path / "trace.json").read_text())
+    check(document)
+    assert "copyout" in {one["name"] for one in document["traceEvents"]}
+    assert not os.listdir(tmp_path / "other")
+
+
+def test_F1_a_file_that_cannot_be_written_is_logged(tmp_path: Path) -> None:
+    done = run(PROGRAM, tmp_path, HAL_PROFILE="absent/trace.json")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = run(
+        "import logging; logging.basicConfig()\n" + PROGRAM, tmp_path, HAL_PROFILE="absent/t.json"
+    )
+    assert done.returncode == 0 and "t.json cannot be written" in done.stderr
+    done = run(PROGRAM, tmp_path, HAL_PROFILE="trace.txt")
+    assert "expected 1, 0 or a file: .json, .html, .pickle" in done.stderr
+
+
+def test_F2_the_command_writes_a_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("argv", "path"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+    hal.Device.register_plugin("FAKE", FakePlugin())
+    program, path = tmp_path / "program.py", tmp_path / "trace.json"
+    program.write_text(f"{PROGRAM}os.chdir('/')\n")
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert main(["profile", "-o", "trace.json", str(program)]) == 0
+    finally:
+        hal.Device["FAKE"].close()
+    check(json.loads(path.read_text()))
+    ran = tmp_path / "ran"
+    program.write_text(f"open({str(ran)!r}, 'w')")
+    for wrong in ("trace.txt", "absent/trace.json", "."):
+        monkeypatch.chdir(tmp_path)
+        assert main(["profile", "-o", wrong, str(program)]) == 2
+    assert "hal: profile: " in capsys.readouterr().err and not ran.exists()
+
+
+@needs_cpu
+def test_F2_threads_that_launch_at_once_have_rows_of_their_own(tmp_path: Path) -> None:
+    code = """
+import threading, numpy as np, hal_core as hal
+cpu = hal.Device["CPU"]
+def work():
+    for _ in range(20):
+        hal.Buffer.from_numpy(np.ones(1 << 20, "f4"), cpu).fill(3).numpy()
+threads = [threading.Thread(target=work) for _ in range(3)]
+[one.start() for one in threads]; [one.join() for one in threads]
+"""
+    done = run(code, tmp_path, HAL_PROFILE="trace.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    check(json.loads((tmp_path / "trace.json").read_text()))
