@@ -53,7 +53,7 @@ class WGPUDevice(Compiled):
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
         self.gpu = driver.open_device(self.index, name)
-        self.queue = self.gpu.queue
+        self.commands = self.gpu.queue
         # Around calls that only make sense together. Not taken by what a collection may call.
         self.lock = threading.RLock()
         self.spare = self.make_buffer(16)  # what a kernel gets for an empty buffer
@@ -88,7 +88,7 @@ class WGPUDevice(Compiled):
     def _wait(self) -> None:
         # wgpu 0.32's on_submitted_work_done_sync raises a TypeError; a read comes behind all work.
         with driver.calling("read_buffer", self.name):
-            self.queue.read_buffer(self.spare, 0, WORD)
+            self.commands.read_buffer(self.spare, 0, WORD)
 
     def _close(self) -> None:
         self.gpu.destroy()
@@ -128,7 +128,7 @@ class WGPUAllocator(LRUAllocator[Block]):
                 words = bytearray(self._read(dest.buffer, start, nbytes))
                 words[lead : lead + src.nbytes] = src
                 src = memoryview(words)
-            self.device.queue.write_buffer(dest.buffer, start, src)
+            self.device.commands.write_buffer(dest.buffer, start, src)
 
     def _copyout(self, dest: memoryview, src: Block) -> None:
         start, lead, nbytes = _words(src.offset, dest.nbytes)
@@ -136,7 +136,7 @@ class WGPUAllocator(LRUAllocator[Block]):
             dest[:] = self._read(src.buffer, start, nbytes)[lead : lead + dest.nbytes]
 
     def _read(self, buffer: Any, start: int, nbytes: int) -> memoryview:
-        return memoryview(self.device.queue.read_buffer(buffer, start, nbytes)).cast("B")
+        return memoryview(self.device.commands.read_buffer(buffer, start, nbytes)).cast("B")
 
     def _transfer(self, dest: Block, src: Block, nbytes: int, src_device: Compiled) -> bool:
         words = not (dest.offset % WORD or src.offset % WORD or nbytes % WORD)
@@ -145,7 +145,7 @@ class WGPUAllocator(LRUAllocator[Block]):
         with driver.calling("copy_buffer_to_buffer", self.device.name):
             encoder = self.device.gpu.create_command_encoder()
             encoder.copy_buffer_to_buffer(*src, *dest, nbytes)
-            self.device.queue.submit([encoder.finish()])
+            self.device.commands.submit([encoder.finish()])
         return True
 
 

@@ -72,7 +72,7 @@ class WGPUProgram(Program):
         return self.enqueue
 
     def enqueue(self, geometry: Any, *args: Any, **timed: Any) -> None:
-        device, queue = self.device, self.device.queue
+        device, queue = self.device, self.device.commands
         grid, pipeline = geometry
         group, packed = self.bound(args)
         # The values belong to the program, so nobody may write others before the work is queued.
@@ -121,8 +121,8 @@ class WGPUProgram(Program):
         with driver.calling(f"time {self.name}", device.name):
             encoder = device.gpu.create_command_encoder()
             encoder.resolve_query_set(stamps, 0, 2, ticks, 0)
-            device.queue.submit([encoder.finish()])
-            start, end = memoryview(device.queue.read_buffer(ticks)).cast("B").cast("Q")
+            device.commands.submit([encoder.finish()])
+            start, end = memoryview(device.commands.read_buffer(ticks)).cast("B").cast("Q")
         return (end - start) * 1e-9
 
 
