@@ -130,7 +130,7 @@ class Threads(Blocks):
         known.update({node: literal(holds, bool_) for node, holds in guards.known.items()})
         whole = self._within(guards.limits, ("0", place.width))
         for condition, holds in guards.rows:
-            sides = (whole[1], "0") if holds else ("0", whole[1])
+            sides = (whole[1], whole[0]) if holds else whole
             whole = whole[0], self.select(self.values[condition], "i32", *sides)
         return whole, known
 

@@ -298,3 +298,24 @@ def test_P11_facts_of_a_program(device: hal.Compiled) -> None:
     info = device.compile(greedy(2, 128)).info
     assert info.shared_nbytes == 65536 and info.max_block_threads == 1024
     assert info.registers is None and info.spill_nbytes is None
+
+
+@hal.kernel
+def corner(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if n < hal.global_idx(1) and i >= 5:
+        total = hal.int32(0)
+        for k in range(n, 20):
+            total += x[k]
+        y[i] = total
+
+
+def test_a_row_that_is_left_out_has_no_start_either() -> None:
+    """It ended before its start, and compiled code that knew the difference ran beyond both."""
+    device = hal.Device["CPU"]
+    x = hal.Buffer.from_numpy(np.ones(20, "i4"), device)
+    program = device.compile(corner)
+    for n, total in ((2, 0), (0, 20)):
+        y = hal.zeros(8, hal.int32, device)
+        program(y, x, vals=(n,), grid=(1, 2, 1), block=(8, 1, 1), wait=True)
+        assert y.numpy().tolist() == [0] * 5 + [total] * 3
