@@ -7,9 +7,11 @@ from hal_core.profiling.events import (
     ProfileEvent,
     ProfileProgramEvent,
     ProfileRangeEvent,
+    of_thread,
     record,
 )
 from hal_core.profiling.host_clock import HostClock, Times
+from hal_core.profiling.instrumentation import record_queued, source_of
 from hal_core.profiling.sampled_clock import ClockSamples
 from hal_core.profiling.session import (
     Profile,
@@ -25,5 +27,6 @@ from hal_core.profiling.session import (
 __all__ = [
     "ClockSamples", "HostClock", "Profile", "ProfileDeviceEvent", "ProfileEvent",
     "ProfileProgramEvent", "ProfileRangeEvent", "Times", "device_changed", "device_made",
-    "finalize_profile", "on_switch", "profile", "profile_range", "record", "start_profile",
+    "finalize_profile", "of_thread", "on_switch", "profile", "profile_range", "record",
+    "record_queued", "source_of", "start_profile",
 ]  # fmt: skip

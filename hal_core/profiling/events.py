@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from threading import get_ident
+from threading import get_ident, local
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from hal_core.profiling.host_clock import Times
     from hal_core.profiling.session import Profile
 
+DEFAULT_QUEUE = "default queue"  # as traces name it; events of it have no name
+of_thread = local()  # `.queue`: the name of the queue whose work this thread does
 open_profiles: tuple[Profile, ...] = ()  # replaced as a whole, so readers need no lock
 
 
@@ -34,9 +36,10 @@ class ProfileEvent(NamedTuple):
 
 
 class ProfileDeviceEvent(ProfileEvent):
-    """An event of memory: "alloc", "free", "copyin", "copyout", "copy" (device to device), "fill".
+    """An event of memory: "alloc", "free", "copyin", "copyout", "copy" (device to device), "fill";
+    or "wait": of a queue, for an event of the queue in its name.
 
-    Allocations and frees are timed by the host, copies and fills by the device.
+    Allocations and frees are timed by the host, all else by the device.
     """
 
     __slots__ = ()
@@ -68,6 +71,7 @@ def record(
 
     Concurrency: takes no lock, as finalizers record too; each step is one under the GIL.
     """
+    queue = queue or getattr(of_thread, "queue", "")
     event = kind_of, kind, name, device, times, nbytes, get_ident(), queue
     for profile in open_profiles:
         profile._entries.append((next(profile._numbers), *event))

@@ -10,10 +10,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from hal_core.profiling.events import ProfileDeviceEvent, ProfileProgramEvent, record
+from hal_core.profiling import events
+from hal_core.profiling.events import (
+    DEFAULT_QUEUE,
+    ProfileDeviceEvent,
+    ProfileProgramEvent,
+    record,
+)
 from hal_core.profiling.host_clock import HostClock, Times
 
 if TYPE_CHECKING:
@@ -22,6 +28,9 @@ if TYPE_CHECKING:
     from hal_core.allocator import Allocator, BufferSpec
     from hal_core.device.base import Compiled
     from hal_core.program import Program
+    from hal_core.queue import Event, Queue
+
+T = TypeVar("T")
 
 _ABSENT = object()  # the object itself had no such attribute, its class had
 
@@ -76,6 +85,35 @@ def instrument_program(program: Program) -> None:
             return
         program._launch = program._launch or bound
     _replace(program, _recorded_launches(program, _clock(program.device)))
+
+
+def record_queued(queue: Queue, title: str, waited: Event | None, work: Callable[[], T]) -> T:
+    """Call `work`, which adds one command to a queue of the driver, and record that command.
+
+    `title` is its kind, of a launch with the kernel: "launch of saxpy"; `waited` is what a wait is
+    for.
+    """
+    if not events.open_profiles:
+        return work()
+    kind, _, name = title.partition(" of ")
+    kind_of = ProfileProgramEvent if kind == "launch" else ProfileDeviceEvent
+    done, times = _clock(queue.device).measure(work)
+    if waited is not None:
+        name = source_of(waited)
+    record(kind_of, kind, name or kind, queue.device.name, times, queue=_name_of(queue))
+    return done
+
+
+def source_of(event: Event) -> str:
+    """Name the row of a trace that an event ends the work of: its device and its queue."""
+    if event.queue is None:
+        return "an event that no queue records"
+    return f"{event.queue.device.name}, {_name_of(event.queue) or DEFAULT_QUEUE}"
+
+
+def _name_of(queue: Queue) -> str:
+    """Return the queue's name as events have it: none for the default queue."""
+    return "" if queue is vars(queue.device).get("default_queue") else queue.name
 
 
 def restore_all() -> list[HostClock]:

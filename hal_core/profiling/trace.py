@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from hal_core.config import trace_suffix
 from hal_core.discovery import __version__
 from hal_core.errors import InvalidArgument
-from hal_core.profiling.events import ProfileEvent
+from hal_core.profiling.events import DEFAULT_QUEUE, ProfileEvent
 
 HOST = "host"
 _OF_QUEUES = frozenset({"copyin", "copyout", "copy", "fill", "launch", "wait"})
@@ -92,7 +92,7 @@ def rows_of(events: Iterable[ProfileEvent]) -> list[Row]:
     for event in sorted(events, key=lambda event: (event.start_ns, -event.end_ns)):
         number = threads.setdefault(event.thread, len(threads) + 1)
         queued = event.kind in _OF_QUEUES
-        name = (event.queue or "default queue") if queued else f"thread {number}"
+        name = (event.queue or DEFAULT_QUEUE) if queued else f"thread {number}"
         groups[event.device or HOST, queued, name].append(event)
     found = []
     for (process, _, name), members in sorted(

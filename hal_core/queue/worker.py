@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
-from time import monotonic
+from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from hal_core import profiling
 from hal_core.concurrency import fork_safe_lock
 from hal_core.queue.base import Keep, Queue
 from hal_core.queue.event import CheckedEvent, Event, Failure, PolledEvent
@@ -36,6 +37,7 @@ class Worker:
     def serve(self, queue: str) -> None:
         """Do the work in its order; after a failure drop the rest, whose events have it then."""
         working.now = True
+        profiling.of_thread.queue = queue
         while (item := self.items.get()) is not None:
             if isinstance(item, Event):
                 item._happen(self.failure)
@@ -125,11 +127,13 @@ class WorkerQueue(Queue):
         self._put(event)
 
     def _wait(self, event: Event) -> None:
-        worker = self._worker
+        worker, device = self._worker, self.device.name
 
         def wait() -> None:
+            start = perf_counter_ns()
             while not event.done:
                 event._sleep(_WAIT_SECONDS)
+            _record_wait(event, device, start)
             worker.failure = event._failure
 
         self._add(wait, "wait", (event,))
@@ -157,6 +161,13 @@ def _run(program: Program, geometry: Any, args: tuple[Any, ...]) -> None:
     launch = program._launch
     if launch is not None:
         launch(geometry, *args)
+
+
+def _record_wait(event: Event, device: str, start_ns: int) -> None:
+    times = start_ns, perf_counter_ns()
+    profiling.record(
+        profiling.ProfileDeviceEvent, "wait", profiling.source_of(event), device, times
+    )
 
 
 class _IdleEvent(PolledEvent):
@@ -209,7 +220,9 @@ class DirectQueue(Queue):
             event._happen(None)
 
     def _wait(self, event: Event) -> None:
+        start = perf_counter_ns()
         event.wait()
+        _record_wait(event, self.device.name, start)
 
     def close(self) -> None:
         """Do nothing: the default queue lives as long as its device."""

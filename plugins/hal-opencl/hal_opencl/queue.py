@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from hal_core.concurrency import fork_safe_lock
+from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_opencl import driver
 from hal_opencl.driver import cl
@@ -92,6 +94,8 @@ class OpenCLQueue(Queue):
             self.look()
             if self._failure is None:
                 try:
+                    if name != "event":
+                        enqueue = partial(record_queued, self, name, more.get("waited"), enqueue)
                     self._pending.append(Command(name, enqueue(), keep, **more))
                     self.commands.flush()
                     return
