@@ -146,6 +146,7 @@ from hal_core.lang import (
     truncdiv as truncdiv,
     truncmod as truncmod,
     unroll as unroll,
+    view as view,
 )
 from hal_core.lang.pointers import (
     ConstPtr as ConstPtr,

@@ -27,13 +27,13 @@ from hal_core.errors import FailedAssert
 from hal_core.interpreter.atomics import exchange_each
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.lanes import Lanes
-from hal_core.interpreter.memory import Access, Memory
+from hal_core.interpreter.memory import Access, Memory, check_bounds
 from hal_core.interpreter.overlap import ShadowPart
 from hal_core.interpreter.prepared import PreparedKernel, Step
 from hal_core.interpreter.printing import Printer
 from hal_core.interpreter.races import Shadow
 from hal_core.ir import UOp
-from hal_core.ir.uop import is_gated
+from hal_core.ir.uop import is_bound, is_gated
 
 Array = npt.NDArray[Any]
 
@@ -209,6 +209,10 @@ class Executor:
 
     def claim(self, step: Step) -> None:
         """Execute an ASSERT."""
+        if is_bound(step.node):
+            values = [self._each(place) for place in step.sources]
+            check_bounds(self._access(step), f"the index {step.node.arg}", *values)
+            return
         fails = self.active & ~self.values[step.sources[0]]
         if fails.any():
             who = self.lanes.name(self.lanes.threads[int(fails.argmax())])

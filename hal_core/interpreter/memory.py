@@ -47,6 +47,31 @@ class Access:
         raise KernelFault(self.operation, problem, **facts)  # type: ignore[arg-type]
 
 
+def check_bounds(
+    access: Access, what: str, index: Array, extent: Array | int | None = None
+) -> None:
+    """Raise OutOfBounds for an index that is negative, or not below the extent, if there is one."""
+    outside = index < 0
+    if extent is not None:
+        outside |= index >= extent
+    if not outside.any():
+        return
+    first = int(np.argmax(outside))
+    size = None if extent is None else int(np.broadcast_to(extent, index.shape)[first])
+    fix = "Guard the access, if i < n, or give a larger buffer."
+    if index[first] < 0:
+        fix = "Guard the access, if i >= 0: a negative index does not count from the end."
+    limit = "limit 0 or more" if size is None else f"limit 0 to {size - 1}"
+    raise OutOfBounds(
+        access.operation,
+        f"out of bounds: {what} by {access.thread(first)}",
+        got=int(index[first]),
+        limit="it has no element" if size is not None and size <= 0 else limit,
+        device=access.device,
+        fix=fix,
+    )
+
+
 class Memory:
     """The elements of a pointer's buffer, or of a shared array in every block.
 
@@ -96,20 +121,7 @@ class Memory:
 
         `wide` is the index computed in 64 bits. Another value means that int32 has overflowed.
         """
-        outside = (index < 0) | (index >= self.size)
-        if outside.any():
-            first = int(np.argmax(outside))
-            fix = "Guard the access, if i < n, or give a larger buffer."
-            if index[first] < 0:
-                fix = "Guard the access, if i >= 0: a negative index does not count from the end."
-            raise OutOfBounds(
-                access.operation,
-                f"out of bounds: {HOW[access.node.op]} of {self.name!r} by {access.thread(first)}",
-                got=int(index[first]),
-                limit=f"limit 0 to {self.size - 1}" if self.size else "it has no element",
-                device=access.device,
-                fix=fix,
-            )
+        check_bounds(access, f"{HOW[access.node.op]} of {self.name!r}", index, self.size)
         if wide is not None and (wide != index).any():
             first = int(np.argmax(wide != index))
             access.fault(

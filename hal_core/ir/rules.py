@@ -246,6 +246,17 @@ def print_(node: UOp, kernel: Kernel) -> str | None:
     return _values(node, kernel, *node.src) or _no_dtype(node)
 
 
+def assert_(node: UOp, kernel: Kernel) -> str | None:
+    if node.src[0].dtype is bool_ and len(node.src) == 1:
+        return if_(node, kernel)
+    dtype = node.src[0].dtype
+    if dtype is None or not dtype.is_integer:
+        return f"it tests a bool or an integer, not {dtype}"
+    if node.src[-1].dtype is not dtype:
+        return f"the index is {dtype}, the extent {node.src[-1].dtype}"
+    return _values(node, kernel, *node.src) or _no_dtype(node)
+
+
 def _closes(opener: str) -> Rule:
     """Return the rule for nodes whose source is a node of the op `opener`."""
 
@@ -298,7 +309,7 @@ RULES: dict[str, Rule] = {
     "BREAK": leaves,
     "CONTINUE": leaves,
     "RETURN": plain,
-    "ASSERT": if_,
+    "ASSERT": assert_,
     "PRINT": print_,
     "IF": if_,
     "ELSE": _closes("IF"),

@@ -37,6 +37,8 @@ variable (`VAR`, `SET`, `GET`).
 | ELSE, ENDIF | its IF | | None |
 | ASSERT | bool | message | None; tested in checked mode only |
 | PRINT | values | a line of text with a `{}` for each | None; printed in checked mode only |
+| ASSERT | integer index, integer extent | its name | None; 0 <= index < extent, tested likewise |
+| ASSERT | integer index | its name | None; 0 <= index, tested likewise |
 
 Memory is a PARAM that is a pointer, a SHARED, or a VIEW of one. Numbers are stored as float16 and
 bfloat16, but not computed with: only memory, LOADs, values of STOREs, BITCASTs, and CASTs from and
@@ -47,7 +49,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hal_core.dtypes import DType
+from hal_core.dtypes import DType, bool_
 from hal_core.errors import InvalidKernel
 from hal_core.ir.signature import Signature
 
@@ -125,6 +127,11 @@ def array_of(memory: UOp) -> UOp:
 def is_gated(node: UOp) -> bool:
     """Tell whether a node is a LOAD that reads only where its third source is true."""
     return node.op == "LOAD" and len(node.src) == 4
+
+
+def is_bound(node: UOp) -> bool:
+    """Tell whether a node is an ASSERT that tests an index, not a condition."""
+    return node.op == "ASSERT" and node.src[0].dtype is not bool_
 
 
 class Kernel(NamedTuple):

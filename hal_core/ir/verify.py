@@ -106,7 +106,8 @@ class _Walk:
         if not isinstance(src, tuple):
             return _NO_SOURCES
         count = SOURCE_COUNTS.get(node.op, 2)
-        if len(src) != count and not is_gated(node) and node.op != "PRINT":
+        free = is_gated(node) or node.op == "PRINT" or (node.op, len(src)) == ("ASSERT", 2)
+        if len(src) != count and not free:
             return f"{node.op} has {count} sources, not {len(src)}"
         untyped = node.dtype is any_ and node.op == "PARAM"
         if node.dtype is not None and id(node.dtype) not in _KNOWN and not untyped:

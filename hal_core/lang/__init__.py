@@ -21,6 +21,7 @@ from hal_core.lang.builtins import (
     shared,
     thread_idx,
     unroll,
+    view,
 )  # fmt: skip
 from hal_core.lang.func import InlineFunction, func
 from hal_core.lang.function import KernelFunction, kernel
@@ -76,5 +77,5 @@ __all__ = [
     "exp2", "expm1", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hypot", "isfinite",
     "isinf", "isnan", "kernel", "load_if", "log", "log1p", "log2", "log10", "popcount", "pow",
     "print", "rsqrt", "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc",
-    "truncdiv", "truncmod", "unroll",
+    "truncdiv", "truncmod", "unroll", "view",
 ]  # fmt: skip

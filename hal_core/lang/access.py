@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import DType, float32, int32
 from hal_core.ir import UOp
-from hal_core.lang import memory, refusals
+from hal_core.lang import memory, refusals, shapes
 from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.constants import plain
 from hal_core.lang.mathematics import LANGUAGE, MATH_NAMES
@@ -85,11 +85,13 @@ def attribute(x: Expressions, node: ast.Attribute) -> Any:
 
 
 def subscript(x: Expressions, node: ast.Subscript) -> Any:
-    """Lower `a[i]`: an element of memory, or of a captured tuple."""
+    """Lower `a[i]`: an element of memory, or of a captured tuple; and `p[k:]`, a part of memory."""
     owner = x.expression(node.value)
     if not isinstance(owner, tuple):
         array = memory.named(x, node, owner, node.value, stored=False)
-        return memory.load(x, array, memory.flat(x, node, array, node.slice))
+        if isinstance(node.slice, ast.Slice):
+            return shapes.cut(x, node, node.slice, array)
+        return memory.load(x, array, shapes.flat(x, node, array, node.slice))
     index = x.expression(node.slice)
     if not isinstance(index, int):
         label = ast.unparse(node.value)

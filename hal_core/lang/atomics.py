@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from hal_core.dtypes import STORAGE_DTYPES
 from hal_core.ir import UOp
 from hal_core.lang.emit import dtype_of
-from hal_core.lang.memory import flat, named
+from hal_core.lang.memory import named
+from hal_core.lang.shapes import flat
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions

@@ -14,9 +14,10 @@ from hal_core.dtypes import Scalar, int32
 from hal_core.errors import Unsupported
 
 if TYPE_CHECKING:
-    from hal_core.lang.pointers import ConstPtr, Index, Ptr, Shared
+    from hal_core.lang.pointers import ConstPtr, Extents, Index, Ptr
 
 T = TypeVar("T", bound=Scalar)
+P = TypeVar("P", bound="ConstPtr[Any]")
 
 
 def outside(name: str) -> Unsupported:
@@ -53,13 +54,22 @@ def grid_dim(axis: int) -> int32:
     raise outside("grid_dim")
 
 
-def shared(dtype: type[T], shape: int | tuple[int, ...]) -> Shared[T]:
-    """Declare an array in the memory of the thread's block, of one to three dimensions.
+def shared(dtype: type[T], shape: int | tuple[int, ...]) -> Ptr[T]:
+    """Declare an array in the memory of the thread's block, of one to four dimensions.
 
     All threads of the block see the same array; its contents are undefined at the start. Written
     as `tile = hal.shared(hal.float32, (16, 16))`, outside of conditions and loops.
     """
     raise outside("shared")
+
+
+def view(p: P, shape: Extents) -> P:
+    """Return the same memory with a shape of one to four dimensions, row after row.
+
+    Written as `u = hal.view(p, (height, width))`, with elements `u[y, x]`; the extents may be known
+    at run time only. `row = p[k:]` is the same memory from element k on.
+    """
+    raise outside("view")
 
 
 def barrier() -> None:

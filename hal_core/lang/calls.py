@@ -23,7 +23,7 @@ from hal_core.dtypes import (
 from hal_core.errors import shown
 from hal_core.ir import UOp
 from hal_core.ir.uop import array_of
-from hal_core.lang import memory, refusals
+from hal_core.lang import memory, refusals, shapes
 from hal_core.lang.atomics import atomic
 from hal_core.lang.builtins import (
     ATOMICS,
@@ -34,6 +34,7 @@ from hal_core.lang.builtins import (
     print,
     shared,
     unroll,
+    view,
 )
 from hal_core.lang.constants import computed, convert, instead
 from hal_core.lang.emit import Memory, Nothing, dtype_of
@@ -147,7 +148,9 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
     if not isinstance(dtype, DType) or dtype.name not in DTYPES:
         raise x.error(node.args[0], f"{ast.unparse(node.args[0])} is not a dtype", fix)
     if isinstance(value, Memory):
-        return Memory(value.name, x.emit.view(array_of(value.node), dtype), value.const)
+        node_of = x.emit.view(array_of(value.node), dtype)
+        offset = shapes.rescaled(x, node, value, dtype)
+        return Memory(value.name, node_of, value.const, None, offset, value.origin)
     # The value of `hal.float16(x)` or `p[i]` is a float32; two bytes are those of what it was.
     is_written_so = value.op == "CAST" and isinstance(node.args[1], (ast.Call, ast.Subscript))
     if dtype.itemsize == 2 and is_written_so and value.src[0].dtype in STORAGE_DTYPES:
@@ -173,7 +176,24 @@ def lower_load_if(x: Expressions, node: ast.Call) -> UOp:
     condition, label, index, otherwise = node.args
     gate = x.condition(condition)
     array = memory.named(x, node, x.expression(label), label, stored=False)
-    return memory.load_if(x, gate, array, memory.flat(x, node, array, index), otherwise)
+    place, made = x.emit.capture(lambda: shapes.flat(x, node, array, index))
+    # The index is not used, and so not tested, where the condition does not hold.
+    tests = [part for part in made if part.op == "ASSERT"]
+    x.emit.uops += [part for part in made if part.op != "ASSERT"]
+    if tests and isinstance(gate, UOp):
+        x.emit.branch(gate, tests, [])
+    elif gate:
+        x.emit.uops += tests
+    return memory.load_if(x, gate, array, place, otherwise)
+
+
+def lower_view(x: Expressions, node: ast.Call) -> Memory:
+    if len(node.args) != 2:
+        problem = f"view takes 2 arguments, not {len(node.args)}"
+        raise x.error(node, problem, shapes.VIEW)
+    label, shape = node.args
+    array = memory.named(x, node, x.expression(label), label, stored=False)
+    return shapes.view(x, shape, array)
 
 
 def lower_barrier(x: Expressions, node: ast.Call) -> Nothing:
@@ -332,6 +352,7 @@ _OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     load_if: lower_load_if,
     print: lower_print,
     shared: lower_shared,
+    view: lower_view,
 }
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     builtins.min: _extreme("MIN", builtins.min),

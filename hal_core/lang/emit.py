@@ -27,17 +27,42 @@ _FEW = 8  # most such nodes on one side of a choice that is computed without a b
 
 
 class Memory:
-    """A pointer parameter or a shared array, which can be indexed but is not a value itself."""
+    """A pointer, an array, or a part of one, which can be indexed but is not a value itself."""
 
-    __slots__ = ("const", "name", "node", "shape")
+    __slots__ = ("const", "name", "node", "offset", "origin", "shape")
 
     def __init__(
-        self, name: str, node: UOp, const: bool = False, shape: tuple[int, ...] | None = None
+        self,
+        name: str,
+        node: UOp,
+        const: bool = False,
+        shape: tuple[UOp | int, ...] | None = None,
+        offset: UOp | int | None = None,
+        origin: str | None = None,
     ) -> None:
         self.name = name
-        self.node = node  # PARAM or SHARED
+        self.node = node  # PARAM, SHARED or VIEW
         self.const = const
         self.shape = shape  # None: a pointer
+        # The element of `node` that it begins with. None: it is all of `node`, whose bounds are
+        # tested at each access; the shape of a part is tested by ASSERTs of the indices.
+        self.offset = offset
+        self.origin = origin or name  # the parameter or array that it is a part of
+
+    def called(self, name: str, origin: str | None = None) -> Memory:
+        """Return the same memory with another name."""
+        origin = origin or self.origin
+        return Memory(name, self.node, self.const, self.shape, self.offset, origin)
+
+    def moved(self, move: Callable[[UOp], UOp]) -> Memory:
+        """Return the same memory with another node for each value that it is computed from."""
+
+        def new(part: UOp | int) -> UOp | int:
+            return move(part) if isinstance(part, UOp) else part
+
+        shape = None if self.shape is None else tuple(map(new, self.shape))
+        offset = None if self.offset is None else new(self.offset)
+        return Memory(self.name, self.node, self.const, shape, offset, self.origin)
 
 
 class Nothing:

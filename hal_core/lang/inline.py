@@ -10,7 +10,6 @@ def sign(x):                                           if value < 0: choice = -1
 from __future__ import annotations
 
 import ast
-import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from hal_core.lang.func import InlineFunction
 from hal_core.lang.names import Names
 from hal_core.lang.pointers import PointerType
 from hal_core.lang.returns import tail
+from hal_core.lang.shapes import flattened
 from hal_core.lang.statements import Statements
 
 if TYPE_CHECKING:
@@ -93,9 +93,8 @@ def _bound(
             fix += f"{value.name}: hal.Ptr[hal.{dtype}]."
             problem = f"{function} writes {name}, and {value.name!r} is only read"
             raise x.error(argument, problem, fix)
-        # A pointer takes one index, so a shared array becomes one-dimensional, row after row.
-        flat = None if value.shape is None else (math.prod(value.shape),)
-        return Memory(name, value.node, annotation.const or value.const, flat)
+        # A pointer takes one index, so an array becomes one-dimensional, row after row.
+        return flattened(x, argument, name, value, annotation.const or value.const)
     if isinstance(value, Memory):
-        return Memory(name, value.node, value.const, value.shape)
+        return value.called(name, name)
     return value

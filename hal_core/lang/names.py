@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+from functools import partial
 from types import FunctionType
 from typing import Any
 
 from hal_core.ir import UOp
 from hal_core.lang.annotations import closure_of
 from hal_core.lang.constants import Number
-from hal_core.lang.emit import Emitter, dtype_of
+from hal_core.lang.emit import Emitter, Memory, dtype_of
 from hal_core.lang.text import parameters_of
 
 # The end of a path through the text: the names visible there (None if a break, continue or return
@@ -43,6 +44,7 @@ class Names:
         self.parameters = {arg.arg for arg in parameters_of(tree)}
         self.counters: set[str] = set()  # of for loops
         self.assignments: dict[str, int] = {}  # name -> number of statements that assign it
+        self.places: dict[str, int] = {}  # the same, without repetitions by hal.unroll
         self.variables: dict[str, UOp] = {}
         self.numbers: dict[str, tuple[Number, int]] = {}  # local -> its first number, and the line
         self.visible: dict[str, Any] = {}
@@ -57,6 +59,7 @@ class Names:
             if isinstance(node, (ast.Assign, ast.AugAssign)):
                 for name in assigned(node):
                     self.assignments[name] = self.assignments.get(name, 0) + times
+                    self.places[name] = self.places.get(name, 0) + 1
                 continue
             if isinstance(node, ast.For):
                 if isinstance(node.target, ast.Name):
@@ -69,6 +72,9 @@ class Names:
 
     def assigned_once(self, name: str) -> bool:
         return self.assignments[name] == 1 and name not in self.parameters
+
+    def assigned_in_one_place(self, name: str) -> bool:
+        return self.places[name] == 1 and name not in self.parameters
 
     def is_local(self, name: str) -> bool:
         return name in self.parameters or name in self.assignments or name in self.counters
@@ -117,4 +123,13 @@ class Names:
                 for _, end in alive:
                     emit.set_before(end, variable, value)
                 value = variable
+            elif isinstance(value, Memory) and before.get(name) is not value:
+                value = value.moved(partial(self._moved, alive, emit))
             self.visible[name] = value
+
+    def _moved(self, paths: list[tuple[dict[str, Any], UOp]], emit: Emitter, value: UOp) -> UOp:
+        """Return a value of all paths as one that is visible where they meet."""
+        variable = emit.variable("part", dtype_of(value))
+        for _, end in paths:
+            emit.set_before(end, variable, value)
+        return emit.get(variable)

@@ -8,6 +8,8 @@ from hal_core.dtypes import DTYPES, WIDTHS, DType, Scalar, any_, as_dtype
 from hal_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from hal_core.dtypes import bfloat16, float16, float32
 
 T = TypeVar("T", bound=Scalar)
@@ -36,41 +38,26 @@ class PointerType:
 
 
 if TYPE_CHECKING:
-    Index = Scalar | int | tuple[Scalar | int, ...]  # several for a shared array
+    Index = Scalar | int | tuple[Scalar | int, ...]  # several for an array, or for a view
+    Extents = Scalar | int | tuple[Scalar | int, ...]
 
     class ConstPtr(Generic[T]):
         """A kernel parameter, `x: hal.ConstPtr[hal.float32]`: device memory it only reads."""
 
         @overload
-        def __getitem__(
-            self: ConstPtr[float16] | ConstPtr[bfloat16], index: Scalar | int
-        ) -> float32: ...
+        def __getitem__(self, index: slice) -> Self: ...
         @overload
-        def __getitem__(self, index: Scalar | int) -> T: ...
-        def __getitem__(self, index: Scalar | int) -> Scalar: ...
+        def __getitem__(self: ConstPtr[float16] | ConstPtr[bfloat16], index: Index) -> float32: ...
+        @overload
+        def __getitem__(self, index: Index) -> T: ...
+        def __getitem__(self, index: Index | slice) -> object: ...
 
     class Ptr(ConstPtr[T]):
         """A kernel parameter, `y: hal.Ptr[hal.float32]`: device memory it may read and write."""
 
         @overload
         def __setitem__(
-            self: Ptr[float16] | Ptr[bfloat16], index: Scalar | int, value: float32 | float
-        ) -> None: ...
-        @overload
-        def __setitem__(self, index: Scalar | int, value: T | float) -> None: ...
-        def __setitem__(self, index: Scalar | int, value: Scalar | float) -> None: ...
-
-    class Shared(Ptr[T]):
-        """The array that `hal.shared` declares. A function takes it as a pointer."""
-
-        @overload
-        def __getitem__(self: Shared[float16] | Shared[bfloat16], index: Index) -> float32: ...
-        @overload
-        def __getitem__(self, index: Index) -> T: ...
-        def __getitem__(self, index: Index) -> Scalar: ...
-        @overload
-        def __setitem__(
-            self: Shared[float16] | Shared[bfloat16], index: Index, value: float32 | float
+            self: Ptr[float16] | Ptr[bfloat16], index: Index, value: float32 | float
         ) -> None: ...
         @overload
         def __setitem__(self, index: Index, value: T | float) -> None: ...

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hal_core.dtypes import DType, bool_
 from hal_core.ir import CONST_POINTER, Kernel, Signature, UOp
 from hal_core.ir.blocks.uniformity import divergent_barrier
-from hal_core.lang import control, memory, refusals
+from hal_core.lang import control, memory, refusals, shapes
 from hal_core.lang.builtins import shared
 from hal_core.lang.constants import computed
 from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
@@ -175,13 +175,13 @@ class Statements:
         if target.array is not None:
             # As in Python the value comes before the index, which may change what the value reads.
             made = x.settled(at, value, want)
-            index = memory.flat(x, place, target.array, place.slice)  # type: ignore[attr-defined]
+            index = shapes.flat(x, place, target.array, place.slice)  # type: ignore[attr-defined]
             memory.store(x, at, target.array, index, made)
             return
         name = place.id  # type: ignore[attr-defined]  # what is no element is a Name
-        if isinstance(value, Memory) and isinstance(at, ast.Call):  # of hal.bitcast
-            self._check_own_name(place)  # type: ignore[arg-type]
-            self.names.visible[name] = value
+        if isinstance(value, Memory) and isinstance(at, (ast.Call, ast.Subscript)):
+            self._check_own_name(place)  # type: ignore[arg-type]  # a part of memory, or a view
+            self.names.visible[name] = value.called(name)
             return
         if want is None and isinstance(value, (int, float)):
             # For errors: this number decides the dtype of a local that may be meant to be wider.
@@ -199,7 +199,7 @@ class Statements:
         if isinstance(target, ast.Subscript):
             x = self.expressions
             array = self._written(target)
-            index = memory.flat(x, target, array, target.slice)
+            index = shapes.flat(x, target, array, target.slice)
             old = memory.load(x, array, index)
             memory.store(x, node, array, index, self._combined(node, old))
         elif isinstance(target, ast.Name):
@@ -225,7 +225,7 @@ class Statements:
         self.names.visible[target.id] = memory.shared(self.expressions, call, target.id)
 
     def _check_own_name(self, target: ast.Name) -> None:
-        if not self.names.assigned_once(target.id):
+        if not self.names.assigned_in_one_place(target.id):
             fix = "Give the array a name of its own."
             raise self.error(target, f"{target.id!r} is assigned elsewhere too", fix)
 
@@ -256,10 +256,12 @@ class Statements:
     def _check_assignable(self, target: ast.Name) -> None:
         name = target.id
         known = self.names.visible.get(name)
-        if isinstance(known, Memory):
+        # A statement that hal.unroll repeats gives the name a new part of the memory each time.
+        if isinstance(known, Memory) and not self.names.assigned_in_one_place(name):
             what = "pointer" if known.shape is None else "array"
             problem = f"the {what} {name!r} cannot be assigned"
-            raise self.error(target, problem, "Add to the index.")
+            fix = f"Name a part of it: part = {name}[k:]."
+            raise self.error(target, problem, fix)
         if name in self.names.counters:
             raise self.error(target, f"{name!r} is a loop's counter", "Assign to another name.")
 

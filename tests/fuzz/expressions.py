@@ -93,9 +93,11 @@ class Expressions:
             text, stored = self.random.choice(list(self.own.items()))
         else:
             name, stored, size = self._seen(self.random.choice(self.inputs))
-            text = f"{name}[{self.index(size, 0)}]"
             if self.random.random() < 0.15:
                 return self._gated(dtype, name, stored, size)
+            text = f"{name}[{self.index(size, 0)}]"
+            if self.random.random() < 0.25:
+                text = self._shaped(name, size)
         held = float32 if stored in STORAGE_DTYPES else stored
         return text if held is dtype else f"{spell(dtype)}({text})"
 
@@ -107,6 +109,20 @@ class Expressions:
         dtype = self.random.choice(able)
         size = place.size * place.dtype.itemsize // dtype.itemsize
         return f"hal.bitcast({spell(dtype)}, {place.name})", dtype, size
+
+    def _shaped(self, name: str, size: int) -> str:
+        """An element of a part of the memory, with extents known at compile time or not."""
+        start = self.random.randrange(size)
+        part, left = name, size
+        if start:
+            part, left = f"{name}[{self.random.choice(AS_IS).format(start)}:]", size - start
+        if self.random.random() < 0.3:
+            return f"{part}[{self.index(left, 0, wide=0)}]"
+        rows = self.random.randint(1, left)
+        shape = [rows, left // rows] if self.random.random() < 0.8 else [1, rows, 1, left // rows]
+        extents = ", ".join(self.random.choice(AS_IS).format(extent) for extent in shape)
+        indices = ", ".join(self.index(extent, 0, wide=0) for extent in shape)
+        return f"hal.view({part}, ({extents}))[{indices}]"
 
     def _gated(self, dtype: DType, name: str, stored: DType, size: int) -> str:
         """An index that may be outside, and a gate that keeps it from being read."""
@@ -214,6 +230,7 @@ class Expressions:
         return self.random.choice([*COMPUTED, int32, int32, float32])
 
 
+AS_IS = ["{}", "hal.int32({})", "min(n, 0) + {}"]  # the same number; n is not negative
 STORED = list(DTYPES.values())
 ATOMIC = [dtype for dtype in INTEGERS if dtype.itemsize >= 4]
 IN_ANY_ORDER = ["add", "min", "max", "and", "or", "xor"]  # atomics that give the same

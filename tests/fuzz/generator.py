@@ -17,6 +17,17 @@ from statements import Statements
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, float32, int32
 
+# The elements of a thread, of a buffer with one or with two for each. `min(n, 0)` is 0.
+ONE = [
+    ["{p}[q]"], ["{p}[q:][0]"], ["hal.view({p}, {size})[q]"],
+    ["hal.view({p}, ({size} + min(n, 0), 1))[q, 0]"], ["hal.view({p}[q:], (1, 1))[0, min(n, 0)]"],
+]  # fmt: skip
+TWO = [
+    ["{p}[2 * q]", "{p}[q * 2 + 1]"], ["{p}[q]", "{p}[q + {size}]"],
+    ["{p}[2 * q:][0]", "{p}[2 * q:][1]"],
+    ["hal.view({p}, ({size}, 2))[q, 0]", "hal.view({p}, ({size}, 2 + min(n, 0)))[q, 1]"],
+    ["hal.view({p}, (2, 1, 1, {size}))[0, 0, 0, q]", "hal.view({p}[{size}:], {size})[q]"],
+]  # fmt: skip
 HEADER = "import math\n\nimport hal_core as hal\n"
 
 
@@ -95,10 +106,11 @@ class Generator:
             each = random.choice([1, 1, 2])
             place = Place(f"y{k}", random.choice(STORED), self.size * each)
             self.places.append(place)
-            texts = ["[q]"] if each == 1 else random.choice(
-                [["[2 * q]", "[q * 2 + 1]"], ["[q]", f"[q + {self.size}]"]]
-            )  # fmt: skip
-            self.s.own += [(place.name + text, place.dtype) for text in texts]
+            ways = ONE if each == 1 else TWO
+            self.s.own += [
+                (text.format(p=place.name, size=self.size), place.dtype)
+                for text in random.choice([ways[0], *ways])
+            ]
         self.e.own = dict(self.s.own)
         if random.random() < 0.4:
             dtype, size = random.choice([*ATOMIC, float32]), random.randint(1, 4)

@@ -114,7 +114,8 @@ class Statements:
         if not able:
             return self.assign(nesting)
         text, dtype = self.random.choice(able)
-        array, index = text[:-1].split("[", 1)
+        array, index = text[:-1].rsplit("[", 1)
+        index = f"({index})"
         kind = self.random.choice([*IN_ANY_ORDER, "exchange", "compare_exchange"])
         values = [self.e.pick(dtype, 1) for _ in range(2 if kind == "compare_exchange" else 1)]
         name = self.new("t")
@@ -130,11 +131,11 @@ class Statements:
 
     def procedure(self, nesting: int) -> None:
         able = [(f, text) for f in self.procedures for text, dtype in self.own
-                if dtype is f.params[0]]  # fmt: skip
+                if dtype is f.params[0] and "," not in text[text.rindex("[") :]]  # fmt: skip
         if not able:
             return self.assign(nesting)
         function, text = self.random.choice(able)
-        array, index = text[:-1].split("[", 1)
+        array, index = text[:-1].rsplit("[", 1)
         return self.write(
             f"{function.name}({array}, {index}, {self.e.pick(function.params[1], 2)})"
         )

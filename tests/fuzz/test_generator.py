@@ -84,7 +84,7 @@ MUTANTS: list[tuple[str, Callable[..., Array]]] = [
 @pytest.mark.parametrize(("op", "wrong"), MUTANTS, ids=[op for op, _ in MUTANTS])
 def test_a_wrong_operation_is_found(op: str, wrong: Callable[..., Array]) -> None:
     runner = Interpreted(op, wrong)
-    assert any(verdict(runner, generate(seed)).kind == WRONG for seed in range(400))
+    assert any(verdict(runner, generate(seed)).kind == WRONG for seed in range(1000))
 
 
 def test_a_write_beside_a_view_is_found() -> None:

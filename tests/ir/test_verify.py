@@ -407,12 +407,17 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (barrier_under_if, "the condition differs between them (<UOp IF>, line 4)"),
     (barrier_after_return, "some threads have returned before"),
     (barrier_in_a_loop_left_apart, "some threads break out of its loop before others"),
-    (with_params("ASSERT", None, 2), "the condition must be a bool"),
     (with_params("PRINT", None, 2, 3, arg="{} {}"), None),
     (with_params("PRINT", None, arg="plain"), None),
     (with_params("PRINT", None, 2, arg="{} {}"), "text with a {} for each source"),
     (with_params("PRINT", None, 2), "text with a {} for each source"),
     (with_params("PRINT", None, 0, arg="{}"), "is not a value"),
+    (with_params("ASSERT", None, 2), None),
+    (with_params("ASSERT", None, 2, 2), None),
+    (with_params("ASSERT", None, 3), "it tests a bool or an integer, not float32"),
+    (with_params("ASSERT", None, 2, 3), "the index is int32, the extent float32"),
+    (with_params("ASSERT", None, 2, 2, 2), "ASSERT has 1 sources, not 3"),
+    (with_params("ASSERT", int32, 2), "ASSERT has no dtype"),
 ]
 
 

@@ -70,6 +70,7 @@ def test_an_array_is_flat_in_the_ir(shape: str, count: int, tmp_path: Path) -> N
         ("(4, 1)", "i, 0", "i"), ("(16, 17)", "m, 3", "((m*17)+3)"),
         ("(2, 3, 4)", "i, j, i", "((((i*3)+j)*4)+i)"), ("(2, 3, 4)", "1, 2, 3", "23"),
         ("(2, 3, 4)", "1, j, 0", "((3+j)*4)"), ("(2, 3, 4)", "0, 0, i", "i"),
+        ("(2, 3, 4, 5)", "i, 0, j, 1", "(((((i*3)*4)+j)*5)+1)"),
     ],
 )  # fmt: skip
 def test_elements_lie_row_after_row(shape: str, index: str, flat: str, tmp_path: Path) -> None:
@@ -85,6 +86,15 @@ def test_an_element_is_augmented(tmp_path: Path) -> None:
     body = "tile = hal.shared(hal.uint8, (4, 4))\ntile[i, j] = 0\ntile[i, j] += 3"
     ops = [node.op for node in lowered(body, tmp_path).uops]
     assert ops[-4:] == ["LOAD", "CONST", "ADD", "STORE"]
+
+
+def test_each_axis_is_left_to_checked_mode(tmp_path: Path) -> None:
+    """One index of an array is tested at the access, several would hide each other's mistakes."""
+    flat = lowered("t = hal.shared(hal.int32, 9)\nt[i] = 0", tmp_path)
+    assert not [node for node in flat.uops if node.op == "ASSERT"]
+    kernel = lowered("t = hal.shared(hal.int32, (3, 4))\nt[i, 3] = 0", tmp_path)
+    (test,) = (node for node in kernel.uops if node.op == "ASSERT")
+    assert test.arg == "along axis 0 of 't'" and test.src[1].arg == 3
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES.values()))
@@ -207,11 +217,11 @@ BAD = [
     ("tile = hal.shared(hal.int32, n)", "n", "known at compile time", "Capture"),
     ("tile = hal.shared(hal.int32, (3, n))", "(3, n)", "known at compile time", "Capture"),
     ("tile = hal.shared(hal.int32, hal.block_dim(0))", "hal.bl", "at compile time", "Capture"),
-    ("tile = hal.shared(hal.int32, 0)", "0", "one to three positive ints", "(16, 16)"),
-    ("tile = hal.shared(hal.int32, 2.0)", "2.0", "one to three positive ints", "(16, 16)"),
-    ("tile = hal.shared(hal.int32, True)", "True", "one to three positive ints", "(16, 16)"),
-    ("tile = hal.shared(hal.int32, ())", "()", "one to three positive ints", "(16, 16)"),
-    ("tile = hal.shared(hal.int32, (1, 2, 3, 4))", "(1", "one to three", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, 0)", "0", "one to four positive ints", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, 2.0)", "2.0", "one to four positive ints", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, True)", "True", "one to four positive ints", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, ())", "()", "one to four positive ints", "(16, 16)"),
+    ("tile = hal.shared(hal.int32, (1, 2, 3, 4, 5))", "(1", "one to four", "(16, 16)"),
     ("tile = hal.shared(hal.int32, (2**20, 2**20))", "(2**20", "elements", "smaller"),
     ("tile = hal.shared(hal.int32, 3)\nv = tile", "tile", "the array 'tile' is not a", "tile[i]"),
     ("tile = hal.shared(hal.int32, 3)\nif tile:\n    pass", "tile", "not a value", "tile[i]"),

@@ -93,8 +93,8 @@ BAD = [
     Bad("p = q = hal.shared(hal.int32, 3)", "hal.shared", "has no value", "a line of its own"),
     Bad("i, i = a, 1", "a", "'i' is int32 since line", "Cast the value"),
     Bad("y.size = 3", "y.size", "only names and elements", "a name or an element"),
-    Bad("y = x", "y", "the pointer 'y' cannot be assigned", "Add to the index"),
-    Bad("y += 1", "y", "the pointer 'y' cannot be assigned", "Add to the index"),
+    Bad("y = x", "y", "the pointer 'y' cannot be assigned", "part = y[k:]"),
+    Bad("y += 1", "y", "the pointer 'y' cannot be assigned", "part = y[k:]"),
     Bad("y[i]", "y[i]", "the value is not used", "Assign it"),
     Bad("hal.exp(a)", "hal.exp", "the value is not used", "leave the line out"),
     # loops

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
-# Nodes with a visible effect. In checked mode a LOAD and an ASSERT may fail, which is one too.
-_SEEN = frozenset(
-    {"STORE", "LOAD", "ATOMIC", "CAS", "BARRIER", "SHARED", "ASSERT", "RETURN", "LOOP"}
-)
+# Nodes with a visible effect. A LOAD may fail, which is one too.
+_SEEN = frozenset({"STORE", "LOAD", "ATOMIC", "CAS", "BARRIER", "SHARED", "RETURN", "LOOP"})
 
 
 def without_dead(uops: list[UOp]) -> tuple[UOp, ...]:

@@ -65,9 +65,6 @@ class Text(Lines):
     def on_SPECIAL(self, uop: UOp) -> None:
         self.values[uop] = self.at_top(uop, self.spelling.special(*uop.arg))
 
-    def on_ASSERT(self, uop: UOp) -> None:
-        """Write nothing: only the interpreter tests it."""
-
     # -- variables and memory
 
     def on_VAR(self, uop: UOp) -> None:

@@ -36,7 +36,7 @@ def used_once(uops: Sequence[UOp]) -> dict[UOp, bool]:
         closes = uop.op == "ELSE" or uop.op.startswith("END")
         if closes:
             blocks.pop()
-        elif uop.op not in LEAVES and uop.op != "ASSERT":
+        elif uop.op not in LEAVES:
             for source in uop.src:
                 repeats = uop.op in ("MIN", "MAX", "ISNAN") or (
                     uop.op == "ABS" and dtype_of(uop).is_integer

@@ -90,9 +90,6 @@ class _Module(Threads):
     def on_SPECIAL(self, uop: UOp) -> None:
         self.values[uop] = self.specials[uop.arg]
 
-    def on_ASSERT(self, uop: UOp) -> None:
-        """Write nothing: only the interpreter tests it."""
-
     # -- the frame: arguments, the loop over blocks, the loops over threads
 
     def _enter(self) -> None:

@@ -85,9 +85,6 @@ class _Entry(Memory):
     def on_SPECIAL(self, uop: UOp) -> None:
         self.values[uop] = self.specials[uop.arg]
 
-    def on_ASSERT(self, uop: UOp) -> None:
-        """Write nothing: only the interpreter tests it."""
-
     def on_VAR(self, uop: UOp) -> None:
         self.values[uop] = self.register(kind_of(dtype_of(uop)))
 
