@@ -27,8 +27,8 @@ _NAMES = {
     "atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max atomic_min "
     "atomic_or atomic_xor barrier bitcast block_dim block_idx ceil clz copysign cos cosh "
     "ctz erf erfc exp exp2 expm1 floor fma fmod func global_idx grid_dim hypot isfinite "
-    "isinf isnan kernel load_if log log10 log1p log2 popcount pow print rsqrt shared sin sinh sqrt "
-    "tan tanh thread_idx trunc truncdiv truncmod unroll view",
+    "isinf isnan kernel load_if local log log10 log1p log2 popcount pow print rsqrt shared sin "
+    "sinh sqrt tan tanh thread_idx trunc truncdiv truncmod unroll view",
     "lang.pointers": "ConstPtr Ptr",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",

@@ -127,6 +127,7 @@ from hal_core.lang import (
     isnan as isnan,
     kernel as kernel,
     load_if as load_if,
+    local as local,
     log as log,
     log10 as log10,
     log1p as log1p,

@@ -244,7 +244,18 @@ class Executor:
             shadow = Shadow(elements.nbytes // unit)
             if id(step.node) in self.kernel.narrowest:
                 shadow = ShadowPart(shadow, 0, dtype.itemsize // unit, ())
-        self.memories[step.place] = Memory(name, elements, size, written, shadow, stride=stride)
+        owners = self.lanes.own_block
+        self.memories[step.place] = Memory(
+            name, elements, size, written, shadow, (), stride, owners
+        )
+
+    def own(self, step: Step) -> None:
+        """Execute a LOCAL: an array for each lane, which nobody else can race with."""
+        (name, size), dtype, lanes = step.node.arg, _stored(step.node), self.lanes.size
+        elements = np.zeros(size * lanes, dtype)
+        written = np.zeros(len(elements), f"u{dtype.itemsize}")
+        owners = np.arange(lanes)
+        self.memories[step.place] = Memory(name, elements, size, written, None, (), size, owners)
 
     def view(self, step: Step) -> None:
         """Execute a VIEW: the same memory, with elements of another dtype."""
@@ -333,6 +344,7 @@ STATEMENTS: dict[str, Callable[[Executor, Step], None]] = {
     "ASSERT": Executor.claim,
     "PRINT": Executor.print,
     "SHARED": Executor.share,
+    "LOCAL": Executor.own,
     "VIEW": Executor.view,
     "LOAD": Executor.load,
     "STORE": Executor.store,

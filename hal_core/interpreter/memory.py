@@ -73,11 +73,11 @@ def check_bounds(
 
 
 class Memory:
-    """The elements of a pointer's buffer, or of a shared array in every block.
+    """The elements of a pointer's buffer, or of all blocks' or threads' arrays of one name.
 
-    A block has `size` elements, and those of the next block begin after `stride`. `written` is as
-    in `Inputs`, and None if everything is written. `others` are the names of the pointers whose
-    buffers overlap this one.
+    An array has `size` elements, and the next one begins after `stride`; `owners` has the number of
+    each lane's array. `written` is as in `Inputs`, and None if everything is written. `others` are
+    the names of the pointers whose buffers overlap this one.
     """
 
     def __init__(
@@ -89,10 +89,11 @@ class Memory:
         shadow: Shadow | ShadowPart | None,
         others: Sequence[str] = (),
         stride: int = 0,
+        owners: Array | None = None,
     ) -> None:
         self.name, self.elements, self.size = name, elements, size
         self.written, self.shadow, self.others = written, shadow, others
-        self.stride = stride
+        self.stride, self.owners = stride, owners
 
     def seen_as(self, access: Access, dtype: np.dtype[Any]) -> Memory:
         """Return the same memory as whole elements of another dtype. Raises: KernelFault."""
@@ -114,6 +115,7 @@ class Memory:
             shadow,
             self.others,
             self.stride * old // new,
+            self.owners,
         )
 
     def places(self, access: Access, index: Array, wide: Array | None) -> Array:
@@ -130,9 +132,8 @@ class Memory:
                 got=int(wide[first]),
             )
         places = index.astype(np.int64)
-        if self.stride:
-            # `elements` has the shared arrays of all blocks, one after the other.
-            places += access.lanes.own_block[access.running] * self.stride
+        if self.owners is not None:
+            places += self.owners[access.running] * self.stride
         return places
 
     def watch(self, access: Access, places: Array) -> None:

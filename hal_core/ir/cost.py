@@ -11,6 +11,7 @@ _FREE = STRUCTURE | {
     "VAR",
     "SPECIAL",
     "SHARED",
+    "LOCAL",
     "VIEW",
     "BARRIER",
     "ASSERT",

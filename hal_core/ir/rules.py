@@ -26,7 +26,7 @@ from hal_core.ir.uop import (
 )
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
-    "SET", "STORE", "VAR", "SHARED", "VIEW", "BARRIER", "ASSERT", "PRINT",
+    "SET", "STORE", "VAR", "SHARED", "LOCAL", "VIEW", "BARRIER", "ASSERT", "PRINT",
 }  # fmt: skip
 
 # Returns the problem with a node of a kernel. The number of sources has been checked before.
@@ -167,8 +167,8 @@ def view(node: UOp, kernel: Kernel) -> str | None:
 def _element(node: UOp, kernel: Kernel) -> str | None:
     """Check the memory and the index of a node that accesses an element."""
     memory, index = node.src[:2]
-    if memory.op not in ("SHARED", "VIEW") and not _is_pointer(memory, kernel):
-        return "its first source must be a PARAM that is a pointer, a SHARED or a VIEW"
+    if memory.op not in ("SHARED", "LOCAL", "VIEW") and not _is_pointer(memory, kernel):
+        return "its first source must be a PARAM that is a pointer, a SHARED, a LOCAL or a VIEW"
     if memory.dtype is any_:
         return "its memory has no dtype: it must be a VIEW of it"
     if index.dtype is None or not index.dtype.is_integer:
@@ -217,6 +217,8 @@ def atomic(node: UOp, kernel: Kernel) -> str | None:
     dtype = node.src[0].dtype
     if problem or dtype is None:
         return problem
+    if node.src[0].op == "LOCAL":
+        return "no other thread sees a LOCAL, so it takes no atomic"
     if node.op == "ATOMIC" and node.arg not in ATOMICS:
         return f"arg must be one of {', '.join(sorted(ATOMICS))}"
     floats = node.op == "ATOMIC" and node.arg in ("ADD", "EXCHANGE")
@@ -296,6 +298,7 @@ RULES: dict[str, Rule] = {
     "ISNAN": _operands("f", result=bool_),
     "WHERE": where,
     "SHARED": shared,
+    "LOCAL": shared,
     "VIEW": view,
     "LOAD": load,
     "STORE": store,
@@ -318,7 +321,7 @@ RULES: dict[str, Rule] = {
 
 # How many sources a node has; the ops that are not here have two, and a PRINT has any number.
 SOURCE_COUNTS = {
-    **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "BARRIER"), 0),
+    **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "LOCAL", "BARRIER"), 0),
     **dict.fromkeys(("LOOP", "RETURN"), 0),
     **dict.fromkeys(FLOAT_UNARY | {"NEG", "ABS", "NOT", "GET", "CAST", "BITCAST", "VIEW", "IF"}, 1),
     **dict.fromkeys(("ENDRANGE", "ENDLOOP", "ELSE", "ENDIF", "BREAK", "CONTINUE", "ASSERT"), 1),

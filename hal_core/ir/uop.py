@@ -20,6 +20,7 @@ variable (`VAR`, `SET`, `GET`).
 | FMA | three floats | | theirs |
 | BITCAST | value | | the target, as wide as the value: the same bits |
 | SHARED | | (name, number of elements) | the element's; one array per block, contents undefined |
+| LOCAL | | (name, number of elements) | the element's; an array of the thread's own, undefined |
 | VIEW | PARAM or SHARED | | another element's: the same memory as elements of this dtype |
 | LOAD | memory, integer index | | the element's |
 | LOAD | memory, integer index, bool, value | | the element's; if false, the value, unread |
@@ -40,9 +41,10 @@ variable (`VAR`, `SET`, `GET`).
 | ASSERT | integer index, integer extent | its name | None; 0 <= index < extent, tested likewise |
 | ASSERT | integer index | its name | None; 0 <= index, tested likewise |
 
-Memory is a PARAM that is a pointer, a SHARED, or a VIEW of one. Numbers are stored as float16 and
-bfloat16, but not computed with: only memory, LOADs, values of STOREs, BITCASTs, and CASTs from and
-to float32 have these dtypes.
+Memory is a PARAM that is a pointer, a SHARED, a LOCAL, or a VIEW of one of the first two. A LOCAL
+may stand in a block, and is then undefined again each time; no atomic takes it. Numbers are stored
+as float16 and bfloat16, but not computed with: only memory, LOADs, values of STOREs, BITCASTs, and
+CASTs from and to float32 have these dtypes.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ OPENS = frozenset({"RANGE", "LOOP", "IF", "ELSE"})  # they open a block
 CLOSES = frozenset({"ENDRANGE", "ENDLOOP", "ELSE", "ENDIF"})
 LEAVES = frozenset({"BREAK", "CONTINUE", "RETURN"})  # they leave a block before its end
 STRUCTURE = OPENS | CLOSES | LEAVES
+LOCAL_LIMIT = 4096  # bytes of a thread's own arrays: OpenCL on CPUs keeps them on a stack
 ATOMICS = frozenset({"ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCHANGE"})
 
 
@@ -120,7 +123,7 @@ _put_op, _put_dtype, _put_src, _put_arg, _put_line = (
 
 
 def array_of(memory: UOp) -> UOp:
-    """Return the PARAM or SHARED that memory belongs to: itself, or what a VIEW shows."""
+    """Return the node that memory belongs to: itself, or the PARAM or SHARED of a VIEW."""
     return memory.src[0] if memory.op == "VIEW" else memory
 
 
@@ -150,7 +153,15 @@ class Kernel(NamedTuple):
     @property
     def shared_nbytes(self) -> int:
         """The bytes of shared memory per block, each array rounded up to 16."""
-        arrays = [(uop.arg[1], uop.dtype) for uop in self.uops if uop.op == "SHARED"]
+        return self._nbytes("SHARED")
+
+    @property
+    def local_nbytes(self) -> int:
+        """The bytes of a thread's own arrays, each rounded up to 16."""
+        return self._nbytes("LOCAL")
+
+    def _nbytes(self, op: str) -> int:
+        arrays = [(uop.arg[1], uop.dtype) for uop in self.uops if uop.op == op]
         return sum(-(-count * dtype.itemsize // 16) * 16 for count, dtype in arrays if dtype)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -17,6 +17,7 @@ from hal_core.lang.builtins import (
     global_idx,
     grid_dim,
     load_if,
+    local,
     print,
     shared,
     thread_idx,
@@ -75,7 +76,7 @@ __all__ = [
     "atomic_load", "atomic_max", "atomic_min", "atomic_or", "atomic_xor", "barrier", "bitcast",
     "block_dim", "block_idx", "ceil", "clz", "copysign", "cos", "cosh", "ctz", "erf", "erfc", "exp",
     "exp2", "expm1", "floor", "fma", "fmod", "func", "global_idx", "grid_dim", "hypot", "isfinite",
-    "isinf", "isnan", "kernel", "load_if", "log", "log1p", "log2", "log10", "popcount", "pow",
-    "print", "rsqrt", "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc",
+    "isinf", "isnan", "kernel", "load_if", "local", "log", "log1p", "log2", "log10", "popcount",
+    "pow", "print", "rsqrt", "shared", "sin", "sinh", "sqrt", "tan", "tanh", "thread_idx", "trunc",
     "truncdiv", "truncmod", "unroll", "view",
 ]  # fmt: skip

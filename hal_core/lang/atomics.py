@@ -27,6 +27,9 @@ def atomic(x: Expressions, node: ast.Call, name: str, kind: str) -> UOp:
         raise x.error(node, problem, f"Write hal.{name}({', '.join(takes)}).")
     label, index_node, *value_nodes = node.args
     array = named(x, node, x.expression(label), label, stored=True)
+    if array.node.op == "LOCAL":
+        problem = f"no other thread sees the local array {array.name!r}"
+        raise x.error(label, problem, f"Write {array.name}[i] += value, or use hal.shared.")
     index = flat(x, node, array, index_node)
     dtype = dtype_of(array.node)
     if dtype in STORAGE_DTYPES or dtype.itemsize < 4:

@@ -63,6 +63,15 @@ def shared(dtype: type[T], shape: int | tuple[int, ...]) -> Ptr[T]:
     raise outside("shared")
 
 
+def local(dtype: type[T], shape: int | tuple[int, ...]) -> Ptr[T]:
+    """Declare an array of the thread's own, of one to four dimensions and 4096 bytes at most.
+
+    Its contents are undefined at the start. Elements whose indices are constants are kept in
+    registers. Written as `t = hal.local(hal.float32, 8)`, also in loops and functions.
+    """
+    raise outside("local")
+
+
 def view(p: P, shape: Extents) -> P:
     """Return the same memory with a shape of one to four dimensions, row after row.
 

@@ -31,6 +31,7 @@ from hal_core.lang.builtins import (
     barrier,
     bitcast,
     load_if,
+    local,
     print,
     shared,
     unroll,
@@ -148,6 +149,10 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
     if not isinstance(dtype, DType) or dtype.name not in DTYPES:
         raise x.error(node.args[0], f"{ast.unparse(node.args[0])} is not a dtype", fix)
     if isinstance(value, Memory):
+        if value.node.op == "LOCAL":
+            written = ast.unparse(node.args[1])
+            fix = f"Take the bits of each element: hal.bitcast(hal.{dtype.__name__}, {written}[i])."
+            raise x.error(node, "the elements of a local array have one dtype", fix)
         node_of = x.emit.view(array_of(value.node), dtype)
         offset = shapes.rescaled(x, node, value, dtype)
         return Memory(value.name, node_of, value.const, None, offset, value.origin)
@@ -220,9 +225,10 @@ def lower_print(x: Expressions, node: ast.Call) -> Nothing:
     return Nothing("hal.print")
 
 
-def lower_shared(x: Expressions, node: ast.Call) -> NoReturn:
-    fix = "Write tile = hal.shared(...) on a line of its own, and index tile."
-    raise x.error(node, "hal.shared declares an array, and has no value", fix)
+def lower_array(x: Expressions, node: ast.Call) -> NoReturn:
+    name = ast.unparse(node.func)
+    fix = f"Write tile = {name}(...) on a line of its own, and index tile."
+    raise x.error(node, f"{name} declares an array, and has no value", fix)
 
 
 def _math(x: Expressions, node: ast.Call, function: MathFunction) -> Any:
@@ -350,8 +356,9 @@ _OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     barrier: lower_barrier,
     bitcast: lower_bitcast,
     load_if: lower_load_if,
+    local: lower_array,
     print: lower_print,
-    shared: lower_shared,
+    shared: lower_array,
     view: lower_view,
 }
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, any_, float32
 from hal_core.errors import shown
 from hal_core.ir import UOp
+from hal_core.ir.uop import LOCAL_LIMIT
 from hal_core.lang.constants import Number, computed
 from hal_core.lang.emit import Memory, dtype_of
 from hal_core.lang.shapes import shape_of
@@ -16,7 +17,6 @@ from hal_core.lang.shapes import shape_of
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
 
-_SHARED = "Write tile = hal.shared(hal.float32, (16, 16))."
 _MOST_ELEMENTS = 2**31 - 1  # of a shared array: the index is an int32
 
 
@@ -79,22 +79,23 @@ def store(x: Expressions, at: ast.AST, memory: Memory, index: UOp, value: UOp | 
     x.emit.node("STORE", None, (memory.node, index, typed))
 
 
-def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
-    """Lower `name = hal.shared(dtype, shape)` and return the array."""
+def array(x: Expressions, node: ast.Call, name: str, kind: str) -> Memory:
+    """Lower `name = hal.shared(dtype, shape)` or hal.local, as `kind` says; return the array."""
+    function = f"hal.{kind}"
+    fix = f"Write {name} = {function}(hal.float32, (16, 16))."
     if len(node.args) != 2 or node.keywords:
-        raise x.error(node, "hal.shared takes a dtype and a shape, by position", _SHARED)
+        raise x.error(node, f"{function} takes a dtype and a shape, by position", fix)
     first, second = node.args
     is_name = isinstance(second, (ast.Name, ast.Attribute))
     if is_name and isinstance(x.expression(second), DType):
         written = ast.unparse(first)
-        fix = f"Write {name} = hal.shared({ast.unparse(second)}, {written})."
+        fix = f"Write {name} = {function}({ast.unparse(second)}, {written})."
         problem = f"{written} is not the dtype of an array: the dtype comes first"
         raise x.error(first, problem, fix)
     dtype = x.expression(first)
     if not isinstance(dtype, DType) or dtype.name not in DTYPES:
-        problem = f"{ast.unparse(first)} is not the dtype of an array"
-        raise x.error(first, problem, _SHARED)
-    shape = shape_of(x, second, _SHARED)
+        raise x.error(first, f"{ast.unparse(first)} is not the dtype of an array", fix)
+    shape = shape_of(x, second, fix)
     sizes = [size for size in shape if isinstance(size, int)]
     if len(sizes) < len(shape):
         fix = "Capture its size as a Python number from outside of the kernel."
@@ -103,4 +104,11 @@ def shared(x: Expressions, node: ast.Call, name: str) -> Memory:
     if count > _MOST_ELEMENTS:
         problem = f"the array has {shown(count)} elements, and {_MOST_ELEMENTS} is the limit"
         raise x.error(second, problem, "Make it smaller.")
-    return Memory(name, x.emit.declare("SHARED", dtype, (), (name, count)), shape=shape)
+    if kind == "shared":
+        return Memory(name, x.emit.declare("SHARED", dtype, (), (name, count)), shape=shape)
+    x.emit.local_nbytes += -(-count * dtype.itemsize // 16) * 16
+    if x.emit.local_nbytes > LOCAL_LIMIT:
+        problem = f"the local arrays of a thread have {x.emit.local_nbytes} bytes up to here, and "
+        fix = "Use a buffer with elements for each thread."
+        raise x.error(second, f"{problem}{LOCAL_LIMIT} is the limit", fix)
+    return Memory(name, x.emit.node("LOCAL", dtype, (), (name, count)), shape=shape)

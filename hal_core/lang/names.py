@@ -124,6 +124,8 @@ class Names:
                     emit.set_before(end, variable, value)
                 value = variable
             elif isinstance(value, Memory) and before.get(name) is not value:
+                if value.node.op == "LOCAL":
+                    continue  # the array may have been declared in the block, and is gone
                 value = value.moved(partial(self._moved, alive, emit))
             self.visible[name] = value
 

@@ -88,7 +88,7 @@ _FOREIGN = {
     **dict.fromkeys(("get_global_id", "grid"), "Write hal.global_idx(0) for x."),
     **dict.fromkeys(
         ("local", "local_array", "zeros", "ones", "empty", "full", "array"),
-        "There are no local arrays: use variables, or tile = hal.shared(hal.float32, (16, 16)).",
+        "Write t = hal.local(hal.float32, (4, 4)), and assign its elements.",
     ),
     **dict.fromkeys(("clip", "clamp"), "Write min(max(x, low), high)."),
     "square": "Write x * x.",

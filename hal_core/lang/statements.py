@@ -11,7 +11,7 @@ from hal_core.dtypes import DType, bool_
 from hal_core.ir import CONST_POINTER, Kernel, Signature, UOp
 from hal_core.ir.blocks.uniformity import divergent_barrier
 from hal_core.lang import control, memory, refusals, shapes
-from hal_core.lang.builtins import shared
+from hal_core.lang.builtins import local, shared
 from hal_core.lang.constants import computed
 from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.expressions import Expressions
@@ -126,8 +126,9 @@ class Statements:
         x, value = self.expressions, node.value
         targets = [self._target(target) for target in node.targets]
         function = x.expression(value.func) if isinstance(value, ast.Call) else None
-        if function is shared and isinstance(node.targets[0], ast.Name) and len(targets) == 1:
-            self._declare(node.targets[0], value)  # type: ignore[arg-type]  # an ast.Call
+        is_array = function is shared or function is local
+        if is_array and isinstance(node.targets[0], ast.Name) and len(targets) == 1:
+            self._declare(node.targets[0], value, function.__name__)  # type: ignore
             return
         # A choice of numbers takes the dtype of the first target that has one.
         wants = next((target.wants for target in targets if any(target.wants)), (None,))
@@ -214,15 +215,15 @@ class Statements:
         x = self.expressions
         return memory.named(x, node, x.expression(node.value), node.value, stored=True)
 
-    def _declare(self, target: ast.Name, call: ast.Call) -> None:
-        if self.inlined is not None:
+    def _declare(self, target: ast.Name, call: ast.Call, kind: str) -> None:
+        if kind == "shared" and self.inlined is not None:
             fix = "Declare it in the kernel, and pass it to the function."
             raise self.error(call, "an array must be declared in the kernel itself", fix)
-        if self.emit.depth or self.loops:
+        if kind == "shared" and (self.emit.depth or self.loops):
             fix = f"Move {target.id} = hal.shared(...) up, out of the if or the loop."
             raise self.error(call, "an array must be declared at the top level of the kernel", fix)
         self._check_own_name(target)
-        self.names.visible[target.id] = memory.shared(self.expressions, call, target.id)
+        self.names.visible[target.id] = memory.array(self.expressions, call, target.id, kind)
 
     def _check_own_name(self, target: ast.Name) -> None:
         if not self.names.assigned_in_one_place(target.id):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 from case import COMPUTED, FLOATS, INTEGERS, Place
 from guards import near
@@ -24,6 +25,15 @@ class Function:
         self.name, self.result, self.params = name, result, params
 
 
+class Local(NamedTuple):
+    """An array of the thread's own; `fixed` if all indices are constants."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    fixed: bool
+
+
 class Expressions:
     """Draws from what is visible: `names` by dtype, and the buffers that may be read."""
 
@@ -34,6 +44,7 @@ class Expressions:
         self.inputs: list[Place] = []
         self.own: dict[str, DType] = {}  # elements of the thread's own: text -> dtype
         self.functions: list[Function] = []
+        self.locals: list[Local] = []
 
     def names(self, dtype: DType) -> list[str]:
         return [name for frame in self.frames for name, kind in frame.items() if kind is dtype]
@@ -88,8 +99,19 @@ class Expressions:
         some = [0, 1, 2, 3, 7, *(limits if self.random.random() < 0.3 else [])]
         return self.random.choice(some if dtype.kind == "u" else [*some, -1, -2, -5])
 
+    def element(self, array: Local, depth: int = 0) -> str:
+        """Any element of an array of the thread's own."""
+        if array.fixed:
+            indices = [str(self.random.randrange(size)) for size in array.shape]
+        else:
+            indices = [self.index(size, depth, wide=0) for size in array.shape]
+        return f"{array.name}[{', '.join(indices)}]"
+
     def load(self, dtype: DType) -> str:
-        if self.own and (not self.inputs or self.random.random() < 0.3):
+        if self.locals and self.random.random() < 0.3:
+            array = self.random.choice(self.locals)
+            text, stored = self.element(array), array.dtype
+        elif self.own and (not self.inputs or self.random.random() < 0.3):
             text, stored = self.random.choice(list(self.own.items()))
         else:
             name, stored, size = self._seen(self.random.choice(self.inputs))

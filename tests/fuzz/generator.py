@@ -221,6 +221,8 @@ class Generator:
         self.e.frames[0]["hal.thread_idx(0)"] = int32
         if not self.whole:
             self._bounds()
+        for _ in range(self.random.choice([0, 0, 1])):
+            s.local(1)
         for k in range(self.random.randint(2, 4)):
             dtype = self.e.any_dtype()
             s.write(f"v{k} = {spell(dtype)}({self.e.pick(dtype, 1)})")

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 
 from case import Place
-from expressions import ATOMIC, IN_ANY_ORDER, Expressions, Function, spell
+from expressions import ATOMIC, IN_ANY_ORDER, STORED, Expressions, Function, Local, spell
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
@@ -44,8 +44,10 @@ class Statements:
         self.write(header)
         self.depth += 1
         self.e.frames.append({})
+        arrays = len(self.e.locals)
         yield
         self.e.frames.pop()
+        del self.e.locals[arrays:]
         self.depth -= 1
 
     def body(self, nesting: int) -> None:
@@ -97,6 +99,29 @@ class Statements:
         held = float32 if dtype in STORAGE_DTYPES else dtype
         operator = "=" if dtype is bool_ else self.random.choice(["=", "=", "+="])
         self.write(f"{text} {operator} {self.e.some(held)}")
+
+    def local(self, nesting: int) -> None:
+        """An array of the thread's own, all of whose elements are written before any is read."""
+        random, name, dtype = self.random, self.new("l"), self.random.choice([*STORED, int32])
+        shape = tuple(random.randint(1, 4) for _ in range(random.choice([1, 1, 2])))
+        array = Local(name, dtype, shape, random.random() < 0.5)
+        self.write(f"{name} = hal.local({spell(dtype)}, {shape if len(shape) > 1 else shape[0]})")
+        counters = [self.new("k") for _ in shape]
+        kind = "hal.unroll" if array.fixed else "range"
+        for depth, (counter, size) in enumerate(zip(counters, shape, strict=True)):
+            self.write("    " * depth + f"for {counter} in {kind}({size}):")
+        held = float32 if dtype in STORAGE_DTYPES else dtype
+        value = self.e.pick(held, 1)
+        self.write("    " * len(shape) + f"{name}[{', '.join(counters)}] = {value}")
+        self.e.locals.append(array)
+
+    def local_store(self, nesting: int) -> None:
+        if not self.e.locals:
+            return self.store(nesting)
+        array = self.random.choice(self.e.locals)
+        held = float32 if array.dtype in STORAGE_DTYPES else array.dtype
+        operator = "=" if array.dtype is bool_ else self.random.choice(["=", "=", "+="])
+        return self.write(f"{self.e.element(array, 1)} {operator} {self.e.some(held)}")
 
     def tally(self, nesting: int) -> None:
         """Atomics whose order is not seen: one kind an array, and the old value is not used."""
@@ -237,8 +262,10 @@ SIMPLE: list[Way] = [
     Statements.temporary, Statements.temporary, Statements.assign, Statements.assign,
     Statements.assign, Statements.store, Statements.store, Statements.store, Statements.tally,
     Statements.own_atomic, Statements.claim, Statements.procedure, Statements.several,
+    Statements.local_store,
 ]  # fmt: skip
 NESTED: list[Way] = [
     Statements.branch, Statements.branch, Statements.branch, Statements.for_range,
     Statements.for_range, Statements.while_loop, Statements.unroll, Statements.leave,
+    Statements.local,
 ]  # fmt: skip

@@ -57,6 +57,7 @@ def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
         "BITCAST",
         "CAST",
         "SHARED",
+        "LOCAL",
         "BARRIER",
         "CAS",
         "RANGE",

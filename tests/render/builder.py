@@ -50,6 +50,9 @@ class Builder:
     def shared(self, name: str, count: int, dtype: DType = int32) -> UOp:
         return self.add("SHARED", dtype, arg=(name, count))
 
+    def local(self, name: str, count: int, dtype: DType = int32) -> UOp:
+        return self.add("LOCAL", dtype, arg=(name, count))
+
     def memory(self, where: str | UOp) -> UOp:
         """A parameter by its name, or shared memory as it is."""
         return self.params[where] if isinstance(where, str) else where

@@ -82,6 +82,7 @@ class _Writer:
         operands = self.operands()
         self.keep(next(operands))
         self.shared()
+        self.local()
         gate = b.op("LT", b.index(), b.const(7))
         self.keep(b.add("LOAD", dtype, b.params["x"], b.index(), gate, next(operands)))
         for op, count, gives in ops_of(dtype):
@@ -129,6 +130,13 @@ class _Writer:
             for array in (self.tile, b.params["x"]):
                 self.keep(b.load(b.add("VIEW", target, array), t))
             b.store(b.add("VIEW", target, b.params["p"]), t, b.load(f"r_{target.name}", t))
+
+    def local(self) -> None:
+        b = self.b
+        array = b.local("own", 4, self.dtype)
+        t = b.op("AND", b.special("thread_idx"), b.const(3))
+        b.store(array, t, b.load("x", b.index()))
+        self.keep(b.load(array, t))
 
 
 def _control() -> Kernel:

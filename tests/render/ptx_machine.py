@@ -55,7 +55,11 @@ class Machine:
         self.alive, self.waiting = np.ones(self.size, bool), np.zeros(self.size, bool)
         self.arrays: list[tuple[Array, int]] = []
         self.params = self._place(arguments)
-        self._place_shared()
+        self.starts: dict[str, int] = {}  # of the arrays, in the part of a block or a thread
+        self.bases = {
+            "shared": self._place_arrays("shared", self.threads // self.in_block),
+            "local": self._place_arrays("local", self.threads),
+        }
 
     # memory
 
@@ -83,22 +87,23 @@ class Machine:
             self.spaces["global"].placed[inside] = self.spaces["global"].written[inside] = True
         return placed
 
-    def _place_shared(self) -> None:
+    def _place_arrays(self, kind: str, owners: Array) -> Array:
+        """Where each thread's part of a space begins; threads of one owner share one."""
+        arrays = self.program.arrays[kind]
         # Behind each array a gap, to catch what goes beyond.
-        extents = {name: -(-size // 16) * 16 + 16 for name, size in self.program.shared.items()}
+        extents = {name: -(-size // 16) * 16 + 16 for name, size in arrays.items()}
         stride = sum(extents.values())
-        space = self.spaces["shared"] = Space(stride * math.prod(self.grid))
-        self.shared: dict[str, int] = {}
-        self.shared_base = self.threads // self.in_block * stride
+        space = self.spaces[kind] = Space(stride * (int(owners[-1]) + 1))
         start = 0
-        for name, nbytes in self.program.shared.items():
-            self.shared[name] = start
+        for name, nbytes in arrays.items():
+            self.starts[name] = start
             space.placed.reshape(-1, stride)[:, start : start + nbytes] = True
             start += extents[name]
+        return owners * stride
 
     def _address(self, operand: str, space: str, lanes: Array) -> Array:
         address = self.read(operand.strip("[]"), "u64", lanes).astype(np.int64)
-        return address + self.shared_base[lanes] if space == "shared" else address
+        return address + self.bases[space][lanes] if space in self.bases else address
 
     # operands
 
@@ -209,8 +214,8 @@ class Machine:
         words = name.split(".")
         if words[0] in ("ld", "st", "atom", "cvta"):
             getattr(self, f"_{words[0]}")(words, operands, lanes)
-        elif operands[-1] in self.shared and name == "mov.u64":
-            start = np.full(lanes.shape, self.shared[operands[-1]])
+        elif operands[-1] in self.starts and name == "mov.u64":
+            start = np.full(lanes.shape, self.starts[operands[-1]])
             self.write(operands[0], "u64", lanes, start, False)
         else:
             self._compute(name, operands, lanes)

@@ -13,7 +13,7 @@ _ENTRY = re.compile(
 )
 _PARAM = re.compile(r"    \.param \.(\w+) (\w+)")
 _REGISTERS = re.compile(r"    \.reg \.(\w+) (%[a-z]+)<(\d+)>;")
-_SHARED = re.compile(r"    \.shared \.align 16 \.b8 (\$\w+)\[(\d+)\];")
+_ARRAY = re.compile(r"    \.(shared|local) \.align 16 \.b8 (\$\w+)\[(\d+)\];")
 _LABEL = re.compile(r"(\$\w+):")
 _INSTRUCTION = re.compile(r"    (?:@(?P<guard>!?%p\d+) )?(?P<name>[a-z][\w.]*)(?: (?P<rest>.+))?;")
 
@@ -38,7 +38,7 @@ class Program:
             kind, name = _matched(_PARAM, line)
             self.params[name] = kind
         self.registers: dict[str, str] = {}
-        self.shared: dict[str, int] = {}
+        self.arrays: dict[str, dict[str, int]] = {"shared": {}, "local": {}}
         self.labels: dict[str, int] = {}
         self.code: list[Instruction] = []
         for line in found["body"].splitlines():
@@ -63,9 +63,9 @@ class Program:
         if line.startswith("    .reg"):
             kind, prefix, count = _matched(_REGISTERS, line)
             self.registers |= {f"{prefix}{number}": kind for number in range(int(count))}
-        elif line.startswith("    .shared"):
-            name, nbytes = _matched(_SHARED, line)
-            self.shared[name] = int(nbytes)
+        elif line.startswith(("    .shared", "    .local")):
+            space, name, nbytes = _matched(_ARRAY, line)
+            self.arrays[space][name] = int(nbytes)
         elif line.startswith("$"):
             (name,) = _matched(_LABEL, line)
             if name in self.labels:

@@ -54,6 +54,7 @@ from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
 from hal_core.ir.blocks.groups import in_groups
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
+from hal_core.ir.blocks.local_arrays import with_common_arrays
 from hal_core.ir.blocks.lockstep import in_step
 from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
@@ -79,6 +80,7 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
     threads = block_threads(kernel)
+    kernel = with_common_arrays(kernel, threads)
     kernel = kernel._replace(uops=without_shortcuts(without_returns(kernel.uops)))
     found = in_step(kernel)
     if found is not None:

@@ -80,7 +80,7 @@ class Uniformity:
         op = node.op
         if op == "SPECIAL":
             return node.arg[0] in _OWN
-        if op in ("ATOMIC", "CAS"):
+        if op in ("ATOMIC", "CAS") or (op == "LOAD" and node.src[0].op == "LOCAL"):
             return True
         if op == "GET":
             return id(node.src[0]) in self.varying

@@ -20,6 +20,7 @@ from hal_core.dtypes import int32
 from hal_core.ir.fold.constants import Number, constant, evaluate, spreads_nan
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.fold.identities import simpler
+from hal_core.ir.fold.registers import in_registers
 from hal_core.ir.uop import LEAVES, STRUCTURE, Kernel, UOp
 
 _NOT_COMPUTED = STRUCTURE | {"SET", "ASSERT", "PRINT"}
@@ -43,7 +44,8 @@ def fold(kernel: Kernel) -> Kernel:
         kernel = kernel._replace(uops=without_dead(walk.out))
         if not walk.again:
             break
-    return kernel
+    found = in_registers(kernel)
+    return kernel if found is kernel else fold(found)
 
 
 class _Block:

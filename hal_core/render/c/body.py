@@ -105,6 +105,11 @@ class Text(Lines):
         name, kind = self.named(uop, str(name)), self.spelling.storage(dtype_of(uop))
         self.shared.append(self.row.shared.format(type=kind, name=name, count=count))
 
+    def on_LOCAL(self, uop: UOp) -> None:
+        name, count = uop.arg
+        kind = self.spelling.storage(dtype_of(uop))
+        self.line(f"{kind} {self.named(uop, str(name))}[{count}];")
+
     def on_VIEW(self, uop: UOp) -> None:
         (array,) = uop.src
         params = self.kernel.signature.params

@@ -65,7 +65,7 @@ class _Entry(Memory):
         bound = f".reqntid {', '.join(map(str, block))}" if block else f".maxntid {_MAX_BLOCK}"
         head = [f".visible .entry {kernel.name}(", *self.parameters(), ")", bound, "{"]
         registers = self.declarations()
-        return "\n".join([*head, *registers, *self.shared, "", *self.lines, "}", ""])
+        return "\n".join([*head, *registers, *self.arrays, "", *self.lines, "}", ""])
 
     def _special(self, kind: str, axis: int) -> str:
         """Return the register, or the number, of an index of a thread or block."""

@@ -9,6 +9,7 @@ from hal_core.render.ptx.text import kind_of, literal, memory_type_of, type_of
 from hal_core.render.ptx.values import Values
 from hal_core.render.renderer import dtype_of
 
+_SPACES = {"PARAM": "global", "SHARED": "shared", "LOCAL": "local"}
 _OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}
 
 
@@ -18,7 +19,7 @@ class Memory(Values):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel.contract)
         self.kernel = kernel
-        self.shared: list[str] = []  # declarations
+        self.arrays: list[str] = []  # declarations
 
     def parameters(self) -> list[str]:
         params = self.kernel.signature.params
@@ -51,9 +52,12 @@ class Memory(Values):
         return self.test("ne", "s32", value, "0") if dtype is bool_ else value
 
     def on_SHARED(self, uop: UOp) -> None:
-        name, nbytes = self.name("shared"), uop.arg[1] * dtype_of(uop).itemsize
-        self.shared.append(f"    .shared .align 16 .b8 {name}[{nbytes}];")
+        space = _SPACES[uop.op]
+        name, nbytes = self.name(space), uop.arg[1] * dtype_of(uop).itemsize
+        self.arrays.append(f"    .{space} .align 16 .b8 {name}[{nbytes}];")
         self.values[uop] = self.let("mov.u64", "b64", name)
+
+    on_LOCAL = on_SHARED
 
     def on_VIEW(self, uop: UOp) -> None:
         self.values[uop] = self.values[uop.src[0]]  # addresses have no type
@@ -98,4 +102,4 @@ class Memory(Values):
 
 def _space(uop: UOp) -> str:
     """Return the state space of an access."""
-    return "shared" if array_of(uop.src[0]).op == "SHARED" else "global"
+    return _SPACES[array_of(uop.src[0]).op]

@@ -1,8 +1,8 @@
 """Stacks that are large enough for kernels.
 
-A kernel's shared arrays, and the values that live across its barriers, take up to 320 KiB. The main
-thread has megabytes, and so have others on most systems; `threading.stack_size` and `ulimit -s` can
-set less.
+A kernel's shared arrays, those of its threads, and the values that live across its barriers take up
+to 576 KiB. The main thread has megabytes, and so have others on most systems;
+`threading.stack_size` and `ulimit -s` can set less.
 """
 
 from __future__ import annotations

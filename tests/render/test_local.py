@@ -1,0 +1,133 @@
+"""Local arrays, which each thread has for itself, in every language."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builder import Builder
+from toolchains import Toolchain
+
+import hal_core as hal
+from hal_core.dtypes import DTYPES, DType, int32, int64, uint8
+from hal_core.ir import Kernel, UOp
+from hal_core.ir.blocks.fission import split
+from hal_core.ir.fold import fold
+from hal_core.ir.verify import verify
+
+
+def turned(dtype: DType, index: DType = int32, block: tuple[int, int, int] | None = None) -> Kernel:
+    """Each thread takes four elements, and gives them from another one on."""
+    b = Builder("turned", f"r: {dtype.name}*, x: const {dtype.name}*, shift: int32")
+    i = b.op("MUL", b.index(), b.const(4))
+    own = b.local("own", 4, dtype)
+    k = b.range(b.const(0), b.const(4), b.const(1))
+    b.store(own, b.cast(k, index), b.load("x", b.op("ADD", i, k)))
+    b.end(k)
+    b.barrier()  # the array lives across it
+    k = b.range(b.const(0), b.const(4), b.const(1))
+    place = b.op("AND", b.op("ADD", b.op("ADD", k, b.params["shift"]), b.index()), b.const(3))
+    b.store("r", b.op("ADD", i, k), b.load(own, b.cast(place, index)))
+    b.end(k)
+    return b.kernel(block)
+
+
+def expected(x: np.ndarray, shift: int) -> np.ndarray:
+    rows = x.reshape(-1, 4)
+    return np.array([np.roll(row, -shift - i) for i, row in enumerate(rows)]).reshape(-1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_every_dtype(toolchain: Toolchain, dtype: DType) -> None:
+    stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind != "b" else np.dtype(bool)
+    x = np.arange(4 * 16).astype(stored) if dtype.kind != "b" else np.arange(64) % 3 == 0
+    got = np.zeros_like(x)
+    toolchain.run(turned(dtype), {"r": got, "x": x, "shift": 3}, (2, 1, 1), (8, 1, 1))
+    assert got.tolist() == expected(x, 3).tolist()
+
+
+@pytest.mark.parametrize("block", [(1, 1, 1), (7, 1, 1)])
+@pytest.mark.parametrize("index", [uint8, int64], ids=str)
+def test_indices_and_blocks(
+    toolchain: Toolchain, index: DType, block: tuple[int, int, int]
+) -> None:
+    x = np.arange(4 * 3 * block[0], dtype="i4")
+    got = np.zeros_like(x)
+    kernel = turned(int32, index, block)
+    toolchain.run(kernel, {"r": got, "x": x, "shift": 2}, (3, 1, 1), block)
+    assert got.tolist() == expected(x, 2).tolist()
+
+
+def test_a_block_of_three_dimensions(toolchain: Toolchain) -> None:
+    """The threads of a block share nothing, wherever they stand in it."""
+    b = Builder("boxes", "r: int32*")
+    x, y, z = (b.special("thread_idx", axis) for axis in range(3))
+    line = b.op("ADD", b.op("MUL", b.op("ADD", b.op("MUL", z, b.const(2)), y), b.const(3)), x)
+    own = b.local("own", 2)
+    b.store(own, b.op("AND", x, b.const(1)), line)
+    b.store(own, b.op("XOR", b.op("AND", x, b.const(1)), b.const(1)), b.const(-1))
+    b.barrier()
+    b.store("r", line, b.load(own, b.op("AND", x, b.const(1))))
+    got = np.zeros(12, "i4")
+    toolchain.run(b.kernel(), {"r": got}, (1, 1, 1), (3, 2, 2))
+    assert got.tolist() == list(range(12))
+
+
+def constant_indices(dtype: DType = int32, last: int = 1) -> Kernel:
+    b = Builder("known", "r: int32*")
+    own = b.local("own", 2, dtype)
+    for place in (0, 1):
+        b.store(own, b.const(place), b.cast(b.const(place + 5), dtype))
+    b.store("r", b.const(0), b.cast(b.load(own, b.const(last)), int32))
+    return b.kernel()
+
+
+def ops(kernel: Kernel) -> list[str]:
+    return [node.op for node in kernel.uops]
+
+
+def test_known_indices_need_no_array() -> None:
+    kernel = fold(constant_indices())
+    verify(kernel)
+    assert not {"LOCAL", "VAR"} & set(ops(kernel))  # folded as any variable
+    (stored,) = (node.src[2] for node in kernel.uops if node.op == "STORE")
+    assert stored.arg == 6
+
+
+def test_an_index_out_of_bounds_stays_an_access() -> None:
+    assert "LOCAL" in ops(fold(constant_indices(last=2)))
+
+
+def test_what_is_read_before_it_is_written_keeps_the_rules() -> None:
+    b = Builder("unwritten", "r: int32*, n: int32")
+    own = b.local("own", 2)
+    with b.when(b.op("LT", b.params["n"], b.const(3))):
+        b.store(own, b.const(1), b.params["n"])
+    b.store("r", b.const(0), b.load(own, b.const(1)))
+    verify(fold(b.kernel()))
+
+
+def test_arrays_of_a_block_that_are_too_large() -> None:
+    b = Builder("large", "r: int32*")
+    own = b.local("own", 100)
+    b.store(own, b.special("thread_idx"), b.const(0))
+    assert any(node.op == "SHARED" for node in split(b.kernel((64, 1, 1))))
+    with pytest.raises(hal.Unsupported, match=r"own take 400 bytes of each thread") as raised:
+        split(b.kernel())
+    assert raised.value.fix is not None and "smaller block" in raised.value.fix
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda b: b.local("own", 0), "it must have one element or more"),
+        (lambda b: b.local("own", 1025), "have too many bytes"),
+        (lambda b: b.add("VIEW", uint8, b.local("own", 4)), "its source must be a PARAM"),
+        (lambda b: b.atomic("ADD", b.local("own", 4), b.const(0), b.const(0)), "takes no atomic"),
+    ],
+)
+def test_broken_rules_are_named(build: object, says: str) -> None:
+    b = Builder("broken", "r: int32*")
+    made: UOp = build(b)  # type: ignore[operator]
+    assert made is not None
+    with pytest.raises(hal.InvalidKernel, match=says):
+        verify(b.kernel())
