@@ -27,7 +27,7 @@ import nox
 
 ROOT = Path(__file__).resolve().parent
 OUT = ROOT / "out"
-BACKENDS = ("cpu", "cuda", "opencl")
+BACKENDS = ("cpu", "cuda", "hip", "opencl")
 PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
 DISTRIBUTIONS = ("hal-core", *PLUGINS)
 SUPPORTED = ("3.11", "3.12", "3.13")
@@ -257,7 +257,7 @@ def tests(session: nox.Session, backend: str) -> None:
     own = [f"plugins/hal-{backend}/tests"]
     if backend == "cuda" and session.python == FULL:
         own.append("tests/simulators")
-    else:
+    elif backend != "hip" or session.python != FULL:
         own = _existing(f"{own[0]}/{name}" for name in OWN)
     _pytest(session, *RESULTS, *own, require=(backend.upper(),), SIM_CUDA_BUILD=_software_build())
 

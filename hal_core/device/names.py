@@ -7,7 +7,7 @@ from hal_core.errors import InvalidArgument
 RESERVED = ("GPU", "DEFAULT")  # requests, never a backend's name
 # Families that this project publishes or plans, as hal-cpu, hal-cuda, ...; errors suggest them.
 KNOWN = ("CPU", "CUDA", "HIP", "METAL", "OPENCL")
-PLANNED = ("HIP", "METAL")  # not there yet
+PLANNED = ("METAL",)  # not there yet
 
 
 def parse(name: object, operation: str = "device name") -> tuple[str, int]:

@@ -33,15 +33,28 @@ class RuntimeCompiler:
         self.call("Version", ctypes.byref(major), ctypes.byref(minor))
         self.version = major.value, minor.value
 
-    def compile(self, text: str, name: str, options: tuple[str, ...], image: str) -> bytes:
+    def compile(
+        self,
+        text: str,
+        name: str,
+        options: tuple[str, ...],
+        image: str,
+        headers: dict[str, str] | None = None,
+    ) -> bytes:
         """Compile a text to an image, named as in the interface: "CUBIN", "PTX", "Code".
 
-        Raises: CompilerRefused.
+        `headers` are texts by the names that `#include` has for them; others are found in the
+        folders of the options. Raises: CompilerRefused.
         """
+        known = headers or {}
+        texts, names = (
+            (ctypes.c_char_p * len(known))(*map(str.encode, part))
+            for part in (known.values(), known)
+        )
         program = ctypes.c_void_p()
         handle = ctypes.byref(program)
-        # No headers are passed as texts: the compiler finds them in the folders of the options.
-        self.call("CreateProgram", handle, text.encode(), name.encode(), 0, None, None)
+        described = text.encode(), name.encode(), len(known), texts, names
+        self.call("CreateProgram", handle, *described)
         try:
             given = (ctypes.c_char_p * len(options))(*map(os.fsencode, options))
             status = self._function("CompileProgram")(program, len(options), given)

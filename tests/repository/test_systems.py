@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["hal_core", *(f"plugins/hal-{name}/hal_{name}" for name in ("cpu", "cuda", "opencl"))]
+PACKAGES = [
+    "hal_core",
+    *(f"plugins/hal-{name}/hal_{name}" for name in ("cpu", "cuda", "hip", "opencl")),
+]
 MODULES = ("os", "mmap", "ctypes", "signal", "select", "socket", "platform")
 # Modules that Windows lacks, or that no other system has.
 FOREIGN = ("fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty",
            "winreg")  # fmt: skip
 
 EVERYWHERE = {
-    "os": """DirEntry O_CREAT O_RDONLY O_RDWR O_WRONLY PathLike SEEK_SET W_OK X_OK _exit access
+    "os": """DirEntry O_CREAT O_RDONLY O_RDWR O_WRONLY PathLike R_OK SEEK_SET W_OK X_OK _exit access
         close cpu_count devnull dup dup2 environ fdopen fsdecode fsencode fstat fspath getpid kill
         listdir lseek lstat makedirs mkdir name open path pipe read replace scandir sep stat
         stat_result strerror truncate unlink urandom utime waitpid waitstatus_to_exitcode walk
@@ -29,7 +32,7 @@ EVERYWHERE = {
         c_char_p c_float c_int c_int32 c_int64 c_size_t c_ssize_t c_ubyte c_uint c_uint16 c_uint32
         c_uint64 c_uint8 c_ushort c_void_p cast create_string_buffer get_errno memmove memset
         py_object pythonapi sizeof string_at""",
-    "signal": "SIG_IGN SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM Signals getsignal signal",
+    "signal": "SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM SIG_IGN Signals getsignal signal",
     "select": "",
     "socket": "",
     "platform": "machine platform python_version system",

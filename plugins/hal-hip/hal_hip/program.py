@@ -1,0 +1,15 @@
+"""A loaded kernel."""
+
+from __future__ import annotations
+
+from hal_core.streams.program import StreamProgram
+from hal_hip.compiler import MAKER
+from hal_hip.device import HIPDevice
+
+
+class HIPProgram(StreamProgram):
+    """A kernel on an AMD GPU, which may use all shared memory without asking."""
+
+    format, maker = "hip", MAKER
+    any_shared_nbytes = 1 << 30
+    device: HIPDevice

@@ -1,0 +1,170 @@
+"""AMD's compiler, from text to code objects for GPUs that are not here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+from hal_core.compiler import CompileOptions
+from hal_core.compiler.seal import unseal
+from hal_core.render import HIPRenderer
+from hal_hip import hiprtc
+from hal_hip.compiler import MAKER, HIPRTCCompiler
+from hal_hip.hiprtc import Found
+
+pytestmark = pytest.mark.usefixtures("library")
+
+FULL = "gfx90a:sramecc+:xnack-"
+TARGETS = ("gfx906:sramecc+:xnack-", FULL, "gfx1030")
+TEXT = """\
+#include <hip/hip_runtime.h>
+extern "C" __global__ void scale(float *y, const float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = FACTOR * x[i];
+}
+"""
+SIGNATURE = "y: float32*, x: const float32*, n: int32"
+
+
+@hal.kernel
+def twice(y: hal.Ptr[hal.float16], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + y[i]
+
+
+def compiler_for(arch: str) -> HIPRTCCompiler:
+    """Return the compiler of a GPU of this architecture, which nobody has."""
+    device: Any = SimpleNamespace(name="HIP", info=SimpleNamespace(arch=arch))
+    return HIPRTCCompiler(device)
+
+
+def options_of(text: str, **given: Any) -> CompileOptions:
+    source = hal.Source("scale", text, SIGNATURE, language="hip", **given)
+    return CompileOptions.of_source(source)
+
+
+def _compile(text: str, arch: str = FULL, **given: Any) -> bytes:
+    return compiler_for(arch).compile(text, options_of(text, **given))
+
+
+@pytest.mark.parametrize("arch", TARGETS)
+def test_a_rendered_kernel_becomes_a_code_object_for_the_whole_target(arch: str) -> None:
+    kernel, compiler = twice.lower(), compiler_for(arch)
+    renderer = HIPRenderer()
+    options = CompileOptions.of_kernel(kernel, renderer.options(kernel))
+    image = compiler.compile(renderer.render(kernel), options)
+    target, code = unseal(MAKER, image, "test", "HIP")
+    assert target == arch and code.startswith(b"\x7fELF")
+    assert arch.encode() in code  # the object's note has the features too
+    text = compiler._disassemble(image)
+    assert "twice:" in text and "s_endpgm" in text and "v_" in text
+
+
+def test_defines_folders_and_the_usual_header(tmp_path: Path) -> None:
+    (tmp_path / "factor.h").write_text("#define FACTOR 3.0f\n")
+    text = TEXT.replace("#include", '#include "factor.h"\n#include', 1)
+    assert _compile(text, includes=(str(tmp_path),))
+    assert _compile(TEXT, defines={"FACTOR": "2.0f"})
+
+
+def test_C5_the_fault_is_shown_where_it_is() -> None:
+    with pytest.raises(hal.CompileError, match="undeclared identifier") as caught:
+        _compile(TEXT)
+    assert caught.value.line == 4 and "FACTOR" in caught.value.log
+    assert "hiprtc refuses the text: HIPRTC_ERROR_COMPILATION" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [" ", "\x01\x02\x1b[31m", "\N{SNOWMAN}", "int x = ;", "{" * 5000])
+def test_texts_of_nothing_and_of_anything(text: str) -> None:
+    try:
+        image = _compile(text)
+    except hal.CompileError as error:
+        assert error.source == text
+    else:
+        assert not text.strip() and image
+
+
+def test_a_compiler_that_dies_is_a_CompileError_and_is_replaced() -> None:
+    """hiprtc 5.2 ends its process for an architecture that it does not know."""
+    text = TEXT.replace("FACTOR", "1.0f")
+    with pytest.raises(hal.CompileError, match=r"HIPRTC|died"):
+        _compile(text, arch="gfx9999")
+    assert _compile(text)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--gpu-architecture=gfx906", "--offload-arch=gfx906", "-march=gfx906", "-mcpu=gfx906"],
+)
+def test_a_source_names_no_architecture(option: str) -> None:
+    with pytest.raises(hal.InvalidArgument, match=f"cannot name an architecture.*{option}"):
+        _compile(TEXT, options=(option,))
+
+
+@pytest.mark.parametrize("option", ["-I/usr", "-include x.h", "-isystem/usr", "-fpass-plugin=x.so"])
+def test_C2_a_source_names_no_file_in_its_options(option: str) -> None:
+    with pytest.raises(hal.InvalidArgument, match="cannot name files"):
+        _compile(TEXT, options=(option,))
+
+
+def test_C2_the_key_has_the_version_the_target_and_the_folder_of_headers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = {compiler_for(arch).identity for arch in TARGETS}
+    (tmp_path / "include" / "hip").mkdir(parents=True)
+    (tmp_path / "include" / "hip" / "hip_runtime.h").touch()
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
+    hiprtc.header_folders.cache_clear()
+    names.add(compiler_for(FULL).identity)
+    hiprtc.header_folders.cache_clear()
+    monkeypatch.setattr(hiprtc, "find", lambda: Found("/x/libhiprtc.so.7", "7.0 (7.0.1)"))
+    names.add(compiler_for(FULL).identity)
+    assert len(names) == len(TARGETS) + 2
+
+
+def test_code_that_is_damaged_is_not_taken_apart() -> None:
+    image = _compile(TEXT, defines={"FACTOR": "1.0f"})
+    with pytest.raises(hal.CompileError, match="damaged"):
+        compiler_for(FULL)._disassemble(image[:-1])
+    with pytest.raises(hal.CompileError, match="not a binary of hal-hip"):
+        compiler_for(FULL)._disassemble(b"\x7fELF")
+
+
+def test_threads_compile_in_turns() -> None:
+    results: dict[int, bytes] = {}
+
+    def work(number: int) -> None:
+        results[number] = _compile(TEXT, defines={"FACTOR": f"{number}.0f"})
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(set(results.values())) == 8
+
+
+def test_it_lives_beside_another_LLVM() -> None:
+    """Debian's hiprtc and Debian's PoCL end a process that has both."""
+    code = f"""
+import hal_core as hal
+from hal_hip import hiprtc
+text = {TEXT.replace("FACTOR", "1.0f")!r}
+for turn in range(2):
+    print(len(hiprtc.compile(text, ("--gpu-architecture=gfx906",))) > 0)
+    try:
+        device = hal.Device["OPENCL"]
+        hal.zeros(8, hal.float32, device).fill(1).numpy()
+    except hal.HalError:
+        pass  # no platform here
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.split() == ["True", "True"], done.stderr

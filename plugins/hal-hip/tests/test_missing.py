@@ -1,0 +1,114 @@
+"""R10: where the library, the hardware or a permission is missing, one error says which."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hal_hip import driver
+
+ASK = """
+import hal_core as hal
+from hal_hip import driver
+{change}
+for turn in range(2):  # the second error is as the first
+    try:
+        hal.Device["HIP"]
+    except hal.HalError as error:
+        print(type(error).__name__, error)
+print(hal.Device.states()["HIP"])
+"""
+NONE = "no HIP runtime is installed: none of libnever.so.7 is found. Install AMD's runtime: "
+
+
+def _run(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
+        env={"PATH": "/usr/bin:/bin", **environment},
+    )  # fmt: skip
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+def _ask(change: str, **environment: str) -> str:
+    first, second, state = _run(ASK.format(change=change), **environment).splitlines()
+    assert first == second and state == "no hardware"
+    kind, _, text = first.partition(" enumerate HIP: ")
+    assert kind == "DeviceUnavailable"
+    return text
+
+
+def test_R10_without_a_runtime_it_says_what_to_install() -> None:
+    said = _ask("driver.LIBRARIES = ('libnever.so.7',)")
+    assert said.startswith(NONE) and "libamdhip64-5" in said
+
+
+def test_R10_a_library_that_is_no_runtime_is_named_with_what_it_lacks() -> None:
+    said = _ask("driver.LIBRARIES = ('libnever.so.7', 'libm.so.6')")
+    assert said.startswith("libm.so.6 is no HIP runtime, or one older than 5.2: ")
+    assert "undefined symbol: hip" in said
+
+
+def test_R10_a_library_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+    broken = tmp_path / "libamdhip64.so.7"
+    broken.write_bytes(b"not a library")
+    said = _ask(f"driver.LIBRARIES = ({str(broken)!r},)")
+    assert said.startswith(f"{broken} cannot be loaded: ") and "file too short" in said
+
+
+def test_R10_on_a_system_without_HIP() -> None:
+    said = _ask("import sys; sys.platform = 'darwin'")
+    assert said == "AMD has no HIP for macOS. Use METAL or CPU."
+
+
+@pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])
+def test_R10_devices_hidden_by_a_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "-1")
+    problem, fix = driver._why_no_device()
+    assert problem.endswith(f" under {name}=-1") and "unset it" in fix
+
+
+def test_R10_a_kernel_without_the_driver_and_a_user_without_permission(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in driver._HIDE:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(driver, "_KFD", str(tmp_path / "kfd"))
+    problem, fix = driver._why_no_device()
+    assert problem.endswith(f"there is no {tmp_path}/kfd") and "amdgpu" in fix
+    (tmp_path / "kfd").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    problem, fix = driver._why_no_device()
+    assert problem.endswith(f"no permission for {tmp_path}/kfd") and "render,video" in fix
+
+
+@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has an AMD GPU")
+@pytest.mark.usefixtures("library")
+def test_R10_AMDs_own_runtime_without_a_GPU() -> None:
+    said = _ask("", HIP_VISIBLE_DEVICES="0")
+    assert said.startswith("the HIP runtime finds no GPU under HIP_VISIBLE_DEVICES=0.")
+    assert "there is no /dev/kfd" in _ask("")
+
+
+def test_hal_doctor_says_what_to_install() -> None:
+    text = _run("""
+from hal_hip import doctor, driver, hiprtc
+driver.LIBRARIES = ("libnever.so.7",)
+hiprtc._helper._module = "hal_hip.never"
+for check in doctor.checks("HIP"):
+    print(check.ok, check.title, check.detail, check.hint)
+""")
+    runtime, compiler = text.splitlines()
+    assert runtime.startswith(f"False runtime {NONE}".partition(". Install")[0])
+    assert compiler.startswith("False hiprtc hiprtc cannot be loaded: ")
+    assert "libamdhip64-5" in runtime and "libamdhip64-5" in compiler
+
+
+def test_importing_the_plugin_loads_no_library() -> None:
+    code = "import sys; before = set(sys.modules); import hal_hip; "
+    code += "print([m for m in set(sys.modules) - before if m in ('numpy', 'ctypes')])"
+    assert _run(code) == "[]\n"
