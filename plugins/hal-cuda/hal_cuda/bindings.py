@@ -15,6 +15,16 @@ _ERROR_LOG = cu.CUjit_option.CU_JIT_ERROR_LOG_BUFFER
 _ERROR_LOG_NBYTES = cu.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
 
 
+class _Functions(dict[str, Any]):
+    """Functions of cuda-bindings by their names without prefix, each looked up once."""
+
+    def __missing__(self, name: str) -> Any:
+        return self.setdefault(name, getattr(cu, f"cu{name}"))
+
+
+_functions = _Functions()
+
+
 class CudaBindings(Calls):
     """The functions of cuda-bindings, which return tuples: the status, then the results."""
 
@@ -26,12 +36,12 @@ class CudaBindings(Calls):
 
     def call(self, name: str, *arguments: Any) -> Any:
         try:
-            answer: tuple[Any, ...] = getattr(cu, name)(*arguments)
+            answer: tuple[Any, ...] = _functions[name](*arguments)
         except ValueError as error:  # a status newer than cuda-bindings
             code = str(error).partition(" is not a valid CUresult")[0]
             if not code.isdecimal():
                 raise
-            raise Refused(name, int(code), "an unknown code", "") from None
+            raise Refused(f"cu{name}", int(code), "an unknown code", "") from None
         if answer[0]:
             raise self.refused(name, answer[0])
         return answer[1] if len(answer) == 2 else answer[1:]
@@ -41,12 +51,15 @@ class CudaBindings(Calls):
         ctypes.memmove(made.getPtr(), packed, len(packed))
         return made
 
+    def array(self, one: Any) -> list[Any]:
+        return [one]
+
     def refused(self, name: str, status: Any) -> Refused:
         code = int(status)
         _, title = cu.cuGetErrorName(cu.CUresult(code))
         _, sentence = cu.cuGetErrorString(cu.CUresult(code))
         title, sentence = title or b"an unknown code", sentence or b""
-        return Refused(name, code, title.decode(), sentence.decode())
+        return Refused(f"cu{name}", code, title.decode(), sentence.decode())
 
     def initialise(self) -> None:
         try:
@@ -58,7 +71,7 @@ class CudaBindings(Calls):
         log = bytes(LOG_NBYTES)  # the driver writes into it; cuda-bindings takes only bytes
         options = [_ERROR_LOG, _ERROR_LOG_NBYTES]
         try:
-            return self.call("cuModuleLoadDataEx", image + b"\0", 2, options, [log, LOG_NBYTES])
+            return self.call("ModuleLoadDataEx", image + b"\0", 2, options, [log, LOG_NBYTES])
         except Refused as error:
             text = log.partition(b"\0")[0].decode(errors="replace").strip()
             error.sentence = text or error.sentence

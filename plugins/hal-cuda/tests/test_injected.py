@@ -15,6 +15,7 @@ from everything import everything
 from simulator import Simulator
 
 import hal_core as hal
+from hal_core.streams import calls as shared
 from hal_cuda import calls, driver
 
 UNKNOWN, OUT_OF_MEMORY = 999, 2
@@ -208,8 +209,9 @@ def test_no_driver_call_is_missing_here(watched: Simulator) -> None:
     called = set(watched.calls_since(before))
     assert called == set(EXPECTED)
     transport = type(driver.api())
-    text = inspect.getsource(calls) + inspect.getsource(sys.modules[transport.__module__])
-    named = set(re.findall(r"(?:\bcu\.|\")(cu[A-Z]\w+?)(?:_v\d)?\b", text))
+    text = inspect.getsource(shared) + inspect.getsource(calls)
+    text += inspect.getsource(sys.modules[transport.__module__])
+    named = {f"cu{name}" for name in re.findall(r"(?:\bcu\.cu|[ (]\")([A-Z][a-z]\w+)\b", text)}
     assert len(named) > 30
     # The third is called where PyCUDA has a context.
     assert named - called - {"cuCtxGetDevice"} == {"cuGetErrorName", "cuGetErrorString"}
