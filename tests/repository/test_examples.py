@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,12 @@ def test_saxpy_prints_the_right_numbers(tmp_path: Path) -> None:
         ("histogram.py", ("--count", "70000")),
         ("softmax.py", ("--rows", "20", "--columns", "300")),
         ("mandelbrot.py", ("--size", "50")),
+        ("wave.py", ("--size", "40", "--steps", "30")),
+        ("nbody.py", ("--count", "200", "--steps", "3")),
+        ("sort.py", ("--count", "5000")),
+        ("fft.py", ("--signals", "20", "--size", "256")),
+        ("sparse.py", ("--size", "20")),
+        ("montecarlo.py", ("--count", "100000")),
     ],
 )
 def test_an_example_finds_its_answer_right(
@@ -73,7 +80,13 @@ def test_an_example_finds_its_answer_right(
 
 
 @needs_cpu
-@pytest.mark.parametrize("example", ["matmul", "reduction", "histogram", "softmax", "mandelbrot"])
+@pytest.mark.parametrize(
+    "example",
+    [
+        "matmul", "reduction", "histogram", "softmax", "mandelbrot", "wave", "nbody", "sort",
+        "fft", "sparse", "montecarlo",
+    ],
+)  # fmt: skip
 def test_an_example_sees_that_its_answer_is_wrong(
     example: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,14 +101,20 @@ def test_an_example_sees_that_its_answer_is_wrong(
     module, device = _example(example), hal.Device["CPU"]
     monkeypatch.setattr(device, "compile", lambda kernel: idle)
     numbers = np.random.default_rng(0).standard_normal((20, 30), dtype=np.float32)
-    arguments = {
-        "matmul": (numbers, numbers.T),
-        "reduction": (numbers.reshape(-1),),
-        "histogram": (np.arange(100, dtype="u1"),),
-        "softmax": (numbers,),
-        "mandelbrot": (np.ones((5, 5), "i4"), None),
+    arguments: dict[str, Callable[[], Any]] = {
+        "matmul": lambda: (numbers, numbers.T),
+        "reduction": lambda: (numbers.reshape(-1),),
+        "histogram": lambda: (np.arange(100, dtype="u1"),),
+        "softmax": lambda: (numbers,),
+        "mandelbrot": lambda: (np.ones((5, 5), "i4"), None),
+        "wave": lambda: (np.ones((9, 9), "u1"), module.reference(np.ones((9, 9), "u1"), 9), 9),
+        "nbody": lambda: (module.make_stars(20), 3),
+        "sort": lambda: (np.array([3, 1, 2], "u4"),),
+        "fft": lambda: module.make_signals(2, 64),
+        "sparse": lambda: (module.make_plate(4), np.ones(16, "f4")),
+        "montecarlo": lambda: (1000,),
     }
-    assert module.run(device, *arguments[example]) is False
+    assert module.run(device, *arguments[example]()) is False
 
 
 @needs_cpu
@@ -108,6 +127,12 @@ def test_an_example_sees_that_its_answer_is_wrong(
         ("histogram.py", ("--count", "3000")),
         ("softmax.py", ("--rows", "5", "--columns", "300")),
         ("mandelbrot.py", ("--size", "15")),
+        ("wave.py", ("--size", "16", "--steps", "5")),
+        ("nbody.py", ("--count", "150", "--steps", "1")),
+        ("sort.py", ("--count", "1500")),
+        ("fft.py", ("--signals", "3", "--size", "64")),
+        ("sparse.py", ("--size", "6")),
+        ("montecarlo.py", ("--count", "1000")),
     ],
 )
 def test_an_example_does_nothing_undefined(
@@ -203,6 +228,55 @@ def _mandelbrot() -> Launch:
     return Launch(kernel, (np.zeros(30 * 30, "i4"),), (30, 0.09), {"threads": (30, 30)})
 
 
+def _wave() -> Launch:
+    size = 20
+    water = _example("wave").make_pond(size).reshape(-1)
+    states = (_floats(16, size, size), _floats(17, size, size))
+    return Launch(_example("wave").step, (*states, water), (0.5, size), {"threads": (size, size)})
+
+
+def _nbody() -> Launch:
+    stars = _example("nbody").make_stars(150).reshape(-1)
+    return Launch(_example("nbody").push, (np.zeros(600, "f4"), stars), (0.5, 150), {"grid": 2})
+
+
+def _sort(kernel: str) -> Launch:
+    module, n = _example("sort"), 1500
+    keys = np.random.default_rng(18).integers(0, 1 << 32, n, dtype=np.uint32)
+    digits = (keys >> np.uint32(8)) & np.uint32(15)
+    counts = [np.bincount(part, minlength=16) for part in (digits[:1024], digits[1024:])]
+    rows = np.stack(counts, axis=1).astype("i4").reshape(-1)  # a row for each value
+    before = (np.cumsum(rows) - rows).astype("i4")
+    arrays, vals, grid = {
+        "scan": ((np.arange(600, dtype="i4"),), (600,), 1),
+        "move": ((np.zeros_like(keys), keys, before), (8, n), 2),
+    }[kernel]
+    return Launch(getattr(module, kernel), arrays, vals, {"grid": grid})
+
+
+def _fft() -> Launch:
+    angles = -np.pi * np.arange(32) / 32
+    roots = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype("f4").reshape(-1)
+    arrays = (np.zeros(3 * 128, "f4"), _floats(19, 3, 128), roots)
+    return Launch(_example("fft").combine, arrays, (8, 32, 3), {"threads": (32, 3)})
+
+
+def _sparse(kernel: str) -> Launch:
+    module, n = _example("sparse"), 49
+    x, y, z, rest = (_floats(seed, n) for seed in (20, 21, 22, 23))
+    one, other = np.array([0.5], "f4"), np.array([0.75], "f4")
+    arrays: dict[str, Any] = {
+        "multiply": (np.zeros(n, "f4"), *module.make_plate(7), x),
+        "advance": (x, rest, y, z, one, other),
+    }
+    return Launch(getattr(module, kernel), arrays[kernel], (n,), {"threads": n})
+
+
+def _montecarlo() -> Launch:
+    arrays = (np.zeros(2, "f4"), np.zeros(2, "f4"))
+    return Launch(_example("montecarlo").price, arrays, (7,), {"grid": 2}, 1e-4)
+
+
 ROWS = 21  # of a mini-batch
 
 
@@ -237,6 +311,15 @@ LAUNCHES = {
     "histogram": _histogram,
     "softmax": _softmax,
     "mandelbrot": _mandelbrot,
+    "wave": _wave,
+    "nbody": _nbody,
+    "fft": _fft,
+    "montecarlo": _montecarlo,
+} | {
+    f"sort {name}": functools.partial(_sort, name) for name in ("scan", "move")
+} | {
+    f"sparse {name}": functools.partial(_sparse, name)
+    for name in ("multiply", "advance")
 } | {
     name: functools.partial(_digits, name)
     for name in (
