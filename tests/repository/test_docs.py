@@ -67,6 +67,25 @@ def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
     assert promised and done.stdout.splitlines() == promised
 
 
+@pytest.mark.parametrize(
+    "name", DEVICES or [pytest.param("", marks=pytest.mark.skip("no backend"))]
+)
+def test_the_recipes_run(name: str, tmp_path: Path) -> None:
+    """On each device, with the results that the page promises."""
+    _opened(name)
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks("recipes.md")), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        env=os.environ | {"HAL_CACHE_DIR": str(tmp_path), "HAL_DEVICE": name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == printed(script.read_text(encoding="utf-8"))
+
+
 @needs_cpu
 def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
     """The same rows, but for the times and the size of the machine code."""
@@ -154,7 +173,7 @@ PAGES = [
     f"docs/{name}.md"
     for name in (
         "kernel-language", "coming-from", "testing-kernels", "profiling", "memory", "ir",
-        "source-kernels", "checked-mode", "concepts", "api",
+        "source-kernels", "checked-mode", "concepts", "api", "recipes",
     )
 ]  # fmt: skip
 
