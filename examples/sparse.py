@@ -120,7 +120,9 @@ def solve(
     to_multiply, to_dot, to_advance, to_turn = (device.compile(kernel) for kernel in kernels)
     to_dot(old, rest, rest, vals=(n,), grid=1)
     enough = (TOLERANCE / 10) ** 2 * float(old.numpy()[0])
-    for number in range(1, 10 * n):
+    number = 0
+    while number < 10 * n:
+        number += 1
         to_multiply(pushed, *stored, way, vals=(n,), threads=n)
         to_dot(slope, way, pushed, vals=(n,), grid=1)
         to_advance(x, rest, way, pushed, old, slope, vals=(n,), threads=n)
