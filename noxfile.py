@@ -603,10 +603,11 @@ def bench(session: nox.Session) -> None:
 
     `nox -s bench -- --quick` is a short look, `-- --write-readme` puts the table into README.md.
     """
-    folder = _install(session, *DISTRIBUTIONS, tools=PEERS)
+    folder = _install(session, *DISTRIBUTIONS, tools=(*PEERS, *DEMO_TOOLS))
     # A copy, so that the checkout stays off the path.
     shutil.copytree(ROOT / "bench", folder / "bench", dirs_exist_ok=True)
     shutil.copytree(ROOT / "tests" / "fuzz", folder / "tests" / "fuzz", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
     OUT.mkdir(exist_ok=True)
     into = ("--json", str(OUT / "bench.json"), "--readme", str(ROOT / "README.md"))
     session.run("python", "-m", "bench", *into, *session.posargs)

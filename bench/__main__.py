@@ -18,7 +18,9 @@ from bench import (
     kernels,
     language,
     launch,
+    libraries,
     memory,
+    opencl_peers,
     programs,
     report,
     startup,
@@ -34,6 +36,8 @@ NOUNS = {
     "guards": guards,
     "blocks": blocks,
     "programs": programs,
+    "libraries": libraries,
+    "opencl": opencl_peers,
 }
 
 

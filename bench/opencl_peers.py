@@ -1,0 +1,115 @@
+"""The same kernels by hal-opencl and as OpenCL C by hand, through PyOpenCL on the same device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bench import guards, kernels, programs
+from bench.measure import OURS, Effort, Task, compare
+from bench.peers import Peers
+from bench.programs import Example
+from bench.report import Missing, Row, beside
+
+_TEXTS = {
+    "saxpy": """
+__kernel void saxpy(__global float *y, __global const float *x, float a, int n) {
+    int i = get_global_id(0);
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+""",
+    "heat": """
+__kernel void heat(__global float *y, __global const float *x, float a, int w, int h) {
+    int i = get_global_id(0), j = get_global_id(1);
+    if (0 < i && i < w - 1 && 0 < j && j < h - 1) {
+        int c = j * w + i;
+        y[c] = x[c] + a * (x[c - 1] + x[c + 1] + x[c - w] + x[c + w] - 4.0f * x[c]);
+    }
+}
+""",
+    "accelerate": """
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void accelerate(__global float *a, __global const float *p, int n, float soft) {
+    __local float near[4][256];
+    int i = get_global_id(0), t = get_local_id(0);
+    float x = p[i], y = p[n + i], z = p[2 * n + i], ax = 0, ay = 0, az = 0;
+    for (int first = 0; first < n; first += 256) {
+        for (int c = 0; c < 4; c++) near[c][t] = p[c * n + first + t];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = 0; k < 256; k++) {
+            float dx = near[0][k] - x, dy = near[1][k] - y, dz = near[2][k] - z;
+            float inverse = rsqrt(dx * dx + dy * dy + dz * dz + soft);
+            float pull = near[3][k] * inverse * inverse * inverse;
+            ax += dx * pull;
+            ay += dy * pull;
+            az += dz * pull;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    a[i] = ax;
+    a[n + i] = ay;
+    a[2 * n + i] = az;
+}
+""",
+}
+
+
+def rows(effort: Effort) -> Iterator[Row | Missing]:
+    for example in (saxpy(), heat(), programs.n_body()):
+        yield beside_pyopencl(example, effort)
+
+
+def saxpy() -> Example:
+    n = 4 << 20
+    arrays = np.ones(n, "f4"), np.ones(n, "f4")
+    return Example("saxpy of 4 Mi", kernels.saxpy, kernels.saxpy, arrays, (1e-9, n), n)
+
+
+def heat() -> Example:
+    width, height = 4096, 2048
+    arrays = np.ones((height, width), "f4"), np.ones((height, width), "f4")
+    what = f"heat equation, {width} x {height}"
+    vals = (guards.ALPHA, width, height)
+    return Example(what, guards.heat, guards.heat, arrays, vals, (width, height))
+
+
+def beside_pyopencl(example: Example, effort: Effort) -> Row | Missing:
+    what = f"hal-opencl, {example.what}, beside PyOpenCL's"
+    results: dict[str, Any] = {}
+    peers = Peers(
+        hal=lambda: programs.on("OPENCL", example, results),
+        PyOpenCL=lambda: _pyopencl(example, results),
+    )
+    if peers.reasons:
+        return Missing(what, next(iter(peers.reasons.values())))
+    if not np.allclose(results["OPENCL"], results["PyOpenCL"], rtol=1e-3, atol=1e-4):
+        raise ValueError(f"{example.what}: the results differ")
+    times = compare(peers.tasks, Effort(max(5, effort.rounds // 4), 2 * effort.seconds))
+    return beside(what, times, "PyOpenCL", 1.0, ours=OURS)
+
+
+def _pyopencl(example: Example, results: dict[str, Any]) -> Task:
+    import pyopencl as cl
+
+    name = example.kernel.name
+    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
+    kernel = getattr(cl.Program(queue.context, _TEXTS[name]).build(), name)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    memory = [cl.Buffer(queue.context, flags, hostbuf=array) for array in example.arrays]
+    vals = [np.float32(v) if isinstance(v, float) else np.int32(v) for v in example.vals]
+    kernel.set_args(*memory, *vals)
+    threads = example.threads if isinstance(example.threads, tuple) else (example.threads,)
+    block = example.kernel.lower().block
+    local = block and block[: len(threads)]
+
+    def run() -> None:
+        cl.enqueue_nd_range_kernel(queue, kernel, threads, local)
+        queue.finish()
+
+    run()
+    result = np.empty_like(example.arrays[0])
+    cl.enqueue_copy(queue, result, memory[0])
+    results["PyOpenCL"] = result
+    return Task("function()", {"function": run, "owners": memory})
