@@ -71,6 +71,10 @@ from hal_core.errors import (
     UnknownDevice as UnknownDevice,
     Unsupported as Unsupported,
 )
+from hal_core.graph import (
+    Graph as Graph,
+    Node as Node,
+)
 from hal_core.hookspecs import (
     hookimpl as hookimpl,
 )

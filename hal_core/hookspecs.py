@@ -50,7 +50,7 @@ MEANINGS = {
     "int64_atomics": "atomic operations on 64 bits",
     "float_atomics": "atomic addition of floats in its language; hal.atomic_add works without it",
     "timing": "times measured by the device, for wait=True and profiles",
-    "graphs": "graphs of its driver, which nothing uses yet",
+    "graphs": "graphs of its driver, in `device.graph`",
     "peer": "copies to its neighbours that do not go through the host",
     "pinned": "pinned memory of the host, BufferSpec(host=True)",
     "images": "textures, BufferSpec(image=...)",

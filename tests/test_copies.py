@@ -36,6 +36,8 @@ def public_objects(plugin: FakePlugin) -> dict[str, Any]:
     with hal.profile() as profile, hal.profile_range("here"):
         buffer = hal.zeros(4, hal.int32, device)
         program(buffer, threads=4)
+    graph = hal.Graph(device)
+    graph.fill(buffer, 1)
     found = [
         device, device.info, device.info.limits, device.allocator, hal.BufferSpec(zero=True),
         device.allocator.statistics(), buffer, program, program.info, program.binary, SOURCE,
@@ -43,7 +45,7 @@ def public_objects(plugin: FakePlugin) -> dict[str, Any]:
         device.compilers[0], device.compiler, FakeRenderer(), profile, *profile.events,
         hal.int32, hal.Ptr[hal.int32], hal.ConstPtr[hal.int32], hal.Device, hal.cache.statistics(),
         hal.CompileOptions("k", kernel.signature), hal.OutOfMemory("allocate", "no room"),
-        device.queue(), hal.Event(),
+        device.queue(), hal.Event(), graph, *graph.nodes,
     ]  # fmt: skip
     return {name.__name__: one for one in found for name in type(one).__mro__} | {
         "Ptr": hal.Ptr[hal.int32], "ConstPtr": hal.ConstPtr[hal.int32],
@@ -58,6 +60,8 @@ INSTEAD = {
     "Compiler": r"kernel",
     "Queue": r"device\.queue\(\)",
     "Event": r"Wait for it here",
+    "Graph": r"device\.capture\(\)",
+    "Node": r"graph\.add",
 }
 
 

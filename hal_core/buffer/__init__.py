@@ -15,7 +15,7 @@ from hal_core.dtypes import DType, as_dtype, pack
 from hal_core.errors import InvalidArgument, InvalidState, NotShareable, shown
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
-from hal_core.queue import Event, Queue, capturing, checked, refuse_in_capture
+from hal_core.queue import Event, Queue, capturing, checked, on_captures, refuse_in_capture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,12 +32,17 @@ _SHORT_NBYTES = 1 << 20  # a longer copy is the allocator's, which may release t
 _direct_nbytes = _SHORT_NBYTES
 
 
-def _profile_switched(profiled: bool) -> None:
+_watchers: set[str] = set()  # "profile", "capture": who wants to see every copy
+
+
+def _switched(watcher: str, active: bool) -> None:
     global _direct_nbytes
-    _direct_nbytes = -1 if profiled else _SHORT_NBYTES
+    (_watchers.add if active else _watchers.discard)(watcher)
+    _direct_nbytes = -1 if _watchers else _SHORT_NBYTES
 
 
-on_switch(_profile_switched)
+on_switch(partial(_switched, "profile"))
+on_captures(partial(_switched, "capture"))
 
 
 class Lease:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -22,6 +23,7 @@ from hal_core.device.plugin import short_repr
 from hal_core.dtypes import DTYPES, as_dtype, float64
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.geometry import Limits
+from hal_core.graph import Graph, Step, capture
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
@@ -194,9 +196,24 @@ class Compiled(concurrency.OfThisProcess):
         return made
 
     @property
-    def graph(self) -> None:
-        """None on every device: hal-core has no graphs of launches yet."""
+    def graph(self) -> Callable[[Compiled, list[Step]], Callable[[], None] | None] | None:
+        """What makes a native replay of a graph's steps; None where they run one by one.
+
+        It may return None for steps that it cannot take.
+        """
         return None
+
+    def capture(self) -> AbstractContextManager[Graph]:
+        """`with device.capture() as graph:` records this thread's work and runs nothing of it.
+
+        Launches, copies and fills without `queue=` are checked, and become the nodes of the graph;
+        work with `queue=` and work of other threads runs as ever. After an exception in the block
+        the graph is empty.
+        Raises: InvalidState for a capture inside another, and in it for a read of data, for
+        `wait=True` and for a replay.
+        """
+        self._check_open("capture")
+        return capture(self)
 
     @property
     def renderer(self) -> Renderer:

@@ -153,15 +153,7 @@ class Program(OfThisProcess):
         # The generated `__call__` has launched already where nothing is unusual.
         if self._unloaded:
             self._refuse_unloaded()
-        limits = self.device.info.limits
-        blocks, shape = Rules(
-            f"launch {self.name}",
-            self.device.name,
-            limits,
-            self.info.max_block_threads or limits.max_block_threads,
-            self.binary.block,
-            self.info.shared_nbytes or self.binary.shared_nbytes,
-        ).resolve(grid, block, threads, shared)
+        blocks, shape = self._rules().resolve(grid, block, threads, shared)
         args = self._arguments(bufs, vals)
         if 0 in blocks or 0 in shape:
             return 0.0 if wait else None
@@ -179,6 +171,32 @@ class Program(OfThisProcess):
             if self._unloaded:  # by another thread, since the first line
                 self._refuse_unloaded()
             raise
+
+    def _rules(self) -> Rules:
+        limits = self.device.info.limits
+        return Rules(
+            f"launch {self.name}",
+            self.device.name,
+            limits,
+            self.info.max_block_threads or limits.max_block_threads,
+            self.binary.block,
+            self.info.shared_nbytes or self.binary.shared_nbytes,
+        )
+
+    def _resolved(
+        self,
+        grid: Extent | None = None,
+        block: Extent | None = None,
+        threads: Extent | None = None,
+        shared: int = 0,
+    ) -> Any:
+        """Return the geometry of a launch; None for one without threads. Raises: as a launch."""
+        if self._unloaded:
+            self._refuse_unloaded()
+        blocks, shape = self._rules().resolve(grid, block, threads, shared)
+        if 0 in blocks or 0 in shape:
+            return None
+        return self._prepare(blocks, shape, (grid, block, threads, shared))[1]
 
     def _prepare(
         self, grid: Dim3, block: Dim3, key: tuple[Any, Any, Any, Any]

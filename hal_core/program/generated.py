@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 
 from hal_core.dtypes import DType, any_
 from hal_core.ir import Signature
-from hal_core.queue import checked
+from hal_core.queue import captures, capturing, checked, on_captures
 
 ANY_ALIGNMENT = 8  # bytes: memory without a dtype may be seen as elements of any
 
@@ -102,8 +102,35 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
         text, "__call__", f"launch of {cls.__name__}", {"checked": cls.__call__, "add": _add}
     )
     call.__doc__ = cls.__call__.__doc__
+    if captures:
+        call = _captured(call)
     made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
     return _SHAPES.setdefault((cls, shape, any_offset), made)  # type: ignore[return-value]
+
+
+def _captured(call: Any) -> Any:
+    """Return a launch that goes to the graph which its thread captures, if it captures one."""
+
+    def __call__(self: Any, *bufs: Any, queue: Any = None, **how: Any) -> Any:
+        return call(self, *bufs, queue=capturing() if queue is None else queue, **how)
+
+    __call__.__doc__, __call__.plain = call.__doc__, call  # type: ignore[attr-defined]
+    return __call__
+
+
+def _switch(active: bool) -> None:
+    """Let launches ask whether their thread captures a graph, or not ask any more."""
+    every: list[Any] = list(_SHAPES.values())
+    for made in every:
+        call = made.__call__
+        plain = getattr(call, "plain", None)
+        if active and plain is None:
+            made.__call__ = _captured(call)
+        elif plain is not None and not active:
+            made.__call__ = plain
+
+
+on_captures(_switch)
 
 
 def _add(queue: Any, program: Any, *launch: Any) -> None:

@@ -1,6 +1,15 @@
 """Queues of work and the events that order them."""
 
-from hal_core.queue.base import Keep, Queue, captures, capturing, checked, refuse_in_capture
+from hal_core.queue.base import (
+    Keep,
+    Queue,
+    captures,
+    capturing,
+    checked,
+    on_captures,
+    refuse_in_capture,
+    switch_captures,
+)
 from hal_core.queue.event import Event, Failure, PolledEvent, seconds_of
 from hal_core.queue.worker import DirectQueue, WorkerQueue
 
@@ -15,6 +24,8 @@ __all__ = [
     "captures",
     "capturing",
     "checked",
+    "on_captures",
     "refuse_in_capture",
     "seconds_of",
+    "switch_captures",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -204,6 +205,16 @@ class Queue(OfThisProcess):
         keep = (program, *[buffer._share() for buffer in bufs])
         return self._launch_timed(program, geometry, args, keep)
 
+    def _add_replay(self, plan: Any) -> None:
+        """Queue all steps of a graph's plan. A backend may do it in one piece."""
+        keep = plan.keep()
+        methods: dict[str, Any] = {"copy": self._copy, "copyin": self._copyin, "fill": self._fill}
+        for kind, program, geometry, args, _ in plan.steps:
+            if program is not None:
+                self._launch(program, geometry, args, keep)
+            else:
+                methods[kind](*args, keep)
+
     def _add_copyin(self, dest: Buffer, opaque: Any, src: memoryview) -> Event:
         self._check_device(dest._device, "copyin")
         if src.nbytes:
@@ -309,12 +320,11 @@ _LOOK_SECONDS = 0.05  # between two looks whether a device that is being closed 
 
 def can_never_happen(event: Event) -> bool:
     """Tell whether an event waits for a circle, or for an event that no queue records."""
-    way = obstacle(event)
-    if way and way[0] is way[-1]:
-        return True
-    last = way[-1] if way else event.queue
-    place = event._place if last is event.queue else 1 << 62
-    waited = last._blocked_by(place) if last is not None else None
+    way, is_circle = obstacle(event)
+    if is_circle or not way:
+        return is_circle
+    last = way[-1]
+    waited = last._blocked_by(event._place if last is event.queue else 1 << 62)
     return waited is not None and waited.queue is None
 
 
@@ -337,6 +347,23 @@ def checked(queue: object, operation: str, device: Compiled) -> Queue:
 
 # Thread -> the queue that takes the place of none there: while a graph is captured.
 captures: dict[int, Queue] = {}
+
+
+_capture_switches: list[Callable[[bool], None]] = []
+
+
+def on_captures(switch: Callable[[bool], None]) -> None:
+    """Call `switch(True)` while some thread captures a graph, and `switch(False)` after the last.
+
+    For shortcuts that ask no queue.
+    """
+    _capture_switches.append(switch)
+
+
+def switch_captures() -> None:
+    """Tell the shortcuts whether some thread captures a graph now."""
+    for switch in _capture_switches:
+        switch(bool(captures))
 
 
 def capturing() -> Queue | None:

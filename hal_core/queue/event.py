@@ -185,8 +185,8 @@ class Event(OfThisProcess):
         queue = self.queue
         if queue is not None and queue.forked:
             raise fork_error("wait", queue.device.name)
-        circle = obstacle(self)
-        if circle and circle[0] is circle[-1]:
+        circle, closed = obstacle(self)
+        if closed:
             raise circle_error(circle, "wait")
 
     def __repr__(self) -> str:
@@ -215,21 +215,21 @@ class PolledEvent(Event):
         watcher.watch(self._poll, call)
 
 
-def obstacle(event: Event) -> list[Queue]:
-    """Follow which queue waits for which from `event` on; return the queues on the way.
+def obstacle(event: Event) -> tuple[list[Queue], bool]:
+    """Follow which queue waits for which from `event` on; return the queues, and True for a circle.
 
-    The last of them waits for nothing, or for an event that no queue records; in a circle the last
-    is the first of it.
+    The last queue waits for nothing, or for an event that no queue records; that of a circle is
+    its first.
     """
-    way: list[Queue] = []
+    way: list[Event] = []
     waited: Event | None = event
     while waited is not None and waited.queue is not None and not waited.done:
-        queue = waited.queue
-        if queue in way:
-            return [*way[way.index(queue) :], queue]
-        way.append(queue)
-        waited = queue._blocked_by(waited._place)
-    return way if len(way) > 1 else []
+        if waited in way:
+            circle = [*way[way.index(waited) :], waited]
+            return [one.queue for one in circle if one.queue is not None], True
+        way.append(waited)
+        waited = waited.queue._blocked_by(waited._place)
+    return [one.queue for one in way if one.queue is not None], False
 
 
 def circle_error(circle: list[Queue], operation: str) -> InvalidState:

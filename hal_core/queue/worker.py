@@ -105,6 +105,9 @@ class WorkerQueue(Queue):
         self.record().wait()
         return seconds[0]
 
+    def _add_replay(self, plan: Any) -> None:
+        self._add(plan.run, "replay of a graph", plan.keep())
+
     def _copyin(self, dest: Any, src: memoryview, keep: Keep) -> None:
         allocator = self.device.allocator
         self._add(lambda: allocator._copyin(dest, src), "copyin", keep)

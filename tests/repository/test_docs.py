@@ -49,7 +49,15 @@ def printed(code: str) -> list[str]:
 @needs_cpu
 @pytest.mark.parametrize(
     "page",
-    ["kernel-language.md", "testing-kernels.md", "memory.md", "ir.md", "compilers.md"],
+    [
+        "kernel-language.md",
+        "testing-kernels.md",
+        "memory.md",
+        "ir.md",
+        "compilers.md",
+        "queues.md",
+        "graphs.md",
+    ],
 )
 def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
     code = "\n".join(blocks(page))

@@ -48,6 +48,16 @@ needs_cpu = pytest.mark.skipif(
 
 
 @needs_cpu
+def test_heat_is_faster_as_a_graph(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed here")
+    printed = _run("heat.py", tmp_path, "--device", "CPU", "--out", "pictures")
+    ratio = re.search(r"^CPU +eager .* ms   replayed .* ms   (.*) times as fast$", printed, re.M)
+    assert ratio is not None and float(ratio[1]) > 1  # 6 on a quiet machine
+    with image.open(tmp_path / "pictures" / "heat-CPU.png") as picture:
+        assert picture.size == (1024, 400) and len(picture.getcolors(1 << 20)) > 100
+
+
+@needs_cpu
 def test_saxpy_prints_the_right_numbers(tmp_path: Path) -> None:
     for _ in range(2):  # compiled, then taken from the cache
         printed = _run("saxpy.py", tmp_path)

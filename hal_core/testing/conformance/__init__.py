@@ -8,6 +8,7 @@ from hal_core.testing.conformance.test_buffer import TestBuffer
 from hal_core.testing.conformance.test_compile import TestCompile
 from hal_core.testing.conformance.test_dtype import TestDtype
 from hal_core.testing.conformance.test_event import TestEvent
+from hal_core.testing.conformance.test_graph import TestGraph
 from hal_core.testing.conformance.test_interchange import TestInterchange
 from hal_core.testing.conformance.test_language import TestLanguage
 from hal_core.testing.conformance.test_process import TestProcess
@@ -21,6 +22,7 @@ __all__ = [
     "TestCompile",
     "TestDtype",
     "TestEvent",
+    "TestGraph",
     "TestInterchange",
     "TestLanguage",
     "TestProcess",

@@ -290,6 +290,19 @@ class TestQueue:
             assert event.wait(0.05) is False
         assert event.wait(SECONDS)
 
+    def test_Q8_queues_that_wait_for_each_other_in_turn_are_no_circle(
+        self, device: hal.Compiled
+    ) -> None:
+        one, two, gate = device.queue(), device.queue(), hal.Event()
+        one.wait(gate)
+        for _ in range(3):
+            two.wait(one.record())
+            one.wait(two.record())
+        event = one.record()
+        assert event.wait(0.05) is False
+        gate.set()
+        assert event.wait(SECONDS)
+
     def test_Q1_from_many_threads(self, device: hal.Compiled) -> None:
         program, made = device.compile(add_one), [ints(device) for _ in range(4)]
         shared = device.queue()

@@ -16,7 +16,10 @@ from hal_cpu.in_flight import InFlight
 from hal_cpu.threads.pool import Pool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hal_core.compiler import Binary
+    from hal_core.graph import Step
     from hal_core.program import Program
     from hal_cpu.allocator import CPUAllocator
 
@@ -138,6 +141,13 @@ class CPUDevice(Compiled):
 
     def _make_clock(self) -> CPUClock:
         return CPUClock(self)
+
+    @property
+    def graph(self) -> Callable[[Compiled, list[Step]], Callable[[], None] | None] | None:
+        """What replays a graph in one call of machine code."""
+        from hal_cpu.graph import native_replay
+
+        return native_replay
 
     def _after_fork(self) -> None:
         super()._after_fork()

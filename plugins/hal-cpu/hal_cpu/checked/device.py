@@ -35,6 +35,11 @@ class CheckedDevice(CPUDevice):
         self.faults: deque[HalError] = deque()  # found but not raised yet
         self._order = Order(name)
 
+    @property
+    def graph(self) -> None:
+        """None: steps run one by one, each of them checked."""
+        return None
+
     def make_allocator(self) -> CheckedAllocator:
         from hal_cpu.checked.allocator import CheckedAllocator
 

@@ -1,0 +1,182 @@
+"""Graphs: work that is recorded once and replayed many times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from hal_core.buffer import Buffer
+from hal_core.concurrency import OfThisProcess
+from hal_core.device import Device
+from hal_core.errors import InvalidArgument
+from hal_core.graph import text
+from hal_core.graph.capture import Recorder, recording
+from hal_core.graph.node import Node, Step, Use, dependencies
+from hal_core.graph.plan import Plan
+from hal_core.program import Program
+from hal_core.queue import Event, Queue, capturing, checked, refuse_in_capture
+
+if TYPE_CHECKING:
+    from hal_core.device.base import Compiled
+    from hal_core.geometry import Extent
+
+
+class Graph(OfThisProcess):
+    """Launches, copies and fills of one device that are replayed together.
+
+    `with device.capture() as graph:` records what the thread does in the block, and runs nothing;
+    `hal.Graph(device)` is empty, and `add`, `copy` and `fill` make its nodes. Their order
+    follows from the bytes that they use; nodes that share none may run side by side.
+
+    Owns: the programs and buffers of its nodes, until the graph goes.
+    Order: a replay is one piece of work of its queue; two replays run one after the other.
+    Concurrency: any thread may replay; change and replay are the caller's race.
+    """
+
+    device: Compiled
+    nodes: list[Node]
+
+    _instead = "Make it there: `with device.capture() as graph:` around the same work."
+
+    def __init__(self, device: str | Compiled | None = None) -> None:
+        """Make an empty graph, on the default device unless one is given."""
+        opened = Device[device] if device is None or isinstance(device, str) else device
+        self.device = opened
+        self.nodes = []
+        self._plan: Plan | None = None
+        self._recorder = Recorder(opened, self.nodes, self._forget_plan)
+
+    def _forget_plan(self) -> None:
+        self._plan = None
+
+    # -- making it
+
+    def add(
+        self, program: Program, *bufs: Buffer, vals: tuple[Any, ...] | list[Any] = (),
+        grid: Extent | None = None, block: Extent | None = None, threads: Extent | None = None,
+        shared: int = 0,
+    ) -> Node:  # fmt: skip
+        """Add a launch. Raises: as the launch would; InvalidArgument where it has no threads."""
+        before = len(self.nodes)
+        program(
+            *bufs, vals=vals, grid=grid, block=block, threads=threads, shared=shared,
+            queue=self._recorder,
+        )  # fmt: skip
+        if len(self.nodes) == before:
+            fix = "A launch without threads does nothing: leave it out."
+            raise InvalidArgument("add", "the launch has no threads", got=program.name, fix=fix)
+        return self.nodes[-1]
+
+    def copy(self, dest: Buffer, src: Buffer) -> None:
+        """Add a copy of all of `src`. Raises: as `copy_from` would."""
+        dest.copy_from(src, queue=self._recorder)
+
+    def fill(self, buffer: Buffer, value: float | bool) -> None:
+        """Add a fill. Raises: as `Buffer.fill` would."""
+        buffer.fill(value, queue=self._recorder)
+
+    # -- using it
+
+    @overload
+    def replay(
+        self, buffers: Mapping[Buffer, Buffer] | None = ..., *, wait: Literal[True]
+    ) -> float: ...
+    @overload
+    def replay(
+        self, buffers: Mapping[Buffer, Buffer] | None = ..., *, queue: Queue, wait: bool = ...
+    ) -> Event: ...
+    @overload
+    def replay(self, buffers: Mapping[Buffer, Buffer] | None = ...) -> None: ...
+    def replay(
+        self,
+        buffers: Mapping[Buffer, Buffer] | None = None,
+        *,
+        queue: Queue | None = None,
+        wait: bool = False,
+    ) -> Event | float | None:
+        """Run all nodes; with `queue` as work of that queue, and return its event.
+
+        `{a: b}` puts `b` where `a` or a view of it stood, for this replay.
+
+        Units: seconds from the call to the end of the work, with `wait=True` and no queue.
+        Raises: InvalidArgument and InvalidState before anything has run: for buffers that were
+        freed, are of another device, too small or misaligned; as a launch does.
+        """
+        if capturing() is not None:
+            refuse_in_capture("replay", "a graph cannot be replayed", self.device.name)
+        self.device._check_open("replay")
+        start = time.perf_counter()
+        plan = self._plan
+        if plan is None or not plan.is_current(buffers):
+            plan = self._plan = Plan(self.device, self.nodes, buffers)
+        if queue is not None:
+            queue = checked(queue, "replay", self.device)
+            queue._check_device(self.device, "replay")
+            queue._add_replay(plan)
+            event = queue.record()
+            if wait:
+                event.wait()
+            return event
+        plan.run()
+        if not wait:
+            return None
+        self.device._synchronize(None)
+        return time.perf_counter() - start
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffers whose memory the nodes use, in the order of their first use; no views."""
+        roots = {
+            id(root): root
+            for node in self.nodes
+            for root in (one if one.base is None else one.base for one in node.bufs)
+        }
+        return tuple(roots.values())
+
+    @property
+    def dependencies(self) -> list[tuple[int, ...]]:
+        """For each node, the numbers of the nodes that it comes after."""
+        return dependencies(self._uses())
+
+    def _uses(self) -> list[list[Use]]:
+        for buffer in self.buffers:
+            buffer._opaque_for("graph")
+        return [node.uses(node.bufs) for node in self.nodes]
+
+    def dot(self) -> str:
+        """Return the graph in the language of Graphviz."""
+        return text.dot(self.nodes, self.dependencies)
+
+    def __str__(self) -> str:
+        return text.table(self.device.name, self.nodes, self.dependencies)
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.device.name} {len(self.nodes)} nodes>"
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+
+@contextmanager
+def capture(device: Compiled) -> Iterator[Graph]:
+    """Record this thread's work in a new graph. After an exception the graph is empty."""
+    graph = Graph(device)
+    try:
+        with recording(graph._recorder):
+            yield graph
+    except BaseException:
+        graph.nodes.clear()
+        raise
+    finally:
+        graph._forget_plan()
+
+
+__all__ = ["Graph", "Node", "Step", "capture"]

@@ -1,0 +1,86 @@
+"""Recording the work of one thread: a queue that runs nothing and appends nodes to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from hal_core.errors import InvalidState, Unsupported
+from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
+from hal_core.queue import Event, Queue, captures, refuse_in_capture, switch_captures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hal_core.buffer import Buffer
+    from hal_core.device.base import Compiled
+    from hal_core.program import Program
+
+
+class Recorder(Queue):
+    """Stands where a queue does, and adds each piece of work to a graph."""
+
+    def __init__(self, device: Compiled, nodes: list[Node], changed: Callable[[], None]) -> None:
+        super().__init__(device, f"a graph of {device.name}")
+        self._nodes, self._changed = nodes, changed
+
+    def _append(self, kind: str, *bufs: Buffer, **more: Any) -> None:
+        device = bufs[0]._device if bufs else more["program"].device
+        self._check_device(device, f"{kind} in a graph")
+        if all(buffer.nbytes for buffer in bufs) or kind == LAUNCH:
+            self._nodes.append(Node(kind, len(self._nodes), bufs, self._changed, **more))
+            self._changed()
+
+    def _add_launch(
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
+    ) -> None:
+        self._append(LAUNCH, *bufs, program=program, geometry=geometry, args=args)
+
+    def _add_timed_launch(
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
+    ) -> float:
+        why = "wait=True cannot wait"
+        return refuse_in_capture(f"launch {program.name}", why, self.device.name)
+
+    def _add_copyin(self, dest: Buffer, opaque: Any, src: memoryview) -> Event:
+        # The caller may change the bytes as soon as the call returns.
+        self._append(COPYIN, dest, data=bytes(src))
+        return _DONE
+
+    def _add_copyout(self, dest: memoryview, src: Buffer, opaque: Any) -> Event:
+        return refuse_in_capture("copyout", "data cannot be read", self.device.name)
+
+    def _add_copy(self, dest: Buffer, opaque: Any, src: Buffer, src_opaque: Any) -> Event:
+        if src._device is not dest._device:
+            raise Unsupported(
+                "copy_from", "a graph copies within its device", got=src.device,
+                device=dest.device, fix="Copy before the graph is replayed, or behind it.",
+            )  # fmt: skip
+        self._append(COPY, dest, src)
+        return _DONE
+
+    def _add_fill(self, dest: Buffer, opaque: Any, pattern: bytes) -> Event:
+        self._append(FILL, dest, data=pattern)
+        return _DONE
+
+
+_DONE = Event()
+_DONE.set()
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Let all work of this thread without `queue=` go to the recorder. Raises: InvalidState."""
+    thread = get_ident()
+    if thread in captures:
+        problem, fix = "this thread captures a graph already", "End that `with` block first."
+        raise InvalidState("capture", problem, device=recorder.device.name, fix=fix)
+    try:
+        captures[thread] = recorder
+        switch_captures()
+        yield
+    finally:
+        captures.pop(thread, None)
+        switch_captures()

@@ -1,0 +1,154 @@
+"""One replay made ready: the nodes' work with the memory of certain buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hal_core.errors import InvalidArgument
+from hal_core.graph.node import COPY, COPYIN, LAUNCH, Node, Step, dependencies
+from hal_core.profiling import events
+
+if TYPE_CHECKING:
+    from hal_core.buffer import Buffer
+    from hal_core.device.base import Compiled
+
+
+class Plan:
+    """The steps of a graph with the memory of one choice of buffers, checked as launches are.
+
+    Owns: the programs and the buffers. Its memory is given back when the last replay is done, as
+    queues keep the plan until then.
+    """
+
+    def __init__(
+        self, device: Compiled, nodes: Sequence[Node], buffers: Mapping[Buffer, Buffer] | None
+    ) -> None:
+        """Raises: InvalidArgument, InvalidState; nothing has run then."""
+        self.device = device
+        self.exchanged = dict(buffers or {})
+        chosen = Exchange(device, nodes, self.exchanged)
+        rows = [chosen.bufs(node) for node in nodes]
+        for node, bufs in zip(nodes, rows, strict=True):
+            _check(node, bufs)
+        after = dependencies(node.uses(bufs) for node, bufs in zip(nodes, rows, strict=True))
+        self.steps = [
+            node.step(bufs, before) for node, bufs, before in zip(nodes, rows, after, strict=True)
+        ]
+        distinct = {id(one): one for bufs in rows for one in bufs}.values()
+        self._memory = [(one, one._key, one._buf) for one in distinct]
+        self._programs = list({id(s.program): s.program for s in self.steps if s.program}.values())
+        self._native: Callable[[], None] | None = None
+        self._native_is_made = False
+
+    def keep(self) -> tuple[Any, ...]:
+        """Return what a replay needs until it is done."""
+        return self, *[buffer._share() for buffer, _, _ in self._memory]
+
+    def is_current(self, buffers: Mapping[Buffer, Buffer] | None) -> bool:
+        """Tell whether the memory is still that of the buffers, which are these."""
+        if (buffers or self.exchanged) and dict(buffers or {}) != self.exchanged:
+            return False
+        for buffer, key, opaque in self._memory:
+            if buffer._key is not key or buffer._buf is not opaque:
+                return False
+        return not any(program._unloaded for program in self._programs)
+
+    def run(self) -> None:
+        """Do the work on the default queue: natively where the device can, else step by step.
+
+        A profile that is open sees every step.
+        """
+        if not self._native_is_made:
+            native = self.device.graph
+            self._native = None if native is None else native(self.device, self.steps)
+            self._native_is_made = True
+        if self._native is not None and not events.open_profiles:
+            self._native()
+            return
+        allocator = self.device.allocator
+        for kind, program, geometry, args, _ in self.steps:
+            if program is not None:
+                (program._launch or program._bind())(geometry, *args)
+            elif kind == COPY:
+                allocator._copy(*args)
+            elif kind == COPYIN:
+                allocator._copyin(*args)
+            else:
+                allocator._fill(*args)
+
+
+def _check(node: Node, bufs: Sequence[Buffer]) -> None:
+    """Check a node as its launch or copy was. Raises: InvalidState for freed memory."""
+    if node.program is not None:
+        if node.program._unloaded:
+            node.program._refuse_unloaded()
+        for param, buffer in zip(node.program.signature.pointers, bufs, strict=True):
+            node.program._check_buffer(param, buffer)
+    what = f"launch {node.program.name}" if node.kind == LAUNCH and node.program else node.kind
+    for buffer in bufs:
+        buffer._opaque_for(f"replay: {what} of node {node.number}")
+
+
+class Exchange:
+    """The buffers of a replay in the place of those of the nodes."""
+
+    def __init__(
+        self, device: Compiled, nodes: Sequence[Node], buffers: dict[Buffer, Buffer]
+    ) -> None:
+        self._made: dict[int, Buffer] = {}  # id of a node's buffer -> the one that replaces it
+        distinct = {id(one): one for node in nodes for one in node.bufs}
+        for old, new in buffers.items():
+            _check_pair(device, old, new)
+            inside = 0
+            for number, buffer in distinct.items():
+                made = _part_of(old, new, buffer)
+                if made is not None:
+                    inside += 1
+                    self._made[number] = made
+            if not inside:
+                fix = "graph.buffers lists those that are there."
+                raise InvalidArgument("replay", f"{old!r} is in no node", fix=fix)
+
+    def bufs(self, node: Node) -> list[Buffer]:
+        return [self._made.get(id(one), one) for one in node.bufs]
+
+
+def _check_pair(device: Compiled, old: object, new: Any) -> None:
+    from hal_core.buffer import Buffer
+
+    for one in (old, new):
+        if not isinstance(one, Buffer):
+            fix = "replay({old: new}) takes buffers."
+            raise InvalidArgument("replay", "not a hal.Buffer", got=type(one).__name__, fix=fix)
+        if one._device is not device:
+            one._device._check_open("replay")
+            raise InvalidArgument(
+                "replay", f"{one!r} is on another device", device=device.name,
+                fix="Copy it first: there.copy_from(here).",
+            )  # fmt: skip
+    if isinstance(old, Buffer) and new.nbytes < old.nbytes:
+        raise InvalidArgument(
+            "replay", f"{new!r} is too small", got=f"{new.nbytes} bytes",
+            limit=f"needs {old.nbytes} bytes", device=device.name,
+        )  # fmt: skip
+
+
+def _part_of(old: Buffer, new: Buffer, buffer: Buffer) -> Buffer | None:
+    """Return the part of `new` that takes the place of `buffer`; None if that is not of `old`.
+
+    Raises: InvalidArgument when `buffer` reaches beyond `old`.
+    """
+    roots = [one if one.base is None else one.base for one in (old, buffer)]
+    start, end = buffer.offset - old.offset, buffer.offset - old.offset + buffer.nbytes
+    if roots[0] is not roots[1] or end <= 0 or start >= old.nbytes:
+        return None
+    if start < 0 or end > old.nbytes:
+        fix = "Exchange the whole buffer, of which both are views."
+        raise InvalidArgument("replay", f"{buffer!r} lies in {old!r} with a part only", fix=fix)
+    if start == 0 and (new.size, new.dtype) == (buffer.size, buffer.dtype):
+        return new
+    return new.ensure_allocated().view(buffer.size, buffer.dtype, start)
+
+
+__all__ = ["Plan", "Step"]

@@ -1,0 +1,322 @@
+"""Replay of a graph by one call of machine code, in which all cores take part.
+
+    phase 0: kernel f, cut in two        core 0: f blocks 0-31      core 1: f blocks 32-63
+             ------------ both are done: each core has waited for the other ------------
+    phase 1: small kernels g, h, i       core 0: g, h, i            core 1: waits
+    ...
+
+A phase has tasks, which the cores claim one by one; a task has steps, which one core runs in
+order. A core that finds no task waits until the phase is done: it spins briefly and then yields. A
+core that comes late runs past the phases that are done, and one that never comes is not missed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import struct
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hal_core.compiler import CompileOptions
+from hal_core.errors import HalError
+from hal_core.graph.node import COPY, COPYIN, Step
+from hal_core.ir import Signature
+from hal_cpu import driver, loader, processor
+from hal_cpu.program import CPUProgram
+from hal_cpu.threads.stacks import STACK_NBYTES, stack_nbytes
+
+if TYPE_CHECKING:
+    from hal_core.device.base import Compiled
+    from hal_cpu.device import CPUDevice
+
+SPLIT_FROM = 100_000  # operations; for less, meeting the other cores costs more than it gains
+_YIELD = "NtYieldExecution" if sys.platform == "win32" else "sched_yield"
+_SPINS = 4000  # looks before the core is offered to others
+_COUNTERS_NBYTES = 64  # of a phase: tasks claimed and tasks done, in a cache line of their own
+
+# The plan is: number of phases; addresses of the phases, the tasks and the steps. A phase has its
+# first task and their number, a task its first step and the one behind its last, a step the address
+# of its function and that function's four arguments. `%args` has the addresses of the plan and of
+# the counters.
+_TEXT = """
+declare i32 @{yield_}()
+{declare_pause}
+declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+
+define void @hal_graph(ptr %args, ptr %launch, i64 %first, i64 %last) {{
+  %plan = load ptr, ptr %args
+  %counters_at = getelementptr i64, ptr %args, i64 1
+  %counters = load ptr, ptr %counters_at
+  %count = load i64, ptr %plan
+  %phases_at = getelementptr i64, ptr %plan, i64 1
+  %phases = load ptr, ptr %phases_at
+  %tasks_at = getelementptr i64, ptr %plan, i64 2
+  %tasks = load ptr, ptr %tasks_at
+  %steps_at = getelementptr i64, ptr %plan, i64 3
+  %steps = load ptr, ptr %steps_at
+  br label %phase
+phase:
+  %p = phi i64 [0, %0], [%next_p, %over]
+  %left = icmp ult i64 %p, %count
+  br i1 %left, label %begin, label %end
+begin:
+  %phase_at = getelementptr [2 x i64], ptr %phases, i64 %p
+  %first_task = load i64, ptr %phase_at
+  %task_count_at = getelementptr i64, ptr %phase_at, i64 1
+  %task_count = load i64, ptr %task_count_at
+  %claimed_at = getelementptr [8 x i64], ptr %counters, i64 %p
+  %done_at = getelementptr i64, ptr %claimed_at, i64 1
+  br label %claim
+claim:
+  %claimed = atomicrmw add ptr %claimed_at, i64 1 acq_rel
+  %mine = icmp ult i64 %claimed, %task_count
+  br i1 %mine, label %task, label %spin
+task:
+  %t = add i64 %first_task, %claimed
+  %task_at = getelementptr [2 x i64], ptr %tasks, i64 %t
+  %first_step = load i64, ptr %task_at
+  %last_step_at = getelementptr i64, ptr %task_at, i64 1
+  %last_step = load i64, ptr %last_step_at
+  br label %step
+step:
+  %s = phi i64 [%first_step, %task], [%next_s, %run]
+  %more = icmp ult i64 %s, %last_step
+  br i1 %more, label %run, label %done
+run:
+  %step_at = getelementptr [5 x i64], ptr %steps, i64 %s
+  %function = load ptr, ptr %step_at
+  %a_at = getelementptr i64, ptr %step_at, i64 1
+  %a = load ptr, ptr %a_at
+  %l_at = getelementptr i64, ptr %step_at, i64 2
+  %l = load ptr, ptr %l_at
+  %from_at = getelementptr i64, ptr %step_at, i64 3
+  %from = load i64, ptr %from_at
+  %to_at = getelementptr i64, ptr %step_at, i64 4
+  %to = load i64, ptr %to_at
+  call void %function(ptr %a, ptr %l, i64 %from, i64 %to)
+  %next_s = add i64 %s, 1
+  br label %step
+done:
+  %before = atomicrmw add ptr %done_at, i64 1 acq_rel
+  br label %claim
+spin:
+  %turn = phi i64 [0, %claim], [%next_turn, %pause], [0, %yield]
+  %finished = load atomic i64, ptr %done_at acquire, align 8
+  %all = icmp uge i64 %finished, %task_count
+  br i1 %all, label %over, label %wait
+wait:
+  %next_turn = add i64 %turn, 1
+  %long = icmp ugt i64 %turn, {spins}
+  br i1 %long, label %yield, label %pause
+pause:
+  {pause}
+  br label %spin
+yield:
+  %ignored = call i32 @{yield_}()
+  br label %spin
+over:
+  %next_p = add i64 %p, 1
+  br label %phase
+end:
+  ret void
+}}
+
+define void @hal_copy(ptr %args, ptr %launch, i64 %first, i64 %last) {{
+  %to = load ptr, ptr %args
+  %from_at = getelementptr i64, ptr %args, i64 1
+  %from = load ptr, ptr %from_at
+  %nbytes_at = getelementptr i64, ptr %args, i64 2
+  %nbytes = load i64, ptr %nbytes_at
+  call void @llvm.memmove.p0.p0.i64(ptr %to, ptr %from, i64 %nbytes, i1 false)
+  ret void
+}}
+
+define void @hal_fill(ptr %args, ptr %launch, i64 %first, i64 %last) {{
+  %to = load ptr, ptr %args
+  %nbytes_at = getelementptr i64, ptr %args, i64 1
+  %nbytes = load i64, ptr %nbytes_at
+  %pattern = getelementptr i64, ptr %args, i64 2
+  %eight = load i64, ptr %pattern
+  %words = lshr i64 %nbytes, 3
+  br label %word
+word:
+  %w = phi i64 [0, %0], [%next_w, %store]
+  %more_words = icmp ult i64 %w, %words
+  br i1 %more_words, label %store, label %rest
+store:
+  %word_at = getelementptr i64, ptr %to, i64 %w
+  store i64 %eight, ptr %word_at, align 1
+  %next_w = add i64 %w, 1
+  br label %word
+rest:
+  %done_nbytes = shl i64 %words, 3
+  %end_at = getelementptr i8, ptr %to, i64 %done_nbytes
+  %left = and i64 %nbytes, 7
+  call void @llvm.memmove.p0.p0.i64(ptr %end_at, ptr %pattern, i64 %left, i1 false)
+  ret void
+}}
+"""
+_PAUSES = {
+    "x86-64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+}
+_WORDS = struct.Struct("@3Q").pack
+
+
+class Piece(NamedTuple):
+    """Blocks of one step's kernel, or a whole copy or fill."""
+
+    function: int  # its address
+    args: bytes
+    launch: int  # address of the grid and block; 0 for copies and fills
+    first: int
+    last: int
+
+
+class NativeReplay:
+    """A graph's steps with the memory of one replay, as a plan for the machine code.
+
+    Owns: the code of its programs and the plan; the memory is the caller's.
+    Concurrency: replays that overlap have counters of their own.
+    """
+
+    def __init__(self, device: CPUDevice, steps: list[Step]) -> None:
+        self._device = device
+        self._kept: list[Any] = [code := _functions(), steps]
+        self._function = ctypes.CFUNCTYPE(None)(code["hal_graph"].entry)
+        tasks: list[list[Piece]] = []
+        phases: list[tuple[int, int]] = []  # first task, and their number
+        alone = False  # the last phase has one task, which takes further small steps
+        for level in _levels(steps):
+            pieces = [self._pieces(step) for step in level]
+            if all(len(cut) == 1 for cut in pieces):
+                if not alone:
+                    phases.append((len(tasks), 1))
+                    tasks.append([])
+                tasks[-1] += itertools.chain.from_iterable(pieces)
+                alone = True
+            else:
+                cuts = [[piece] for cut in pieces for piece in cut]
+                phases.append((len(tasks), len(cuts)))
+                tasks += cuts
+                alone = False
+        self._is_shared = any(count > 1 for _, count in phases)
+        self._plan = self._laid_out(phases, tasks)
+        self._counters_nbytes = _COUNTERS_NBYTES * len(phases)
+        self._addresses = sorted({
+            step.args[param.position]
+            for step in steps if step.program is not None
+            for param in step.program.signature.pointers
+        } | {address for step in steps if step.program is None for address in step.args[:2]
+             if step.kind == COPY or address is step.args[0]})  # fmt: skip
+
+    def __call__(self) -> None:
+        """Run the graph once, on all cores where a phase is worth it."""
+        counters = ctypes.create_string_buffer(self._counters_nbytes + 64)
+        start = (ctypes.addressof(counters) + 63) & -64
+        args = struct.pack("@2Q", ctypes.addressof(self._plan), start)
+        pool = self._device.pool
+        with self._device.in_flight.using(*self._addresses):
+            if self._is_shared and pool.threads > 1:
+                chunks = [(_ZERO, _ZERO)] * pool.threads  # each is a core's whole part
+                pool.run(self._function, args, None, chunks)
+            else:
+                self._function(args, None, _ZERO, _ZERO)
+
+    def _pieces(self, step: Step) -> list[Piece]:
+        if not isinstance(step.program, CPUProgram):
+            return [self._memory_piece(step)]
+        program, (_, where, _) = step.program, step.geometry
+        code: Any = program.code
+        self._kept += [code, where, args := program._pack(*step.args)]
+        launch = ctypes.addressof(where._obj)
+        blocks, threads = math.prod(where._obj[:3]), math.prod(where._obj[3:])
+        work, cores = program.binary.work or 1, self._device.pool.threads
+        count = min(blocks, cores) if work * blocks * threads >= SPLIT_FROM else 1
+        bounds = [blocks * number // count for number in range(count + 1)]
+        return [Piece(code.entry, args, launch, *pair) for pair in itertools.pairwise(bounds)]
+
+    def _memory_piece(self, step: Step) -> Piece:
+        functions = self._kept[0]
+        if step.kind == COPY:
+            args, name = _WORDS(*step.args[:3]), "hal_copy"
+        elif step.kind == COPYIN:
+            address, holder = driver.address_of(step.args[1])
+            self._kept.append(holder)
+            args, name = _WORDS(step.args[0], address, step.args[1].nbytes), "hal_copy"
+        else:
+            dest, nbytes, pattern = step.args
+            eight = pattern * (8 // len(pattern))
+            args, name = struct.pack("@2Q", dest, nbytes) + eight, "hal_fill"
+        self._kept.append(args)
+        return Piece(functions[name].entry, args, 0, 0, 1)
+
+    def _laid_out(self, phases: list[tuple[int, int]], tasks: list[list[Piece]]) -> Any:
+        """Return the plan's memory, which keeps its parts."""
+        rows: list[Piece] = []
+        bounds: list[int] = []
+        for pieces in tasks:
+            bounds += [len(rows), len(rows) + len(pieces)]
+            rows += pieces
+        words: list[int] = []
+        for piece in rows:
+            address = ctypes.cast(ctypes.c_char_p(piece.args), ctypes.c_void_p).value or 0
+            words += [piece.function, address, piece.launch, piece.first, piece.last]
+        parts = [
+            (ctypes.c_uint64 * len(part))(*part)
+            for part in (list(itertools.chain.from_iterable(phases)), bounds, words)
+        ]
+        self._kept.append(parts)
+        return (ctypes.c_uint64 * 4)(len(phases), *map(ctypes.addressof, parts))
+
+
+_ZERO = ctypes.c_int64(0)
+
+
+def native_replay(device: Compiled, steps: list[Step]) -> Callable[[], None] | None:
+    """Return what replays the steps in one call; None where they run one by one.
+
+    They do where a kernel may need a stack of its own, and where the code for replays cannot be
+    made.
+    """
+    programs = [step.program for step in steps if step.program is not None]
+    if any(not isinstance(one, CPUProgram) or one._moved is not None for one in programs):
+        return None
+    if not steps or stack_nbytes() < STACK_NBYTES or driver.symbol_address(_YIELD) is None:
+        return None
+    try:
+        _functions()
+    except HalError:
+        return None
+    return NativeReplay(device, steps)  # type: ignore[arg-type]  # the CPU's device calls it
+
+
+def _levels(steps: list[Step]) -> list[list[Step]]:
+    """Return steps that come after nothing, those that come after only these, and so on."""
+    depths: list[int] = []
+    levels: list[list[Step]] = []
+    for step in steps:
+        depth = 1 + max((depths[number] for number in step.dependencies), default=-1)
+        depths.append(depth)
+        if depth == len(levels):
+            levels.append([])
+        levels[depth].append(step)
+    return levels
+
+
+@cache
+def _functions() -> dict[str, loader.Code]:
+    """Compile the code for replays, once per process; the compile cache keeps it."""
+    from hal_cpu.compilers.llvm import LLVMCompiler
+    from hal_cpu.device import LOADER
+
+    declare_pause, pause = _PAUSES[processor.machine()]
+    text = _TEXT.format(yield_=_YIELD, declare_pause=declare_pause, pause=pause, spins=_SPINS)
+    options = CompileOptions("hal_graph", Signature.parse("hal_graph", ""), rendered=True)
+    image = LLVMCompiler().compile_cached(text, options)
+    load = loader.named(LOADER.read())
+    return {name: load(image, name, name) for name in ("hal_graph", "hal_copy", "hal_fill")}
