@@ -9,6 +9,7 @@ from random import Random
 
 from case import Place
 from expressions import ATOMIC, IN_ANY_ORDER, STORED, Expressions, Function, Local, spell
+from guards import CLAMPED, INDICES
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
@@ -201,6 +202,19 @@ class Statements:
                     with self.block(header):
                         self.write(f"{name} {operator} {value}")
 
+    def taps(self, nesting: int) -> None:
+        """Read beside the thread's own place, in steps that all threads share."""
+        name, dtype = self.random.choice(list(self.variables.items()))
+        place = self.random.choice(self.e.inputs)
+        with self.loop("for", self.random.choice(["-2, 3", "4", "3, -2, -2"]), int32):
+            counter = self.lines[-1].split()[1]
+            steps = [counter, f"{counter} * n", f"n * {counter}", f"{counter} * (n - 3)",
+                     f"{counter} * 1073741824", f"{counter} * hal.block_idx(0)"]  # fmt: skip
+            index = f"{self.random.choice(INDICES)} + {self.random.choice(steps)}"
+            index = self.random.choice(CLAMPED).format(f"({index})", place.size)
+            operator = self.random.choice(AUGMENTED[dtype.kind])
+            self.write(f"{name} {operator} {spell(dtype)}({place.name}[{index}])")
+
     @contextmanager
     def loop(self, kind: str, bounds: str, dtype: DType) -> Iterator[None]:
         name = self.new("k")
@@ -266,6 +280,6 @@ SIMPLE: list[Way] = [
 ]  # fmt: skip
 NESTED: list[Way] = [
     Statements.branch, Statements.branch, Statements.branch, Statements.for_range,
-    Statements.for_range, Statements.while_loop, Statements.unroll, Statements.leave,
-    Statements.local,
+    Statements.for_range, Statements.taps, Statements.while_loop, Statements.unroll,
+    Statements.leave, Statements.local,
 ]  # fmt: skip

@@ -11,6 +11,7 @@ threads ahead of it and behind it, the rims, run the region as it was written.
     node                        in the middle       where
     MAX(t + k, low)             t + k               low <= t + k
     MIN(t + k, high)            t + k               t + k <= high
+    MAX(t + k * n, low)         t + k * n           it is for the first and last k of a loop
     MOD(t + k, n)               t + k               0 <= t + k < n
     MOD(t + k + n, n)           t + k               0 <= t + k < n
     t + k < n                   True                it is
@@ -87,13 +88,15 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
         return
     number = row.counted(value, found.same)
     # `t % 64` is not that of a neighbour that is wrapped around.
-    if number is None or (node.op == "MOD" and number == (number.number, None, 0, 0, 0, 0)):
+    if number is None or (node.op == "MOD" and number == Counted(number.number, None, 0, 0, 0, 0)):
         return
     found.same[node] = value
     if node.op == "MOD":
         # `(t - 1 + n) % n` is t - 1: an end that was added is taken off again.
         constant = number.offset is None and end.op == "CONST"
-        if number.offset is end or (constant and 0 < end.arg < 2 * number.least):
+        if (number.offset is end and number.times == (1, 1)) or (
+            constant and 0 < end.arg < 2 * number.least
+        ):
             # Where the sum is an int32; it always is one without an offset.
             _add_limit(found, "GE", number, UOp("CONST", int64, (), int(int32.min)))
             found.same[node] = UOp("SUB", node.dtype, (value, end), None, node.line)
@@ -107,8 +110,9 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
 def _add_limit(found: Middle, op: str, number: Counted, end: UOp) -> None:
     base, offset = number.number, number.offset
     added = number.least if op in ("GT", "GE") else number.most
-    found.limits.append(Limit(base, offset, added, op, end))
-    if offset is not None:  # the sum does not wrap
-        least, most = (UOp("CONST", int64, (), int(value)) for value in (int32.min, int32.max))
-        found.limits.append(Limit(base, offset, number.low, "GE", least))
-        found.limits.append(Limit(base, offset, number.high, "LE", most))
+    least, most = (UOp("CONST", int64, (), int(value)) for value in (int32.min, int32.max))
+    for times in sorted(set(number.times)):  # between the two are the sums of other iterations
+        found.limits.append(Limit(base, offset, added, op, end, times))
+        if offset is not None:  # the sum does not wrap
+            found.limits.append(Limit(base, offset, number.low, "GE", least, times))
+            found.limits.append(Limit(base, offset, number.high, "LE", most, times))

@@ -21,20 +21,24 @@ _LEAST_ADDED = -(2**31 - 1)
 
 
 class Limit(NamedTuple):
-    """A comparison of exact numbers, for threads of a row: `number + offset + added OP end`."""
+    """A comparison of exact numbers, for threads of a row.
+
+    It is `number + times * offset + added OP end`.
+    """
 
     number: UOp  # thread_idx(0) or global_idx(0)
     offset: UOp | None  # an int32, the same for all threads of a row
     added: int
     op: str  # LT, LE, GT, GE or EQ
     end: UOp  # an int32 or int64, the same for all threads of a row
+    times: int = 1
 
 
 class Counted(NamedTuple):
     """A number that grows by one from a thread of a row to the next.
 
-    It is `number + offset`, and `least` to `most` more, as loops of the region count. With an
-    offset that is so where `number + offset`, and `low` to `high` more, are int32.
+    It is `number + times * offset`, and `least` to `most` more, as loops of the region count. With
+    an offset that is so where `number + times * offset`, and `low` to `high` more, are int32.
     """
 
     number: UOp  # thread_idx(0) or global_idx(0)
@@ -43,6 +47,12 @@ class Counted(NamedTuple):
     most: int
     low: int
     high: int
+    times: tuple[int, int] = (1, 1)  # the least and the greatest, as loops of the region count
+
+
+class _Offset(NamedTuple):
+    node: UOp
+    times: tuple[int, int]
 
 
 class Row:
@@ -95,7 +105,7 @@ class Row:
 
         `same` maps nodes to equal ones.
         """
-        steps: list[tuple[int, int] | UOp] = []
+        steps: list[_Offset | tuple[int, int]] = []
         while number.op != "SPECIAL":
             first, second = (*number.src, number)[:2]
             if number in same:
@@ -105,35 +115,50 @@ class Row:
             elif number.op not in ("ADD", "SUB"):
                 return None
             else:
-                if number.op == "ADD" and (first not in self.differing or _span(first)):
+                if number.op == "ADD" and (self._offset(first) or _span(first)):
                     first, second = second, first
-                span = _span(second)
+                span, offset = _span(second), self._offset(second)
                 if span is not None:
                     steps.append(span if number.op == "ADD" else (-span[1], -span[0]))
-                elif number.op == "ADD" and second not in self.differing and second.dtype is int32:
-                    steps.append(second)
+                elif number.op == "ADD" and offset is not None:
+                    steps.append(offset)
                 else:
                     return None
                 number = first
         return _summed(number, steps) if number.arg in _X else None
 
+    def _offset(self, node: UOp) -> _Offset | None:
+        """Return an int32 that threads share, or the product of one and of a loop's counter."""
+        if node.dtype is not int32:
+            return None
+        if node not in self.differing:
+            return _Offset(node, (1, 1))
+        if node.op == "MUL":
+            for shared, counter in (node.src, node.src[::-1]):
+                span = _span(counter)
+                if span is not None and shared not in self.differing:
+                    return _Offset(shared, span)
+        return None
 
-def _summed(number: UOp, steps: list[tuple[int, int] | UOp]) -> Counted | None:
+
+def _summed(number: UOp, steps: list[_Offset | tuple[int, int]]) -> Counted | None:
     """Return the sum of an index and what is added to it, the last addition first."""
     offset: UOp | None = None
+    times = 1, 1
     least = most = low = high = 0
     for step in reversed(steps):
-        if isinstance(step, UOp):
+        if isinstance(step, _Offset):
             if offset is not None:
                 return None
-            offset, low, high = step, least, most
+            offset, times = step
+            low, high = least, most
             continue
         least, most = least + step[0], most + step[1]
         low, high = min(low, least), max(high, most)
         # No launch has so many threads that a sum without an offset wraps.
         if low < _LEAST_ADDED or high > MOST_ADDED:
             return None
-    return Counted(number, offset, least, most, low, high)
+    return Counted(number, offset, least, most, low, high, times)
 
 
 def _span(node: UOp) -> tuple[int, int] | None:

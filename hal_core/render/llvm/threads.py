@@ -244,6 +244,8 @@ class Threads(Blocks):
             at = self.let(f"sub nsw i64 {at}, {limit.added}")
         if limit.offset is not None:
             offset = self.let(f"sext i32 {self.values[limit.offset]} to i64")
+            if limit.times != 1:
+                offset = self.let(f"mul nsw i64 {offset}, {limit.times}")
             at = self.let(f"sub nsw i64 {at}, {offset}")
         if limit.number.arg[0] == "global_idx":
             first = self.let(f"sext i32 {self.first[0]} to i64")
