@@ -197,11 +197,12 @@ class TestGraph:
         seconds = graph.replay(wait=True)
         assert 0 < seconds < SECONDS
         queue.wait(gate)
+        made.fill(100, queue=queue)
         events = [graph.replay(queue=queue) for _ in range(3)]
         assert not events[0].done
         gate.set()
         assert events[-1].wait(SECONDS)
-        assert read(made) == np.full(N, 40, np.int32).tobytes()
+        assert read(made) == np.full(N, 130, np.int32).tobytes()
 
     def test_G4_what_a_capture_refuses(self, device: hal.Compiled) -> None:
         add, up, _ = programs(device)
@@ -252,6 +253,8 @@ class TestGraph:
         with device.capture() as graph:
             up(a, 1)
             copy(b, a)
+        graph.replay()
+        a.fill(3)
         before = read(a)
         small, other = hal.empty(N - 1, hal.int32, device), hal.empty(N, hal.int32, device)
         wrong: Any = {b: 5}

@@ -1,0 +1,172 @@
+"""Mutants whose graphs run too early, too little, in a wrong order or on wrong memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mutants import around, mutant
+
+from hal_core import graph as graphs
+from hal_core.device.base import Compiled
+from hal_core.graph import capture, plan
+from hal_core.graph.capture import Recorder
+from hal_core.graph.node import COPYIN, Node
+from hal_core.graph.plan import Exchange, Plan
+from hal_core.queue import base
+
+
+@mutant("G1 G4", "graph")
+def work_runs_during_capture() -> None:
+    @around(Recorder, "_append")
+    def _append(inner: Any, self: Any, kind: str, *bufs: Any, **more: Any) -> None:
+        inner(self, kind, *bufs, **more)
+        program = more.get("program")
+        if program is not None:
+            program._launch(more["geometry"], *more["args"])
+
+
+@mutant("G1", "graph")
+def replays_leave_out_the_last_node() -> None:
+    @around(Plan, "run")
+    def run(inner: Any, self: Any) -> None:
+        self.steps = self.steps[:-1] if len(self.steps) > 1 else self.steps
+        inner(self)
+
+
+@mutant("G1", "graph")
+def the_second_replay_does_nothing() -> None:
+    @around(Plan, "run")
+    def run(inner: Any, self: Any) -> None:
+        inner(self)
+        self.steps = []
+
+
+@mutant("G1", "graph")
+def replays_run_nodes_backwards() -> None:
+    @around(Plan, "run")
+    def run(inner: Any, self: Any) -> None:
+        self.steps.reverse()
+        inner(self)
+        self.steps.reverse()
+
+
+@mutant("G1 G6", "graph")
+def views_lose_their_offset() -> None:
+    @around(Node, "step")
+    def step(inner: Any, self: Any, bufs: Any, after: Any) -> Any:
+        whole = [one if one.base is None else one.base.view(one.size, one.dtype) for one in bufs]
+        return inner(self, whole, after)
+
+
+@mutant("G1", "graph")
+def host_data_is_read_at_the_replay() -> None:
+    def _add_copyin(self: Any, dest: Any, opaque: Any, src: Any) -> Any:
+        self._append(COPYIN, dest, data=src)
+        return capture._DONE
+
+    Recorder._add_copyin = _add_copyin  # type: ignore[method-assign]
+
+
+@mutant("G2", "graph")
+def other_buffers_are_ignored() -> None:
+    Exchange.bufs = lambda self, node: list(node.bufs)  # type: ignore[method-assign]
+
+
+@mutant("G2", "graph")
+def views_of_exchanged_buffers_stay() -> None:
+    @around(plan, "_part_of")
+    def _part_of(inner: Any, old: Any, new: Any, buffer: Any) -> Any:
+        made = inner(old, new, buffer)
+        return buffer if buffer.base is not None else made
+
+
+@mutant("G2", "graph")
+def other_buffers_stay_for_later_replays() -> None:
+    @around(Plan, "is_current")
+    def is_current(inner: Any, self: Any, buffers: Any) -> bool:
+        return bool(inner(self, buffers or self.exchanged))
+
+
+@mutant("G2", "graph")
+def updates_are_forgotten() -> None:
+    @around(Node, "update")
+    def update(inner: Any, self: Any, *bufs: Any, **how: Any) -> None:
+        before = self.bufs, self._args, self.geometry
+        inner(self, *bufs, **how)
+        self.bufs, self._args, self.geometry = before
+
+
+@mutant("G2", "graph")
+def updates_do_not_reach_a_plan() -> None:
+    @around(graphs.Graph, "__init__")
+    def __init__(inner: Any, self: Any, device: Any = None) -> None:
+        inner(self, device)
+        self._recorder._changed = lambda: None
+        self._forget_plan = lambda: None
+
+
+@mutant("G2", "graph")
+def dependencies_are_by_buffer() -> None:
+    @around(Node, "uses")
+    def uses(inner: Any, self: Any, bufs: Any) -> Any:
+        return inner(self, [one if one.base is None else one.base for one in bufs])
+
+
+@mutant("G2", "graph")
+def reads_order_nothing() -> None:
+    @around(Node, "uses")
+    def uses(inner: Any, self: Any, bufs: Any) -> Any:
+        return [use for use in inner(self, bufs) if use.writes]
+
+
+@mutant("G3", "graph")
+def replays_in_queues_run_at_once() -> None:
+    from hal_core.queue import WorkerQueue
+
+    WorkerQueue._add_replay = lambda self, plan: plan.run()  # type: ignore[method-assign]
+
+
+@mutant("G4", "graph")
+def captures_may_be_nested() -> None:
+    class Blind(dict[int, Any]):
+        def __contains__(self, key: object) -> bool:
+            return False
+
+    blind = Blind()
+    capture.captures = base.captures = blind
+
+
+@mutant("G4", "graph")
+def captures_take_the_work_of_all_threads() -> None:
+    base.capturing.__globals__["get_ident"] = lambda: next(iter(base.captures), 0)
+
+
+@mutant("G4", "graph")
+def a_failed_capture_keeps_its_nodes() -> None:
+    from hal_core.graph import Graph
+    from hal_core.graph.capture import recording
+
+    class Capture:
+        def __init__(self, device: Any) -> None:
+            self.graph = Graph(device)
+            self.block = recording(self.graph._recorder)
+
+        def __enter__(self) -> Any:
+            self.block.__enter__()
+            return self.graph
+
+        def __exit__(self, *error: Any) -> Any:
+            return self.block.__exit__(*error)
+
+    Compiled.capture = lambda self: Capture(self)  # type: ignore[method-assign]
+
+
+@mutant("G5", "graph")
+def replays_check_nothing() -> None:
+    plan._check = lambda node, bufs: None
+    plan._check_pair = lambda device, old, new: None
+
+
+@mutant("G5", "graph")
+def replays_are_checked_once() -> None:
+    Plan.is_current = lambda self, buffers: True  # type: ignore[method-assign]
