@@ -84,7 +84,7 @@ class Rod:
             work()
             self.device.synchronize()
             best = min(best, time.perf_counter() - begin)
-        error = abs(self.a.numpy() - expected()).max()
+        error = np.max(np.abs(self.a.numpy() - expected()))
         if error > TOLERANCE:
             raise SystemExit(f"{self.device.name} is wrong by {error}")
         return best
@@ -97,7 +97,7 @@ class Rod:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", help="only this one; else every device of the machine")
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the pictures")
     asked = parser.parse_args()
