@@ -11,11 +11,11 @@ import cxx
 from cxx import NoCompiler as NoCompiler
 
 HERE = Path(__file__).resolve().parent
-FOLDERS = (HERE,)
+FOLDERS = (HERE, HERE.parent / "driver")
 COMPILE = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread")
 NAME = "libcuda.so.1"
 LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,-soname,{NAME}", "-ldl")
-TOGETHER = ("context", "driver", "memory", "module", "stream")
+TOGETHER = ("context", "driver", "event", "memory", "module", "stream")
 
 
 def kept() -> Path:

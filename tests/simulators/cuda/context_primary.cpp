@@ -1,5 +1,6 @@
 // Entry points: the context that all users of a device share.
 #include "context.h"
+#include "cuda_api.h"
 
 using namespace sim;
 
@@ -20,7 +21,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
     return enter("cuDevicePrimaryCtxRelease", [&](Lock& lock) {
         Device& device = device_at(ordinal);
-        need(device.retained > 0, CUDA_ERROR_INVALID_CONTEXT);
+        need(device.retained > 0, INVALID_CONTEXT);
         if (--device.retained > 0) return;
         Context& context = *device.primary;
         device.primary = nullptr;

@@ -1,15 +1,34 @@
 // Entry points: making contexts, each thread's stack of them, and what is asked of the current one.
 #include "context.h"
+#include "cuda_api.h"
 #include "stream.h"
 
 using namespace sim;
 
 namespace {
 
+// The calling thread's contexts, the current one last.
+std::vector<Context*>& stack() {
+    thread_local std::vector<Context*> contexts;
+    return contexts;
+}
+
+}  // namespace
+
+Context& sim::current(bool even_failed) {
+    need(!stack().empty(), INVALID_CONTEXT);
+    Context& context = *stack().back();
+    need(context.alive, CONTEXT_IS_DESTROYED);
+    if (!even_failed) check(context);
+    return context;
+}
+
+namespace {
+
 // `special` is what only greater drivers can do: affinities, green contexts.
 CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, bool special = false) {
     return enter("cuCtxCreate", [&](Lock&) {
-        need(!special, CUDA_ERROR_NOT_SUPPORTED);
+        need(!special, NOT_SUPPORTED);
         need(out != nullptr);
         Context* context = make_context(device_at(ordinal), flags);
         stack().push_back(context);
@@ -39,7 +58,7 @@ EXPORT CUresult cuCtxCreate_v4(CUcontext* out, void* parameters, unsigned flags,
 EXPORT CUresult cuCtxDestroy_v2(CUcontext handle) {
     return enter("cuCtxDestroy", [&](Lock& lock) {
         Context& context = context_of(handle);
-        need(!context.primary, CUDA_ERROR_INVALID_CONTEXT);
+        need(!context.primary, INVALID_CONTEXT);
         drop_top_if(context);
         destroy(lock, context);
     });
@@ -56,7 +75,7 @@ EXPORT CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
 EXPORT CUresult cuCtxDetach(CUcontext handle) {
     return enter("cuCtxDetach", [&](Lock& lock) {
         Context& context = context_of(handle);
-        need(&current(true) == &context && !context.primary, CUDA_ERROR_INVALID_CONTEXT);
+        need(&current(true) == &context && !context.primary, INVALID_CONTEXT);
         if (--context.usage > 0) return;
         drop_top_if(context);
         destroy(lock, context);
@@ -69,7 +88,7 @@ EXPORT CUresult cuCtxPushCurrent_v2(CUcontext handle) {
 
 EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* out) {
     return enter("cuCtxPopCurrent", [&](Lock&) {
-        need(!stack().empty(), CUDA_ERROR_INVALID_CONTEXT);
+        need(!stack().empty(), INVALID_CONTEXT);
         if (out) *out = stack().back()->handle;
         stack().pop_back();
     });
@@ -129,14 +148,14 @@ EXPORT CUresult cuCtxGetLimit(size_t* out, unsigned limit) {
     return enter_context("cuCtxGetLimit", [&](Context& context, Lock&) {
         need(out != nullptr);
         auto found = context.limits.find(limit);
-        need(found != context.limits.end(), CUDA_ERROR_UNSUPPORTED_LIMIT);
+        need(found != context.limits.end(), UNSUPPORTED_LIMIT);
         *out = found->second;
     });
 }
 
 EXPORT CUresult cuCtxSetLimit(unsigned limit, size_t value) {
     return enter_context("cuCtxSetLimit", [&](Context& context, Lock&) {
-        need(context.limits.count(limit), CUDA_ERROR_UNSUPPORTED_LIMIT);
+        need(context.limits.count(limit), UNSUPPORTED_LIMIT);
         context.limits[limit] = value;
     });
 }

@@ -157,7 +157,7 @@ EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
                 *out = device->ordinal;
                 return;
             }
-        refuse(CUDA_ERROR_INVALID_DEVICE);
+        refuse(INVALID_DEVICE);
     });
 }
 

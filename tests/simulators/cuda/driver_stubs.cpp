@@ -1,10 +1,11 @@
 // Functions that must be there for PyCUDA to load, or that callers ask about, and that do nothing.
 #include "driver.h"
+#include "cuda_api.h"
 
 // Whatever a caller passes is left where it is: the caller takes its arguments away itself.
 #define NOT_SUPPORTED(name)                                                                  \
     EXPORT CUresult name() {                                                                 \
-        return sim::enter(#name, [](sim::Lock&) { sim::refuse(CUDA_ERROR_NOT_SUPPORTED); }); \
+        return sim::enter(#name, [](sim::Lock&) { sim::refuse(sim::NOT_SUPPORTED); }); \
     }
 
 // arrays and textures

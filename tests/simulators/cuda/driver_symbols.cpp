@@ -42,9 +42,9 @@ void* exported(const std::string& symbol) {
     return self ? dlsym(self, symbol.c_str()) : nullptr;
 }
 
-enum Status { FOUND = 0, NO_SUCH_SYMBOL = 1, NOT_IN_THAT_VERSION = 2 };
+enum Search { FOUND = 0, NO_SUCH_SYMBOL = 1, NOT_IN_THAT_VERSION = 2 };
 
-void* look_up(const std::string& name, int version, Status& status) {
+void* look_up(const std::string& name, int version, Search& status) {
     const char* symbol = nullptr;
     bool known = false;
     for (const Form& form : FORMS) {
@@ -60,13 +60,13 @@ void* look_up(const std::string& name, int version, Status& status) {
     return found;
 }
 
-CUresult find(const char* name, void** out, int version, uint64_t flags, Status* status) {
-    if (!name || !out || flags > 2) return CUDA_ERROR_INVALID_VALUE;
-    Status found;
+CUresult find(const char* name, void** out, int version, uint64_t flags, Search* status) {
+    if (!name || !out || flags > 2) return INVALID_VALUE;
+    Search found;
     *out = look_up(name, version, found);
     if (status) *status = found;
-    if (status) return CUDA_SUCCESS;
-    return found == FOUND ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    if (status) return SUCCESS;
+    return found == FOUND ? SUCCESS : NOT_FOUND;
 }
 
 }  // namespace
@@ -76,42 +76,12 @@ EXPORT CUresult cuGetProcAddress(const char* name, void** out, int version, uint
 }
 
 EXPORT CUresult cuGetProcAddress_v2(const char* name, void** out, int version, uint64_t flags,
-                                    Status* status) {
+                                    Search* status) {
     return find(name, out, version, flags, status);
 }
 
 // The vendor's own libraries ask for tables that nobody documents, and live without them.
 EXPORT CUresult cuGetExportTable(const void** out, const CUuuid*) {
     if (out) *out = nullptr;
-    return CUDA_ERROR_NOT_FOUND;
-}
-
-// What is alive, as JSON; the text is valid until this thread's next call. "abandoned" counts what
-// was alive when its context was destroyed, since the start.
-EXPORT const char* sim_live() {
-    thread_local std::string text;
-    if (driver().forked) return "{}";
-    Lock lock(driver().mutex);
-    uint64_t contexts = 0;
-    for (auto& context : driver().contexts) contexts += context->alive;
-    uint64_t modules = 0;
-    for (auto& [handle, module] : driver().modules.live) modules += !module->of_library;
-    BlockCount blocks = count_blocks();
-    text.clear();
-    auto add = [&](const char* name, uint64_t value) {
-        text += text.empty() ? "{" : ", ";
-        text += "\"" + std::string(name) + "\": " + std::to_string(value);
-    };
-    add("contexts", contexts);
-    add("blocks", blocks.device_blocks);
-    add("nbytes", blocks.device_nbytes);
-    add("host_blocks", blocks.host_blocks);
-    add("streams", driver().streams.live.size());
-    add("events", driver().events.live.size());
-    add("modules", modules);
-    add("libraries", driver().libraries.live.size());
-    add("pools", driver().pools.live.size() - driver().devices.size());
-    add("abandoned", driver().abandoned);
-    text += "}";
-    return text.c_str();
+    return NOT_FOUND;
 }

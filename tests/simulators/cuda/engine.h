@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kernel_memory.h"
+
 namespace ptx {
 
 struct Param {
@@ -61,13 +63,7 @@ private:
     Module();
 };
 
-// Device memory as the driver has it. Every access of a kernel to global memory asks.
-class Memory {
-public:
-    virtual ~Memory() = default;
-    // Host pointer to that many bytes, all of one live allocation of the context; null: a fault.
-    virtual void* at(uint64_t address, uint64_t nbytes, bool write) = 0;
-};
+using Memory = KernelMemory;
 
 enum class Schedule {
     RunToBarrier,  // each thread runs until it waits: finds barriers that are missing

@@ -1,5 +1,6 @@
 // Every code's name and sentence. Where no sentence is written the name says it.
 #include "errors.h"
+#include "cuda_api.h"
 
 #include <algorithm>
 #include <cctype>
@@ -146,15 +147,15 @@ const Code* find(CUresult code) {
 }  // namespace
 
 EXPORT CUresult cuGetErrorName(CUresult code, const char** out) {
-    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (!out) return sim::INVALID_VALUE;
     const Code* known = find(code);
     *out = known ? known->name : nullptr;
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return known ? sim::SUCCESS : sim::INVALID_VALUE;
 }
 
 EXPORT CUresult cuGetErrorString(CUresult code, const char** out) {
-    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (!out) return sim::INVALID_VALUE;
     const Code* known = find(code);
     *out = known ? known->sentence.c_str() : nullptr;
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return known ? sim::SUCCESS : sim::INVALID_VALUE;
 }

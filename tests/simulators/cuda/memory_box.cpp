@@ -1,5 +1,6 @@
 // Entry points: copies of rectangles and boxes.
 #include "memory_copy.h"
+#include "cuda_api.h"
 
 using namespace sim;
 
@@ -15,7 +16,7 @@ struct Described {
 };
 
 Side side_of(const Described& is, const Box& box) {
-    need(is.type != CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
+    need(is.type != CU_MEMORYTYPE_ARRAY, NOT_SUPPORTED);
     uint64_t row = is.pitch ? is.pitch : box.width;
     uint64_t slice = row * (is.rows ? is.rows : box.height);
     need(is.x + box.width <= row || (box.height == 1 && box.depth == 1 && is.y == 0 && is.z == 0));
@@ -32,7 +33,7 @@ Side side_of(const Described& is, const Box& box) {
         case CU_MEMORYTYPE_UNIFIED:
             return {any_place(is.device + offset, nbytes), row, slice};
         default:
-            refuse(CUDA_ERROR_INVALID_VALUE);
+            refuse(INVALID_VALUE);
     }
 }
 

@@ -45,7 +45,7 @@ CUfunction function_of(const std::shared_ptr<Module>& module, const char* name) 
     auto known = module->functions.find(name);
     if (known != module->functions.end()) return known->second;
     const ptx::Function* code = module->code->find(name);
-    need(code != nullptr, CUDA_ERROR_NOT_FOUND);
+    need(code != nullptr, NOT_FOUND);
     auto handle = new_handle<CUfunction>();
     module->functions[name] = handle;
     driver().functions.live[reinterpret_cast<uintptr_t>(handle)] =
@@ -87,7 +87,7 @@ EXPORT CUresult cuModuleLoad(CUmodule* out, const char* path) {
     return enter_context("cuModuleLoad", [&](Context& context, Lock& lock) {
         need(out && path);
         std::ifstream file(path, std::ios::binary);
-        need(file.good(), CUDA_ERROR_FILE_NOT_FOUND);
+        need(file.good(), FILE_NOT_FOUND);
         std::ostringstream text;
         text << file.rdbuf();
         Options options(0, nullptr, nullptr);
@@ -98,7 +98,7 @@ EXPORT CUresult cuModuleLoad(CUmodule* out, const char* path) {
 EXPORT CUresult cuModuleUnload(CUmodule handle) {
     return enter_context("cuModuleUnload", [&](Context&, Lock& lock) {
         auto module = driver().modules.get(handle);
-        need(!module->of_library, CUDA_ERROR_INVALID_HANDLE);
+        need(!module->of_library, INVALID_HANDLE);
         unload(lock, module);
     });
 }
@@ -123,7 +123,7 @@ EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* nbytes, CUmod
         auto module = driver().modules.get(handle);
         need(name != nullptr);
         auto found = module->variables.find(name);
-        need(found != module->variables.end(), CUDA_ERROR_NOT_FOUND);
+        need(found != module->variables.end(), NOT_FOUND);
         if (address) *address = found->second->address;
         if (nbytes) *nbytes = found->second->nbytes;
     });

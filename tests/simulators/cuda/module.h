@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "cuda_api.h"
 #include "memory.h"
 
 namespace sim {

@@ -53,7 +53,7 @@ void set_attribute(Function& function, unsigned attribute, int value) {
             need(value >= -1 && value <= 100);
             function.carveout = value;
             return;
-        default: refuse(CUDA_ERROR_INVALID_VALUE);
+        default: refuse(INVALID_VALUE);
     }
 }
 

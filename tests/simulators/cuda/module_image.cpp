@@ -56,7 +56,7 @@ void check_version(const std::string& text, Options& options) {
                                               "; current version is '" +
                                               std::to_string(newest / 10) + "." +
                                               std::to_string(newest % 10) + "'"));
-    refuse(CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+    refuse(UNSUPPORTED_PTX_VERSION);
 }
 
 // `sm_90a` runs on 9.0 alone; `sm_90` on that and all that came after.
@@ -70,7 +70,7 @@ void check_target(const std::string& text, Options& options) {
     options.log_error(ptxas(target.line, exact ? "target " + target.value + " is not this device's"
                                                : "SM version specified by .target is higher than "
                                                  "default SM version assumed"));
-    refuse(CUDA_ERROR_NO_BINARY_FOR_GPU);
+    refuse(NO_BINARY_FOR_GPU);
 }
 
 // The major version that made it: the ninth byte is the version of the ABI, and CUDA 13 began the
@@ -85,11 +85,11 @@ std::string text_of(const void* image) {
     auto start = static_cast<const char*>(image);
     if (std::strncmp(start, "\x7f" "ELF", 4) == 0)  // of a newer CUDA it is not even looked at
         refuse(cuda_of_machine_code(start) > driver().settings.driver_version / 1000
-                   ? CUDA_ERROR_INVALID_IMAGE
-                   : CUDA_ERROR_NO_BINARY_FOR_GPU);
-    need(std::strncmp(start, FATBIN, 4) != 0, CUDA_ERROR_NO_BINARY_FOR_GPU);
+                   ? INVALID_IMAGE
+                   : NO_BINARY_FOR_GPU);
+    need(std::strncmp(start, FATBIN, 4) != 0, NO_BINARY_FOR_GPU);
     std::string text = start;
-    need(directive(text, ".version").line != 0, CUDA_ERROR_INVALID_IMAGE);
+    need(directive(text, ".version").line != 0, INVALID_IMAGE);
     return text;
 }
 
@@ -102,7 +102,7 @@ std::unique_ptr<ptx::Module> parse(const std::string& text, Options& options) {
         options.log_error(log.empty() ? "the text is not valid PTX\n" : log);
         options.log_info("");
     }
-    need(code != nullptr, CUDA_ERROR_INVALID_PTX);
+    need(code != nullptr, INVALID_PTX);
     options.log_error("");
     options.log_info(log);
     return code;

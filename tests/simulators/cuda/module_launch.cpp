@@ -14,7 +14,7 @@ void check_shape(const Function& function, const Shape& is) {
     need(is.block[0] <= 1024 && is.block[1] <= 1024 && is.block[2] <= 64);
     uint64_t threads = uint64_t(is.block[0]) * is.block[1] * is.block[2];
     need(threads <= 1024);
-    need(threads <= code.max_threads, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    need(threads <= code.max_threads, LAUNCH_OUT_OF_RESOURCES);
     if (code.required[0])
         for (int axis = 0; axis < 3; ++axis)
             need(is.block[axis] == std::max(1u, code.required[axis]));
@@ -61,16 +61,16 @@ std::vector<uint8_t> parameters(const ptx::Function& code, void** arguments, voi
 
 CUresult code_of(ptx::Fault fault) {
     switch (fault) {
-        case ptx::Fault::None: return CUDA_SUCCESS;
-        case ptx::Fault::OutOfBounds: return CUDA_ERROR_ILLEGAL_ADDRESS;
-        case ptx::Fault::Misaligned: return CUDA_ERROR_MISALIGNED_ADDRESS;
-        case ptx::Fault::Trap: return CUDA_ERROR_LAUNCH_FAILED;
-        case ptx::Fault::Assert: return CUDA_ERROR_ASSERT;
-        case ptx::Fault::Illegal: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-        case ptx::Fault::Deadlock: return CUDA_ERROR_LAUNCH_TIMEOUT;  // hardware hangs
-        case ptx::Fault::Timeout: return CUDA_ERROR_LAUNCH_TIMEOUT;
+        case ptx::Fault::None: return SUCCESS;
+        case ptx::Fault::OutOfBounds: return ILLEGAL_ADDRESS;
+        case ptx::Fault::Misaligned: return MISALIGNED_ADDRESS;
+        case ptx::Fault::Trap: return LAUNCH_FAILED;
+        case ptx::Fault::Assert: return ASSERT;
+        case ptx::Fault::Illegal: return ILLEGAL_INSTRUCTION;
+        case ptx::Fault::Deadlock: return LAUNCH_TIMEOUT;  // hardware hangs
+        case ptx::Fault::Timeout: return LAUNCH_TIMEOUT;
     }
-    return CUDA_ERROR_UNKNOWN;
+    return UNKNOWN;
 }
 
 // A kernel on the device. A failure that a test wants of "run" is one that comes late.
@@ -100,7 +100,7 @@ void execute(const Function& function, const Shape& shape, const std::vector<uin
 void launch(Context& context, const char* name, const std::shared_ptr<Function>& function,
             const Shape& shape, CUstream handle, void** arguments, void** extra) {
     auto stream = stream_of(context, handle);
-    need(&stream->context == &function->module->context, CUDA_ERROR_INVALID_HANDLE);
+    need(&stream->context == &function->module->context, INVALID_HANDLE);
     check_shape(*function, shape);
     auto params = parameters(*function->code, arguments, extra);
     submit(*stream, {name, [=] { execute(*function, shape, params); }});
@@ -132,7 +132,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* is, CUfunction handle, vo
             auto& cluster = attribute.value.clusterDim;
             bool asked = attribute.id == COOPERATIVE && attribute.value.cooperative;
             bool several = attribute.id == CLUSTER && cluster.x * cluster.y * cluster.z > 1;
-            need(!asked && !several, CUDA_ERROR_NOT_SUPPORTED);
+            need(!asked && !several, NOT_SUPPORTED);
         }
         Shape shape{{is->gridDimX, is->gridDimY, is->gridDimZ},
                     {is->blockDimX, is->blockDimY, is->blockDimZ},

@@ -34,7 +34,7 @@ CUkernel kernel_of(const std::shared_ptr<Library>& library, const char* name) {
     auto known = library->kernels.find(name);
     if (known != library->kernels.end()) return known->second;
     const ptx::Function* code = library->code->find(name);
-    need(code != nullptr, CUDA_ERROR_NOT_FOUND);
+    need(code != nullptr, NOT_FOUND);
     auto handle = new_handle<CUkernel>();
     library->kernels[name] = handle;
     driver().kernels.live[reinterpret_cast<uintptr_t>(handle)] =
@@ -85,7 +85,7 @@ EXPORT CUresult cuLibraryUnload(CUlibrary handle) {
         driver().libraries.remove(handle);
         for (auto& [name, kernel] : library->kernels) driver().kernels.remove(kernel);
         for (auto& [context, module] : library->modules)
-            if (context->alive && context->error == CUDA_SUCCESS) unload(lock, module);
+            if (context->alive && context->error == SUCCESS) unload(lock, module);
     });
 }
 
@@ -116,7 +116,7 @@ EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* nbytes, CUlibra
         auto module = module_in(lock, context, driver().libraries.get(handle));
         need(name != nullptr);
         auto found = module->variables.find(name);
-        need(found != module->variables.end(), CUDA_ERROR_NOT_FOUND);
+        need(found != module->variables.end(), NOT_FOUND);
         if (address) *address = found->second->address;
         if (nbytes) *nbytes = found->second->nbytes;
     });

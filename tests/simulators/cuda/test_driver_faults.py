@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import build
 import pytest
 from driver_calls import Driver
 from driver_kernels import ASSERT, FILL, FOREVER, TRAP
 
 Load = Callable[..., Driver]
 UINT = ctypes.c_uint32
-HERE = Path(__file__).parent
 
 # Answered by a driver that has nothing but itself: no failure can be asked of them.
 ALWAYS = {
@@ -159,8 +159,10 @@ def test_memory_freed_before_its_turn(failing: Driver) -> None:
 
 def exported(library: Path) -> list[str]:
     """Names of functions as callers spell them, from the sources that define them."""
-    text = "".join(path.read_text() for path in HERE.glob("*.cpp"))
-    names = re.findall(r"^(?:EXPORT CUresult|NOT_SUPPORTED\() ?(cu\w+)", text, re.MULTILINE)
+    sources = (path for folder in build.FOLDERS for path in folder.glob("*.cpp"))
+    text = "".join(path.read_text() for path in sources)
+    entry = r"^(?:EXPORT CUresult |NOT_SUPPORTED\(|EXPORT Status ENTRY\()(cu\w+)"
+    names = re.findall(entry, text, re.MULTILINE)
     assert len(names) > 180
     return sorted({re.sub(r"_v\d$", "", name) for name in names} - ALWAYS)
 

@@ -8,12 +8,12 @@ using namespace sim;
 
 namespace {
 
-void allocate_from(Lock& lock, Stream& stream, const std::shared_ptr<Pool>& pool, CUdeviceptr* out,
+void allocate_from(Lock& lock, Stream& stream, const std::shared_ptr<Pool>& pool, Address* out,
                    size_t nbytes) {
     need(out != nullptr);
     need(&pool->device == &stream.context.device);
     need(pool->maximum == 0 || pool->used_nbytes + nbytes <= pool->maximum,
-         CUDA_ERROR_OUT_OF_MEMORY);
+         OUT_OF_MEMORY);
     for (auto& kept : pool->kept)
         if (kept.nbytes >= nbytes && (kept.waited_for || kept.stream == &stream)) {
             kept.nbytes -= nbytes;  // used again, without a wait
@@ -32,21 +32,21 @@ template <class Int, class Wide>
 void with_attribute(Pool& pool, unsigned attribute, Int on_int, Wide on_wide) {
     switch (attribute) {
         case 1: case 2: case 3: on_int(pool.reuse[attribute - 1]); return;
-        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: on_wide(pool.release_threshold); return;
-        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: {
+        case POOL_RELEASE_THRESHOLD: on_wide(pool.release_threshold); return;
+        case POOL_RESERVED_MEM_CURRENT: {
             uint64_t all = pool.used_nbytes;
             for (auto& kept : pool.kept) all += kept.nbytes;
             on_wide(all);
             return;
         }
-        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: on_wide(pool.used_nbytes); return;
-        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        case CU_MEMPOOL_ATTR_USED_MEM_HIGH: on_wide(pool.used_high); return;
-        default: refuse(CUDA_ERROR_INVALID_VALUE);
+        case POOL_USED_MEM_CURRENT: on_wide(pool.used_nbytes); return;
+        case POOL_RESERVED_MEM_HIGH:
+        case POOL_USED_MEM_HIGH: on_wide(pool.used_high); return;
+        default: refuse(INVALID_VALUE);
     }
 }
 
-CUresult pool_of(const char* name, CUmemoryPool* out, CUdevice ordinal,
+Status pool_of(const char* name, PoolHandle* out, int ordinal,
                  std::shared_ptr<Pool> Device::* which) {
     return enter(name, [&](Lock&) {
         need(out != nullptr);
@@ -56,23 +56,23 @@ CUresult pool_of(const char* name, CUmemoryPool* out, CUdevice ordinal,
 
 }  // namespace
 
-EXPORT CUresult cuMemAllocAsync(CUdeviceptr* out, size_t nbytes, CUstream handle) {
-    return enter_context("cuMemAllocAsync", [&](Context& context, Lock& lock) {
+EXPORT Status ENTRY(cuMemAllocAsync, hipMallocAsync)(Address* out, size_t nbytes, StreamHandle handle) {
+    return enter_context(NAME(cuMemAllocAsync, hipMallocAsync), [&](Context& context, Lock& lock) {
         auto stream = stream_of(context, handle);
         allocate_from(lock, *stream, stream->context.device.pool, out, nbytes);
     });
 }
 
-EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t nbytes, CUmemoryPool pool,
-                                        CUstream handle) {
-    return enter_context("cuMemAllocFromPoolAsync", [&](Context& context, Lock& lock) {
+EXPORT Status ENTRY(cuMemAllocFromPoolAsync, hipMallocFromPoolAsync)(Address* out, size_t nbytes, PoolHandle pool,
+                                        StreamHandle handle) {
+    return enter_context(NAME(cuMemAllocFromPoolAsync, hipMallocFromPoolAsync), [&](Context& context, Lock& lock) {
         allocate_from(lock, *stream_of(context, handle), driver().pools.get(pool), out, nbytes);
     });
 }
 
 // The memory is there for the work before, and gone for the work behind.
-EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
-    return enter_context("cuMemFreeAsync", [&](Context& context, Lock&) {
+EXPORT Status ENTRY(cuMemFreeAsync, hipFreeAsync)(Address address, StreamHandle handle) {
+    return enter_context(NAME(cuMemFreeAsync, hipFreeAsync), [&](Context& context, Lock&) {
         auto stream = stream_of(context, handle);
         if (address == 0) return;
         auto block = owned_block(address);
@@ -82,41 +82,41 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
             block->pool->used_nbytes -= block->nbytes;
             block->pool->kept.push_back({block->nbytes, stream.get(), false});
         }
-        submit(*stream, {"cuMemFreeAsync", [block] {
+        submit(*stream, {NAME(cuMemFreeAsync, hipFreeAsync), [block] {
                              Lock lock(driver().mutex);
                              release(block);
                          }, {}, true});
     });
 }
 
-EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice device) {
-    return pool_of("cuDeviceGetDefaultMemPool", out, device, &Device::default_pool);
+EXPORT Status ENTRY(cuDeviceGetDefaultMemPool, hipDeviceGetDefaultMemPool)(PoolHandle* out, int device) {
+    return pool_of(NAME(cuDeviceGetDefaultMemPool, hipDeviceGetDefaultMemPool), out, device, &Device::default_pool);
 }
 
-EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool* out, CUdevice device) {
-    return pool_of("cuDeviceGetMemPool", out, device, &Device::pool);
+EXPORT Status ENTRY(cuDeviceGetMemPool, hipDeviceGetMemPool)(PoolHandle* out, int device) {
+    return pool_of(NAME(cuDeviceGetMemPool, hipDeviceGetMemPool), out, device, &Device::pool);
 }
 
-EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
-    return enter("cuDeviceSetMemPool", [&](Lock&) {
+EXPORT Status ENTRY(cuDeviceSetMemPool, hipDeviceSetMemPool)(int ordinal, PoolHandle handle) {
+    return enter(NAME(cuDeviceSetMemPool, hipDeviceSetMemPool), [&](Lock&) {
         auto pool = driver().pools.get(handle);
         need(&pool->device == &device_at(ordinal));
         pool->device.pool = pool;
     });
 }
 
-EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* is) {
-    return enter("cuMemPoolCreate", [&](Lock&) {
+EXPORT Status ENTRY(cuMemPoolCreate, hipMemPoolCreate)(PoolHandle* out, const PoolFacts* is) {
+    return enter(NAME(cuMemPoolCreate, hipMemPoolCreate), [&](Lock&) {
         need(out && is && is->allocType == 1 && is->location.type == 1);
-        need(is->handleTypes == 0, CUDA_ERROR_NOT_SUPPORTED);
+        need(is->handleTypes == 0, NOT_SUPPORTED);
         auto pool = new_pool(device_at(is->location.id));
         pool->maximum = is->maxSize;
         *out = pool->handle;
     });
 }
 
-EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
-    return enter("cuMemPoolDestroy", [&](Lock&) {
+EXPORT Status ENTRY(cuMemPoolDestroy, hipMemPoolDestroy)(PoolHandle handle) {
+    return enter(NAME(cuMemPoolDestroy, hipMemPoolDestroy), [&](Lock&) {
         auto pool = driver().pools.get(handle);
         need(pool != pool->device.default_pool);
         if (pool->device.pool == pool) pool->device.pool = pool->device.default_pool;
@@ -127,12 +127,12 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     });
 }
 
-EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t nbytes) {
-    return enter("cuMemPoolTrimTo", [&](Lock&) { trim(*driver().pools.get(handle), nbytes); });
+EXPORT Status ENTRY(cuMemPoolTrimTo, hipMemPoolTrimTo)(PoolHandle handle, size_t nbytes) {
+    return enter(NAME(cuMemPoolTrimTo, hipMemPoolTrimTo), [&](Lock&) { trim(*driver().pools.get(handle), nbytes); });
 }
 
-EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, unsigned attribute, void* out) {
-    return enter("cuMemPoolGetAttribute", [&](Lock&) {
+EXPORT Status ENTRY(cuMemPoolGetAttribute, hipMemPoolGetAttribute)(PoolHandle handle, unsigned attribute, void* out) {
+    return enter(NAME(cuMemPoolGetAttribute, hipMemPoolGetAttribute), [&](Lock&) {
         need(out != nullptr);
         with_attribute(
             *driver().pools.get(handle), attribute,
@@ -142,24 +142,24 @@ EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, unsigned attribute, v
 }
 
 // Of the amounts only the high marks can be set, and only to zero.
-EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, unsigned attribute, void* in) {
-    return enter("cuMemPoolSetAttribute", [&](Lock&) {
-        need(in && attribute != CU_MEMPOOL_ATTR_USED_MEM_CURRENT &&
-             attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+EXPORT Status ENTRY(cuMemPoolSetAttribute, hipMemPoolSetAttribute)(PoolHandle handle, unsigned attribute, void* in) {
+    return enter(NAME(cuMemPoolSetAttribute, hipMemPoolSetAttribute), [&](Lock&) {
+        need(in && attribute != POOL_USED_MEM_CURRENT &&
+             attribute != POOL_RESERVED_MEM_CURRENT);
         with_attribute(
             *driver().pools.get(handle), attribute,
             [&](int& value) { std::memcpy(&value, in, sizeof value); },
             [&](uint64_t& value) {
                 uint64_t asked;
                 std::memcpy(&asked, in, sizeof asked);
-                need(asked == 0 || attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+                need(asked == 0 || attribute == POOL_RELEASE_THRESHOLD);
                 value = asked;
             });
     });
 }
 
-EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map, size_t count) {
-    return enter("cuMemPoolSetAccess", [&](Lock&) {
+EXPORT Status ENTRY(cuMemPoolSetAccess, hipMemPoolSetAccess)(PoolHandle handle, const PoolAccess* map, size_t count) {
+    return enter(NAME(cuMemPoolSetAccess, hipMemPoolSetAccess), [&](Lock&) {
         auto pool = driver().pools.get(handle);
         need(map || count == 0);
         auto& shared = pool->shared_with;
@@ -173,8 +173,8 @@ EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* m
     });
 }
 
-EXPORT CUresult cuMemPoolGetAccess(int* out, CUmemoryPool handle, const CUmemLocation* location) {
-    return enter("cuMemPoolGetAccess", [&](Lock&) {
+EXPORT Status ENTRY(cuMemPoolGetAccess, hipMemPoolGetAccess)(int* out, PoolHandle handle, const PoolPlace* location) {
+    return enter(NAME(cuMemPoolGetAccess, hipMemPoolGetAccess), [&](Lock&) {
         auto pool = driver().pools.get(handle);
         need(out && location && location->type == 1);
         int device = device_at(location->id).ordinal;

@@ -21,4 +21,9 @@ struct Side {
 // returns; everything else waits for its turn in the stream. With `wait` the call waits too.
 void copy(Lock& lock, Stream& stream, const char* name, Side to, Side from, Box box, bool wait);
 
+// A range of bytes, in that stream; without one in the legacy stream, and the call waits. Copies
+// between two places of the device do not wait even then.
+void copy_range(Context& context, Lock& lock, const char* name, Place to, Place from,
+                size_t nbytes, StreamHandle* handle);
+
 }  // namespace sim

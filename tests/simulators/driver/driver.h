@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cuda_api.h"
-#include "engine.h"
+#include "status.h"
 #include "errors.h"
+#include "settings.h"
 
 namespace sim {
 
@@ -29,20 +29,17 @@ struct Stream;
 
 using Lock = std::unique_lock<std::mutex>;
 
-// Read from SIM_CUDA_* by cuInit.
-struct Settings {
+// Read from SIM_VENDOR_* when the driver starts.
+struct Settings : VendorSettings {
     int devices = 2;
     uint64_t memory_nbytes = 2ull << 30;  // of each device
-    int cc_major = 99, cc_minor = 0;      // no compiler knows it: callers fall back to PTX
-    int driver_version = 12090;
-    ptx::Schedule schedule = ptx::Schedule::RunToBarrier;
     uint64_t most_instructions = 4'000'000'000;  // of a launch; then it has timed out
 };
 
 struct Device {
     int ordinal = 0;
     bool lost = false;
-    CUresult fault = CUDA_SUCCESS;  // of a context that is gone, where a test wants it to stay
+    Status fault = SUCCESS;  // of a context that is gone, where a test wants it to stay
     uint64_t used_nbytes = 0;
     uint64_t base = 0, end = 0;    // its addresses: reserved, and never to be touched
     uint64_t next = 0;
@@ -68,7 +65,7 @@ public:
     std::shared_ptr<T> get(const void* handle) const {
         auto found = find(handle);
         if (!found) note_stale(handle);
-        need(found != nullptr, CUDA_ERROR_INVALID_HANDLE);
+        need(found != nullptr, INVALID_HANDLE);
         return found;
     }
     void remove(const void* handle) { remove(live.find(reinterpret_cast<uintptr_t>(handle))); }
@@ -118,29 +115,36 @@ T new_handle() {
 // Refuses unless the driver is up; counts, fails and delays the call as a test asked for.
 void arrive(const char* name);
 
-// The context that this thread works in, with no error from earlier work.
+// Starts the driver, once. Refuses where there is no device.
+void initialize();
+Settings read_settings();
+
+// What a call does that comes before the driver has started: the vendor refuses it, or starts.
+void wake();
+
+// The context that this thread works in, with no error from earlier work. The vendor's.
 Context& current(bool even_failed = false);
 
 // Refuses where earlier work left the context unusable.
 void check(const Context& context);
 
-Device& device_at(CUdevice ordinal);
+Device& device_at(int ordinal);
 
 template <class Body>
-CUresult answer(Body&& body) {
+Status answer(Body&& body) {
     try {
         body();
-        return CUDA_SUCCESS;
+        return SUCCESS;
     } catch (const Refused& refused) {
         return refused.code;
     } catch (const std::bad_alloc&) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return OUT_OF_MEMORY;
     }
 }
 
-// Every entry point: `return enter("cuName", [&](Lock& lock) { ... });`
+// Every entry point: `return enter("vendorName", [&](Lock& lock) { ... });`
 template <class Body>
-CUresult enter(const char* name, Body&& body) {
+Status enter(const char* name, Body&& body) {
     return answer([&] {
         arrive(name);
         Lock lock(driver().mutex);
@@ -150,7 +154,7 @@ CUresult enter(const char* name, Body&& body) {
 
 // ... and those that need a context.
 template <class Body>
-CUresult enter_context(const char* name, Body&& body) {
+Status enter_context(const char* name, Body&& body) {
     return enter(name, [&](Lock& lock) { body(current(), lock); });
 }
 

@@ -20,4 +20,7 @@ struct Event {
     Event(Context& context, unsigned flags) : context(context), flags(flags) {}
 };
 
+// Milliseconds from one event to the other, which streams of one context have passed.
+float elapsed(EventHandle first, EventHandle last);
+
 }  // namespace sim

@@ -49,18 +49,18 @@ void note_stale(const void* handle) {
 void arrive(const char* name) {
     called = name;
     // Before any lock: in a child they may be held by threads that are not there.
-    need(!driver().forked, CUDA_ERROR_NOT_INITIALIZED);
-    need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
-    need(!in_callback, CUDA_ERROR_NOT_PERMITTED);
-    need(driver().initialized, CUDA_ERROR_NOT_INITIALIZED);
-    CUresult wanted = arrived(name);
+    need(!driver().forked, NOT_INITIALIZED);
+    need(!driver().ended, DEINITIALIZED);
+    need(!in_callback, NOT_PERMITTED);
+    if (!driver().initialized) wake();
+    Status wanted = arrived(name);
     if (!slow_on_stream(name)) std::this_thread::sleep_for(delay_of(name));
-    need(wanted == CUDA_SUCCESS, wanted);
+    need(wanted == SUCCESS, wanted);
 }
 
-Device& device_at(CUdevice ordinal) {
+Device& device_at(int ordinal) {
     auto& devices = driver().devices;
-    need(ordinal >= 0 && size_t(ordinal) < devices.size(), CUDA_ERROR_INVALID_DEVICE);
+    need(ordinal >= 0 && size_t(ordinal) < devices.size(), INVALID_DEVICE);
     return *devices[ordinal];
 }
 
@@ -69,53 +69,26 @@ namespace {
 uint64_t reserve(uint64_t nbytes) {
     constexpr int FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* region = mmap(nullptr, nbytes, PROT_NONE, FLAGS, -1, 0);
-    need(region != MAP_FAILED, CUDA_ERROR_OPERATING_SYSTEM);
+    need(region != MAP_FAILED, OPERATING_SYSTEM);
     return reinterpret_cast<uint64_t>(region);
 }
 
-const char* variable(const char* name) {
-    const char* text = std::getenv(name);
-    return text && *text ? text : nullptr;
-}
-
-// "12.9" and "12090" both.
-int read_version(const char* text) {
-    const char* dot = std::strchr(text, '.');
-    return dot ? std::atoi(text) * 1000 + std::atoi(dot + 1) * 10 : std::atoi(text);
-}
-
-Settings read_settings() {
-    Settings settings;
-    if (auto text = variable("SIM_CUDA_DEVICES")) settings.devices = std::atoi(text);
-    if (auto text = variable("SIM_CUDA_MEMORY"))
-        settings.memory_nbytes = std::strtoull(text, nullptr, 0);
-    if (auto text = variable("SIM_CUDA_CC")) {
-        const char* dot = std::strchr(text, '.');
-        settings.cc_major = std::atoi(text);
-        settings.cc_minor = dot ? std::atoi(dot + 1) : 0;
-    }
-    if (auto text = variable("SIM_CUDA_DRIVER")) settings.driver_version = read_version(text);
-    if (auto text = variable("SIM_CUDA_SCHEDULE"))
-        settings.schedule = std::strcmp(text, "lockstep") == 0 ? ptx::Schedule::Lockstep
-                                                               : ptx::Schedule::RunToBarrier;
-    if (auto text = variable("SIM_CUDA_INSTRUCTIONS"))
-        settings.most_instructions = std::strtoull(text, nullptr, 0);
-    return settings;
-}
-
-// CUDA_VISIBLE_DEVICES hides devices from its first number on that does not exist.
+// Devices from the first number on that does not exist are hidden.
 int visible(int devices) {
-    const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
-    if (!text) return devices;
-    int count = 0;
-    while (*text) {
-        char* rest;
-        long ordinal = std::strtol(text, &rest, 10);
-        if (rest == text || ordinal < 0 || ordinal >= devices) break;
-        ++count;
-        text = *rest == ',' ? rest + 1 : rest;
+    for (const char* name : VISIBLE) {
+        const char* text = std::getenv(name);
+        if (!text) continue;
+        int count = 0;
+        while (*text) {
+            char* rest;
+            long ordinal = std::strtol(text, &rest, 10);
+            if (rest == text || ordinal < 0 || ordinal >= devices) break;
+            ++count;
+            text = *rest == ',' ? rest + 1 : rest;
+        }
+        devices = std::min(devices, count);
     }
-    return count;
+    return devices;
 }
 
 // Work in flight is cut short, as a device is when its process goes. Runs before the destructors of
@@ -133,10 +106,10 @@ void end() {
 void start() {
     Driver& all = driver();
     all.settings = read_settings();
-    read_failures(std::getenv("SIM_CUDA_FAIL"));
-    read_delays(std::getenv("SIM_CUDA_DELAY"));
+    read_failures(setting("FAIL"));
+    read_delays(setting("DELAY"));
     int count = visible(all.settings.devices);
-    need(count > 0, CUDA_ERROR_NO_DEVICE);
+    need(count > 0, NO_DEVICE);
     all.first_handle = all.next_handle = reserve(1ull << 30);
     for (int ordinal = 0; ordinal < count; ++ordinal) {
         auto device = std::make_unique<Device>();
@@ -153,33 +126,30 @@ void start() {
 }
 
 }  // namespace
+
+const char* setting(const char* name) {
+    const char* text = std::getenv((std::string(SETTINGS) + name).c_str());
+    return text && *text ? text : nullptr;
+}
+
+Settings read_settings() {
+    Settings settings;
+    static_cast<VendorSettings&>(settings).read();
+    if (auto text = setting("DEVICES")) settings.devices = std::atoi(text);
+    if (auto text = setting("MEMORY")) settings.memory_nbytes = std::strtoull(text, nullptr, 0);
+    if (auto text = setting("INSTRUCTIONS"))
+        settings.most_instructions = std::strtoull(text, nullptr, 0);
+    return settings;
+}
+
+void initialize() {
+    Lock lock(driver().mutex);
+    if (driver().initialized) return;
+    start();
+    driver().initialized = true;
+}
+
 }  // namespace sim
-
-EXPORT CUresult cuInit(unsigned flags) {
-    using namespace sim;
-    return answer([&] {
-        need(!driver().forked, CUDA_ERROR_NOT_INITIALIZED);
-        need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
-        CUresult wanted = arrived("cuInit");
-        need(wanted == CUDA_SUCCESS, wanted);
-        need(flags == 0);
-        Lock lock(driver().mutex);
-        if (driver().initialized) return;
-        start();
-        driver().initialized = true;
-    });
-}
-
-EXPORT CUresult cuDriverGetVersion(int* out) {
-    using namespace sim;
-    return answer([&] {
-        need(out != nullptr);
-        CUresult wanted = arrived("cuDriverGetVersion");
-        need(wanted == CUDA_SUCCESS, wanted);
-        *out = driver().initialized ? driver().settings.driver_version
-                                    : read_settings().driver_version;
-    });
-}
 
 // Calls that were given the handle of a thing that is gone, as lines of "name count"; the text is
 // valid until this thread's next call.
@@ -206,7 +176,7 @@ EXPORT void sim_sticky(int on) {
     using namespace sim;
     Lock lock(driver().mutex);
     driver().sticky = on;
-    for (auto& device : driver().devices) device->fault = CUDA_SUCCESS;
+    for (auto& device : driver().devices) device->fault = SUCCESS;
 }
 
 // The device is gone: its contexts are unusable, and stay so. A second call with `back` brings it
@@ -214,14 +184,14 @@ EXPORT void sim_sticky(int on) {
 EXPORT int sim_lose(int ordinal, int back) {
     using namespace sim;
     return answer([&] {
-        need(driver().initialized && !driver().forked, CUDA_ERROR_NOT_INITIALIZED);
+        need(driver().initialized && !driver().forked, NOT_INITIALIZED);
         Lock lock(driver().mutex);
         Device& device = device_at(ordinal);
         device.lost = !back;
         if (back) return;
         for (auto& context : driver().contexts)
             if (&context->device == &device && context->alive)
-                fail(*context, CUDA_ERROR_DEVICE_UNAVAILABLE, "the device was lost");
+                fail(*context, DEVICE_UNAVAILABLE, "the device was lost");
         forget_cached_blocks();
     });
 }

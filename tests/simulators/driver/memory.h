@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "context.h"
+#include "kernel_memory.h"
 #include "stream.h"
 
 namespace sim {
@@ -50,14 +51,14 @@ struct Kept {
 
 struct Pool {
     Device& device;
-    CUmemoryPool handle;
+    PoolHandle handle;
     uint64_t release_threshold = 0, used_nbytes = 0, used_high = 0, maximum = 0;
     int reuse[3] = {1, 1, 1};
     std::vector<int> shared_with{};  // devices that were given access
     std::vector<Kept> kept{};
     bool destroyed = false;
 
-    explicit Pool(Device& device) : device(device), handle(new_handle<CUmemoryPool>()) {}
+    explicit Pool(Device& device) : device(device), handle(new_handle<PoolHandle>()) {}
 };
 
 // A place to copy from or to. Without a block it is the caller's own pageable memory.
@@ -107,7 +108,10 @@ BlockCount count_blocks();
 // Kernels keep the blocks they met; this makes them ask again.
 void forget_cached_blocks();
 
+// What the vendor calls memory of the host, or of a device.
+unsigned memory_type(bool on_host);
+
 // Memory as a kernel of this context sees it.
-std::unique_ptr<ptx::Memory> memory_of(Context& context);
+std::unique_ptr<KernelMemory> memory_of(Context& context);
 
 }  // namespace sim

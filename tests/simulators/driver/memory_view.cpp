@@ -7,7 +7,7 @@ namespace {
 // Raised when a block goes or a right is withdrawn.
 std::atomic<uint64_t> generation{0};
 
-class View : public ptx::Memory {
+class View : public KernelMemory {
 public:
     explicit View(Context& context) : context(context) {}
 
@@ -42,7 +42,7 @@ private:
     void* look_up(uint64_t address, uint64_t nbytes, uint64_t now) {
         if (driver().ended) return nullptr;
         Lock lock(driver().mutex);
-        if (context.error != CUDA_SUCCESS) return nullptr;
+        if (context.error != SUCCESS) return nullptr;
         if (now != seen) {
             for (auto& block : met) block = nullptr;
             seen = now;
@@ -58,6 +58,6 @@ private:
 
 void forget_cached_blocks() { ++generation; }
 
-std::unique_ptr<ptx::Memory> memory_of(Context& context) { return std::make_unique<View>(context); }
+std::unique_ptr<KernelMemory> memory_of(Context& context) { return std::make_unique<View>(context); }
 
 }  // namespace sim

@@ -12,7 +12,7 @@ namespace {
 
 struct Failure {
     uint64_t at;  // the call of that number fails
-    CUresult code;
+    Status code;
 };
 
 struct Entry {
@@ -56,7 +56,7 @@ using sim::table;
 EXPORT void sim_fail(const char* name, uint64_t nth, int code) {
     std::lock_guard lock(table().mutex);
     sim::Entry& entry = table().entries[sim::plain(name)];
-    if (nth > 0) entry.failures.push_back({entry.calls + nth, CUresult(code)});
+    if (nth > 0) entry.failures.push_back({entry.calls + nth, sim::Status(code)});
 }
 
 EXPORT void sim_delay(const char* name, uint64_t microseconds) {
@@ -107,17 +107,17 @@ EXPORT const char* sim_message() {
 
 namespace sim {
 
-CUresult arrived(const char* name) {
+Status arrived(const char* name) {
     std::lock_guard lock(table().mutex);
     Entry& entry = table().entries[plain(name)];
     ++entry.calls;
     for (auto failure = entry.failures.begin(); failure != entry.failures.end(); ++failure) {
         if (failure->at != entry.calls) continue;
-        CUresult code = failure->code;
+        Status code = failure->code;
         entry.failures.erase(failure);
         return code;
     }
-    return CUDA_SUCCESS;
+    return SUCCESS;
 }
 
 std::chrono::microseconds delay_of(const char* name) {
@@ -126,9 +126,10 @@ std::chrono::microseconds delay_of(const char* name) {
 }
 
 bool slow_on_stream(const char* name) {
-    std::string text = name;
-    for (const char* start : {"cuMemcpy", "cuMemset", "cuLaunch", "cuEventRecord", "cuMemFreeAsync",
-                              "cuStreamWaitEvent", "cuStreamAddCallback", "cuStreamDestroy"})
+    const std::string text = std::string(name).substr(sizeof PREFIX - 1);
+    for (const char* start :
+         {"Memcpy", "Memset", "Launch", "ModuleLaunch", "EventRecord", "MemFreeAsync", "FreeAsync",
+          "StreamWaitEvent", "StreamAddCallback", "StreamDestroy"})
         if (text.rfind(start, 0) == 0) return true;
     return false;
 }

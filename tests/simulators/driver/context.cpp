@@ -1,4 +1,4 @@
-// A context's life, and each thread's stack of them.
+// A context's life.
 #include "context.h"
 
 #include <algorithm>
@@ -11,36 +11,23 @@
 
 namespace sim {
 
-std::vector<Context*>& stack() {
-    thread_local std::vector<Context*> contexts;
-    return contexts;
-}
-
 void check(const Context& context) {
-    need(context.alive, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    need(context.error == CUDA_SUCCESS, context.error);
+    need(context.alive, CONTEXT_IS_DESTROYED);
+    need(context.error == SUCCESS, context.error);
 }
 
-Context& current(bool even_failed) {
-    need(!stack().empty(), CUDA_ERROR_INVALID_CONTEXT);
-    Context& context = *stack().back();
-    need(context.alive, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    if (!even_failed) check(context);
-    return context;
-}
-
-Context& context_of(CUcontext handle) {
+Context& context_of(ContextHandle handle) {
     for (auto& context : driver().contexts)
         if (context->handle == handle) {
             if (!context->alive) note_stale(handle);
-            need(context->alive, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+            need(context->alive, CONTEXT_IS_DESTROYED);
             return *context;
         }
-    refuse(CUDA_ERROR_INVALID_CONTEXT);
+    refuse(INVALID_CONTEXT);
 }
 
-void fail(Context& context, CUresult code, const std::string& why) {
-    if (context.error != CUDA_SUCCESS) return;
+void fail(Context& context, Status code, const std::string& why) {
+    if (context.error != SUCCESS) return;
     context.error = code;
     if (driver().sticky) context.device.fault = code;
     set_message(why);
@@ -48,14 +35,14 @@ void fail(Context& context, CUresult code, const std::string& why) {
 }
 
 Context* make_context(Device& device, unsigned flags) {
-    need(!device.lost, CUDA_ERROR_DEVICE_UNAVAILABLE);
+    need(!device.lost, DEVICE_UNAVAILABLE);
     need((flags & ~0xffu) == 0 && (flags & 7) != 3 && (flags & 7) <= 4);
     auto context = std::make_unique<Context>(device);
     context->flags = flags;
     context->error = device.fault;
-    context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
-                       {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
-                       {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
+    context->limits = {{LIMIT_STACK, 1024},
+                       {LIMIT_PRINTF, 1 << 20},
+                       {LIMIT_HEAP, 8 << 20}};
     context->legacy = make_stream(*context, 0, 0);
     driver().contexts.push_back(std::move(context));
     return driver().contexts.back().get();

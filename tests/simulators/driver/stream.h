@@ -25,7 +25,7 @@ struct Work {
 
 struct Stream : std::enable_shared_from_this<Stream> {
     Context& context;
-    CUstream handle = nullptr;  // null: a default stream
+    StreamHandle handle = nullptr;  // null: a default stream
     unsigned flags;
     int priority;
     uint64_t submitted = 0, completed = 0;
@@ -36,13 +36,13 @@ struct Stream : std::enable_shared_from_this<Stream> {
         : context(context), flags(flags), priority(priority) {}
 
     bool idle() const { return completed == submitted; }
-    bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
+    bool blocking() const { return !(flags & NON_BLOCKING); }
 };
 
 std::shared_ptr<Stream> make_stream(Context& context, unsigned flags, int priority);
 
 // A handle as a caller gives it: null and 1 are the legacy stream of the current context.
-std::shared_ptr<Stream> stream_of(Context& current, CUstream handle);
+std::shared_ptr<Stream> stream_of(Context& current, StreamHandle handle);
 
 // Puts work behind what is there, with the legacy stream's order against the others.
 Point submit(Stream& stream, Work work);

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <string>
 
-#include "cuda_api.h"
+#include "status.h"
 
 namespace sim {
 
-// Counts a call; gives the code that a test wants from it, or CUDA_SUCCESS.
-CUresult arrived(const char* name);
+// Counts a call; gives the code that a test wants from it, or SUCCESS.
+Status arrived(const char* name);
 
 // How long a call of this name is to take beyond what it needs. What a stream carries out is slow
 // there, so that its caller goes on; everything else is slow for its caller.

@@ -36,14 +36,14 @@ uint64_t find_address(Device& device, uint64_t nbytes) {
         }
         device.next = device.base;
     }
-    refuse(CUDA_ERROR_OUT_OF_MEMORY);
+    refuse(OUT_OF_MEMORY);
 }
 
 // Fresh memory holds anything: a kernel that counts on zeros is to be found out.
 uint8_t* fresh_bytes(uint64_t nbytes) {
     constexpr int FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* bytes = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, FLAGS, -1, 0);
-    need(bytes != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+    need(bytes != MAP_FAILED, OUT_OF_MEMORY);
     std::memset(bytes, 0xA7, std::min(nbytes, DIRTIED));
     return static_cast<uint8_t*>(bytes);
 }
@@ -77,7 +77,7 @@ std::shared_ptr<Block> allocate(Lock&, Context& context, Kind kind, uint64_t nby
     need(nbytes > 0);
     bool on_host = kind == Kind::Pinned;
     need(on_host || nbytes <= driver().settings.memory_nbytes - device.used_nbytes,
-         CUDA_ERROR_OUT_OF_MEMORY);
+         OUT_OF_MEMORY);
     uint8_t* bytes = fresh_bytes(nbytes);
     uint64_t address = reinterpret_cast<uint64_t>(bytes);
     if (kind == Kind::Device || kind == Kind::Variable) address = find_address(device, nbytes);
@@ -92,8 +92,8 @@ std::shared_ptr<Block> add_registered(Context& context, void* pointer, uint64_t 
     uint64_t address = reinterpret_cast<uint64_t>(pointer);
     auto next = blocks().lower_bound(address);
     need(next == blocks().end() || next->first >= address + nbytes,
-         CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    need(!block_at(address), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+         HOST_MEMORY_ALREADY_REGISTERED);
+    need(!block_at(address), HOST_MEMORY_ALREADY_REGISTERED);
     auto block = std::make_shared<Block>(Kind::Registered, &context, address, nbytes,
                                          static_cast<uint8_t*>(pointer));
     blocks()[address] = block;
@@ -178,7 +178,7 @@ Place any_place(uint64_t address, uint64_t nbytes) {
 bool still_there(const Place& place, Context& context, const char* name) {
     Lock lock(driver().mutex);
     if (place.pageable() || place.block->live) return true;
-    fail(context, CUDA_ERROR_ILLEGAL_ADDRESS, std::string(name) + ": the memory was freed before");
+    fail(context, ILLEGAL_ADDRESS, std::string(name) + ": the memory was freed before");
     return false;
 }
 

@@ -12,19 +12,19 @@ namespace sim {
 
 struct Context {
     Device& device;
-    CUcontext handle;
+    ContextHandle handle;
     unsigned flags = 0;
     bool primary = false;
     bool alive = true;
     unsigned usage = 1;               // cuCtxAttach and cuCtxDetach
-    CUresult error = CUDA_SUCCESS;    // sticky: nothing works here any more
+    Status error = SUCCESS;    // sticky: nothing works here any more
     std::set<Context*> peers;         // whose memory kernels of this context may touch
     std::shared_ptr<Stream> legacy;   // the stream that has no handle
     std::set<std::shared_ptr<Stream>> streams;  // with the legacy stream
     std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
     std::map<unsigned, size_t> limits;
 
-    explicit Context(Device& device) : device(device), handle(new_handle<CUcontext>()) {}
+    explicit Context(Device& device) : device(device), handle(new_handle<ContextHandle>()) {}
 };
 
 Context* make_context(Device& device, unsigned flags);
@@ -33,11 +33,8 @@ Context* make_context(Device& device, unsigned flags);
 void destroy(Lock& lock, Context& context);
 
 // The first error of a context stays; `why` is what sim_message tells.
-void fail(Context& context, CUresult code, const std::string& why);
+void fail(Context& context, Status code, const std::string& why);
 
-Context& context_of(CUcontext handle);
-
-// The calling thread's contexts, the current one last.
-std::vector<Context*>& stack();
+Context& context_of(ContextHandle handle);
 
 }  // namespace sim

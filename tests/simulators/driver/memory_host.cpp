@@ -7,7 +7,7 @@ using namespace sim;
 
 namespace {
 
-std::shared_ptr<Block> host_block(void* pointer, Kind kind, CUresult otherwise) {
+std::shared_ptr<Block> host_block(void* pointer, Kind kind, Status otherwise) {
     auto block = block_at(reinterpret_cast<uint64_t>(pointer));
     need(block && block->kind == kind, otherwise);
     need(block->address == reinterpret_cast<uint64_t>(pointer) && !block->free_under_way);
@@ -35,35 +35,35 @@ bool mapped(void* pointer, size_t nbytes) {
 
 }  // namespace
 
-EXPORT CUresult cuMemHostAlloc(void** out, size_t nbytes, unsigned flags) {
-    return enter_context("cuMemHostAlloc", [&](Context& context, Lock& lock) {
-        need(out && (flags & ~7u) == 0);
+EXPORT Status ENTRY(cuMemHostAlloc, hipHostMalloc)(void** out, size_t nbytes, unsigned flags) {
+    return enter_context(NAME(cuMemHostAlloc, hipHostMalloc), [&](Context& context, Lock& lock) {
+        need(out && (flags & ~HOST_FLAGS) == 0);
         *out = allocate_host(lock, context, nbytes, flags);
     });
 }
 
-EXPORT CUresult cuMemAllocHost_v2(void** out, size_t nbytes) {
-    return enter_context("cuMemAllocHost", [&](Context& context, Lock& lock) {
+EXPORT Status ENTRY(cuMemAllocHost_v2, hipMemAllocHost)(void** out, size_t nbytes) {
+    return enter_context(NAME(cuMemAllocHost, hipMemAllocHost), [&](Context& context, Lock& lock) {
         need(out != nullptr);
-        *out = allocate_host(lock, context, nbytes, CU_MEMHOSTALLOC_DEVICEMAP);
+        *out = allocate_host(lock, context, nbytes, MAPPED);
     });
 }
 
-EXPORT CUresult cuMemFreeHost(void* pointer) {
-    return enter_context("cuMemFreeHost", [&](Context&, Lock& lock) {
-        free_host(lock, host_block(pointer, Kind::Pinned, CUDA_ERROR_INVALID_VALUE));
+EXPORT Status ENTRY(cuMemFreeHost, hipHostFree)(void* pointer) {
+    return enter_context(NAME(cuMemFreeHost, hipHostFree), [&](Context&, Lock& lock) {
+        free_host(lock, host_block(pointer, Kind::Pinned, INVALID_VALUE));
     });
 }
 
-EXPORT CUresult cuMemHostGetFlags(unsigned* out, void* pointer) {
-    return enter_context("cuMemHostGetFlags", [&](Context&, Lock&) {
+EXPORT Status ENTRY(cuMemHostGetFlags, hipHostGetFlags)(unsigned* out, void* pointer) {
+    return enter_context(NAME(cuMemHostGetFlags, hipHostGetFlags), [&](Context&, Lock&) {
         need(out != nullptr);
-        *out = host_block(pointer, Kind::Pinned, CUDA_ERROR_INVALID_VALUE)->flags;
+        *out = host_block(pointer, Kind::Pinned, INVALID_VALUE)->flags;
     });
 }
 
-EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* pointer, unsigned flags) {
-    return enter_context("cuMemHostGetDevicePointer", [&](Context&, Lock&) {
+EXPORT Status ENTRY(cuMemHostGetDevicePointer_v2, hipHostGetDevicePointer)(Address* out, void* pointer, unsigned flags) {
+    return enter_context(NAME(cuMemHostGetDevicePointer, hipHostGetDevicePointer), [&](Context&, Lock&) {
         need(out && flags == 0);
         auto block = block_at(reinterpret_cast<uint64_t>(pointer));
         need(block && block->on_host() && !block->free_under_way);
@@ -71,17 +71,17 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* pointer, un
     });
 }
 
-EXPORT CUresult cuMemHostRegister_v2(void* pointer, size_t nbytes, unsigned flags) {
-    return enter_context("cuMemHostRegister", [&](Context& context, Lock&) {
+EXPORT Status ENTRY(cuMemHostRegister_v2, hipHostRegister)(void* pointer, size_t nbytes, unsigned flags) {
+    return enter_context(NAME(cuMemHostRegister, hipHostRegister), [&](Context& context, Lock&) {
         need(pointer && nbytes > 0 && (flags & ~0xfu) == 0 && mapped(pointer, nbytes));
         add_registered(context, pointer, nbytes)->flags = flags;
     });
 }
 
-EXPORT CUresult cuMemHostUnregister(void* pointer) {
-    return enter_context("cuMemHostUnregister", [&](Context&, Lock& lock) {
+EXPORT Status ENTRY(cuMemHostUnregister, hipHostUnregister)(void* pointer) {
+    return enter_context(NAME(cuMemHostUnregister, hipHostUnregister), [&](Context&, Lock& lock) {
         need(pointer != nullptr);
         free_host(lock, host_block(pointer, Kind::Registered,
-                                   CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
+                                   HOST_MEMORY_NOT_REGISTERED));
     });
 }

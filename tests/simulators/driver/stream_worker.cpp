@@ -38,7 +38,7 @@ void worker(std::shared_ptr<Stream> stream) {
         if (stream->queue.empty()) return;
         Work work = std::move(stream->queue.front());
         stream->queue.pop_front();
-        if (work.always || stream->context.error == CUDA_SUCCESS) carry_out(lock, work);
+        if (work.always || stream->context.error == SUCCESS) carry_out(lock, work);
         ++stream->completed;
         all.progress.notify_all();
     }
@@ -48,7 +48,7 @@ void start(Stream& stream) {
     try {
         std::thread(worker, stream.shared_from_this()).detach();
     } catch (const std::system_error&) {
-        refuse(CUDA_ERROR_OPERATING_SYSTEM);
+        refuse(OPERATING_SYSTEM);
     }
     stream.started = true;
 }
@@ -75,7 +75,7 @@ Point submit(Stream& stream, Work work) {
 
 void wait_for(Lock& lock, const Point& point) {
     wait_until(lock, [&] { return point.reached() || driver().ended; });
-    need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
+    need(!driver().ended, DEINITIALIZED);
     waited_for(*point.stream);
     check(point.stream->context);
 }
@@ -85,7 +85,7 @@ void wait_for_all(Lock& lock, Context& context) {
     for (auto& stream : context.streams) points.push_back({stream, stream->submitted});
     for (auto& point : points)
         wait_until(lock, [&] { return point.reached() || driver().ended; });
-    need(!driver().ended, CUDA_ERROR_DEINITIALIZED);
+    need(!driver().ended, DEINITIALIZED);
     for (auto& point : points) waited_for(*point.stream);
     check(context);
 }

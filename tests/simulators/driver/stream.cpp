@@ -1,0 +1,154 @@
+// The entry points for streams.
+#include "stream.h"
+
+#include <algorithm>
+
+#include "event.h"
+
+namespace sim {
+
+std::shared_ptr<Stream> make_stream(Context& context, unsigned flags, int priority) {
+    auto stream = std::make_shared<Stream>(context, flags, priority);
+    context.streams.insert(stream);
+    return stream;
+}
+
+std::shared_ptr<Stream> stream_of(Context& current, StreamHandle handle) {
+    auto value = reinterpret_cast<uintptr_t>(handle);
+    if (value == 0 || value == LEGACY_STREAM) return current.legacy;
+    if (value != PER_THREAD_STREAM) return driver().streams.get(handle);
+    auto& mine = current.per_thread[std::this_thread::get_id()];
+    if (!mine) mine = make_stream(current, 0, 0);
+    return mine;
+}
+
+namespace {
+
+constexpr int LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5;
+
+void create(Context& context, StreamHandle* out, unsigned flags, int priority) {
+    need(out && (flags & ~NON_BLOCKING) == 0);
+    priority = std::max(GREATEST_PRIORITY, std::min(LEAST_PRIORITY, priority));
+    auto stream = make_stream(context, flags, priority);
+    stream->handle = new_handle<StreamHandle>();
+    driver().streams.live[reinterpret_cast<uintptr_t>(stream->handle)] = stream;
+    *out = stream->handle;
+}
+
+// A callback may not call the driver: it would wait for itself.
+template <class Call>
+void call_back(Call call) {
+    in_callback = true;
+    call();
+    in_callback = false;
+}
+
+}  // namespace
+}  // namespace sim
+
+using namespace sim;
+
+EXPORT Status ENTRY(cuStreamCreate, hipStreamCreateWithFlags)(StreamHandle* out, unsigned flags) {
+    return enter_context(NAME(cuStreamCreate, hipStreamCreateWithFlags),
+                         [&](Context& context, Lock&) { create(context, out, flags, 0); });
+}
+
+EXPORT Status ENTRY(cuStreamCreateWithPriority, hipStreamCreateWithPriority)(StreamHandle* out, unsigned flags, int priority) {
+    return enter_context(NAME(cuStreamCreateWithPriority, hipStreamCreateWithPriority), [&](Context& context, Lock&) {
+        create(context, out, flags, priority);
+    });
+}
+
+// The handle is gone at once; the work is still done.
+EXPORT Status ENTRY(cuStreamDestroy_v2, hipStreamDestroy)(StreamHandle handle) {
+    return enter_context(NAME(cuStreamDestroy, hipStreamDestroy), [&](Context&, Lock&) {
+        need(reinterpret_cast<uintptr_t>(handle) > PER_THREAD_STREAM, INVALID_HANDLE);
+        auto stream = driver().streams.get(handle);
+        driver().streams.remove(handle);
+        submit(*stream, {NAME(cuStreamDestroy, hipStreamDestroy), [stream] {
+                             Lock lock(driver().mutex);
+                             stream->closing = true;
+                             stream->context.streams.erase(stream);
+                         }, {}, true});
+    });
+}
+
+EXPORT Status ENTRY(cuStreamQuery, hipStreamQuery)(StreamHandle handle) {
+    return enter_context(NAME(cuStreamQuery, hipStreamQuery), [&](Context& context, Lock&) {
+        auto stream = stream_of(context, handle);
+        check(stream->context);
+        need(stream->idle(), NOT_READY);
+    });
+}
+
+EXPORT Status ENTRY(cuStreamSynchronize, hipStreamSynchronize)(StreamHandle handle) {
+    return enter_context(NAME(cuStreamSynchronize, hipStreamSynchronize), [&](Context& context, Lock& lock) {
+        auto stream = stream_of(context, handle);
+        wait_for(lock, {stream, stream->submitted});
+    });
+}
+
+EXPORT Status ENTRY(cuStreamWaitEvent, hipStreamWaitEvent)(StreamHandle handle, EventHandle event_handle, unsigned flags) {
+    return enter_context(NAME(cuStreamWaitEvent, hipStreamWaitEvent), [&](Context& context, Lock&) {
+        need((flags & ~1u) == 0);
+        auto stream = stream_of(context, handle);
+        auto event = driver().events.get(event_handle);
+        if (event->mark) submit(*stream, {NAME(cuStreamWaitEvent, hipStreamWaitEvent), [] {}, {event->mark->point}, true});
+    });
+}
+
+EXPORT Status ENTRY(cuStreamGetPriority, hipStreamGetPriority)(StreamHandle handle, int* out) {
+    return enter_context(NAME(cuStreamGetPriority, hipStreamGetPriority), [&](Context& context, Lock&) {
+        need(out != nullptr);
+        *out = stream_of(context, handle)->priority;
+    });
+}
+
+EXPORT Status ENTRY(cuStreamGetFlags, hipStreamGetFlags)(StreamHandle handle, unsigned* out) {
+    return enter_context(NAME(cuStreamGetFlags, hipStreamGetFlags), [&](Context& context, Lock&) {
+        need(out != nullptr);
+        *out = stream_of(context, handle)->flags;
+    });
+}
+
+EXPORT Status ENTRY(cuStreamGetDevice, hipStreamGetDevice)(StreamHandle handle, int* out) {
+    return enter_context(NAME(cuStreamGetDevice, hipStreamGetDevice), [&](Context& context, Lock&) {
+        need(out != nullptr);
+        *out = stream_of(context, handle)->context.device.ordinal;
+    });
+}
+
+EXPORT Status ENTRY(cuCtxGetStreamPriorityRange, hipDeviceGetStreamPriorityRange)(int* least, int* greatest) {
+    return enter_context(NAME(cuCtxGetStreamPriorityRange, hipDeviceGetStreamPriorityRange), [&](Context&, Lock&) {
+        if (least) *least = LEAST_PRIORITY;
+        if (greatest) *greatest = GREATEST_PRIORITY;
+    });
+}
+
+// Managed memory is one with the host's here.
+EXPORT Status ENTRY(cuStreamAttachMemAsync, hipStreamAttachMemAsync)(StreamHandle handle, Address, size_t, unsigned) {
+    return enter_context(NAME(cuStreamAttachMemAsync, hipStreamAttachMemAsync),
+                         [&](Context& context, Lock&) { stream_of(context, handle); });
+}
+
+// Called after an error too, with its code.
+EXPORT Status ENTRY(cuStreamAddCallback, hipStreamAddCallback)(StreamHandle handle, StreamCallback callback, void* data,
+                                    unsigned flags) {
+    return enter_context(NAME(cuStreamAddCallback, hipStreamAddCallback), [&](Context& context, Lock&) {
+        need(callback && flags == 0);
+        auto stream = stream_of(context, handle);
+        submit(*stream, {NAME(cuStreamAddCallback, hipStreamAddCallback), [=] {
+                             Status code = stream->context.error;
+                             call_back([&] { callback(handle, code, data); });
+                         }, {}, true});
+    });
+}
+
+EXPORT Status ENTRY(cuLaunchHostFunc, hipLaunchHostFunc)(StreamHandle handle, HostFunction function, void* data) {
+    return enter_context(NAME(cuLaunchHostFunc, hipLaunchHostFunc), [&](Context& context, Lock&) {
+        need(function != nullptr);
+        submit(*stream_of(context, handle), {NAME(cuLaunchHostFunc, hipLaunchHostFunc), [=] {
+                                                 call_back([&] { function(data); });
+                                             }});
+    });
+}
