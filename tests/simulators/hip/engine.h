@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kernel_memory.h"
+
 namespace gfx9 {
 
 // An argument as the metadata names it: "by_value", "global_buffer", or one that the runtime fills
@@ -67,13 +69,7 @@ private:
 // How many bytes the code object has that begins there, by its own headers; 0: it is none.
 uint64_t nbytes_of_object(const uint8_t* bytes);
 
-// Device memory as the runtime has it. Every access of a kernel to it asks.
-class Memory {
-public:
-    virtual ~Memory() = default;
-    // Host pointer to that many bytes, all of one live allocation; null: a fault.
-    virtual void* at(uint64_t address, uint64_t nbytes, bool write) = 0;
-};
+using Memory = KernelMemory;
 
 enum class Fault { None, OutOfBounds, Misaligned, Trap, Illegal, Deadlock, Timeout };
 

@@ -1,4 +1,4 @@
-"""Builds the software HIP runtime: `python hip_build.py FOLDER` leaves it and its engine there."""
+"""Builds the software HIP runtime: `python hip_build.py FOLDER` leaves FOLDER/libamdhip64.so.6."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import cxx
 from cxx import NoCompiler as NoCompiler
 
 HERE = Path(__file__).resolve().parent
+FOLDERS = (HERE, HERE.parent / "driver")
 ENGINE, DISASSEMBLER = "gfx9-engine", "gfx9-disassembler"
+# Not .5, in which Debian's hiprtc is: that one must still be found.
+NAME = "libamdhip64.so.6"
 # Bits of registers are read as numbers of any type, and a kernel that may not contract does not.
 COMPILE = (
     "-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-fno-strict-aliasing",
     "-ffp-contract=off",
 )  # fmt: skip
+LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,-soname,{NAME}", "-ldl")
+TOGETHER = ("context", "driver", "event", "memory", "runtime", "stream")
 
 
 def kept() -> Path:
@@ -24,20 +29,31 @@ def kept() -> Path:
     return cxx.kept("hip")
 
 
-def build_engine(folder: Path) -> Path:
-    """The engine as a program, with the disassembler that it starts beside it.
+def build(folder: Path) -> Path:
+    """The library in `folder`, built where it is not there yet.
 
     Raises: NoCompiler; subprocess.CalledProcessError with the compiler's text on stderr.
     """
-    programs = [(name, [HERE / f"{name}.cpp"]) for name in ("engine_main", "disassembler_main")]
+    return _built(folder, cxx.units(FOLDERS, TOGETHER), LINK, NAME)
+
+
+def build_engine(folder: Path) -> Path:
+    """The engine as a program. Raises: as `build`."""
+    alone = [unit for unit in cxx.units([HERE]) if not unit[0].startswith("runtime")]
+    main = ("engine_main", [HERE / "engine_main.cpp"])
+    return _built(folder, [*alone, main], ("-pthread",), ENGINE)
+
+
+def _built(folder: Path, units: list[cxx.Unit], link: tuple[str, ...], name: str) -> Path:
+    """A library or program, with the disassembler beside it, which it starts."""
     with cxx.building(folder) as folder:
         named = f'-DGFX9_DISASSEMBLER="{folder / DISASSEMBLER}"'
         command = (*cxx.compiler(), *COMPILE, *cxx.WARN, named)
-        made = cxx.objects(folder, command, [*cxx.units([HERE]), *programs], [HERE])
-        *engine, main, disassembler = made
-        cxx.linked(folder, command, [disassembler], ["-ldl"], DISASSEMBLER)
-        return cxx.linked(folder, command, [*engine, main], ["-ldl"], ENGINE)
+        helper = (DISASSEMBLER, [HERE / "disassembler_main.cpp"])
+        made = cxx.objects(folder, command, [helper, *units], FOLDERS)
+        cxx.linked(folder, command, made[:1], ("-ldl",), DISASSEMBLER)
+        return cxx.linked(folder, command, made[1:], link, name)
 
 
 if __name__ == "__main__":
-    print(build_engine(Path(sys.argv[1])))
+    print(build(Path(sys.argv[1])))
