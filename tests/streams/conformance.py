@@ -1,0 +1,30 @@
+"""The kit about memory and programs on the third backend; test_third_backend.py runs it.
+
+In a process of its own: the fixtures of `tests/` would come between the kit's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import third_backend
+
+import hal_core as hal
+from hal_core.testing.conformance import (  # noqa: F401  # pytest collects them here
+    TestAllocator,
+    TestBuffer,
+    TestProgram,
+    TestView,
+)
+
+
+@pytest.fixture(scope="session")
+def hal_device_name() -> Iterator[str]:
+    hal.Device.register_plugin("THIRD", third_backend.plugin)
+    yield "THIRD"
+    for name in ("THIRD", "THIRD:1"):
+        if name in hal.Device._devices:
+            hal.Device[name].close()
+    api = third_backend.api
+    assert not (api.retained or api.blocks or api.events or api.loaded), vars(api)
