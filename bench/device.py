@@ -43,6 +43,10 @@ def floor_of(device: hal.Compiled) -> Bare | None:
         from bench.cuda import CUDA
 
         return CUDA(device)
+    if device.family == "HIP":
+        from bench.hip import HIP
+
+        return HIP(device)
     if device.family == "OPENCL":
         from bench.opencl import OpenCL
 

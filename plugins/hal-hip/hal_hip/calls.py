@@ -60,7 +60,7 @@ class HIP(LibraryDriver):
 
     def __init__(self, library: str) -> None:
         super().__init__(library, _LONG, _SHORT)
-        self._library = ctypes.PyDLL(library)
+        self.library = ctypes.PyDLL(library)
         for name in ("GetErrorName", "GetErrorString"):
             self.function(name).restype = ctypes.c_char_p
         self._users: Counter[int] = Counter()  # of each device
@@ -83,8 +83,8 @@ class HIP(LibraryDriver):
     def arch_of(self, device: int, attributes: dict[str, Any]) -> str:
         # No attribute has the architecture with its features, and the layouts differ.
         properties = ctypes.create_string_buffer(_PROPERTIES_NBYTES)
-        name = next(name for name in _PROPERTIES if hasattr(self._library, name))
-        status = getattr(self._library, name)(properties, device)
+        name = next(name for name in _PROPERTIES if hasattr(self.library, name))
+        status = getattr(self.library, name)(properties, device)
         if status:
             raise self.refused(name.removeprefix(self.prefix), status)
         found = _ARCH.search(properties.raw, _TITLE_NBYTES)
