@@ -73,7 +73,7 @@ def beside(
 ) -> Row:  # fmt: skip
     """Make the row of one candidate beside another, which the table calls `name`."""
     pair = times.typical(ours), name or floor, times.typical(floor)
-    return Row(what, *pair, times.ratio(floor, ours), target, peers)
+    return Row(what, *pair, times.ratio(floor, ours), target, dict(peers))
 
 
 Rows = Iterable[Row | Figure | Missing]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hal_core.dtypes import DType, float32, float64
+from hal_core.ir.blocks.lockstep import unrolled
 from hal_core.ir.uop import Kernel, UOp
 
 Functions = Mapping[str, Collection[DType]]  # op -> the dtypes it is replaced for
@@ -27,8 +28,8 @@ FUNCTIONS: Functions = dict.fromkeys(
 def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = True) -> Kernel:
     """Return the kernel with `functions` written out, or the same kernel if it has none of them.
 
-    `in_loops=False` leaves functions inside a RANGE or LOOP as they are. In a kernel that was cut
-    into regions, only the loops inside a region count.
+    `in_loops=False` leaves functions inside a RANGE or LOOP as they are, except in loops that
+    compilers unroll. In a kernel that was cut into regions, only the loops inside a region count.
 
     For every argument results are within 2 units in the last place of the exact value (2.5 for
     ATAN2 and the float64 TAN; FMOD is exact). Zeros, infinities, NaNs and subnormals give what C99
@@ -37,13 +38,15 @@ def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = Tr
     wanted = {node for node in kernel.uops if node.dtype in functions.get(node.op, ())}
     if not in_loops:
         depth = outer = 0
+        short = unrolled(kernel.uops)
         for node in kernel.uops:
             # A loop around a region is outside of the loop over threads, so it does not count.
             if node.op == "THREADS":
                 depth, outer = 0, depth
             elif node.op == "ENDTHREADS":
                 depth = outer
-            depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
+            if node not in short and not (node.op == "ENDRANGE" and node.src[0] in short):
+                depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
             if depth:
                 wanted.discard(node)
     if not wanted:

@@ -38,7 +38,7 @@ WIDER = pytest.mark.skipif(
 )
 
 
-def kernel_of(op: str, dtype: DType, line: int = 7) -> Kernel:
+def kernel_of(op: str, dtype: DType, line: int = 7, turns: int = 1) -> Kernel:
     """r[i] = op(x[i], y[i]), inside a loop."""
     names = ["x", "y"] if op in ("ATAN2", "POW", "FMOD") else ["x"]
     text = ", ".join(f"{name}: const {dtype.name}*" for name in names)
@@ -46,12 +46,14 @@ def kernel_of(op: str, dtype: DType, line: int = 7) -> Kernel:
     params = [UOp("PARAM", dtype, (), position) for position in range(len(names) + 1)]
     index = UOp("SPECIAL", int32, (), ("global_idx", 0))
     zero, one = UOp("CONST", int32, (), 0), UOp("CONST", int32, (), 1)
-    loop = UOp("RANGE", int32, (zero, one, one), "k")
+    stop = UOp("CONST", int32, (), turns)
+    loop = UOp("RANGE", int32, (zero, stop, one), "k")
     loads = [UOp("LOAD", dtype, (param, index)) for param in params[1:]]
     result = UOp(op, dtype, tuple(loads), None, line)
     store = UOp("STORE", None, (params[0], index, result))
     end = UOp("ENDRANGE", None, (loop,))
-    return Kernel("k", signature, (*params, index, zero, one, loop, *loads, result, store, end))
+    front = (*params, index, zero, one, stop, loop)
+    return Kernel("k", signature, (*front, *loads, result, store, end))
 
 
 def compute(op: str, dtype: DType, *columns: Array, fused: bool = False) -> Array:
@@ -170,8 +172,12 @@ def test_what_is_not_named_stays(op: str) -> None:
 
 
 def test_what_stands_in_a_loop_may_stay() -> None:
-    kernel = kernel_of("EXP", float32)
+    kernel = kernel_of("EXP", float32, turns=17)
     assert expand(kernel, in_loops=False) is kernel
+    unrolled = expand(kernel_of("EXP", float32, turns=5), in_loops=False)
+    assert "EXP" not in {node.op for node in unrolled.uops}
+    many = kernel_of("EXP", float32, turns=16)  # 16 formulas are too long to be unrolled
+    assert expand(many, in_loops=False) is many
     *start, end = (node for node in kernel.uops if node.op != "RANGE")
     assert end.op == "ENDRANGE"
     written = expand(kernel._replace(uops=tuple(start)), in_loops=False)

@@ -41,7 +41,13 @@ from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
-_UNROLLED = 16  # iterations up to which compilers unroll a loop; the loop around is then innermost
+# Compilers unroll a loop of so many iterations, and of so many operations in all of them; the loop
+# around it is then the innermost.
+_UNROLLED, _UNROLLED_OPERATIONS = 16, 300
+_FORMULA = 30  # operations of a math function
+_FUNCTIONS = frozenset(
+    {"EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"}
+)
 _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
 _VECTOR_STRIDES = frozenset({0, 1})  # one element for all threads, or neighbours for neighbours
@@ -63,7 +69,8 @@ class Lockstep(NamedTuple):
 
 def in_step(kernel: Kernel) -> Lockstep | None:
     """Return the kernel with its loops made ready for hoisting; None if no loop gains by it."""
-    if all(_is_short(node) for node in kernel.uops if node.op == "RANGE"):
+    short = unrolled(kernel.uops)
+    if all(node in short for node in kernel.uops if node.op == "RANGE"):
         return None
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
@@ -128,6 +135,7 @@ class _Search:
         self.open: list[UOp] = []  # IFs and loops around the node that are not hoisted already
         self.outermost: dict[UOp, UOp] = {}  # loop that can be hoisted -> the outermost around it
         self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
+        self.short = unrolled(uops)
         for node in uops:
             self._visit(node)
             self._follow(node)
@@ -143,9 +151,9 @@ class _Search:
             agreed = stop not in self.varies and (start not in self.varies or first_of(node))
             # The body of a loop whose start varies goes into an IF, where nothing is hoisted.
             plain = all(b in self.outermost and b.src[0] not in self.varies for b in self.open)
-            if agreed and plain and not _is_short(node):
+            if agreed and plain and node not in self.short:
                 self.outermost[node] = self.open[0] if self.open else node
-            elif self.open and not _is_short(node):
+            elif self.open and node not in self.short:
                 self.refused.add(self.open[0])
             self.open.append(node)
         elif node not in self.hoisted and op in ("IF", "LOOP"):
@@ -188,13 +196,36 @@ def _stride(node: UOp, sources: list[int | None]) -> int | None:
     return first if node.op == "CAST" and node.dtype is not None and node.dtype.is_integer else None
 
 
+def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
+    """Return the loops that compilers unroll, so that the one over threads is the innermost."""
+    found: set[UOp] = set()
+    operations = [0]
+    for node in uops:
+        if node.op == "RANGE":
+            operations.append(0)
+        elif node.op == "ENDRANGE":
+            loop = node.src[0]
+            times = _iterations(loop)
+            inside = operations.pop() * max(1, times)
+            operations[-1] += inside
+            if _is_short(loop) and inside <= _UNROLLED_OPERATIONS:
+                found.add(loop)
+        else:
+            operations[-1] += _FORMULA if node.op in _FUNCTIONS else 1
+    return found
+
+
 def _is_short(loop: UOp) -> bool:
-    """Tell whether compilers unroll the loop, so that the one over threads is the innermost."""
+    return 0 <= _iterations(loop) <= _UNROLLED
+
+
+def _iterations(loop: UOp) -> int:
+    """Return how many iterations a loop has; -1 if that is known only at run time."""
     start, stop, step = loop.src
     if start.op != "CONST" or stop.op != "CONST":
-        return False
+        return -1
     # len() takes no range of 2**63 numbers or more.
-    return len(range(start.arg, min(stop.arg, start.arg + 2**40), step.arg)) <= _UNROLLED
+    return len(range(start.arg, min(stop.arg, start.arg + 2**40), step.arg))
 
 
 def first_of(loop: UOp) -> tuple[str, int] | None:
