@@ -148,13 +148,16 @@ def _wheels(session: nox.Session, *names: str) -> list[str]:
     return [str(next(dist.glob(pattern))) for pattern in patterns.values()]
 
 
-def _install(session: nox.Session, *names: str, tools: tuple[str, ...] = ()) -> Path:
+def _install(
+    session: nox.Session, *names: str, tools: tuple[str, ...] = (), shown: bool = False
+) -> Path:
     """Wheels and tools in one command, then a proof that the checkout is not what is imported.
 
-    The session goes on in a folder of its own, which is given back.
+    The session goes on in a folder of its own, which is given back. What pip does is `shown`, or
+    only its errors are.
     """
     wheels = _wheels(session, *names)
-    session.install(*wheels, *tools)
+    session.install(*wheels, *tools, silent=not shown)
     if getattr(session.virtualenv, "_reused", True):
         # In a reused environment (nox -R) pip leaves a wheel of the same version as it is.
         session.install("--force-reinstall", "--no-deps", *wheels)
@@ -228,14 +231,14 @@ def _nvidia_driver() -> bool:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Blur a photograph and find its edges, learn to read digits; on every device here."""
-    _install(session, "hal-core", "hal-cpu")
+    _install(session, "hal-core", "hal-cpu", shown=True)  # pip is most of the time
     session.run("python", str(ROOT / "examples" / "saxpy.py"))
     # NVRTC alone is a large download, and of no use without a GPU.
     others = ["hal-opencl", *(["hal-cuda"] if _nvidia_driver() else [])]
     session.log(
         f"The CPU works. Next: {', '.join(others)}, and what the examples show pictures by."
     )
-    session.install(*_wheels(session, *others), *DEMO_TOOLS)
+    session.install(*_wheels(session, *others), *DEMO_TOOLS, silent=False)
     session.run("python", str(ROOT / "examples" / "edges.py"), "--out", str(OUT))
     session.run("python", str(ROOT / "examples" / "digits.py"), "--out", str(OUT))
 
