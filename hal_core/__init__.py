@@ -31,6 +31,7 @@ _NAMES = {
     "isinf isnan kernel load_if local log log10 log1p log2 popcount pow print rsqrt shared sin "
     "sinh sqrt tan tanh thread_idx trunc truncdiv truncmod unroll view",
     "lang.pointers": "ConstPtr Ptr",
+    "many": "MultiBuffer launch",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
     "program": "Program ProgramInfo",

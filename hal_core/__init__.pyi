@@ -157,6 +157,10 @@ from hal_core.lang.pointers import (
     ConstPtr as ConstPtr,
     Ptr as Ptr,
 )
+from hal_core.many import (
+    MultiBuffer as MultiBuffer,
+    launch as launch,
+)
 from hal_core.profiling import (
     Profile as Profile,
     ProfileDeviceEvent as ProfileDeviceEvent,

@@ -242,7 +242,7 @@ class Buffer:
         """
         nbytes = self.nbytes
         view = host_bytes(dest, nbytes, "copyout", self.device)
-        if view.readonly:
+        if view.readonly and nbytes:
             raise InvalidArgument(
                 "copyout", "the destination is read-only", got=type(dest).__name__,
                 device=self.device, fix="Give a bytearray or a writable array.",

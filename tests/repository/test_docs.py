@@ -57,6 +57,7 @@ def printed(code: str) -> list[str]:
         "compilers.md",
         "queues.md",
         "graphs.md",
+        "many-devices.md",
     ],
 )
 def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:

@@ -74,12 +74,13 @@ class CPUAllocator(LRUAllocator[int]):
                 ctypes.memmove(address, src, dest.nbytes)
 
     def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
-        if src_device is not self.device:
+        if type(src_device) is not type(self.device):  # else it is memory of this process, too
             return False
         if nbytes <= driver.LARGE_COPY:
             driver.move_short(dest, src, nbytes)
             return True
-        with self.device.in_flight.using(dest, src):
+        other: CPUDevice = src_device
+        with self.device.in_flight.using(dest), other.in_flight.using(src):
             ctypes.memmove(dest, src, nbytes)
         return True
 

@@ -23,11 +23,19 @@ if TYPE_CHECKING:
     from hal_core.program import Program
     from hal_cpu.allocator import CPUAllocator
 
+_MAX_DEVICES = 64
+
 THREADS = config.declare(
     "HAL_CPU_THREADS",
     0,
     "threads that share a large launch; unset = usable cores",
     config.number(int, lambda count: count > 0, "a number of threads, 1 or more"),
+)
+DEVICES = config.declare(
+    "HAL_CPU_DEVICES",
+    1,
+    "devices CPU, CPU:1, ... that the processor is split into, each with its share of the cores",
+    config.number(int, lambda count: 0 < count <= _MAX_DEVICES, "a number of devices, 1 to 64"),
 )
 CHECK_SECONDS = config.declare(
     "HAL_CPU_CHECK_SECONDS",
@@ -68,8 +76,22 @@ _CAPABILITIES = frozenset(
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
-    """Return the facts of the one device, the host. Raises: DeviceUnavailable."""
-    return [describe(family)]
+    """Return the facts of the host or of its parts. Raises: DeviceUnavailable."""
+    count = DEVICES.read()
+    if count == 1:
+        return [describe(family)]
+    cores, found = processor.usable_cores(), []
+    for index in range(count):
+        share = max(1, cores * (index + 1) // count - cores * index // count)
+        whole = describe(f"{family}:{index}" if index else family)
+        found.append(
+            whole._replace(
+                title=f"{whole.title}, {share} of {cores} cores",
+                compute_units=share,
+                memory_nbytes=whole.memory_nbytes // count,
+            )
+        )
+    return found
 
 
 def describe(name: str) -> DeviceInfo:
@@ -114,7 +136,7 @@ def open_device(name: str, info: DeviceInfo) -> CPUDevice:
 
 
 class CPUDevice(Compiled):
-    """The processor that this process runs on, all usable cores of it as one device.
+    """The processor that this process runs on: all usable cores, or its share of HAL_CPU_DEVICES.
 
     Order: work is done when its call returns. Calls that overlap, from several threads, have no
     order among them and run at once; `synchronize` and `close` wait for those of other threads.

@@ -1,0 +1,62 @@
+"""A launch on several devices at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hal_core.errors import InvalidArgument
+from hal_core.geometry import Extent
+from hal_core.ir import Kernel, Source
+from hal_core.lang import KernelFunction
+from hal_core.many.multi_buffer import MultiBuffer, Shard
+
+if TYPE_CHECKING:
+    from hal_core.queue import Queue
+
+T = TypeVar("T")
+
+
+def launch(
+    kernel: KernelFunction | Kernel | Source,
+    *bufs: MultiBuffer,
+    vals: Sequence[Any] | Callable[[Shard], Sequence[Any]] = (),
+    grid: Extent | Callable[[Shard], Extent] | None = None,
+    block: Extent | None = None,
+    threads: Extent | Callable[[Shard], Extent] | None = None,
+    shared: int = 0,
+    wait: bool = False,
+) -> None:
+    """Launch a kernel on every device of `bufs`, each on its part.
+
+    The kernel is compiled for all devices first, and started on all before one is waited for.
+    `vals`, `grid` and `threads` may be functions of the part that a device has of the first of
+    `bufs`, a record with number, device, buffer, start, size and shape.
+    Order: after all earlier work of each device. With `wait` it is done on return.
+    Raises: InvalidArgument for buffers of different devices; as `Program` and `compile`, of the
+    first device that fails, after the others have ended.
+    """
+    operation = f"launch {getattr(kernel, 'name', kernel)}"
+    if not bufs or not all(isinstance(one, MultiBuffer) for one in bufs):
+        got, fix = [type(one).__name__ for one in bufs], "Call a program for buffers of one device."
+        raise InvalidArgument(operation, "bufs are one or more hal.MultiBuffer", got=got, fix=fix)
+    first = bufs[0]
+    for other in bufs[1:]:
+        if other.devices != first.devices:
+            fix = "Move one: multi.reshard(multi.axis, devices)."
+            raise InvalidArgument(operation, "the devices differ", got=other, limit=first, fix=fix)
+    programs = [device.compile(kernel) for device in first.devices]
+
+    def start(shard: Shard, queue: Queue) -> None:
+        programs[shard.number](
+            *(one.bufs[shard.number] for one in bufs),
+            vals=_for(shard, vals), grid=_for(shard, grid), block=block,
+            threads=_for(shard, threads), shared=shared, queue=queue,
+        )  # fmt: skip
+
+    first._on_each(start, wait=wait)
+
+
+def _for(shard: Shard, given: T | Callable[[Shard], T]) -> T:
+    """Return what a function gives for a part, or what was given for all."""
+    return given(shard) if callable(given) else given

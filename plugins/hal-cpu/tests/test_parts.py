@@ -1,0 +1,91 @@
+"""HAL_CPU_DEVICES splits the processor into devices, each with its share of the cores."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import hal_core as hal
+from hal_cpu import processor
+from hal_cpu.device import enumerate_devices
+
+COUNT = 70_000  # elements, of which a copy takes the long way
+
+
+@pytest.mark.parametrize(
+    ("cores", "count", "shares"),
+    [(8, 2, [4, 4]), (7, 2, [3, 4]), (2, 2, [1, 1]), (8, 3, [2, 3, 3]), (2, 4, [1, 1, 1, 1])],
+)
+def test_each_has_its_share(
+    cores: int, count: int, shares: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "usable_cores", lambda: cores)
+    monkeypatch.setenv("HAL_CPU_DEVICES", str(count))
+    found = enumerate_devices("CPU")
+    assert [info.name for info in found] == ["CPU", *(f"CPU:{n}" for n in range(1, count))]
+    assert [info.compute_units for info in found] == shares
+    assert all(info.title.endswith(f", {info.compute_units} of {cores} cores") for info in found)
+    assert sum(info.memory_nbytes for info in found) <= processor.usable_memory()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "65", "two", "1.5"])
+def test_another_number_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAL_CPU_DEVICES", text)
+    with pytest.raises(hal.InvalidArgument, match=r"HAL_CPU_DEVICES: expected .* 1 to 64"):
+        enumerate_devices("CPU")
+
+
+PROGRAM = """
+import threading
+import numpy as np
+import hal_core as hal
+print(hal.Device.get_available_devices()[:2], hal.Device.DEFAULT)
+one, two = hal.Device["CPU"], hal.Device["CPU:1"]
+array = np.arange(COUNT, dtype="f4").reshape(7, -1)
+multi = hal.MultiBuffer.from_numpy(array, [one, two])
+both = multi.reduce("sum")
+for buffer in both.bufs:
+    np.testing.assert_allclose(buffer.numpy(), array.sum(axis=0), rtol=1e-5)
+np.testing.assert_array_equal(multi.reshard(1).reshard(None).bufs[1].numpy(array.shape), array)
+
+x = hal.Buffer.from_numpy(array, one)
+y = hal.Buffer(two, x.size, hal.float32).allocate()
+for count in (3, x.size):  # a short copy and a long one
+    y[:count].copy_from(x[x.size - count :])
+    np.testing.assert_array_equal(y[:count].numpy(), array.reshape(-1)[-count:])
+y[1:].copy_from(y[:-1])
+assert one.pool.threads == max(1, one.info.compute_units)
+
+
+@hal.kernel
+def turn(y: hal.Ptr[hal.float32], n: hal.int32, c: hal.float32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] * c + 1.0
+
+
+for _ in range(5):
+    hal.launch(turn, multi, vals=lambda s: (s.buffer.size, 0.5), threads=lambda s: s.buffer.size)
+    array = array * np.float32(0.5) + np.float32(1)
+np.testing.assert_array_equal(multi.numpy(), array)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("check", ["0", "1"], ids=["compiled", "checked"])
+def test_M1_T1_two_parts_compute_and_copy_to_each_other(
+    check: str, tmp_path: os.PathLike[str]
+) -> None:
+    program = os.path.join(tmp_path, "program.py")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(textwrap.dedent(PROGRAM.replace("COUNT", str(COUNT))))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", program],
+        env=os.environ | {"HAL_CPU_DEVICES": "2", "HAL_CHECK": check},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("['CPU', 'CPU:1'] CPU\ndone\n", "")

@@ -1,0 +1,266 @@
+"""M1: buffers over several devices give what numpy gives, and their failures name a device."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.many import Shard
+from hal_core.testing.fake import FakePlugin
+
+FAST = settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+NAMES = ["SIM", "SIM:1", "SIM:2"]
+
+
+@pytest.fixture
+def devices() -> Iterator[list[Any]]:
+    hal.Device.register_plugin("SIM", FakePlugin(3))
+    opened = [hal.Device[name] for name in NAMES]
+    yield opened
+    for device in opened:
+        device.chip.lost = False  # type: ignore[attr-defined]
+        device.close()
+
+
+@hal.kernel
+def twice(y: hal.Ptr[hal.int32], n: hal.int32, extra: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 2 * y[i] + extra
+
+
+@st.composite
+def layouts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[list[str], int | None, Any]:
+    """Devices in any order, an axis or none, and sizes: equal ones, or any with that sum."""
+    names = draw(st.permutations(NAMES))[: draw(st.integers(1, 3))]
+    axis = draw(st.sampled_from([None, *range(len(shape))]))
+    if axis is None or draw(st.booleans()):
+        return names, axis, None
+    ends = sorted(draw(st.integers(0, shape[axis])) for _ in names[1:])
+    cuts = [0, *ends, shape[axis]]
+    return names, axis, [b - a for a, b in itertools.pairwise(cuts)]
+
+
+shapes = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
+
+
+@FAST
+@given(data=st.data())
+def test_M1_every_layout_holds_the_array(data: st.DataObject, devices: list[Any]) -> None:
+    shape = data.draw(shapes)
+    array = np.random.default_rng(0).integers(-9, 9, shape).astype("i4")
+    names, axis, sizes = data.draw(layouts(shape))
+    multi = hal.MultiBuffer.from_numpy(array, names, axis, sizes)
+    assert [buffer.device for buffer in multi.bufs] == names and multi.nbytes == array.nbytes
+    np.testing.assert_array_equal(multi.numpy(), array)
+    parts = [multi.numpy()] * len(names)
+    if axis is not None:
+        cuts = np.cumsum([shard.size for shard in multi.shards])[:-1]
+        parts = np.split(array, cuts, axis)
+    for shard, part in zip(multi.shards, parts, strict=True):
+        assert shard.shape == part.shape
+        if part.size:
+            np.testing.assert_array_equal(shard.buffer.numpy(shard.shape), part)
+
+
+@FAST
+@given(data=st.data())
+def test_M1_a_layout_becomes_any_other(data: st.DataObject, devices: list[Any]) -> None:
+    shape = data.draw(shapes)
+    array = np.random.default_rng(1).integers(-9, 9, shape).astype("i2")
+    names, axis, sizes = data.draw(layouts(shape))
+    others, other, other_sizes = data.draw(layouts(shape))
+    multi = hal.MultiBuffer.from_numpy(array, names, axis, sizes)
+    made = multi.reshard(other, others, other_sizes)
+    assert made.axis == other and [one.device for one in made.bufs] == others
+    np.testing.assert_array_equal(made.numpy(), array)
+    if other is None and array.size:
+        for buffer in made.bufs:
+            np.testing.assert_array_equal(buffer.numpy(shape), array)
+    np.testing.assert_array_equal(multi.numpy(), array)
+
+
+@FAST
+@given(data=st.data(), operation=st.sampled_from(["sum", "prod", "min", "max"]))
+def test_M1_a_reduction_is_numpys_on_every_device(
+    data: st.DataObject, operation: str, devices: list[Any]
+) -> None:
+    shape = data.draw(shapes)
+    array = np.random.default_rng(2).integers(-3, 4, shape).astype("i4")
+    names, axis, sizes = data.draw(layouts(shape).filter(lambda layout: layout[1] is not None))
+    multi = hal.MultiBuffer.from_numpy(array, names, axis, sizes)
+    if operation in ("min", "max") and not shape[axis or 0]:
+        with pytest.raises(hal.InvalidArgument, match="of no element"):
+            multi.reduce(operation)
+        return
+    expected = getattr(np, operation)(array, axis=axis, **(
+        {"dtype": "i4"} if operation in ("sum", "prod") else {}
+    ))  # fmt: skip
+    made = multi.reduce(operation)
+    assert made.axis is None and made.shape == expected.shape
+    for buffer in made.bufs:
+        np.testing.assert_array_equal(buffer.numpy(made.shape or 1), expected)
+
+
+def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> None:
+    for wrong in ([], "SIM", None, 3):
+        with pytest.raises(hal.InvalidArgument, match="devices is a list, not empty"):
+            hal.MultiBuffer(wrong, 4, hal.int8)  # type: ignore[arg-type]
+    with pytest.raises(hal.InvalidArgument, match=r"given twice \(got 'SIM:1, SIM:1'\)"):
+        hal.MultiBuffer(["sim:1", devices[1]], 4, hal.int8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "sizes", "problem"),
+    [
+        (-1, 0, None, "shape is integers"),
+        ("ab", 0, None, "shape is integers"),
+        ((2, 2.0), 0, None, "shape is integers"),
+        (4, 1, None, "no such axis"),
+        ((2, 2), -3, None, "no such axis"),
+        ((), 0, None, "no such axis"),
+        (4, True, None, "no such axis"),
+        (4, 0, [1, 2, 2], "sizes do not fit"),
+        (4, 0, [4], "sizes do not fit"),
+        (4, 0, [5, -1, 0], "sizes do not fit"),
+        (4, None, [4, 4, 4], "sizes are of an axis"),
+    ],
+)
+def test_M1_shards_that_do_not_divide_are_refused(
+    shape: Any, axis: Any, sizes: Any, problem: str, devices: list[Any]
+) -> None:
+    with pytest.raises(hal.InvalidArgument, match=problem):
+        hal.MultiBuffer(devices, shape, hal.int8, axis, sizes)
+
+
+def test_M1_host_memory_of_another_size_is_refused(devices: list[Any]) -> None:
+    multi = hal.MultiBuffer(devices, (3, 2), hal.int16).fill(7)
+    for wrong in (bytes(11), bytes(13), np.zeros((3, 3), "i2")):
+        with pytest.raises(hal.InvalidArgument, match="the sizes differ .*expected 12 bytes"):
+            multi.copyin(wrong)
+    with pytest.raises(hal.InvalidArgument, match="read-only"):
+        multi.copyout(bytes(12))
+    assert (multi.numpy() == 7).all()
+    out = bytearray(12)
+    assert multi.copyout(out) is out and out == b"\7\0" * 6
+
+
+def test_M1_a_reduction_needs_an_axis_and_numbers(devices: list[Any]) -> None:
+    with pytest.raises(hal.InvalidArgument, match="every device has all elements"):
+        hal.MultiBuffer(devices, 4, hal.int8, None).fill(0).reduce()
+    with pytest.raises(hal.InvalidArgument, match="no such operation .*sum, prod, min, max"):
+        hal.MultiBuffer(devices, 4, hal.int8).fill(0).reduce("mean")
+    with pytest.raises(hal.InvalidArgument, match="bools have no arithmetic"):
+        hal.MultiBuffer(devices, 4, hal.bool_).fill(False).reduce()
+
+
+# -- launches
+
+
+def test_M1_a_launch_runs_each_part_on_its_device(devices: list[Any]) -> None:
+    array = np.arange(11, dtype="i4")
+    multi = hal.MultiBuffer.from_numpy(array, devices, sizes=[6, 0, 5])
+    seen = []
+
+    def count(shard: Shard) -> int:
+        seen.append((shard.number, shard.device.name, shard.start, shard.size))
+        return shard.size
+
+    for _ in range(3):
+        hal.launch(twice, multi, vals=lambda shard: (shard.size, shard.number), threads=count)
+    extra = np.repeat([0, 2], [6, 5]) * 7
+    np.testing.assert_array_equal(multi.numpy(), array * 8 + extra)
+    assert seen[:3] == [(0, "SIM", 0, 6), (1, "SIM:1", 6, 0), (2, "SIM:2", 6, 5)]
+
+
+def test_M1_all_are_started_before_one_is_waited_for(devices: list[Any]) -> None:
+    """Each device's launch waits until those of the others have begun."""
+    met = threading.Barrier(3, timeout=20)
+    multi = hal.MultiBuffer(devices, 3, hal.int32).fill(1)
+    for device in devices:
+        inner = device.chip.launch
+        device.chip.launch = lambda *args, inner=inner: (met.wait(), inner(*args))[1]
+    hal.launch(twice, multi, vals=(1, 0), threads=1)
+    assert (multi.numpy() == 2).all()
+
+
+def test_M1_a_launch_comes_after_earlier_work_and_before_later(devices: list[Any]) -> None:
+    multi = hal.MultiBuffer(devices, 6, hal.int32)
+    for turn in range(20):
+        for buffer in multi.bufs:
+            buffer.fill(turn)
+        hal.launch(twice, multi, vals=(2, 1), threads=2)
+        for buffer in multi.bufs:
+            assert buffer.numpy().tolist() == [2 * turn + 1] * 2
+
+
+def test_M1_one_devices_failure_names_it_and_the_others_go_on(devices: list[Any]) -> None:
+    multi = hal.MultiBuffer(devices, 3, hal.int32).fill(1)
+    multi.numpy()
+    devices[1].chip.fail("run")
+    with pytest.raises(hal.DeviceFault, match="launch of twice failed in queue .* of SIM:1"):
+        hal.launch(twice, multi, vals=(1, 0), threads=1, wait=True)
+    assert [buffer.numpy()[0] for buffer in multi.bufs] == [2, 1, 2]
+    hal.launch(twice, multi, vals=(1, 0), threads=1, wait=True)  # the next one works
+    assert [buffer.numpy()[0] for buffer in multi.bufs] == [4, 2, 4]
+
+
+@pytest.mark.timeout(60)
+def test_M1_a_device_lost_in_the_middle_of_a_reduction(devices: list[Any]) -> None:
+    multi = hal.MultiBuffer(devices, (6, 5), hal.int32).fill(1)
+    multi.reduce()  # compiled
+    launch, calls = devices[1].chip.launch, list[int]()
+
+    def lost(*arguments: Any) -> Any:
+        calls.append(1)
+        devices[1].chip.lost = len(calls) == 2  # the share of the results
+        return launch(*arguments)
+
+    device: Any = devices[1].chip
+    device.launch = lost
+    with pytest.raises(hal.DeviceFault, match="SIM:1"):
+        multi.reduce()
+    assert len(calls) == 2
+    devices[1].chip.lost = False
+    del device.launch
+    assert (multi.bufs[0].numpy() == 1).all()
+
+
+def test_M1_a_launch_refuses_what_it_cannot_place(devices: list[Any]) -> None:
+    multi = hal.MultiBuffer(devices, 6, hal.int32).fill(0)
+    other = hal.MultiBuffer(devices[::-1], 6, hal.int32)
+    for bufs in ((), (multi.bufs[0],), (multi, multi.bufs[0])):
+        with pytest.raises(hal.InvalidArgument, match="one or more hal.MultiBuffer"):
+            hal.launch(twice, *bufs, vals=(2, 0), threads=2)  # type: ignore[arg-type]
+    with pytest.raises(hal.InvalidArgument, match="the devices differ .*reshard"):
+        hal.launch(twice, multi, other, vals=(2, 0), threads=2)
+    with pytest.raises(hal.InvalidArgument, match="wrong number of vals .* on SIM"):
+        hal.launch(twice, multi, vals=(2,), threads=2)
+    assert "axis 0 over SIM, SIM:1, SIM:2" in repr(multi) and math.prod(multi.shape) == 6
+
+
+@pytest.mark.skipif(
+    find_spec("hal_cpu") is None or find_spec("hal_opencl") is None,
+    reason="two families are needed",
+)
+def test_M1_devices_of_two_families(devices: list[Any]) -> None:
+    array = np.random.default_rng(3).standard_normal((7, 40)).astype("f4")
+    multi = hal.MultiBuffer.from_numpy(array, ["CPU", "OPENCL", "SIM"], sizes=[3, 3, 1])
+    np.testing.assert_array_equal(multi.numpy(), array)
+    np.testing.assert_array_equal(multi.reshard(1).reshard(None, ["OPENCL", "CPU"]).numpy(), array)
+    total = multi.reduce("sum")
+    found = [buffer.numpy() for buffer in total.bufs]
+    np.testing.assert_allclose(found[0], array.sum(axis=0), rtol=1e-5, atol=1e-5)
+    assert all((one == found[0]).all() for one in found), "all have the same bits"
