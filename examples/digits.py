@@ -6,6 +6,10 @@ launches. Kernels make the first weights and the mini-batches, run both passes, 
 count the right answers. Writes a picture of the loss, and one of test digits with the answers.
 
     python examples/digits.py --device CPU --out pictures
+    python examples/digits.py --devices CPU,OPENCL
+
+With `--devices` the devices learn together: each takes its share of every mini-batch, and then the
+weights of all become their mean, which is one step with the mean of the gradients.
 """
 
 import argparse
@@ -23,6 +27,11 @@ from rich.table import Table
 import hal_core as hal
 
 PIXELS, HIDDEN, CLASSES = 64, 128, 10
+SIZES = {  # of the weights, and of the speeds that momentum gives them
+    "first": (PIXELS + 1) * HIDDEN, "first_speed": (PIXELS + 1) * HIDDEN,
+    "last": (HIDDEN + 1) * CLASSES, "last_speed": (HIDDEN + 1) * CLASSES,
+}  # fmt: skip
+WEIGHTS = sum(SIZES.values())
 BATCH, ROUNDS = 64, 30
 RATE, MOMENTUM = 0.1, 0.9
 WANTED = 0.95  # share of the test digits that must be read right
@@ -175,6 +184,14 @@ def read(
             hal.atomic_add(right, 0, 1)
 
 
+@hal.kernel
+def average(weights: Numbers, total: Input, count: hal.int32, share: hal.float32) -> None:
+    """Write the mean of all devices' weights: their sum times 1 / the number of devices."""
+    i = hal.global_idx(0)
+    if i < count:
+        weights[i] = total[i] * share
+
+
 first_layer = make_layer(PIXELS, HIDDEN, rectified=True)
 last_layer = make_layer(HIDDEN, CLASSES, rectified=False)
 hidden_backward = make_backward(HIDDEN, CLASSES)
@@ -201,24 +218,28 @@ class Digits:
 class Network:
     """The network: weights on one device, and methods that launch the kernels."""
 
-    def __init__(self, device: hal.Compiled, rows: int) -> None:
-        """`rows` is the largest number of digits in one pass."""
-        self.device = device
+    def __init__(self, weights: hal.Buffer, rows: int, queue: hal.Queue | None = None) -> None:
+        """`weights` are zeros, WEIGHTS of them, and `rows` the most digits in one pass."""
+        self.device, self.queue = hal.Device[weights.device], queue
         sizes = {
             "x": rows * PIXELS, "hidden": rows * HIDDEN, "hidden_slope": rows * HIDDEN,
             "scores": rows * CLASSES, "slope": rows * CLASSES, "loss": 1,
-            "first": (PIXELS + 1) * HIDDEN, "first_speed": (PIXELS + 1) * HIDDEN,
-            "last": (HIDDEN + 1) * CLASSES, "last_speed": (HIDDEN + 1) * CLASSES,
         }  # fmt: skip
-        self.buffers = {name: hal.zeros(size, hal.float32, device) for name, size in sizes.items()}
+        self.buffers = {
+            name: hal.zeros(size, hal.float32, self.device) for name, size in sizes.items()
+        }
+        start = 0
+        for name, size in SIZES.items():
+            self.buffers[name] = weights[start : start + size]
+            start += size
         self.buffers |= {
-            name: hal.zeros(size, hal.int32, device)
+            name: hal.zeros(size, hal.int32, self.device)
             for name, size in {"labels": rows, "answers": rows, "right": 1}.items()
         }
         ends = (("first", PIXELS + HIDDEN), ("last", HIDDEN + CLASSES))
         for seed, (name, count) in enumerate(ends):
             scale = (6 / count) ** 0.5  # Glorot and Bengio, 2010
-            self.run(initialise, name, (sizes[name], seed, scale), sizes[name])
+            self.run(initialise, name, (SIZES[name], seed, scale), SIZES[name])
 
     def run(
         self,
@@ -229,7 +250,8 @@ class Network:
         *others: hal.Buffer,
     ) -> None:
         buffers = [self.buffers[name] for name in names.split()]
-        self.device.compile(kernel)(*buffers, *others, vals=vals, threads=threads)
+        program = self.device.compile(kernel)
+        program(*buffers, *others, vals=vals, threads=threads, queue=self.queue)
 
     def forward(self, digits: Digits, first: int, rows: int) -> None:
         """Compute the scores of `rows` digits, from position `first` of their order."""
@@ -256,6 +278,55 @@ class Network:
         return int(self.buffers["right"].numpy()[0]) / rows
 
 
+class Team:
+    """Networks with the same weights on several devices, which learn together."""
+
+    def __init__(self, devices: list[hal.Compiled], split: list[Array]) -> None:
+        pictures, test_pictures, labels, test_labels = split
+        self.devices, count = devices, len(devices)
+        self.digits = [Digits(device, pictures, labels) for device in devices]
+        self.test = Digits(devices[0], test_pictures, test_labels)
+        self.weights = hal.MultiBuffer(devices, (count, WEIGHTS), hal.float32).fill(0)
+        rows = max(BATCH, self.test.size)
+        # A queue of its own lets a device work beside the others.
+        queues = [device.queue() if count > 1 else None for device in devices]
+        self.networks = [
+            Network(buffer, rows, queue)
+            for buffer, queue in zip(self.weights.bufs, queues, strict=True)
+        ]
+        self.gather()
+
+    def gather(self) -> None:
+        """Let the default queues wait for what the networks' queues do."""
+        ends = [one.queue.record() for one in self.networks if one.queue is not None]
+        for device, end in zip(self.devices, ends, strict=False):
+            device.default_queue.wait(end)
+
+    def learn(self, first: int, rate: float) -> None:
+        """Take one step, each device with its share of one mini-batch."""
+        count = len(self.devices)
+        rows = BATCH // count
+        for place, network in enumerate(self.networks):
+            if network.queue is not None:
+                network.queue.wait(network.device.default_queue.record())
+            network.learn(self.digits[place], first + place * rows, rows, rate)
+        if count > 1:
+            self.gather()
+            total = self.weights.reduce("sum")
+            hal.launch(average, self.weights, total, vals=(WEIGHTS, 1 / count), threads=WEIGHTS)
+
+    def shuffle(self, seed: int) -> None:
+        for digits in self.digits:  # all in the same order
+            digits.shuffle(np.random.default_rng(seed))
+
+    def take_loss(self) -> float:
+        """Return the devices' mean sum of losses since the last call."""
+        losses = [float(one.buffers["loss"].numpy()[0]) for one in self.networks]
+        for network in self.networks:
+            network.buffers["loss"].fill(0)
+        return sum(losses) / len(losses)
+
+
 # -- learning
 
 
@@ -267,31 +338,29 @@ class Learnt(NamedTuple):
     seconds: float  # that learning took
 
 
-def learn(device: hal.Compiled, split: list[Array], progress: Progress) -> Learnt:
-    """Train a network on one device, and test it."""
-    pictures, test_pictures, labels, test_labels = split
-    digits = Digits(device, pictures, labels)
-    test = Digits(device, test_pictures, test_labels)
-    network = Network(device, max(BATCH, test.size))
-    random, losses, start = np.random.default_rng(0), [], time.perf_counter()
-    steps = range(0, digits.size - BATCH + 1, BATCH)
-    task = progress.add_task(device.name, total=ROUNDS)
+def learn(devices: list[hal.Compiled], split: list[Array], progress: Progress) -> Learnt:
+    """Train a network on one device, or on several together, and test it on the first."""
+    team, names = Team(devices, split), " + ".join(device.name for device in devices)
+    losses, start = list[float](), time.perf_counter()
+    steps = range(0, team.digits[0].size - BATCH + 1, BATCH)
+    task = progress.add_task(names, total=ROUNDS)
     for done in range(ROUNDS):
-        digits.shuffle(random)
+        team.shuffle(done)
         rate = RATE * (1 - done / ROUNDS)
         for first in steps:
-            network.learn(digits, first, BATCH, rate)
-        losses.append(float(network.buffers["loss"].numpy()[0]) / len(steps))
-        network.buffers["loss"].fill(0)
-        progress.update(task, advance=1, description=f"{device.name}: loss {losses[-1]:.4f}")
+            team.learn(first, rate)
+        losses.append(team.take_loss() / len(steps))
+        progress.update(task, advance=1, description=f"{names}: loss {losses[-1]:.4f}")
     seconds = time.perf_counter() - start
-    accuracy = network.read(test)
+    network, test_pictures = team.networks[0], split[1]
+    network.queue = None
+    accuracy = network.read(team.test)
     read, scores, *weights = (
         network.buffers[name].numpy() for name in ("answers", "scores", "first", "last")
     )
     exact = reference(test_pictures, *weights)
     difference = float(np.abs(scores[: exact.size].reshape(exact.shape) - exact).max())
-    return Learnt(losses, accuracy, read[: test.size], difference, seconds)
+    return Learnt(losses, accuracy, read[: team.test.size], difference, seconds)
 
 
 def reference(pictures: Array, first: Array, last: Array) -> Array:
@@ -357,11 +426,13 @@ def draw_digits(pictures: Array, labels: Array, answers: Array, path: Path) -> N
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", help="its name; left out: every device of this machine")
+    parser.add_argument("--devices", help="several names, as in CPU,OPENCL, that learn together")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
     chosen = parser.parse_args()
     console = Console(width=max(Console().width, 100))
     names = [chosen.device] if chosen.device else hal.Device.get_available_devices()
-    if not names:
+    teams = [chosen.devices.split(",")] if chosen.devices else [[name] for name in names]
+    if not teams:
         console.print("No device found. `hal doctor` says why.")
         return 1
     chosen.out.mkdir(parents=True, exist_ok=True)
@@ -370,11 +441,12 @@ def main() -> int:
     table = Table(*heads, title=f"{len(split[3])} test digits after {ROUNDS} rounds")
     bad = []
     with Progress(TextColumn("{task.description}"), BarColumn(), console=console) as progress:
-        for name in names:
+        for names in teams:
+            name = "+".join(names)
             if not console.is_terminal:  # the bar is drawn at the end then
                 console.print(f"{name}: learning in {ROUNDS} rounds")
-            device = hal.Device[name]
-            learnt = learn(device, split, progress)
+            devices = [hal.Device[one] for one in names]
+            learnt = learn(devices, split, progress)
             stem = f"{chosen.out}/{name.lower().replace(':', '-')}"
             draw_losses(learnt.losses, Path(f"{stem}-loss.png"))
             draw_digits(split[1], split[3], learnt.answers, Path(f"{stem}-digits.png"))
@@ -382,7 +454,13 @@ def main() -> int:
             bad += [] if good else [name]
             numbers = (f"{learnt.seconds:.2f}", f"{learnt.losses[-1]:.4f}")
             right = f"[{'green' if good else 'red'}]{learnt.accuracy:.1%}[/]"
-            table.add_row(name, device.info.title, *numbers, right, f"{learnt.difference:.0e}")
+            table.add_row(
+                name,
+                ", ".join(one.info.title for one in devices),
+                *numbers,
+                right,
+                f"{learnt.difference:.0e}",
+            )
     console.print(table)
     console.print("off by: the scores, from numpy's with the same weights.")
     console.print(f"Pictures: {chosen.out}.")

@@ -178,6 +178,20 @@ def test_F3_weights_of_a_safetensors_file_are_read(device: str, tmp_path: Path) 
     assert printed == f"a: (2, 3) float32 on {device}\nb: (5,) bool on {device}\n"
 
 
+@needs_cpu
+@pytest.mark.parametrize("devices", ["CPU,CPU:1", "CPU,OPENCL"])
+def test_M1_digits_learns_on_two_devices_together(devices: str, tmp_path: Path) -> None:
+    """It ends with 1 where fewer digits are read right than one device reads."""
+    if (
+        find_spec("sklearn") is None
+        or find_spec("PIL") is None
+        or not _have(devices.rpartition(",")[2].partition(":")[0])
+    ):
+        pytest.skip("scikit-learn, Pillow or a backend is not installed here")
+    printed = _run("digits.py", tmp_path, "--devices", devices, HAL_CPU_DEVICES="2")
+    assert devices.replace(",", "+") in printed
+
+
 # -- the kernels
 
 
@@ -309,6 +323,7 @@ def _digits(kernel: str) -> Launch:
         "loss_gradient": ((slope, np.zeros(1, "f4"), scores, labels), (ROWS,), ROWS),
         "hidden_backward": ((np.zeros_like(hidden), hidden, last, slope), (ROWS,), (128, ROWS)),
         "last_step": ((last, _floats(15, 129, 10), hidden, slope), (ROWS, 0.1), (10, 129)),
+        "average": ((np.zeros(500, "f4"), _floats(16, 500)), (500, 0.5), 500),
         "read": ((np.zeros_like(labels), np.zeros(1, "i4"), scores, labels), (ROWS,), ROWS),
     }[kernel]
     return Launch(getattr(_example("digits"), kernel), arrays, vals, {"threads": threads})
@@ -334,7 +349,7 @@ LAUNCHES = {
     name: functools.partial(_digits, name)
     for name in (
         "initialise", "gather", "first_layer", "last_layer", "loss_gradient", "hidden_backward",
-        "last_step", "read",
+        "last_step", "average", "read",
     )
 }  # fmt: skip
 PAIRS = (
