@@ -89,9 +89,9 @@ def scan_blocks(
         old[own] = x[i]
         hal.barrier()
         for step in hal.unroll(0, 8, 2):
-            new[own] = old[own] + old[own - (1 << step)]  # type: ignore[operator]
+            new[own] = old[own] + old[own - (1 << step)]
             hal.barrier()
-            old[own] = new[own] + new[own - (2 << step)]  # type: ignore[operator]
+            old[own] = new[own] + new[own - (2 << step)]
             hal.barrier()
         y[i] = old[own] + total
         total += old[2 * BLOCK - 1]
