@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class CompilerRefused(Exception):
@@ -17,6 +21,15 @@ class CompilerRefused(Exception):
     def __init__(self, status: str, log: str) -> None:
         super().__init__(status)
         self.log = log
+
+
+def first_of(libraries: Iterable[str], load: Callable[[str], T]) -> T:
+    """Load the first library that is there and has what is looked for in it. Raises: OSError."""
+    names = list(libraries)
+    for name in names:
+        with suppress(OSError, AttributeError):
+            return load(name)
+    raise OSError(f"none of {', '.join(names)} is found")
 
 
 class RuntimeCompiler:

@@ -28,7 +28,7 @@ _SHORT: dict[str, Row] = {
 }
 # The older one fills in the older layout.
 _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
-_PROPERTIES_NBYTES, _TITLE_NBYTES = 16 << 10, 256  # more than either layout has; the name is first
+_PROPERTIES_NBYTES, _NAME_NBYTES = 16 << 10, 256  # more than either has; its first part
 _ARCH = re.compile(rb"gfx[0-9a-f]+(?::[a-z0-9]+[+-])*")
 _MEMORY_TYPE, _ORDINAL = 2, 9  # HIP_POINTER_ATTRIBUTE_...
 _ANY_DIRECTION = 4  # hipMemcpyDefault
@@ -52,10 +52,8 @@ class HIP(LibraryDriver):
         "max_threads_per_block": 56, "max_block_dim_x": 26, "max_block_dim_y": 27,
         "max_block_dim_z": 28, "max_grid_dim_x": 29, "max_grid_dim_y": 30, "max_grid_dim_z": 31,
         "max_shared_memory_per_block": 74, "multiprocessor_count": 63, "warp_size": 87,
-        "clock_rate": 5, "compute_capability_major": 23, "compute_capability_minor": 61,
-        "memory_pools_supported": 88, "concurrent_kernels": 8, "ecc_enabled": 0, "integrated": 16,
-        "can_map_host_memory": 3, "l2_cache_size": 19, "memory_clock_rate": 60,
-        "global_memory_bus_width": 59,
+        "memory_pools_supported": 88, "integrated": 16, "clock_rate": 5, "l2_cache_size": 19,
+        "memory_clock_rate": 60, "global_memory_bus_width": 59,
     }  # fmt: skip
 
     def __init__(self, library: str) -> None:
@@ -87,7 +85,7 @@ class HIP(LibraryDriver):
         status = getattr(self.library, name)(properties, device)
         if status:
             raise self.refused(name.removeprefix(self.prefix), status)
-        found = _ARCH.search(properties.raw, _TITLE_NBYTES)
+        found = _ARCH.search(properties.raw, _NAME_NBYTES)
         if found is None:
             raise Refused(name, INVALID_VALUE, "a device without an architecture", "")
         return found[0].decode()

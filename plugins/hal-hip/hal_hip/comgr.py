@@ -6,7 +6,9 @@ import ctypes
 from contextlib import ExitStack
 from typing import Any
 
-LIBRARIES = tuple(f"libamd_comgr.so.{n}" for n in (3, 2))
+from hal_core.streams.runtime_compiler import CompilerRefused, first_of
+
+_LIBRARIES = [f"libamd_comgr.so.{n}" for n in (3, 2)]
 _SOURCE, _EXECUTABLE = 0x1, 0x8  # AMD_COMGR_DATA_KIND_...
 _DISASSEMBLE_EXECUTABLE_TO_SOURCE = 0xC  # AMD_COMGR_ACTION_...
 
@@ -14,13 +16,13 @@ _DISASSEMBLE_EXECUTABLE_TO_SOURCE = 0xC  # AMD_COMGR_ACTION_...
 def disassemble(isa: str, code: bytes) -> bytes:
     """Return the text of a code object's instructions.
 
-    Raises: OSError where there is no comgr; ValueError where it refuses the code.
+    Raises: OSError where there is no comgr; CompilerRefused where it refuses the code.
     """
-    library, nbytes = _load(), ctypes.c_size_t(len(code))
+    library, nbytes = first_of(_LIBRARIES, ctypes.CDLL), ctypes.c_size_t(len(code))
 
     def call(name: str, *arguments: Any) -> None:
         if getattr(library, f"amd_comgr_{name}")(*arguments):
-            raise ValueError(f"amd_comgr_{name} refuses the code object for {isa}")
+            raise CompilerRefused(f"amd_comgr_{name} refuses the code object for {isa}", "")
 
     def make(name: str, end: str, *arguments: Any) -> ctypes.c_uint64:
         handle = ctypes.c_uint64()  # a structure of one such number, passed by value
@@ -42,12 +44,3 @@ def disassemble(isa: str, code: bytes) -> bytes:
         content = ctypes.create_string_buffer(nbytes.value)
         call("get_data", text, ctypes.byref(nbytes), content)
         return content.raw
-
-
-def _load() -> ctypes.CDLL:
-    for name in LIBRARIES:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise OSError(f"comgr is not installed: none of {', '.join(LIBRARIES)} is found")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hal_core.errors import HalError
 from hal_core.hookspecs import Check
 from hal_hip import driver, hiprtc
@@ -9,18 +11,15 @@ from hal_hip import driver, hiprtc
 
 def checks(family: str) -> list[Check]:
     """Check the runtime and hiprtc by loading them; no device is opened."""
+    asked: dict[str, Callable[[], str]] = {
+        "runtime": lambda: "HIP {}.{}.{}".format(*driver.api().version()),
+        "hiprtc": lambda: "{1} at {0}".format(*hiprtc.find()),
+    }
     found = []
-    try:
-        with driver.check("doctor", family):
-            version = ".".join(map(str, driver.api().version()))
-    except HalError as error:
-        found.append(Check("runtime", False, error.problem, error.fix or ""))
-    else:
-        found.append(Check("runtime", True, f"HIP {version}"))
-    try:
-        compiler = hiprtc.find()
-    except HalError as error:
-        found.append(Check("hiprtc", False, error.problem, error.fix or ""))
-    else:
-        found.append(Check("hiprtc", True, f"{compiler.version} at {compiler.path}"))
+    for title, ask in asked.items():
+        try:
+            with driver.check("doctor", family):
+                found.append(Check(title, True, ask()))
+        except HalError as error:
+            found.append(Check(title, False, error.problem, error.fix or ""))
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from pathlib import Path
 
 from hal_core.errors import DeviceUnavailable
 from hal_core.streams.driver import Refused, check, explain
@@ -37,10 +36,9 @@ def api() -> HIP:
     try:
         calls.count()
     except Refused as error:
-        if error.code in _NO_DEVICE:
-            raise _unavailable(*_why_no_device()) from None
         problem = f"the HIP runtime does not start ({error.call} gave {error.code}, {error.name})"
-        raise _unavailable(problem, "See whether rocminfo lists the GPU.") from None
+        why = problem, "See whether rocminfo lists the GPU."
+        raise _unavailable(*(_why_no_device() if error.code in _NO_DEVICE else why)) from None
     return calls
 
 
@@ -65,13 +63,14 @@ def _why_no_device() -> tuple[str, str]:
     if hidden:
         problem = f"the HIP runtime finds no GPU under {' '.join(hidden)}"
         return problem, "The variable hides the others; unset it to see all."
-    if os.name != "nt" and not Path(_KFD).exists():
-        problem = f"the HIP runtime finds no GPU: there is no {_KFD}"
-        return problem, "The kernel's driver amdgpu makes it for GPUs that ROCm supports."
+    problem = "the HIP runtime finds no GPU"
+    if os.name != "nt" and not os.path.exists(_KFD):
+        fix = "The kernel's driver amdgpu makes it for GPUs that ROCm supports."
+        return f"{problem}: there is no {_KFD}", fix
     if os.name != "nt" and not os.access(_KFD, os.R_OK | os.W_OK):
-        problem = f"the HIP runtime finds no GPU: no permission for {_KFD}"
-        return problem, "Run: sudo usermod -aG render,video $USER, and log in again."
-    return "the HIP runtime finds no GPU", "rocminfo lists those that ROCm supports."
+        fix = "Run: sudo usermod -aG render,video $USER, and log in again."
+        return f"{problem}: no permission for {_KFD}", fix
+    return problem, "rocminfo lists those that ROCm supports."
 
 
 def _unavailable(problem: str, fix: str) -> DeviceUnavailable:

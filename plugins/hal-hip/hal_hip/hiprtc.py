@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hal_core.errors import CompilerUnavailable
 from hal_core.streams.helper_process import HelperDied, HelperProcess
-from hal_core.streams.runtime_compiler import CompilerRefused, RuntimeCompiler
+from hal_core.streams.runtime_compiler import CompilerRefused, RuntimeCompiler, first_of
 from hal_hip import comgr
 
 if os.name == "nt":  # `hiprtc0602.dll` is that of 6.2
@@ -41,20 +41,15 @@ class Found(NamedTuple):
 def find() -> Found:
     """Load hiprtc. Raises: CompilerUnavailable."""
     try:
-        answer, _ = _helper.ask({"do": "find"})
-    except HelperDied as died:
-        last = "".join(died.log.splitlines()[-1:])
-        problem = f"hiprtc cannot be loaded: {last or died}"
+        return Found(*_ask({"do": "find"}, b"").decode().splitlines())
+    except CompilerRefused as error:
+        problem = f"hiprtc cannot be loaded: {error}"
         raise CompilerUnavailable("hiprtc", problem, fix=_INSTALL) from None
-    if "missing" in answer:
-        raise CompilerUnavailable("hiprtc", answer["missing"], fix=_INSTALL)
-    return Found(answer["path"], answer["version"])
 
 
 def compile(text: str, options: tuple[str, ...]) -> bytes:
     """Compile a text to a code object. Raises: CompilerRefused, also where the compiler dies."""
-    question = {"do": "compile", "options": options}
-    return _ask(question, text.encode())
+    return _ask({"do": "compile", "options": options}, text.encode())
 
 
 def disassemble(code: bytes, target: str) -> str:
@@ -94,26 +89,18 @@ def answer(question: dict[str, Any], content: bytes) -> tuple[dict[str, Any], by
             return {}, comgr.disassemble(question["isa"], content)
         library = _load()
         if question["do"] == "compile":
-            options = tuple(question["options"])
-            text = content.decode()
+            options, text = tuple(question["options"]), content.decode()
             return {}, library.compile(text, "kernel.hip", options, "Code", _HEADERS)
-    except (OSError, ValueError) as error:
-        return {"missing": str(error), "refused": str(error), "log": ""}, b""
-    except CompilerRefused as error:
-        return {"refused": str(error), "log": error.log}, b""
+    except (OSError, CompilerRefused) as error:
+        return {"refused": str(error), "log": getattr(error, "log", "")}, b""
     path = _file_of(library.path)
     version = ".".join(map(str, library.version))
-    return {"path": path, "version": f"{version} ({Path(path).name})"}, b""
+    return {}, f"{path}\n{version} ({Path(path).name})".encode()
 
 
 @functools.cache
 def _load() -> RuntimeCompiler:
-    for name in _LIBRARIES:
-        try:
-            return RuntimeCompiler(name, "hiprtc")
-        except (OSError, AttributeError):  # not there; a runtime without the compiler inside
-            continue
-    raise OSError(f"hiprtc is not installed: none of {', '.join(_LIBRARIES)} has it")
+    return first_of(_LIBRARIES, lambda name: RuntimeCompiler(name, "hiprtc"))
 
 
 def _file_of(library: str) -> str:
