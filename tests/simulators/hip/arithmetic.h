@@ -370,5 +370,6 @@ void add_control_rows(Table&);
 void add_lane_rows(Table&);
 void add_memory_rows(Table&);
 void add_shared_rows(Table&);
+void add_private_rows(Table&);
 
 }  // namespace gfx9

@@ -148,7 +148,7 @@ void read_modifier(const std::string& text, Instruction& is, Modifiers& more) {
     else if (name == "offset0") is.offset0 = number;
     else if (name == "offset1") is.offset1 = number;
     else if (name == "glc") is.glc = true;
-    else if (name == "slc" || name == "nv" || name == "lds") {}
+    else if (name == "slc" || name == "nv" || name == "offen") {}
     else if (name == "clamp") is.clamp = true;
     else if (name == "mul") is.scale = int8_t(number == 4 ? 2 : 1);
     else if (name == "div") is.scale = -1;
@@ -229,6 +229,7 @@ const Row* find_row(const std::string& mnemonic) {
         add_lane_rows(*made);
         add_memory_rows(*made);
         add_shared_rows(*made);
+        add_private_rows(*made);
         return made;
     }();
     auto found = table.rows.find(mnemonic);

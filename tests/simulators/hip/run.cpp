@@ -6,7 +6,7 @@
 namespace gfx9 {
 namespace {
 
-constexpr uint32_t MOST_SHARED = 64 << 10;
+constexpr uint32_t MOST_SHARED = 64 << 10, MOST_PRIVATE = 128 << 10;
 constexpr uint8_t FRESH = 0xA7;  // what registers and shared memory hold that nobody has written
 
 // The dispatch packet as kernels read it. Source: HSA runtime specification, section 2.9.
@@ -58,8 +58,8 @@ public:
 
     Outcome run() {
         const Function& is = *launch_.function;
-        if (is.private_nbytes)
-            return {Fault::Illegal, "the kernel has private memory, which the engine has not"};
+        if (is.private_nbytes > MOST_PRIVATE)
+            return {Fault::Illegal, "the kernel has more private memory than a thread may have"};
         if (packet_.shared_nbytes > MOST_SHARED || is.shared_nbytes > MOST_SHARED)
             return {Fault::Illegal, "the kernel has more shared memory than a block may have"};
         const auto& at = module_.program->at;
@@ -120,6 +120,7 @@ private:
         wave.scc = false;
         wave.moved = 0;
         wave.first = number * LANES;
+        wave.own.assign(uint64_t(launch_.function->private_nbytes) * LANES, FRESH);
         wave.pc = group_.program->at[is.entry / 4];
         const uint32_t active = std::min<uint32_t>(LANES, threads_ - wave.first);
         wave.set_pair(EXEC, active == LANES ? ~0ull : (1ull << active) - 1);
@@ -134,6 +135,7 @@ private:
 
     void set_scalars(Wave& wave, const Descriptor& is) {
         int next = 0;
+        if (is.properties & 1) wave.set_pair(2, PRIVATE_BUFFER);
         const uint64_t pairs[] = {0, reinterpret_cast<uint64_t>(&packet_), 0,
                                   reinterpret_cast<uint64_t>(params_.data()), 0, 0};
         for (int bit = 0; bit < 6; ++bit) {
@@ -144,6 +146,8 @@ private:
         next = int(is.rsrc2 >> 1 & 31);
         for (int axis = 0; axis < 3; ++axis)
             if (is.rsrc2 >> (7 + axis) & 1) wave.s[next++] = group_.id[axis];
+        if (is.rsrc2 >> 10 & 1) wave.s[next++] = 0;
+        if (is.rsrc2 & 1) wave.s[next] = 0;  // where the wave's private memory begins in the buffer
     }
 
     // Until the wave waits or ends.

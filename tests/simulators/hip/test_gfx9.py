@@ -144,6 +144,33 @@ extern "C" __global__ void k(int *r, int n) {
     )
 
 
+def test_arrays_of_a_thread(engine: Engine, hiprtc: Compile) -> None:
+    image = hiprtc("""
+extern "C" __global__ void k(int *r, int n) {
+    int a[40]; double d[20]; unsigned char b[30]; short s[30];
+    for (int i = 0; i < 40; i++) a[i] = d[i % 20] = b[i % 30] = s[i % 30] = i * 7;
+    for (int i = 0; i < n; i++) {
+        a[i % 40] = i * r[i]; b[i % 30] = i * 5; s[i % 30] = -i * 300; d[i % 20] += a[i % 7];
+    }
+    int t = threadIdx.x;
+    r[t] = a[t % 40] + b[t % 30] + s[t % 30] + (int)d[t % 20];
+}
+""")
+    n = 64
+    got = np.arange(1000, 1000 + n, dtype=np.int32)
+    a, b, s, d = np.zeros(40), np.zeros(30), np.zeros(30), np.zeros(20)
+    for i in range(40):
+        a[i] = d[i % 20] = i * 7
+        b[i % 30] = i * 7 % 256
+        s[i % 30] = i * 7
+    for i, value in enumerate(got.tolist()):
+        a[i % 40], b[i % 30], s[i % 30] = i * value, i * 5 % 256, -i * 300
+        d[i % 20] += a[i % 7]
+    assert any("private 0" not in line for line in engine.facts(image) if "kernel k" in line)
+    engine.run(image, "k", [got, np.int32(n)], block=(1, 1, 1))
+    assert got[0] == a[0] + b[0] + s[0] + d[0]
+
+
 def test_an_access_out_of_bounds_names_its_thread(engine: Engine, hiprtc: Compile) -> None:
     x = np.zeros(100, np.float32)
     with pytest.raises(

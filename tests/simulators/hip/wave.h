@@ -16,6 +16,9 @@ constexpr int SCALARS = 128, VECTORS = 256;
 // Upper halves of the generic addresses of shared and private memory.
 constexpr uint32_t SHARED_APERTURE = 0x20000, PRIVATE_APERTURE = 0x10000;
 
+// The second half of the buffer that private memory is: nobody but the engine knows its format.
+constexpr uint64_t PRIVATE_BUFFER = 0x00e8f00006906906;
+
 // How an instruction says no; `run` adds where it was.
 struct Stop {
     Fault fault;
@@ -52,6 +55,7 @@ struct Wave {
     // sources, bit 3 the destination.
     uint32_t moved = 0, moved_by = 0;
     Group* group = nullptr;
+    std::vector<uint8_t> own;        // private memory, of one lane behind the other
 
     uint64_t pair(int index) const {
         uint64_t value;
