@@ -1,4 +1,4 @@
-"""The long run: `python tests/fuzz --kernels 10000 --targets llvm,gcc,clang,opencl,ptx`."""
+"""The long run: `python tests/fuzz --kernels 10000 --targets llvm,gcc,clang,opencl,ptx,hip`."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import sys
 import tempfile
@@ -31,6 +32,7 @@ TARGETS = {
     "opencl": Target("OPENCL", {}),
     "ptx": Target("CUDA", {"CUDA_CC": "ptx"}),
     "nvrtc": Target("CUDA", {"CUDA_CC": "nvrtc"}),
+    "hip": Target("HIP", {}),
     # Its optimiser makes functions that it does not have itself: llvm.abs, llvm.smin, ...
     "oclgrind": Target(
         "OPENCL",
@@ -43,16 +45,18 @@ TARGETS = {
 }
 
 
-def software_cuda() -> str:
-    """Loads the software CUDA driver under the name that bindings look for; or why it cannot be.
+SIMULATORS = {"CUDA": "build", "HIP": "hip_build"}  # the module that builds each
 
-    HAL_TEST_CUDA=system leaves the name to the machine's own driver.
+
+def simulated(family: str) -> str:
+    """Loads a family's driver in software under the name that bindings look for; or why not.
+
+    HAL_TEST_CUDA=system, and the like, leaves the name to the machine's own driver.
     """
-    if os.environ.get("HAL_TEST_CUDA") == "system":
+    if os.environ.get(f"HAL_TEST_{family}") == "system":
         return ""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "cuda"))
-    import build
-
+    sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / family.lower()))
+    build = importlib.import_module(SIMULATORS[family])
     os.environ.setdefault("SIM_CUDA_DRIVER", "99.0")  # newer than any NVRTC
     try:
         ctypes.CDLL(str(build.build(build.kept())), mode=ctypes.RTLD_GLOBAL)
@@ -72,8 +76,8 @@ class Opened(Runner):
         os.environ.update(target.environment, HAL_CCACHE="0", POCL_CACHE_DIR=self.folder.name)
         if name == "oclgrind":
             os.environ["OCLGRIND_LOG"] = str(self.log)
-        if target.device == "CUDA":
-            self.why = software_cuda()
+        if target.device in SIMULATORS:
+            self.why = simulated(target.device)
         self.device = None if self.why else self._open(target.device)
 
     def _open(self, family: str) -> Any:
