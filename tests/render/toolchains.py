@@ -330,7 +330,10 @@ class HIP(Toolchain):
             self.missing = f"the engine cannot be built: {error}"
 
     def compile(self, kernel: Kernel) -> None:
-        self.engine.facts(self.hiprtc.compile(kernel))
+        facts = self.engine.facts(self.hiprtc.compile(kernel))
+        unknown = [fact for fact in facts if fact.startswith("unknown")]
+        if unknown:
+            raise AssertionError("\n".join(unknown))
 
     def run(
         self,

@@ -1,6 +1,7 @@
 // From the bytes of a code object, which is an ELF file, to a module.
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -186,10 +187,13 @@ private:
     }
 
     // What the engine does not know is an error where a wave comes to it.
-    static Instruction decoded(const Line& line, uint64_t place) {
+    Instruction decoded(const Line& line, uint64_t place) {
         try {
             return decode(line.text, place, line.nbytes);
         } catch (const Stop& stop) {
+            auto& known = module_.unknown;
+            if (std::find(known.begin(), known.end(), stop.message) == known.end())
+                known.push_back(stop.message);
             Instruction is;
             is.text = stop.message;
             is.place = place;

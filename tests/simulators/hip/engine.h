@@ -56,6 +56,7 @@ public:
     std::vector<Variable> variables;
     std::vector<uint8_t> image;                 // as it is loaded, code and data
     std::unique_ptr<Program> program;
+    std::vector<std::string> unknown;           // instructions that would be a fault, each once
 
     // Gives the image its device address: pointers within it are filled in.
     void place(uint64_t address);

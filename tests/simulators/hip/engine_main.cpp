@@ -69,6 +69,7 @@ std::string facts(const gfx9::Module& module) {
     }
     for (const gfx9::Variable& each : module.variables)
         text << "variable " << each.name << ' ' << each.nbytes << '\n';
+    for (const std::string& each : module.unknown) text << "unknown: " << each << '\n';
     return text.str();
 }
 

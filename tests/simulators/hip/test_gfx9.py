@@ -192,6 +192,8 @@ extern "C" __global__ void k(int *r, int how) {
     if (how == 4) asm volatile("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 3");
 }
 """)
+    (unknown,) = (fact for fact in engine.facts(image) if fact.startswith("unknown"))
+    assert "s_setreg_imm32_b32" in unknown
     cases = [(0, "trap"), (1, "timeout"), (2, "out-of-bounds"), (3, "misaligned"), (4, "illegal")]
     for how, kind in cases:
         memory = np.array([0, 100, 0, 0], np.int32)
