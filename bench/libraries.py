@@ -17,7 +17,7 @@ from bench.measure import OURS, Effort, Task, call, compare
 from bench.report import Missing, Row, beside
 
 SIZE = 1024  # rows and columns of the matrices
-WIDE, DEEP, HIGH = 64, 128, 4  # a block: columns, products at a time, threads along y
+WIDE, DEEP, HIGH = 64, 128, 8  # a block: columns, products at a time, threads along y
 TALL = 8  # rows of each thread
 COUNT = 1 << 20
 BLOCK, ROUNDS = 256, 16  # a block sums up so many rows of its threads
