@@ -550,6 +550,14 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", str(ROOT / "tests" / "fuzz"), *session.posargs)
 
 
+@nox.session
+def graphs(session: nox.Session) -> None:
+    """Compare random sequences of work with their graphs: `nox -s graphs -- CPU --count 10000`."""
+    _install(session, *DISTRIBUTIONS)
+    asked = session.posargs or ("CPU",)
+    session.run("python", str(ROOT / "tests" / "fuzz" / "graphs.py"), *asked)
+
+
 # -- the code
 
 

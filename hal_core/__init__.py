@@ -21,7 +21,7 @@ _NAMES = {
     "ForkError HalError IncompatiblePlugin InvalidArgument InvalidKernel InvalidState "
     "KernelFault KernelSyntaxError NotShareable OutOfBounds OutOfMemory PluginConflict "
     "PluginError UnknownDevice Unsupported",
-    "graph": "Graph Node",
+    "graph": "Graph Node load_graph",
     "hookspecs": "hookimpl",
     "ir": "Kernel Param Signature Source UOp",
     "lang": "InlineFunction KernelFunction acos acosh asin asinh atan atan2 atanh atomic_add "

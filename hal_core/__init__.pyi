@@ -74,6 +74,7 @@ from hal_core.errors import (
 from hal_core.graph import (
     Graph as Graph,
     Node as Node,
+    load_graph as load_graph,
 )
 from hal_core.hookspecs import (
     hookimpl as hookimpl,

@@ -116,16 +116,13 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         """Let a DLPack consumer's stream wait for all queued work; False: the host must wait."""
         return False
 
-    def _place(self, opaque: Opaque) -> tuple[object, int]:
+    def _place(self, opaque: Opaque) -> tuple[object, int] | None:
         """Return the memory that an opaque lies in, hashable, and the byte where it begins.
 
-        Two opaques of one memory may share bytes. All addresses are one memory.
+        All addresses, which are integers, are one memory. None: the driver's handles do not tell
+        which memory borrowed ones share, and then every two of those may share all.
         """
-        if isinstance(opaque, int):
-            return None, int(opaque)
-        if isinstance(opaque, tuple):
-            return opaque[0], opaque[1]
-        raise self._missing("_place")
+        return (None, int(opaque)) if isinstance(opaque, int) else None
 
     def _missing(self, method: str) -> Unsupported:
         return self.device._missing(self, method)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.device import Device
 from hal_core.errors import InvalidArgument
-from hal_core.graph import text
+from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder, recording
 from hal_core.graph.node import Node, Step, Use, dependencies
 from hal_core.graph.plan import Plan
@@ -145,6 +146,14 @@ class Graph(OfThisProcess):
             buffer._opaque_for("graph")
         return [node.uses(node.bufs) for node in self.nodes]
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph with its machine code to a file, for `hal.load_graph`.
+
+        The contents of buffers are left out; data of `copyin` and `fill` is in it.
+        Raises: InvalidArgument when the file cannot be written; nothing is changed then.
+        """
+        saved.write(path, saved.to_bytes(self.device, self.nodes, self.buffers))
+
     def dot(self) -> str:
         """Return the graph in the language of Graphviz."""
         return text.dot(self.nodes, self.dependencies)
@@ -165,6 +174,20 @@ class Graph(OfThisProcess):
         return self.nodes[number]
 
 
+def load_graph(path: str | os.PathLike[str], device: str | Compiled | None = None) -> Graph:
+    """Read a graph that `Graph.save` wrote, for a device of the same target.
+
+    Its `buffers` are new, in the order of the saved graph's, and their contents are undefined:
+    write to them, or exchange them in `replay`. The file has machine code, which a replay runs:
+    load none from a source that you do not trust. Nothing is unpickled.
+
+    Raises: InvalidArgument for a file that is damaged, cut short or made for another target.
+    """
+    graph = Graph(device)
+    saved.from_bytes(graph.device, saved.read(path), graph)
+    return graph
+
+
 @contextmanager
 def capture(device: Compiled) -> Iterator[Graph]:
     """Record this thread's work in a new graph. After an exception the graph is empty."""
@@ -179,4 +202,4 @@ def capture(device: Compiled) -> Iterator[Graph]:
         graph._forget_plan()
 
 
-__all__ = ["Graph", "Node", "Step", "capture"]
+__all__ = ["Graph", "Node", "Step", "capture", "load_graph"]

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LAUNCH, COPY, FILL, COPYIN = "launch", "copy", "fill", "copyin"
 
 
+_BORROWED = "borrowed"  # memory of others, of which nobody knows what it shares
+
+
 class Use(NamedTuple):
     """A byte range that a node uses."""
 
@@ -112,7 +115,14 @@ class Node(OfThisProcess):
             kinds = [True, False][: len(bufs)]
         found = []
         for buffer, writes in zip(bufs, kinds, strict=True):
-            memory, start = buffer._device.allocator._place(buffer._buf)
+            place = buffer._device.allocator._place(buffer._buf)
+            if place is None:
+                root = buffer if buffer.base is None else buffer.base
+                place = root, buffer.offset
+                if root.options.external_ptr is not None:
+                    found.append(Use(_BORROWED, 0, 1, writes))  # the same bytes for all of them
+                    continue
+            memory, start = place
             found.append(Use(memory, start, start + buffer.nbytes, writes))
         return found
 

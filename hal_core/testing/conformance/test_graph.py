@@ -6,6 +6,7 @@ import gc
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,7 @@ class TestGraph:
         assert "n3 -> n4;" in graph.dot()
 
     def test_G2_memory_goes_when_the_graph_goes(self, device: hal.Compiled) -> None:
+        gc.collect()  # garbage of other tests
         before = device.allocator.statistics().current
         with device.capture() as graph:
             programs(device)[1](ints_in_capture(device), 4)
@@ -288,6 +290,41 @@ class TestGraph:
         with pytest.raises(hal.InvalidArgument):
             graph.fill(made, "x")  # type: ignore[arg-type]
         assert len(graph) == 0
+
+    def test_G7_saved_and_loaded(self, device: hal.Compiled, tmp_path: Path) -> None:
+        add, up, copy = programs(device)
+        a, b = ints(device, 1), ints(device, 2)
+        with device.capture() as graph:
+            up(a[3:50], 7)
+            b.copyin(np.arange(N, dtype=np.int32))
+            copy(b[10:20], a[10:20])
+            b[:4].fill(9)
+            add(b)
+            a[50:60].copy_from(b[:10])
+        path = tmp_path / "work.graph"
+        graph.save(path)
+        loaded = hal.load_graph(path, device)
+        assert len(loaded) == len(graph) and loaded.dependencies == graph.dependencies
+        for old, new in zip(graph.buffers, loaded.buffers, strict=True):
+            new.copyin(read(old))
+        graph.replay()
+        loaded.replay()
+        assert [read(one) for one in loaded.buffers] == [read(one) for one in graph.buffers]
+        whole = path.read_bytes()
+        for damaged in (
+            whole[:-1],
+            whole[:40],
+            b"",
+            b"no graph",
+            whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:],
+        ):
+            path.write_bytes(damaged)
+            with pytest.raises(hal.InvalidArgument, match="load_graph: the b"):
+                hal.load_graph(path, device)
+        with pytest.raises(hal.InvalidArgument, match="cannot be read"):
+            hal.load_graph(tmp_path / "none", device)
+        with pytest.raises(hal.InvalidArgument, match="cannot be written"):
+            graph.save(tmp_path / "none" / "work.graph")
 
     def test_G6_random_sequences(self, device: hal.Compiled) -> None:
         for seed in range(SEQUENCES):

@@ -109,3 +109,6 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
             queue.flush()
         self.device.last_event = filled
         return filled
+
+    def _place(self, opaque: Opaque) -> tuple[object, int]:
+        return opaque

@@ -1,0 +1,125 @@
+"""Graphs as one call of machine code on all cores."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.testing.conformance import test_graph as kit
+from hal_cpu import graph as native
+
+N = 5000
+
+
+@hal.kernel
+def smooth(b: hal.Ptr[hal.float32], a: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if 0 < i < n - 1:
+        b[i] = 0.25 * a[i - 1] + 0.5 * a[i] + 0.25 * a[i + 1]
+
+
+@pytest.fixture
+def device() -> hal.Compiled:
+    return hal.Device["CPU"]
+
+
+def steps(device: hal.Compiled, count: int) -> tuple[hal.Graph, hal.Buffer, hal.Buffer]:
+    start = np.random.default_rng(1).random(N, "f4")
+    a, b = hal.Buffer.from_numpy(start, device), hal.Buffer.from_numpy(start, device)
+    program = device.compile(smooth)
+    with device.capture() as graph:
+        for _ in range(count):
+            program(b, a, vals=(N,), threads=N, block=64)
+            program(a, b, vals=(N,), threads=N, block=64)
+    return graph, a, b
+
+
+@pytest.mark.parametrize("split_from", [1, 1 << 60], ids=["split", "whole"])
+def test_G6_large_sequences(
+    split_from: int, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "SPLIT_FROM", split_from)
+    monkeypatch.setattr(kit, "N", 3000)
+    for seed in range(1000, 1040):
+        kit.check_sequence(device, seed)
+
+
+def test_G3_a_replay_is_one_native_call(device: hal.Compiled) -> None:
+    graph, a, _ = steps(device, 3)
+    graph.replay()
+    assert graph._plan is not None and isinstance(graph._plan._native, native.NativeReplay)
+    once = a.numpy()
+    with hal.profile() as profile:  # which sees each step
+        graph.replay()
+    assert [event.kind for event in profile.events].count("launch") == 6
+    assert not np.array_equal(a.numpy(), once)
+
+
+def test_G5_replays_of_several_threads_have_counters_of_their_own(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    graphs = [steps(device, 20) for _ in range(4)]
+    expected, a, _ = graphs[0]
+    for _ in range(10):
+        expected.replay()
+    wanted, failed = a.numpy(), []
+
+    def work(graph: hal.Graph) -> None:
+        try:
+            for _ in range(10):
+                graph.replay()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(one[0],)) for one in graphs[1:]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not failed and not any(thread.is_alive() for thread in threads)
+    assert all(np.array_equal(one[1].numpy(), wanted) for one in graphs[1:])
+
+
+def test_G3_more_threads_than_cores_do_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores that wait yield to those that work."""
+    monkeypatch.setenv("HAL_CPU_THREADS", "8")
+    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    hal.Device["CPU"].close()
+    try:
+        graph, a, _ = steps(hal.Device["CPU"], 100)
+        begin = time.perf_counter()
+        graph.replay()
+        assert time.perf_counter() - begin < 20 and np.isfinite(a.numpy()).all()
+    finally:
+        hal.Device["CPU"].close()
+
+
+def test_A7_memory_that_another_thread_frees_during_a_replay(device: hal.Compiled) -> None:
+    graph, a, b = steps(device, 2000)
+    graph.replay()
+    thread = threading.Thread(target=graph.replay)
+    thread.start()
+    a.deallocate()
+    others = [hal.zeros(N, hal.float32, device) for _ in range(4)]
+    thread.join(30)
+    assert not any(one.numpy().any() for one in others)
+    assert np.isfinite(b.numpy()).all()
+
+
+def test_G2_code_of_a_dropped_program_stays(device: hal.Compiled) -> None:
+    graph, a, _ = steps(device, 2)
+    graph.replay()
+    device._programs.clear()
+    gc.collect()
+    graph.replay()
+    graph[0].program.unload()  # type: ignore[union-attr]
+    before = a.numpy()
+    with pytest.raises(hal.InvalidState, match="unloaded"):
+        graph.replay()
+    assert np.array_equal(a.numpy(), before)
