@@ -82,7 +82,10 @@ class OpenCLQueue(Queue):
         self.last_event: cl.Event | None = None  # as the device's: what a bound launch has queued
         self.last_launched = ""
         self._lock = fork_safe_lock()
+        # Held by the device, too: the collector runs the finalizers of all garbage, also of memory
+        # that `__del__` here would keep.
         self._pending: deque[Command] = deque()
+        device.pending[id(self)] = self._pending
         self._failure: Failure | None = None
         self._launches: WeakKeyDictionary[Program, Callable[..., cl.Event]] = WeakKeyDictionary()
 
@@ -202,5 +205,6 @@ class OpenCLQueue(Queue):
 
     def __del__(self) -> None:
         # The driver finishes the commands; what they need stays until the device is asked again.
-        if getattr(self, "_pending", None) and not self.forked and not self.device.closed:
-            self.device._ends.append(_Dropped(self._pending))
+        pending = self.device.pending.pop(id(self), None)
+        if pending and not self.forked and not self.device.closed:
+            self.device._ends.append(_Dropped(pending))

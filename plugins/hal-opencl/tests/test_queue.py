@@ -1,0 +1,76 @@
+"""Queues of the driver: borrowed ones, failures of commands, work of queues that are garbage."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+import hal_core as hal
+from hal_opencl.queue import OpenCLQueue
+
+N = 64
+
+
+def ints(device: hal.Compiled, value: int = 0) -> hal.Buffer:
+    return hal.Buffer.from_numpy(np.full(N, value, "i4"), device)
+
+
+def test_Q6_a_borrowed_queue_is_ordered_with_ours_and_not_destroyed(device: hal.Compiled) -> None:
+    theirs = cl.CommandQueue(device.context)
+    gate = cl.UserEvent(device.context)
+    cl.enqueue_barrier(theirs, wait_for=[gate])
+    made, found = ints(device), np.zeros(N, "i4")
+    queue = hal.Queue.wrap(theirs, device)
+    event = made.fill(7, queue=queue)
+    held = cl.enqueue_copy(theirs, found, made._buf[0], is_blocking=False)  # waits when it goes
+    ours = device.queue().wait(event)
+    copied = ints(device)
+    done = copied.copy_from(made, queue=ours)
+    assert not event.done and not done.done
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert done.wait(20) and copied.numpy().tolist() == [7] * N
+    held.wait()
+    queue.close()
+    del queue
+    gc.collect()
+    cl.enqueue_fill_buffer(theirs, made._buf[0], np.int32(3), 0, 4 * N)
+    theirs.finish()  # it works as ever
+    assert found.tolist() == [7] * N and made.numpy().tolist() == [3] * N
+
+
+def test_Q6_a_queue_of_another_context_is_refused(device: hal.Compiled) -> None:
+    other = cl.CommandQueue(cl.Context([device.hardware]))
+    with pytest.raises(hal.InvalidArgument, match="another context"):
+        hal.Queue.wrap(other, device)
+
+
+def test_Q5_a_command_that_the_driver_refuses_fails_its_queue(device: hal.Compiled) -> None:
+    queue, made = device.queue(), ints(device)
+    assert isinstance(queue, OpenCLQueue)
+    before = queue.record()
+    queue._add("launch of nobody", lambda: cl.enqueue_fill_buffer(
+        queue.commands, made._buf[0], np.int32(0), 1 << 40, 4), None)  # fmt: skip
+    made.fill(3, queue=queue)
+    for _ in range(2):
+        with pytest.raises(hal.DeviceFault, match="launch of nobody failed in queue"):
+            queue.synchronize(20)
+    assert before.wait(20) and made.numpy().tolist() == [0] * N
+
+
+def test_Q4_garbage_queues_keep_memory_until_their_work_is_done(device: hal.Compiled) -> None:
+    program, gate = device.compile(hal.Source("set", """
+        __kernel void set(__global int *y) { y[get_global_id(0)] = 5; }
+        """, "y: int32*", language="opencl")), hal.Event()  # fmt: skip
+    queue, made = device.queue().wait(gate), ints(device)
+    program(made, threads=N, queue=queue)
+    made.deallocate()
+    del queue
+    gc.collect()
+    others = [ints(device, value) for value in range(4)]
+    gate.set()
+    assert device.synchronize(20)
+    assert [one.numpy().tolist() for one in others] == [[value] * N for value in range(4)]
+    assert not device._ends
