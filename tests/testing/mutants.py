@@ -25,7 +25,7 @@ CAUGHT = "caught"  # a file beside the output: the test that failed, and how
 MUTANTS: dict[str, Mutant] = {}
 MODULES = (
     "mutants_of_memory", "mutants_of_interchange", "mutants_of_launches", "mutants_of_compilers",
-    "mutants_of_events", "mutants_of_queues", "mutants_of_graphs",
+    "mutants_of_events", "mutants_of_many", "mutants_of_queues", "mutants_of_graphs",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from hal_core.testing.conformance.test_event import TestEvent
 from hal_core.testing.conformance.test_graph import TestGraph
 from hal_core.testing.conformance.test_interchange import TestInterchange
 from hal_core.testing.conformance.test_language import TestLanguage
+from hal_core.testing.conformance.test_many import TestMany
 from hal_core.testing.conformance.test_process import TestProcess
 from hal_core.testing.conformance.test_program import TestProgram
 from hal_core.testing.conformance.test_queue import TestQueue
@@ -25,6 +26,7 @@ __all__ = [
     "TestGraph",
     "TestInterchange",
     "TestLanguage",
+    "TestMany",
     "TestProcess",
     "TestProgram",
     "TestQueue",

@@ -1,0 +1,37 @@
+"""Mutants that put the elements of several devices into the wrong place, or too early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mutants import around, mutant
+
+from hal_core.many import multi_buffer
+from hal_core.many.multi_buffer import MultiBuffer
+
+
+@mutant("M1", "many")
+def parts_begin_one_element_late() -> None:
+    @around(MultiBuffer, "_place")
+    def place(inner: Any, self: Any, shard: Any) -> Any:
+        return inner(self, shard._replace(start=max(0, shard.start - 1)))
+
+
+@mutant("M1", "many")
+def the_second_part_is_left_out_of_reductions() -> None:
+    @around(multi_buffer, "reduce_axis")
+    def reduce_axis(inner: Any, operation: str, queue: Any, y: Any, x: Any, *counts: int) -> None:
+        inner(operation, queue, y, x, max(1, counts[0] - 1), counts[1])
+
+
+@mutant("M1", "many")
+def a_part_is_copied_from_the_beginning_of_its_source() -> None:
+    @around(MultiBuffer, "_range")
+    def range_of(inner: Any, self: Any, shard: Any) -> Any:
+        start, end = inner(self, shard)
+        return 0, end - start
+
+
+@mutant("M1", "many")
+def launches_over_devices_have_no_order() -> None:
+    MultiBuffer._end = lambda self, wait, queue, event: None  # type: ignore[method-assign]
