@@ -249,6 +249,11 @@ class Executor:
             name, elements, size, written, shadow, (), stride, owners
         )
 
+    def table(self, step: Step) -> None:
+        name, values = step.node.arg
+        elements = np.array(values, _stored(step.node))
+        self.memories[step.place] = Memory(name, elements, len(elements), None, None)
+
     def own(self, step: Step) -> None:
         """Execute a LOCAL: an array for each lane, which nobody else can race with."""
         (name, size), dtype, lanes = step.node.arg, _stored(step.node), self.lanes.size
@@ -345,6 +350,7 @@ STATEMENTS: dict[str, Callable[[Executor, Step], None]] = {
     "PRINT": Executor.print,
     "SHARED": Executor.share,
     "LOCAL": Executor.own,
+    "TABLE": Executor.table,
     "VIEW": Executor.view,
     "LOAD": Executor.load,
     "STORE": Executor.store,

@@ -12,6 +12,7 @@ _FREE = STRUCTURE | {
     "SPECIAL",
     "SHARED",
     "LOCAL",
+    "TABLE",
     "VIEW",
     "BARRIER",
     "ASSERT",

@@ -5,6 +5,7 @@ A rule returns what is wrong with a node, as text for an error, or None.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, any_, bool_, float32, int32
@@ -26,8 +27,10 @@ from hal_core.ir.uop import (
 )
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
-    "SET", "STORE", "VAR", "SHARED", "LOCAL", "VIEW", "BARRIER", "ASSERT", "PRINT",
+    "SET", "STORE", "VAR", "SHARED", "LOCAL", "TABLE", "VIEW", "BARRIER", "ASSERT", "PRINT",
 }  # fmt: skip
+
+_MEMORY = ("SHARED", "LOCAL", "TABLE", "VIEW")  # beside a PARAM that is a pointer
 
 # Returns the problem with a node of a kernel. The number of sources has been checked before.
 Rule = Callable[[UOp, Kernel], "str | None"]
@@ -157,6 +160,22 @@ def shared(node: UOp, kernel: Kernel) -> str | None:
     return None if 0 < node.arg[1] < 2**31 else "it must have one element or more"
 
 
+def table(node: UOp, kernel: Kernel) -> str | None:
+    dtype = node.dtype
+    if dtype is None or dtype is any_ or dtype in STORAGE_DTYPES:
+        return "a table must have a dtype that kernels compute with"
+    if not isinstance(node.arg, tuple) or len(node.arg) != 2 or not isinstance(node.arg[1], tuple):
+        return "arg must be (name, a tuple of numbers)"
+    if not node.arg[1]:
+        return "it must have one element or more"
+    for value in node.arg[1]:
+        if dtype.is_float and not (isinstance(value, (int, float)) and math.isfinite(value)):
+            return f"{value!r} is no finite number"
+        if not dtype.is_float and not (isinstance(value, int) and dtype.min <= value <= dtype.max):
+            return f"{dtype.name} cannot hold {value!r}"
+    return None
+
+
 def view(node: UOp, kernel: Kernel) -> str | None:
     array = node.src[0]
     if array.op != "SHARED" and not _is_pointer(array, kernel):
@@ -167,7 +186,7 @@ def view(node: UOp, kernel: Kernel) -> str | None:
 def _element(node: UOp, kernel: Kernel) -> str | None:
     """Check the memory and the index of a node that accesses an element."""
     memory, index = node.src[:2]
-    if memory.op not in ("SHARED", "LOCAL", "VIEW") and not _is_pointer(memory, kernel):
+    if memory.op not in _MEMORY and not _is_pointer(memory, kernel):
         return "its first source must be a PARAM that is a pointer, a SHARED, a LOCAL or a VIEW"
     if memory.dtype is any_:
         return "its memory has no dtype: it must be a VIEW of it"
@@ -200,6 +219,8 @@ def _written(node: UOp, kernel: Kernel) -> str | None:
         return problem
     memory, _, *values = node.src
     array = array_of(memory)
+    if array.op == "TABLE":
+        return "a TABLE is only read"
     if array.op == "PARAM" and kernel.signature.params[array.arg].kind == CONST_POINTER:
         return f"{kernel.signature.params[array.arg]} is only read"
     for value in values:
@@ -299,6 +320,7 @@ RULES: dict[str, Rule] = {
     "WHERE": where,
     "SHARED": shared,
     "LOCAL": shared,
+    "TABLE": table,
     "VIEW": view,
     "LOAD": load,
     "STORE": store,
@@ -321,7 +343,7 @@ RULES: dict[str, Rule] = {
 
 # How many sources a node has; the ops that are not here have two, and a PRINT has any number.
 SOURCE_COUNTS = {
-    **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "LOCAL", "BARRIER"), 0),
+    **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "LOCAL", "TABLE", "BARRIER"), 0),
     **dict.fromkeys(("LOOP", "RETURN"), 0),
     **dict.fromkeys(FLOAT_UNARY | {"NEG", "ABS", "NOT", "GET", "CAST", "BITCAST", "VIEW", "IF"}, 1),
     **dict.fromkeys(("ENDRANGE", "ENDLOOP", "ELSE", "ENDIF", "BREAK", "CONTINUE", "ASSERT"), 1),

@@ -21,6 +21,7 @@ variable (`VAR`, `SET`, `GET`).
 | BITCAST | value | | the target, as wide as the value: the same bits |
 | SHARED | | (name, number of elements) | the element's; one array per block, contents undefined |
 | LOCAL | | (name, number of elements) | the element's; an array of the thread's own, undefined |
+| TABLE | | (name, finite Python numbers) | the element's; constant memory |
 | VIEW | PARAM or SHARED | | another element's: the same memory as elements of this dtype |
 | LOAD | memory, integer index | | the element's |
 | LOAD | memory, integer index, bool, value | | the element's; if false, the value, unread |
@@ -41,10 +42,10 @@ variable (`VAR`, `SET`, `GET`).
 | ASSERT | integer index, integer extent | its name | None; 0 <= index < extent, tested likewise |
 | ASSERT | integer index | its name | None; 0 <= index, tested likewise |
 
-Memory is a PARAM that is a pointer, a SHARED, a LOCAL, or a VIEW of one of the first two. A LOCAL
-may stand in a block, and is then undefined again each time; no atomic takes it. Numbers are stored
-as float16 and bfloat16, but not computed with: only memory, LOADs, values of STOREs, BITCASTs, and
-CASTs from and to float32 have these dtypes.
+Memory is a PARAM that is a pointer, a SHARED, a LOCAL, a TABLE, or a VIEW of one of the first two.
+A LOCAL may stand in a block, and is then undefined again each time; no atomic takes it. Numbers are
+stored as float16 and bfloat16, but not computed with: only memory, LOADs, values of STOREs,
+BITCASTs, and CASTs from and to float32 have these dtypes; a TABLE has not.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ OPENS = frozenset({"RANGE", "LOOP", "IF", "ELSE"})  # they open a block
 CLOSES = frozenset({"ENDRANGE", "ENDLOOP", "ELSE", "ENDIF"})
 LEAVES = frozenset({"BREAK", "CONTINUE", "RETURN"})  # they leave a block before its end
 STRUCTURE = OPENS | CLOSES | LEAVES
+TABLE_LIMIT = 64 << 10  # bytes of all tables: what every device has as constant memory
 LOCAL_LIMIT = 4096  # bytes of a thread's own arrays: OpenCL on CPUs keeps them on a stack
 ATOMICS = frozenset({"ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCHANGE"})
 
@@ -160,8 +162,14 @@ class Kernel(NamedTuple):
         """The bytes of a thread's own arrays, each rounded up to 16."""
         return self._nbytes("LOCAL")
 
+    @property
+    def table_nbytes(self) -> int:
+        """The bytes of constant memory, each table rounded up to 16."""
+        return self._nbytes("TABLE")
+
     def _nbytes(self, op: str) -> int:
-        arrays = [(uop.arg[1], uop.dtype) for uop in self.uops if uop.op == op]
+        nodes = [uop for uop in self.uops if uop.op == op]
+        arrays = [(len(n.arg[1]) if op == "TABLE" else n.arg[1], n.dtype) for n in nodes]
         return sum(-(-count * dtype.itemsize // 16) * 16 for count, dtype in arrays if dtype)
 
     def __reduce__(self) -> tuple[object, ...]:

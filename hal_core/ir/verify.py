@@ -14,7 +14,16 @@ from hal_core.errors import InvalidArgument, InvalidKernel, shown
 from hal_core.ir.blocks.uniformity import divergent_barrier
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
 from hal_core.ir.signature import LONGEST_NAME, Signature
-from hal_core.ir.uop import CLOSES, LEAVES, LOCAL_LIMIT, OPENS, Kernel, UOp, is_gated
+from hal_core.ir.uop import (
+    CLOSES,
+    LEAVES,
+    LOCAL_LIMIT,
+    OPENS,
+    TABLE_LIMIT,
+    Kernel,
+    UOp,
+    is_gated,
+)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
@@ -84,10 +93,14 @@ class _Walk:
                 raise InvalidKernel(name, f"node {index}{_line(node)}, {node!r}: {problem}")
         if self.open:
             raise InvalidKernel(name, f"{self.open[-1]!r} is never closed")
-        if self.kernel.local_nbytes > LOCAL_LIMIT:
-            problem = "the LOCALs of a thread have too many bytes, each rounded up to 16"
-            nbytes, fix = self.kernel.local_nbytes, "Use a buffer with elements for each thread."
-            raise InvalidKernel(name, problem, got=nbytes, limit=LOCAL_LIMIT, fix=fix)
+        for what, nbytes, limit in (
+            ("LOCALs of a thread", self.kernel.local_nbytes, LOCAL_LIMIT),
+            ("TABLEs", self.kernel.table_nbytes, TABLE_LIMIT),
+        ):
+            if nbytes > limit:
+                problem = f"the {what} have too many bytes, each rounded up to 16"
+                fix = "Use a buffer, with elements for each thread where they need their own."
+                raise InvalidKernel(name, problem, got=nbytes, limit=limit, fix=fix)
         found = divergent_barrier(self.kernel)
         if found is not None:
             barrier, cause, reason = found

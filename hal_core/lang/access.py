@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hal_core.dtypes import DType, float32, int32
+from hal_core.dtypes import DType
 from hal_core.ir import UOp
 from hal_core.lang import memory, refusals, shapes
 from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.constants import plain
 from hal_core.lang.mathematics import LANGUAGE, MATH_NAMES
+from hal_core.lang.tables import of_array
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
@@ -53,11 +55,7 @@ def _captured(x: Expressions, at: ast.AST, value: Any) -> Any:
     """Return a captured Python object as a compile-time constant. Raises: KernelSyntaxError."""
     value = plain(value)
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
-        raise x.error(
-            at,
-            f"a numpy {type(value).__name__} is not a constant of the kernel language",
-            "Capture a real number; pass an array as a hal.Buffer.",
-        )
+        return of_array(x, at, value)
     return value
 
 
@@ -87,21 +85,31 @@ def attribute(x: Expressions, node: ast.Attribute) -> Any:
 def subscript(x: Expressions, node: ast.Subscript) -> Any:
     """Lower `a[i]`: an element of memory, or of a captured tuple; and `p[k:]`, a part of memory."""
     owner = x.expression(node.value)
-    if not isinstance(owner, tuple):
-        array = memory.named(x, node, owner, node.value, stored=False)
-        if isinstance(node.slice, ast.Slice):
-            return shapes.cut(x, node, node.slice, array)
-        return memory.load(x, array, shapes.flat(x, node, array, node.slice))
-    index = x.expression(node.slice)
-    if not isinstance(index, int):
-        label = ast.unparse(node.value)
-        numbers = [number for number in owner if isinstance(number, (int, float))]
-        dtype = float32 if any(isinstance(number, float) for number in numbers) else int32
-        counter = node.slice.id if isinstance(node.slice, ast.Name) else "k"
-        fix = f"Loop with for {counter} in hal.unroll(len({label})):, or pass it as a buffer, "
-        fix += f"{label}: hal.ConstPtr[hal.{dtype.__name__}]."
-        raise x.error(node, "a captured tuple cannot be indexed at run time", fix)
-    if not -len(owner) <= index < len(owner):
-        problem = f"the index {index} is outside of a tuple that has {len(owner)} elements"
-        raise x.error(node, problem, "Correct it.")
-    return _captured(x, node, owner[index])
+    if isinstance(owner, tuple):
+        found = _constant_element(x, node, owner)
+        if found is not None:
+            return found
+    array = memory.named(x, node, owner, node.value, stored=False)
+    if isinstance(node.slice, ast.Slice):
+        return shapes.cut(x, node, node.slice, array)
+    indices = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1
+    if array.node.op == "TABLE" and indices == 1 and array.shape and len(array.shape) > 1:
+        return shapes.row(x, node, array, node.slice)
+    return memory.load(x, array, shapes.flat(x, node, array, node.slice))
+
+
+def _constant_element(x: Expressions, node: ast.Subscript, owner: tuple[Any, ...]) -> Any:
+    """Return an element of a captured tuple; None if an index is not known at compile time."""
+    found: Any = owner
+    for part in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
+        if isinstance(part, ast.Slice):
+            return None
+        # The nodes of an index that is not constant are made again where the table is read.
+        index, _ = x.emit.capture(partial(x.expression, part))
+        if not isinstance(index, int) or not isinstance(found, tuple):
+            return None
+        if not -len(found) <= index < len(found):
+            problem = f"the index {index} is outside of a tuple that has {len(found)} elements"
+            raise x.error(node, problem, "Correct it.")
+        found = found[index]
+    return _captured(x, node, found)

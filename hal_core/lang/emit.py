@@ -94,6 +94,8 @@ class Emitter:
         self.barriers: dict[int, tuple[SourceText, ast.AST]] = {}  # id of the node -> its call
         self.calls: list[object] = []  # functions that are being inlined, the outermost first
         self.made = 0  # number of nodes, captured ones included
+        self.tables: dict[int, tuple[Any, Any]] = {}  # id of a captured object -> it, its table
+        self.table_nbytes = 0
         self.local_nbytes = 0  # of the thread's own arrays
         self.depth = 0  # open blocks, which a thread may skip
 

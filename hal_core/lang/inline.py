@@ -21,6 +21,7 @@ from hal_core.lang.pointers import PointerType
 from hal_core.lang.returns import tail
 from hal_core.lang.shapes import flattened
 from hal_core.lang.statements import Statements
+from hal_core.lang.tables import table
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
@@ -80,6 +81,8 @@ def _bound(
     if isinstance(annotation, PointerType):
         dtype = annotation.dtype.__name__
         declared = f"{name}: hal.{'ConstPtr' if annotation.const else 'Ptr'}[hal.{dtype}]"
+        if isinstance(value, tuple) and annotation.const:
+            value = table(x, argument, value, ast.unparse(argument))
         if not isinstance(value, Memory):
             problem = f"{function} takes a pointer, {declared}, not {ast.unparse(argument)}"
             fix = "Pass a hal.Ptr parameter or a shared array, without an index."

@@ -13,6 +13,7 @@ from hal_core.ir.uop import LOCAL_LIMIT
 from hal_core.lang.constants import Number, computed
 from hal_core.lang.emit import Memory, dtype_of
 from hal_core.lang.shapes import shape_of
+from hal_core.lang.tables import table
 
 if TYPE_CHECKING:
     from hal_core.lang.expressions import Expressions
@@ -22,6 +23,8 @@ _MOST_ELEMENTS = 2**31 - 1  # of a shared array: the index is an int32
 
 def named(x: Expressions, at: ast.expr, owner: object, label: ast.expr, *, stored: bool) -> Memory:
     """Return the memory that `label`, lowered to `owner`, stands for; `stored` if it is written."""
+    if isinstance(owner, tuple) and not stored:
+        return table(x, label, owner, ast.unparse(label))
     if not isinstance(owner, Memory):
         name = ast.unparse(label)
         problem = "only pointers and shared arrays have elements"

@@ -137,6 +137,8 @@ def _constant(function: FunctionType, name: str, value: Any) -> Any:
         return tuple(_constant(function, name, part) for part in value)
     if isinstance(value, (int, float, DType, InlineFunction, KernelFunction)):
         return value
+    if type(value).__module__ == "numpy" and hasattr(value, "ndim"):  # a table
+        return value
     module = getattr(value, "__module__", None) or ""
     if callable(value) and module.partition(".")[0] in ("hal_core", "builtins", "math"):
         return value

@@ -74,6 +74,16 @@ def flat(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
     return flat if isinstance(flat, UOp) else x.typed(at, flat, default_dtype(flat))
 
 
+def row(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr) -> Memory:
+    """Return a row of a table, `W[j]`, which is indexed in its turn."""
+    value, shape = _one_index(x, index), memory.shape or ()
+    _check_bounds(x, index, memory, 0, value)
+    _test_bounds(x, at, memory, 0, value)
+    first = _computed(x, at, "MUL", value, _count(x, at, shape[1:]))
+    offset = _computed(x, at, "ADD", first, memory.offset or 0)
+    return Memory(memory.name, memory.node, memory.const, shape[1:], offset, memory.origin)
+
+
 def _computed(x: Lowering, at: ast.AST, op: str, a: Extent, b: Extent) -> Extent:
     """Return a sum, difference or product, at compile time as far as it is known."""
     if isinstance(a, int) and isinstance(b, int):

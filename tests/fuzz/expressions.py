@@ -45,6 +45,7 @@ class Expressions:
         self.own: dict[str, DType] = {}  # elements of the thread's own: text -> dtype
         self.functions: list[Function] = []
         self.locals: list[Local] = []
+        self.tables: list[Local] = []
 
     def names(self, dtype: DType) -> list[str]:
         return [name for frame in self.frames for name, kind in frame.items() if kind is dtype]
@@ -105,10 +106,14 @@ class Expressions:
             indices = [str(self.random.randrange(size)) for size in array.shape]
         else:
             indices = [self.index(size, depth, wide=0) for size in array.shape]
-        return f"{array.name}[{', '.join(indices)}]"
+        sign = self.random.choice([", ", "]["]) if array in self.tables else ", "
+        return f"{array.name}[{sign.join(indices)}]"
 
     def load(self, dtype: DType) -> str:
-        if self.locals and self.random.random() < 0.3:
+        if self.tables and self.random.random() < 0.15:
+            array = self.random.choice(self.tables)
+            text, stored = self.element(array), array.dtype
+        elif self.locals and self.random.random() < 0.3:
             array = self.random.choice(self.locals)
             text, stored = self.element(array), array.dtype
         elif self.own and (not self.inputs or self.random.random() < 0.3):

@@ -6,16 +6,17 @@ between, and every loop ends: by construction, so that few kernels are thrown aw
 
 from __future__ import annotations
 
+import math
 from random import Random
 from typing import Any
 
 from blocks import Blocks
 from case import CLOSE, COMPUTED, EITHER, EXACT, FLOATS, SUM, Case, Place, number
-from expressions import ATOMIC, IN_ANY_ORDER, STORED, Expressions, Function, spell
+from expressions import ATOMIC, IN_ANY_ORDER, STORED, Expressions, Function, Local, spell
 from guards import below, bound
 from statements import Statements
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, float32, int32
+from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32
 
 # The elements of a thread, of a buffer with one or with two for each. `min(n, 0)` is 0.
 ONE = [
@@ -28,7 +29,7 @@ TWO = [
     ["hal.view({p}, ({size}, 2))[q, 0]", "hal.view({p}, ({size}, 2 + min(n, 0)))[q, 1]"],
     ["hal.view({p}, (2, 1, 1, {size}))[0, 0, 0, q]", "hal.view({p}[{size}:], {size})[q]"],
 ]  # fmt: skip
-HEADER = "import math\n\nimport hal_core as hal\n"
+HEADER = "import math\n\nimport numpy as np\n\nimport hal_core as hal\n"
 
 
 def generate(seed: int) -> Case:
@@ -70,6 +71,7 @@ class Generator:
         self.size = self.extent[0] * self.extent[1] if self.guarded else self.threads
 
     def case(self) -> Case:
+        tables = self._tables()
         functions = self._functions()
         self._buffers()
         for k in range(self.random.randint(1, 3)):
@@ -81,7 +83,9 @@ class Generator:
         launch: dict[str, Any] = {"grid": self.grid, "block": self.block}
         if self.guarded:
             launch = {"threads": tuple(self.extent[:2]), "block": self.block}
-        source = "\n\n".join([HEADER, *functions, self._header() + "\n".join(self.s.lines) + "\n"])
+        source = "\n\n".join(
+            [HEADER, *tables, *functions, self._header() + "\n".join(self.s.lines) + "\n"]
+        )
         return Case(self.seed, source, tuple(self.places), tuple(self.vals), launch)
 
     def _header(self) -> str:
@@ -123,6 +127,30 @@ class Generator:
         self.places.append(place)
         self.const.add(place.name)
         self.e.inputs.append(place)
+
+    def _tables(self) -> list[str]:
+        """Numbers that the kernel captures and indexes."""
+        texts, random = [], self.random
+        for k in range(random.choice([0, 0, 1, 2])):
+            dtype = random.choice([*COMPUTED, int32, float32])
+            shape = tuple(random.randint(1, 4) for _ in range(random.choice([1, 1, 2])))
+            numbers = [self._number(dtype) for _ in range(math.prod(shape))]
+            width = shape[-1]
+            rows = [tuple(numbers[n : n + width]) for n in range(0, len(numbers), width)]
+            table: object = rows[0] if len(shape) == 1 else tuple(rows)
+            text = f"np.array({table}, {dtype.to_numpy().name!r})"
+            if dtype in (int32, float32, bool_) and random.random() < 0.5:
+                text = str(table)
+            texts.append(f"W{k} = {text}")
+            self.e.tables.append(Local(f"W{k}", dtype, shape, fixed=False))
+        return texts
+
+    def _number(self, dtype: DType) -> float:
+        if dtype is bool_:
+            return self.random.random() < 0.5
+        if dtype.is_float:
+            return self.random.choice([0.0, -0.0, 1.5, -0.1, 3.0e9, 1e-40])
+        return self.e.literal(dtype)
 
     # -- functions
 

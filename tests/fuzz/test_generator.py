@@ -58,6 +58,7 @@ def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
         "CAST",
         "SHARED",
         "LOCAL",
+        "TABLE",
         "BARRIER",
         "CAS",
         "RANGE",

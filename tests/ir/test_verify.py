@@ -468,7 +468,7 @@ def test_every_op_has_a_rule() -> None:
 
     listed = uop.BINARY | uop.COMPARISON | uop.UNARY | uop.STRUCTURE
     others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "BITCAST", "WHERE", "FMA"}
-    memory = {"SHARED", "LOCAL", "VIEW", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER"}
+    memory = {"SHARED", "LOCAL", "TABLE", "VIEW", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER"}
     memory |= {"ASSERT", "PRINT"}
     assert set(RULES) == listed | others | memory
 

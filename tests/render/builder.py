@@ -53,6 +53,9 @@ class Builder:
     def local(self, name: str, count: int, dtype: DType = int32) -> UOp:
         return self.add("LOCAL", dtype, arg=(name, count))
 
+    def table(self, values: tuple[float, ...], dtype: DType = int32) -> UOp:
+        return self.add("TABLE", dtype, arg=("table", values))
+
     def memory(self, where: str | UOp) -> UOp:
         """A parameter by its name, or shared memory as it is."""
         return self.params[where] if isinstance(where, str) else where

@@ -94,6 +94,8 @@ class _Writer:
             if bool_ not in (dtype, target) and dtype.itemsize == target.itemsize:
                 self.keep(b.bitcast(next(operands), target))
         if dtype not in STORAGE_DTYPES:
+            table = b.table((0, 1, 1), dtype)
+            self.keep(b.load(table, b.op("AND", b.special("thread_idx"), b.const(1))))
             self.values(operands)
         return b.kernel()
 

@@ -56,6 +56,7 @@ class Machine:
         self.arrays: list[tuple[Array, int]] = []
         self.params = self._place(arguments)
         self.starts: dict[str, int] = {}  # of the arrays, in the part of a block or a thread
+        self._place_tables()
         self.bases = {
             "shared": self._place_arrays("shared", self.threads // self.in_block),
             "local": self._place_arrays("local", self.threads),
@@ -86,6 +87,19 @@ class Machine:
             self.spaces["global"].bytes[inside] = root.reshape(-1).view(np.uint8)
             self.spaces["global"].placed[inside] = self.spaces["global"].written[inside] = True
         return placed
+
+    def _place_tables(self) -> None:
+        tables = {
+            name: np.concatenate([number(value, TYPES[kind]) for value in values])
+            for name, (kind, values) in self.program.tables.items()
+        }
+        space = self.spaces["const"] = Space(sum(table.nbytes + 32 for table in tables.values()))
+        start = 0
+        for name, table in tables.items():
+            self.starts[name], inside = start, slice(start, start + table.nbytes)
+            space.bytes[inside] = table.view(np.uint8)
+            space.placed[inside] = space.written[inside] = True
+            start += -(-table.nbytes // 16) * 16 + 16
 
     def _place_arrays(self, kind: str, owners: Array) -> Array:
         """Where each thread's part of a space begins; threads of one owner share one."""

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 _ENTRY = re.compile(
-    r"\.version \d\.\d\n\.target sm_\d+\n\.address_size 64\n\n"
+    r"\.version \d\.\d\n\.target sm_\d+\n\.address_size 64\n\n(?P<tables>(?:\.const .*\n)*)"
     r"\.visible \.entry (?P<name>\w+)\(\n(?P<params>[^)]*)\)\n(?P<bound>\.\w+ [\d, ]+)\n"
     r"\{\n(?P<body>.*)\}\n",
     re.S,
@@ -14,6 +14,7 @@ _ENTRY = re.compile(
 _PARAM = re.compile(r"    \.param \.(\w+) (\w+)")
 _REGISTERS = re.compile(r"    \.reg \.(\w+) (%[a-z]+)<(\d+)>;")
 _ARRAY = re.compile(r"    \.(shared|local) \.align 16 \.b8 (\$\w+)\[(\d+)\];")
+_TABLE = re.compile(r"\.const \.align 16 \.(\w+) (\$\w+)\[(\d+)\] = \{(.*)\};")
 _LABEL = re.compile(r"(\$\w+):")
 _INSTRUCTION = re.compile(r"    (?:@(?P<guard>!?%p\d+) )?(?P<name>[a-z][\w.]*)(?: (?P<rest>.+))?;")
 
@@ -39,6 +40,12 @@ class Program:
             self.params[name] = kind
         self.registers: dict[str, str] = {}
         self.arrays: dict[str, dict[str, int]] = {"shared": {}, "local": {}}
+        self.tables: dict[str, tuple[str, list[str]]] = {}  # name -> the kind, the numbers
+        for line in found["tables"].splitlines():
+            kind, name, count, values = _matched(_TABLE, line)
+            self.tables[name] = kind, values.split(", ")
+            if len(self.tables[name][1]) != int(count):
+                raise ValueError(f"not {count} numbers: {line!r}")
         self.labels: dict[str, int] = {}
         self.code: list[Instruction] = []
         for line in found["body"].splitlines():

@@ -68,7 +68,7 @@ _CHEAP = PURE - {
     "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "SQRT", "RSQRT",
     "EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN",
 }  # fmt: skip
-_MEMORY = frozenset({"PARAM", "SHARED", "VIEW"})
+_MEMORY = frozenset({"PARAM", "SHARED", "TABLE", "VIEW"})
 _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation gets a SPILL
 
 

@@ -26,7 +26,7 @@ def is_common(node: UOp) -> bool:
     """Tell whether a node is the same for the whole block, and computed from nothing."""
     if node.op == "SPECIAL":
         return node.arg[0] not in _OWN
-    return node.op in ("PARAM", "SHARED", "VIEW", "CONST")
+    return node.op in ("PARAM", "SHARED", "TABLE", "VIEW", "CONST")
 
 
 class Hoisted:

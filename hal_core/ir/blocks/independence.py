@@ -27,7 +27,7 @@ def stores_last(uops: Sequence[UOp]) -> bool:
             return False
         if uop.op in ("LOAD", "STORE"):
             array = array_of(uop.src[0])
-            memory = array if array.op == "SHARED" else None  # None: any pointer
+            memory = array if array.op != "PARAM" else None  # None: any pointer
             # A store in a loop is more than one store.
             if memory in stored or (uop.op == "STORE" and depth):
                 return False

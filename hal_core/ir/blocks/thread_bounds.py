@@ -91,7 +91,7 @@ def joins_blocks(uops: tuple[UOp, ...]) -> bool:
     first = next(n for n, node in enumerate(uops) if node.op == "THREADS")
     others = (node.arg[0] for node in uops if node.op == "SPECIAL")
     return (
-        all(node.op in ("PARAM", "CONST") for node in uops[:first])
+        all(node.op in ("PARAM", "TABLE", "CONST") for node in uops[:first])
         and uops[-1].op == "ENDTHREADS"
         and uops[-1].src[0] is uops[first]
         and not any(kind in ("thread_idx", "block_idx") for kind in others)

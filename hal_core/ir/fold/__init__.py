@@ -109,6 +109,9 @@ class _Walk:
                     found = self.shape[axis]
                 elif kind == "thread_idx" and self.shape[axis] == 1:
                     found = 0
+        elif node.op == "LOAD" and sources[0].op == "TABLE" and sources[1].op == "CONST":
+            table, place = sources[0].arg[1], sources[1].arg
+            found = table[place] if 0 <= place < len(table) else None
         elif sources:
             values = [constant(s) if s.op == "CONST" else None for s in sources]
             known = [value for value in values if value is not None]

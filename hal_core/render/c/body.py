@@ -5,6 +5,7 @@ Nodes are written in execution order, each by the method of its op: `on_RANGE` w
 
 from __future__ import annotations
 
+import textwrap
 from typing import NamedTuple
 
 from hal_core.ir import CONST_POINTER, Kernel, UOp
@@ -38,6 +39,7 @@ class Text(Lines):
         self.ends_in = ends_in(uops)
         self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
+        self.tables: list[str] = []  # likewise, ahead of the kernel
         self.loops: list[_Loop] = [_Loop("KERNEL", [])]
 
     def write(self) -> None:
@@ -109,6 +111,22 @@ class Text(Lines):
         name, count = uop.arg
         kind = self.spelling.storage(dtype_of(uop))
         self.line(f"{kind} {self.named(uop, str(name))}[{count}];")
+
+    def on_TABLE(self, uop: UOp) -> None:
+        (name, values), dtype = uop.arg, dtype_of(uop)
+        elements = (
+            str(int(value)) if dtype.kind == "b" else self.spelling.literal(value, dtype).text
+            for value in values
+        )
+        text = self.row.table.format(
+            type=self.spelling.storage(dtype),
+            # A file's names must not be those of the headers, as y0, and a kernel's names may.
+            name=self.named(uop, f"hal_table_{name}"),
+            count=len(values),
+            values=", ".join(elements),
+        )
+        # Compilers limit the length of a line.
+        self.tables += textwrap.wrap(text, 100, subsequent_indent="    ", break_long_words=False)
 
     def on_VIEW(self, uop: UOp) -> None:
         (array,) = uop.src

@@ -104,6 +104,7 @@ CUDA = Language(
     pointer_parameter="{const}{type} *{name}",
     value_parameter="{type} {name}",
     block_attribute="__launch_bounds__({threads}) ",
+    table="static __constant__ {type} {name}[{count}] = {{{values}}};",
     shared="__shared__ __align__(16) {type} {name}[{count}];",
     barrier="__syncthreads();",
     contract_options=("--fmad=false", "--fmad=true"),

@@ -35,7 +35,8 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
     features = spelling.features | {"always"} | (set() if kernel.contract else {"no contract"})
     headers = [line for feature, line in row.headers.items() if feature in features]
     headers += [row.alias.format(type=kind, alias=f"hal_any_{kind}") for kind in spelling.aliases]
-    parts = ["\n".join(headers), *spelling.helpers.values(), struct, "\n".join(frame)]
+    tables = "\n".join(text.tables)
+    parts = ["\n".join(headers), *spelling.helpers.values(), tables, struct, "\n".join(frame)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

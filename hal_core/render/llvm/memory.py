@@ -5,7 +5,7 @@ from __future__ import annotations
 from hal_core.dtypes import DType, int32
 from hal_core.ir import UOp
 from hal_core.ir.uop import array_of
-from hal_core.render.llvm.values import INTEGER, Values, type_of
+from hal_core.render.llvm.values import INTEGER, Values, literal, type_of
 from hal_core.render.renderer import dtype_of
 
 _DEPTH = 6  # nested operations of an index that are computed again in 64 bits
@@ -68,6 +68,17 @@ class Memory(Values):
         return self._element(dtype_of(spill), self.values[spill], self.thread)
 
     # -- memory
+
+    def on_TABLE(self, uop: UOp) -> None:
+        (_, values), dtype = uop.arg, dtype_of(uop)
+        kind, name = memory_type_of(dtype), f"@hal.table.{self.number()}"
+        elements = (
+            f"{kind} {int(value) if dtype.kind == 'b' else literal(value, dtype)}"
+            for value in values
+        )
+        text = f"internal constant [{len(values)} x {kind}] [{', '.join(elements)}], align 16"
+        self.declarations[f"{name} = {text}"] = None
+        self.values[uop] = name
 
     def on_VIEW(self, uop: UOp) -> None:
         self.values[uop] = self.values[uop.src[0]]  # pointers have no type

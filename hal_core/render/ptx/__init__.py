@@ -63,7 +63,14 @@ class _Entry(Memory):
         kernel = self.kernel
         block = kernel.block
         bound = f".reqntid {', '.join(map(str, block))}" if block else f".maxntid {_MAX_BLOCK}"
-        head = [f".visible .entry {kernel.name}(", *self.parameters(), ")", bound, "{"]
+        head = [
+            *self.tables,
+            f".visible .entry {kernel.name}(",
+            *self.parameters(),
+            ")",
+            bound,
+            "{",
+        ]
         registers = self.declarations()
         return "\n".join([*head, *registers, *self.arrays, "", *self.lines, "}", ""])
 

@@ -9,7 +9,7 @@ from hal_core.render.ptx.text import kind_of, literal, memory_type_of, type_of
 from hal_core.render.ptx.values import Values
 from hal_core.render.renderer import dtype_of
 
-_SPACES = {"PARAM": "global", "SHARED": "shared", "LOCAL": "local"}
+_SPACES = {"PARAM": "global", "SHARED": "shared", "LOCAL": "local", "TABLE": "const"}
 _OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}
 
 
@@ -20,6 +20,7 @@ class Memory(Values):
         super().__init__(kernel.contract)
         self.kernel = kernel
         self.arrays: list[str] = []  # declarations
+        self.tables: list[str] = []  # likewise, ahead of the entry
 
     def parameters(self) -> list[str]:
         params = self.kernel.signature.params
@@ -58,6 +59,17 @@ class Memory(Values):
         self.values[uop] = self.let("mov.u64", "b64", name)
 
     on_LOCAL = on_SHARED
+
+    def on_TABLE(self, uop: UOp) -> None:
+        (_, values), dtype, name = uop.arg, dtype_of(uop), self.name("table")
+        elements = (
+            str(int(value)) if dtype is bool_ else literal(value, dtype) for value in values
+        )
+        kind = memory_type_of(dtype)
+        self.tables.append(
+            f".const .align 16 .{kind} {name}[{len(values)}] = {{{', '.join(elements)}}};"
+        )
+        self.values[uop] = self.let("mov.u64", "b64", name)
 
     def on_VIEW(self, uop: UOp) -> None:
         self.values[uop] = self.values[uop.src[0]]  # addresses have no type

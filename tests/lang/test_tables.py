@@ -1,0 +1,198 @@
+"""Captured tuples and numpy arrays that a kernel indexes at run time."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from kernel_files import IMPORTS, load
+
+import hal_core as hal
+from hal_core.dtypes import DTYPES, DType, float32
+from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir.fold import fold
+from hal_core.ir.listing import listing, parse_listing
+from hal_core.ir.verify import verify
+from hal_core.testing import interpret
+
+WEIGHTS = (0.25, 0.5, 0.25)
+GRID = ((1, 2, 3), (4, 5, 6))
+DOUBLES = np.array([[1.5, 2.5], [3.5, 0.1]])
+
+
+@hal.func
+def pick(p: hal.ConstPtr[hal.float32], i: hal.int32) -> hal.float32:
+    return p[i]
+
+
+@hal.kernel
+def every_use(y: hal.Ptr[hal.float64], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    total = hal.float64(0)
+    for j in range(3):
+        total += hal.float64(WEIGHTS[j] + pick(WEIGHTS, j))
+    for j in hal.unroll(len(WEIGHTS)):
+        total += WEIGHTS[j]
+    row = GRID[i % 2]
+    total += hal.float64(row[i % 3] + GRID[1][i % 3] + GRID[i % 2, 2] + GRID[-1][-1])
+    total += hal.float64(hal.load_if(i < 3, WEIGHTS, i, 0))
+    y[i] = total + DOUBLES[i % 2][1] + DOUBLES[0, i % 2] + hal.view(DOUBLES, 4)[3]
+
+
+def test_every_use() -> None:
+    y = np.zeros(7, "f8")
+    interpret(every_use, y, vals=(7,), threads=7)
+    for i in range(7):
+        whole = GRID[i % 2][i % 3] + GRID[1][i % 3] + GRID[i % 2][2] + 6
+        gated = WEIGHTS[i] if i < 3 else 0
+        assert y[i] == 3 + whole + gated + DOUBLES[i % 2, 1] + DOUBLES[0, i % 2] + 0.1
+
+
+def test_a_table_is_declared_once() -> None:
+    tables = [node for node in every_use.lower().uops if node.op == "TABLE"]
+    found = [(node.arg[0], node.dtype) for node in tables]
+    names = ("WEIGHTS", hal.float32), ("GRID", hal.int32), ("table", hal.int32)
+    assert found == [*names, ("DOUBLES", hal.float64)]
+    assert tables[0].arg[1] == WEIGHTS
+
+
+def test_a_kernel_with_tables_travels() -> None:
+    kernel = every_use.lower()
+    assert listing(parse_listing(listing(kernel))) == listing(kernel)
+    assert listing(pickle.loads(pickle.dumps(kernel))) == listing(kernel)
+
+
+HEAD = (
+    IMPORTS
+    + """
+import ml_dtypes
+import numpy as np
+
+W = (1, 2, 3)
+INF = (0.0, math.inf)
+HUGE = (1e300, 2.0)
+RAGGED = ((1, 2), (3,))
+WORDS = ("a", "b")
+LARGE = np.zeros(20000)
+HALF = np.zeros((100, 100), "f4")
+COMPLEX = np.zeros(3, "c8")
+EMPTY = np.zeros((0, 3))
+
+@hal.kernel
+def f(y: hal.Ptr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+"""
+)
+
+
+def lowered(body: str, tmp_path: Path, head: str = HEAD) -> hal.KernelFunction:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    kernel: hal.KernelFunction = load(tmp_path, head + lines).f
+    verify(kernel.lower())
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_arrays_of_every_dtype(dtype: DType, tmp_path: Path) -> None:
+    """An array of 16-bit floats is one of float32, which holds each of them."""
+    module = "ml_dtypes" if dtype.name == "bfloat16" else "np"
+    head = HEAD.replace("LARGE", f"A = np.array([1, 0, 1]).astype({module}.{dtype.name})\nLARGE", 1)
+    head = head.replace("np.bool)", "np.bool_)")
+    kernel = lowered("y[i] = hal.float32(A[n - i])", tmp_path, head)
+    (table,) = (node for node in kernel.lower().uops if node.op == "TABLE")
+    assert table.dtype is (float32 if dtype.name in ("float16", "bfloat16") else dtype)
+    y = np.zeros(3, "f4")
+    interpret(kernel, y, vals=(2,), grid=1, block=3)
+    assert y.tolist() == [1, 0, 1]
+    assert ml_dtypes.bfloat16  # what the text above imports
+
+
+BAD = [
+    ("y[i] = hal.float32(W[3])", "W[3]", "the index 3 is outside of a tuple", "Correct it"),
+    ("y[i] = W[i]", "W[i]", "int32 where float32", "hal.float32"),
+    ("W[i] = 3", "W[i]", "the captured tuple W is only read", "hal.Ptr parameter"),
+    ("y[i] = INF[i]", "INF", "INF holds inf, and a table of float32 cannot", "a buffer"),
+    ("y[i] = HUGE[i]", "HUGE", "HUGE holds 1e+300, and a table", 'np.array(HUGE, "f8")'),
+    ("v = RAGGED[i][0]", "RAGGED", "the same number of elements", "rows of one length"),
+    ("v = WORDS[i]", "WORDS", "its elements are not all numbers", "hal.unroll"),
+    ("v = LARGE[i]", "LARGE", "160000 bytes, and 65536 is the limit", "Pass it as a buffer"),
+    ("v = HALF[i, 0]\nw = HALF[1:, i]", "", "a slice", "Index one element"),
+    ("v = COMPLEX[i]", "COMPLEX", "a numpy ndarray of complex64 is not a constant", "real num"),
+    ("v = EMPTY[i, 0]", "EMPTY", "no elements to index", "Capture its number"),
+    ("v = HALF[i, 100]", "100]", "the index 100 is outside of 'HALF'", "The last index is 99."),
+    ("v = HALF[100]", "HALF", "the index 100 is outside of a tuple", "Correct it."),
+    ("v = HALF[i, 0]\nw = np.ones(9)[i]", "np.ones", "np.ones is not part", "hal.local"),
+]
+
+
+@pytest.mark.parametrize(("body", "at", "says", "fix"), BAD, ids=lambda part: part[:40])
+def test_refused_with_place_and_advice(
+    body: str, at: str, says: str, fix: str, tmp_path: Path
+) -> None:
+    with pytest.raises(hal.KernelSyntaxError) as raised:
+        lowered(body, tmp_path)
+    error = raised.value
+    assert says in str(error)
+    assert fix in str(error).partition(says)[2]
+    assert error.text is not None and error.offset is not None
+    assert error.text[error.offset - 1 :].startswith(at)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("v = W[n]", "a read of 'W'"), ("v = HALF[n // 90, n]", "the index along axis 1 of 'HALF'"),
+     ("v = HALF[n][0]", "the index along axis 0 of 'HALF'")],
+)  # fmt: skip
+def test_an_index_outside_is_out_of_bounds(body: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(hal.OutOfBounds, match=r"by thread \(0, 0, 0\)") as raised:
+        interpret(lowered(body, tmp_path), np.zeros(1, "f4"), vals=(100,), threads=1)
+    assert says in raised.value.problem
+
+
+def test_all_tables_of_a_kernel_have_a_limit(tmp_path: Path) -> None:
+    head = HEAD.replace("HALF =", 'OTHER = np.zeros(9000, "f4")\nHALF =')
+    with pytest.raises(hal.KernelSyntaxError, match="76000 bytes up to here, and 65536"):
+        lowered("v = HALF[i, 0] + OTHER[i]", tmp_path, head)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "arg", "says"),
+    [
+        (hal.int32, ("t", ()), "one element or more"),
+        (hal.int32, ("t", [1]), "a tuple of numbers"),
+        (hal.uint8, ("t", (256,)), "uint8 cannot hold 256"),
+        (hal.int32, ("t", (1.5,)), "int32 cannot hold 1.5"),
+        (hal.float32, ("t", (float("nan"),)), "nan is no finite number"),
+        (hal.float16, ("t", (1.0,)), "a dtype that kernels compute with"),
+        (hal.float64, ("t", (0.0,) * 8193), "the TABLEs have too many bytes"),
+    ],
+)
+def test_broken_rules_are_named(dtype: DType, arg: object, says: str) -> None:
+    signature = Signature.parse("k", "y: float32*")
+    with pytest.raises(hal.InvalidKernel, match=says):
+        verify(Kernel("k", signature, (UOp("TABLE", dtype, (), arg),)))
+
+
+def test_a_table_is_only_read() -> None:
+    table, zero = UOp("TABLE", hal.int32, (), ("t", (1,))), UOp("CONST", hal.int32, (), 0)
+    store = UOp("STORE", None, (table, zero, zero))
+    with pytest.raises(hal.InvalidKernel, match="a TABLE is only read"):
+        verify(Kernel("k", Signature.parse("k", "y: float32*"), (table, zero, store)))
+
+
+def test_a_constant_index_leaves_no_table() -> None:
+    table, one = UOp("TABLE", hal.int32, (), ("t", (1, 7))), UOp("CONST", hal.int32, (), 1)
+    y = UOp("PARAM", hal.int32, (), 0)
+    load = UOp("LOAD", hal.int32, (table, one))
+    kernel = Kernel(
+        "k",
+        Signature.parse("k", "y: int32*"),
+        (y, table, one, load, UOp("STORE", None, (y, one, load))),
+    )
+    verify(kernel)
+    assert [node.op for node in fold(kernel).uops] == ["PARAM", "CONST", "CONST", "STORE"]
