@@ -44,11 +44,12 @@ TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.
 # LLVM, as on macOS and Windows.
 PAIRS = (
     "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CPU-llvm-engine", "CUDA-nvrtc", "CUDA-ptx",
-    "OPENCL-driver", "PYTHON-uops",
+    "HIP-hiprtc", "OPENCL-driver", "PYTHON-uops",
 )  # fmt: skip
 # On an Arm processor in software: tests of hal-cpu, and the kit's chapters about results.
 ON_ARM = ("processor", "relocations", "engine", "macho", "loader")
 CORE_CHAPTERS = ("buffer", "view", "dtype", "program", "language")
+SIMULATED = ("hal-cuda", "hal-hip")  # their tests load a driver in software
 # How the software CUDA driver may carry out the threads of a block.
 SCHEDULES = ("barrier", "lockstep")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
@@ -276,6 +277,7 @@ def pythons(session: nox.Session) -> None:
     own = {name: _existing(f"plugins/{name}/tests/{file}" for file in OWN) for name in PLUGINS}
     # In a process of its own: the GPUs of the driver in software would be everybody's best devices.
     _pytest(session, *own.pop("hal-cuda"), require=("CUDA",), SIM_CUDA_BUILD=_software_build())
+    _pytest(session, *own.pop("hal-hip"))
     others = [path for paths in own.values() for path in paths]
     _pytest(session, *SYNTAX, *RESULTS, *others, require=("CPU", "OPENCL"))
 
@@ -316,8 +318,8 @@ def together(session: nox.Session) -> None:
     """Test the core, every backend and compilers from PyPI together, under `python -O`."""
     _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
     _opencl_platform(session)
-    # hal-cuda's tests load a software driver, whose GPUs would be everybody's best devices.
-    plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name != "hal-cuda")
+    # These tests load drivers in software, whose GPUs would be everybody's best devices.
+    plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name not in SIMULATED)
     without = ("tests/simulators", "tests/browser")
     required = ("CPU", "OPENCL")
     # What takes longest first, or one core would be idle at the end.
@@ -404,6 +406,11 @@ def conformance(session: nox.Session, pair: str) -> None:
     if device == "CUDA":
         driver = _software_cuda(session, folder)
         _check_software_cuda(session, driver, "cuda-bindings", compiler, *session.posargs)
+    elif device == "HIP":
+        build = ROOT / "tests" / "simulators" / "hip" / "hip_build.py"
+        session.run("python", str(build), str(folder / "hip"))
+        env = {"LD_LIBRARY_PATH": str(folder / "hip")}
+        _check(session, device, compiler, pair, "--require-device", *session.posargs, **env)
     else:
         env = {"HAL_CPU_LOADER": "llvmlite"} if engine else {}
         _check(session, device, compiler, pair, *session.posargs, **env)

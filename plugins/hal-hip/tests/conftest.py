@@ -1,14 +1,38 @@
-"""Settings of hal-hip's tests, which need AMD's compiler, and no GPU."""
+"""Load the HIP runtime of tests/simulators/hip; open a device.
+
+HAL_TEST_HIP=system runs the same tests on the machine's own runtime and GPUs.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hal_core as hal
 from hal_core import config
-from hal_hip import hiprtc
+from hal_hip import hiprtc, plugin
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "hip"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import hip_build
+from runtime_control import Runtime
+
+SYSTEM = os.environ.get("HAL_TEST_HIP") == "system"  # the machine's own runtime is tested
+WHY = ""
+try:  # under the name by which the backend asks for it, which is then found loaded already
+    LIBRARY: Any = None
+    if not SYSTEM:
+        built = hip_build.build(hip_build.kept())
+        LIBRARY = ctypes.CDLL(str(built), mode=ctypes.RTLD_GLOBAL)
+except hip_build.NoCompiler as error:
+    WHY = f"the software runtime cannot be built: {error}"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,3 +51,21 @@ def library(own_cache: None) -> hiprtc.Found:
         if "HIP" in config.REQUIRE.read():
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def device(library: hiprtc.Found) -> Iterator[hal.Compiled]:
+    """Return an open HIP device."""
+    if "HIP" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("HIP", plugin)
+    if WHY and "HIP" not in config.REQUIRE.read():
+        pytest.skip(WHY)
+    yield hal.Device["HIP"]
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    if LIBRARY is None:
+        pytest.skip("the machine's own runtime cannot be made to fail")
+    yield Runtime(LIBRARY)
+    LIBRARY.sim_clear()

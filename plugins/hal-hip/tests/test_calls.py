@@ -11,7 +11,6 @@ import pytest
 
 import hal_core as hal
 from hal_core.streams.driver import Refused, explain
-from hal_hip import driver
 from hal_hip.calls import HIP
 
 
@@ -19,8 +18,8 @@ from hal_hip.calls import HIP
 def runtime(library: object) -> HIP:
     """Load AMD's runtime; every function of the tables is looked up."""
     try:
-        return driver._load()
-    except hal.DeviceUnavailable as error:
+        return HIP("libamdhip64.so.5")
+    except OSError as error:
         pytest.skip(str(error))
 
 

@@ -1,0 +1,39 @@
+"""The software runtime's functions for tests: failures, counts."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+_ASKED = ("hipGetErrorName", "hipGetErrorString", "run")  # no calls of a program
+
+
+class Runtime:
+    """Control of the software runtime."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        for name in ("sim_all_calls", "sim_live"):
+            getattr(library, name).restype = ctypes.c_char_p
+
+    def fail(self, call: str, code: int, nth: int = 1) -> None:
+        """Let the nth next call of that name return `code`; "run" is a kernel on the device."""
+        self.library.sim_fail(call.encode(), ctypes.c_uint64(nth), code)
+
+    def clear(self) -> None:
+        """Forget all failures."""
+        self.library.sim_clear()
+
+    def all_calls(self) -> dict[str, int]:
+        rows = (line.split() for line in self.library.sim_all_calls().decode().splitlines())
+        return {name: int(count) for name, count in rows if name not in _ASKED}
+
+    def calls_since(self, before: dict[str, int]) -> dict[str, int]:
+        counts = {name: n - before.get(name, 0) for name, n in self.all_calls().items()}
+        return {name: count for name, count in counts.items() if count}
+
+    def live(self) -> dict[str, int]:
+        """Count the runtime's objects, those that were destroyed with their context left out."""
+        found: dict[str, int] = json.loads(self.library.sim_live())
+        return {name: count for name, count in found.items() if count and name != "abandoned"}
