@@ -24,7 +24,7 @@ from hal_opencl.arguments import (
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
-from hal_opencl.queue import OpenCLQueue
+from hal_opencl.queue import Latest
 
 # A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
@@ -117,7 +117,7 @@ class OpenCLProgram(Program):
         self._enqueue = self._refuse_unloaded
         self._program = None
 
-    def bind_to(self, owner: OpenCLDevice | OpenCLQueue) -> Callable[..., cl.Event]:
+    def bind_to(self, owner: OpenCLDevice | Latest) -> Callable[..., cl.Event]:
         """Return `launch(geometry, *args)` for the queue of a device, or for another queue."""
         name, program = self.name, self._program
         slots, offsets = slots_of(self.binary), self.binary.rendered or self.binary.offsets

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from hal_core.concurrency import fork_safe_lock
 from hal_core.profiling import record_queued
@@ -30,7 +30,7 @@ class Command(NamedTuple):
     name: str  # "launch of saxpy"
     status: cl.Event
     keep: Any  # what it needs until then
-    event: Event | None = None  # that happens with it
+    event: Callable[[], Event | None] = lambda: None  # that happens with it, a weak reference
     waited: Event | None = None  # before it
 
 
@@ -48,6 +48,15 @@ class OpenCLEvent(PolledEvent):
         return int(self.marker.profile.end) if self.marker is not None else self._ns
 
 
+class Latest:
+    """A command queue, and what a bound launch has queued there last; as the device has it."""
+
+    def __init__(self, commands: cl.CommandQueue) -> None:
+        self.commands = commands
+        self.last_event: cl.Event | None = None
+        self.last_launched = ""
+
+
 class _Dropped(PolledEvent):
     """The end of the commands of a queue that nobody refers to any more."""
 
@@ -58,8 +67,9 @@ class _Dropped(PolledEvent):
     def _poll(self) -> bool:
         while self._pending and self._pending[0].status.command_execution_status <= _COMPLETE:
             done = self._pending.popleft()
-            if done.event is not None:
-                done.event._happen(None)
+            event = done.event()
+            if event is not None:
+                event._happen(None)
         return not self._pending
 
 
@@ -79,13 +89,11 @@ class OpenCLQueue(Queue):
         if commands is None:
             _, commands = driver.open_queue(device.hardware, device.name, device.context)
         self.commands = commands
-        self.last_event: cl.Event | None = None  # as the device's: what a bound launch has queued
-        self.last_launched = ""
+        self._latest = Latest(commands)
         self._lock = fork_safe_lock()
-        # Held by the device, too: the collector runs the finalizers of all garbage, also of memory
-        # that `__del__` here would keep.
+        # In no cycle with the queue: of a cycle the collector finalizes all, also the memory that
+        # `__del__` keeps.
         self._pending: deque[Command] = deque()
-        device.pending[id(self)] = self._pending
         self._failure: Failure | None = None
         self._launches: WeakKeyDictionary[Program, Callable[..., cl.Event]] = WeakKeyDictionary()
 
@@ -105,8 +113,9 @@ class OpenCLQueue(Queue):
                 except cl.Error as error:
                     why = driver.explain(error, name, self.device.name)
                     self._failure = Failure(name, self.name, why)
-            if more.get("event") is not None:
-                more["event"]._happen(self._failure)
+            event = more["event"]() if "event" in more else None
+            if event is not None:
+                event._happen(self._failure)
 
     def look(self) -> None:
         """Let the events of complete commands happen, and release what they needed."""
@@ -115,8 +124,9 @@ class OpenCLQueue(Queue):
                 done = self._pending.popleft()
                 if done.waited is not None and self._failure is None:
                     self._failure = done.waited._failure
-                if done.event is not None:
-                    done.event._happen(self._failure)
+                event = done.event()
+                if event is not None:
+                    event._happen(self._failure)
 
     def _is_over(self, command: Command) -> bool:
         status = command.status.command_execution_status
@@ -131,16 +141,16 @@ class OpenCLQueue(Queue):
     def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         launch = self._launches.get(program)
         if launch is None:
-            launch = self._launches[program] = program.bind_to(self)
+            launch = self._launches[program] = program.bind_to(self._latest)
         bound = launch
         self._add(f"launch of {program.name}", lambda: bound(geometry, *args), keep)
 
     def _launch_timed(
         self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
     ) -> float:
-        self.last_event = None
+        self._latest.last_event = None
         self._launch(program, geometry, args, keep)
-        event = self.last_event
+        event = self._latest.last_event
         self.record().wait()
         return float(event.profile.end - event.profile.start) * 1e-9 if event is not None else 0.0
 
@@ -187,7 +197,7 @@ class OpenCLQueue(Queue):
                 event.marker = marker
             return marker
 
-        self._add("event", mark, None, event=event)
+        self._add("event", mark, None, event=ref(event))
         if not isinstance(event, OpenCLEvent):  # others hear of it, they do not ask
             after = self.record()
             after._when_done(after._poll)
@@ -205,6 +215,8 @@ class OpenCLQueue(Queue):
 
     def __del__(self) -> None:
         # The driver finishes the commands; what they need stays until the device is asked again.
-        pending = self.device.pending.pop(id(self), None)
+        pending = getattr(self, "_pending", None)
         if pending and not self.forked and not self.device.closed:
-            self.device._ends.append(_Dropped(pending))
+            rest = _Dropped(pending)
+            if not rest._poll():
+                self.device._ends.append(rest)
