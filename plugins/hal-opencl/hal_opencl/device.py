@@ -16,9 +16,7 @@ from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
-    from collections import deque
-
-    from hal_opencl.queue import Command, OpenCLQueue
+    from hal_opencl.queue import OpenCLQueue
 
 _COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
 _MAX_BLOCKS = 2**31 - 1
@@ -91,7 +89,6 @@ class OpenCLDevice(Compiled):
         self.context, self.commands = driver.open_queue(self.hardware, name)
         self.last_launched = ""  # a program's name, for the text of a fault
         self.last_event: cl.Event | None = None  # of the work that was queued last
-        self.pending: dict[int, deque[Command]] = {}  # commands of each queue, by its id
         try:
             self._try_compiler()
         except BaseException:
