@@ -49,6 +49,7 @@ MEANINGS = {
     "fp64": "kernels that compute with float64",
     "int64_atomics": "atomic operations on 64 bits",
     "float_atomics": "atomic addition of floats in its language; hal.atomic_add works without it",
+    "subgroups": "subgroups: hal.shuffle, hal.ballot, hal.subgroup_sum",
     "timing": "times measured by the device, for wait=True and profiles",
     "graphs": "graphs of its driver, in `device.graph`",
     "peer": "copies to its neighbours that do not go through the host",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from hal_core.dtypes import bfloat16, float16, float64
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel, Source
+from hal_core.ir.uop import SUBGROUP, TOGETHER
 
 if TYPE_CHECKING:
     from hal_core.device.base import DeviceInfo
@@ -60,6 +61,9 @@ def _needs(kernel: Kernel | Source) -> Iterator[tuple[str, str, str]]:
         place = f" at line {node.line}" if node.line else ""
         if node.dtype is float64:
             yield f"it computes in float64{place}", *double
+        if node.op in TOGETHER or (node.op == "SPECIAL" and node.arg[0] in SUBGROUP):
+            fix = "Write it with hal.shared and hal.barrier()."
+            yield f"it uses subgroups{place}", "subgroups", fix
         if node.op in ("ATOMIC", "CAS") and node.dtype is not None and node.dtype.itemsize == 8:
             problem = f"it has an atomic operation on {node.dtype.name}{place}"
             yield problem, "int64_atomics", "Use elements of 32 bits."

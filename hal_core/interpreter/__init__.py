@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.errors import KernelFault
+from hal_core.errors import InvalidArgument, KernelFault
 from hal_core.geometry import Dim3, Extent
 from hal_core.interpreter.arguments import Arguments, Inputs
 from hal_core.interpreter.executor import Executor, LoopLimits
 from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import Memory
+from hal_core.interpreter.order import Order
 from hal_core.interpreter.overlap import ShadowPart, shared_shadows
 from hal_core.interpreter.prepared import PreparedKernel
 from hal_core.interpreter.printing import Printer
@@ -35,6 +36,7 @@ def interpret(
     races: bool = True,
     initialised: Sequence[Array | None] = (),
     turns: int = 1_000_000,
+    subgroup: int = 32,
 ) -> None:
     """Run a kernel by the rules of its language, on numpy arrays, which are written in place.
 
@@ -46,7 +48,8 @@ def interpret(
     `races=False` does not look for races. Otherwise accesses through arrays that overlap are
     checked against each other. `initialised` has for each buffer a mask of the elements that may
     be read before the kernel writes them; None, or no masks, means all elements. `turns` limits
-    the iterations of all loops of a block.
+    the iterations of all loops of a block. `subgroup` is the number of threads of a subgroup, a
+    power of two up to 64: a kernel is right if it is with any.
 
     The threads execute an atomic one after the other, in the order of their numbers. A kernel that
     waits in a loop for another thread never ends: the language guarantees no progress.
@@ -62,9 +65,19 @@ def interpret(
     extents, shape = arguments.geometry(grid, block, threads)
     if 0 in extents or 0 in shape:
         return
+    if subgroup not in (1, 2, 4, 8, 16, 32, 64):
+        raise InvalidArgument(
+            arguments.operation,
+            "subgroup must be a power of two",
+            got=subgroup,
+            limit="1 to 64",
+            fix="Write subgroup=32, as on NVIDIA's GPUs.",
+        )
     prepared, limits = PreparedKernel(lowered), LoopLimits(turns)
     try:
-        execute(prepared, arguments.inputs, (extents, shape), limits, races=races)
+        execute(
+            prepared, arguments.inputs, (extents, shape), limits, races=races, subgroup=subgroup
+        )
     except KernelFault as fault:  # the text has the kernel's line; those of the interpreter go
         raise fault.with_traceback(None) from None
 
@@ -77,17 +90,21 @@ def execute(
     *,
     races: bool = True,
     seed: int = 0,
+    subgroup: int = 1,
 ) -> None:
     """Run a kernel whose arguments are checked already, as `interpret` does after its checks.
 
     A `seed` other than 0 changes the order of the blocks, and of the threads of a block.
     Raises: KernelFault. Elements that were written before the fault keep their new values.
     """
-    memories, printer = _memories(kernel, inputs, races), Printer()
+    memories, printer, order = _memories(kernel, inputs, races), Printer(), Order()
+    for memory in memories.values() if kernel.fences else ():
+        memory.follow(order)
     with np.errstate(all="ignore"):
         for lanes in Lanes.parts(*geometry, seed):
-            executor = Executor(kernel, lanes, inputs.values, memories, races, limits, printer)
-            executor.block(kernel.steps)
+            lanes.subgroup = subgroup
+            state = Executor(kernel, lanes, inputs.values, memories, races, limits, printer, order)
+            state.block(kernel.steps)
 
 
 def _memories(kernel: PreparedKernel, inputs: Inputs, races: bool) -> dict[int, Memory]:

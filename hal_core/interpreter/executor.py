@@ -28,6 +28,7 @@ from hal_core.interpreter.atomics import exchange_each
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.memory import Access, Memory, check_bounds
+from hal_core.interpreter.order import Order
 from hal_core.interpreter.overlap import ShadowPart
 from hal_core.interpreter.prepared import PreparedKernel, Step
 from hal_core.interpreter.printing import Printer
@@ -66,10 +67,12 @@ class Executor:
         races: bool,
         limits: LoopLimits,
         printer: Printer,
+        order: Order | None = None,
     ) -> None:
         self.kernel, self.lanes, self.arguments = kernel, lanes, arguments
         # A copy, to which each group of blocks adds shared arrays of its own.
         self.memories, self.limits, self.printer = dict(memories), limits, printer
+        self.order = order or Order()
         self.watched = kernel.written if races else frozenset()
         self.values: list[Any] = [None] * len(kernel.uops)
         self.turns = 0
@@ -206,6 +209,51 @@ class Executor:
                 "the if.",
             )
         self.lanes.epochs = self.lanes.epochs + self.active
+        if self.kernel.fences:
+            self.order.meet(self.lanes, self.running)
+
+    def fence(self, step: Step) -> None:
+        self.order.fence(self.lanes, self.running)
+
+    # -- subgroups
+
+    def shuffle(self, step: Step) -> None:
+        """Execute a SHUFFLE. Raises: KernelFault where the subgroup has no such thread."""
+        members = self._subgroup(step)
+        lane = self._each(step.sources[1])
+        inside = (lane >= 0) & (lane < self.lanes.subgroup)
+        source = members[np.arange(len(lane)), np.where(inside, lane, 0)]
+        inside &= source >= 0
+        if not inside.all():
+            first = int(np.argmin(inside))
+            access = self._access(step)
+            access.fault(
+                f"a shuffle outside of the subgroup of {access.thread(first)}",
+                "Keep the index below hal.subgroup_size(), and the block a multiple of it.",
+                got=int(lane[first]),
+                limit=f"limit 0 to {int((members[first] >= 0).sum()) - 1}",
+            )
+        value = self.values[step.sources[0]]
+        self._give(step, np.broadcast_to(value, (self.lanes.size,))[source])
+
+    def ballot(self, step: Step) -> None:
+        members = self._subgroup(step)
+        votes = np.broadcast_to(self.values[step.sources[0]], (self.lanes.size,))[members]
+        bits = np.where(members >= 0, votes, False).astype(np.uint64)
+        shifted = bits << np.arange(self.lanes.subgroup, dtype=np.uint64)
+        self._give(step, shifted.sum(axis=1, dtype=np.uint64))
+
+    def _subgroup(self, step: Step) -> Array:
+        """Return the lanes of the subgroup of each running lane. Raises: KernelFault."""
+        members = self.lanes.members[self.lanes.subgroups[self.running]]
+        missing = (members >= 0) & ~self.active[members]
+        if missing.any():
+            who = self.lanes.name(self.lanes.threads[members[missing][0]])
+            self._access(step).fault(
+                f"a {step.node.op.lower()} that not all of a subgroup reach: {who} does not",
+                "Move it to a place that all reach, and put only the work under the if.",
+            )
+        return members
 
     def claim(self, step: Step) -> None:
         """Execute an ASSERT."""
@@ -245,9 +293,10 @@ class Executor:
             if id(step.node) in self.kernel.narrowest:
                 shadow = ShadowPart(shadow, 0, dtype.itemsize // unit, ())
         owners = self.lanes.own_block
-        self.memories[step.place] = Memory(
-            name, elements, size, written, shadow, (), stride, owners
-        )
+        memory = Memory(name, elements, size, written, shadow, (), stride, owners)
+        if self.kernel.fences:
+            memory.follow(self.order)
+        self.memories[step.place] = memory
 
     def table(self, step: Step) -> None:
         name, values = step.node.arg
@@ -293,6 +342,8 @@ class Executor:
     def change(self, step: Step) -> None:
         """Execute an ATOMIC or a CAS."""
         memory, places = self._places(step)
+        if self.kernel.fences:
+            self.order.change(self.lanes, self.running, memory.elements, places)
         given = [self._each(place) for place in step.sources[2:]]
         kind = step.node.arg if step.node.op == "ATOMIC" else "CAS"
         self._give(step, exchange_each(kind, memory.elements, places, *given))
@@ -346,6 +397,9 @@ STATEMENTS: dict[str, Callable[[Executor, Step], None]] = {
     "CONTINUE": Executor.skip,
     "RETURN": Executor.end,
     "BARRIER": Executor.barrier,
+    "FENCE": Executor.fence,
+    "SHUFFLE": Executor.shuffle,
+    "BALLOT": Executor.ballot,
     "ASSERT": Executor.claim,
     "PRINT": Executor.print,
     "SHARED": Executor.share,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from math import gcd
 from random import Random
 from typing import Any
@@ -36,6 +37,9 @@ class Lanes:
         self._in_block = _shuffled(lane % self.block_threads, self.block_threads, seed)
         self.threads = self._block * self.block_threads + self._in_block
         self.epochs = self._block << EPOCH_BITS  # no barrier passed yet; see `races`
+        # Times of fences: a lane's own last one, what it has heard of, what it knows; see `order`.
+        self.fenced, self.heard, self.knows = np.zeros((3, self.size), np.int64)
+        self.subgroup = 1  # threads of a subgroup
 
     @classmethod
     def parts(cls, grid: Dim3, block: Dim3, seed: int = 0) -> Iterator[Lanes]:
@@ -49,8 +53,14 @@ class Lanes:
         """Return the value of a SPECIAL, such as `global_idx(0)`, as int32."""
         if kind in ("block_dim", "grid_dim"):
             return np.array([(self.block if kind == "block_dim" else self.grid)[axis]], np.int32)
+        if kind == "subgroup_size":
+            return np.array([self.subgroup], np.int32)
         found: Array
-        if kind == "thread_idx":
+        if kind == "subgroup_idx":
+            found = self._in_block // self.subgroup
+        elif kind == "subgroup_lane":
+            found = self._in_block % self.subgroup
+        elif kind == "thread_idx":
             found = _along(self._in_block, self.block, axis)
         elif kind == "block_idx":
             found = _along(self._block, self.grid, axis)
@@ -63,6 +73,23 @@ class Lanes:
         """Return the lanes that are not active, of blocks in which other lanes are."""
         rows = active.reshape(self.blocks, self.block_threads)
         return np.flatnonzero(rows.any(axis=1, keepdims=True) & ~rows)
+
+    @cached_property
+    def subgroups(self) -> Array:
+        """The number of each lane's subgroup, counted over all these blocks."""
+        each = -(-self.block_threads // self.subgroup)
+        number: Array = self.own_block * each + self._in_block // self.subgroup
+        return number
+
+    @cached_property
+    def members(self) -> Array:
+        """The lane of each thread of each subgroup; -1 where a block's last one has fewer.
+
+        Shape: (subgroups, threads of one).
+        """
+        found = np.full((int(self.subgroups.max()) + 1, self.subgroup), -1)
+        found[self.subgroups, self._in_block % self.subgroup] = np.arange(self.size)
+        return found
 
     def name(self, thread: int) -> str:
         """Return a name, for errors, of the thread with this number in the grid."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hal_core.errors import KernelFault, OutOfBounds
 from hal_core.interpreter.lanes import Lanes
+from hal_core.interpreter.order import Order
 from hal_core.interpreter.overlap import ShadowPart
 from hal_core.interpreter.races import ATOMIC, READ, SEVERAL, WRITE, Shadow
 from hal_core.ir import UOp
@@ -95,6 +96,12 @@ class Memory:
         self.written, self.shadow, self.others = written, shadow, others
         self.stride, self.owners = stride, owners
 
+    def follow(self, order: Order) -> None:
+        """Take accesses that fences order for no races."""
+        if self.shadow is not None:
+            shadow = self.shadow.shadow if isinstance(self.shadow, ShadowPart) else self.shadow
+            shadow.order = order
+
     def seen_as(self, access: Access, dtype: np.dtype[Any]) -> Memory:
         """Return the same memory as whole elements of another dtype. Raises: KernelFault."""
         elements, old, new = self.elements, self.elements.itemsize, dtype.itemsize
@@ -153,7 +160,8 @@ class Memory:
             self.written[places] = known
         if self.shadow is None:
             return
-        race = self.shadow.touch(how, places, lanes.threads[running], lanes.epochs[running])
+        threads, epochs = lanes.threads[running], lanes.epochs[running]
+        race = self.shadow.touch(how, places, threads, epochs, lanes.knows[running])
         if race is None:
             return
         other = "several threads" if race.thread == SEVERAL else lanes.name(race.thread)

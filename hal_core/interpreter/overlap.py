@@ -28,11 +28,16 @@ class ShadowPart(NamedTuple):
     units: int  # per element
     others: tuple[int, ...]  # keys of the other arrays with this shadow
 
-    def touch(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
+    def touch(
+        self, how: str, places: Array, threads: Array, epochs: Array, knows: Array | None = None
+    ) -> Race | None:
         """Record accesses to elements, as `Shadow.touch` does."""
         units = self.units
+        knows = None if knows is None else np.repeat(knows, units)
         each = (places[:, None] * units + np.arange(self.first, self.first + units)).ravel()
-        race = self.shadow.touch(how, each, np.repeat(threads, units), np.repeat(epochs, units))
+        race = self.shadow.touch(
+            how, each, np.repeat(threads, units), np.repeat(epochs, units), knows
+        )
         return race and race._replace(access=race.access // units)
 
 

@@ -51,6 +51,7 @@ class PreparedKernel:
         self.places = {id(node): place for place, node in enumerate(kernel.uops)}
         # Pointers and shared arrays that are only read cannot race.
         self.written = {id(array_of(node.src[0])) for node in kernel.uops if node.op in _WRITES}
+        self.fences = any(node.op == "FENCE" for node in kernel.uops)
         # id of a PARAM or SHARED -> the size of the smallest element that a VIEW of it has.
         self.narrowest: dict[int, int] = {}
         for node in kernel.uops:

@@ -2,7 +2,7 @@
 
 Two threads race on an element if one of them writes it and the other accesses it, not both by
 atomics, and nothing orders the accesses. Only a barrier of their block between the two accesses
-orders them. Threads of different blocks are never ordered.
+orders them. Threads of different blocks are ordered by fences and atomics alone (`order`).
 
     block 0                                   the shadow of y[0]            then
     thread 0 writes y[0]                      write: thread 0, epoch (0, 0)
@@ -13,10 +13,13 @@ orders them. Threads of different blocks are never ordered.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from hal_core.interpreter.order import Order
 
 Array = npt.NDArray[Any]
 
@@ -48,11 +51,16 @@ class Shadow:
         self.size = size
         self.threads: dict[str, Array] = {}
         self.epochs: dict[str, Array] = {}
+        self.times: dict[str, Array] = {}  # of `order`, if there is one
+        self.order: Order | None = None
 
-    def touch(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
+    def touch(
+        self, how: str, places: Array, threads: Array, epochs: Array, knows: Array | None = None
+    ) -> Race | None:
         """Record one access of each thread, and return the first race, or None.
 
-        The race is with an earlier access, or between two of these accesses.
+        The race is with an earlier access, or between two of these accesses. `knows` is what the
+        threads know of others' fences.
         """
         for other in _AGAINST[how]:
             if other in self.epochs:
@@ -61,6 +69,8 @@ class Shadow:
                 # In the same epoch any other thread races. In another epoch of the same block a
                 # barrier lies between, so only another block races.
                 clash = np.where(before == epochs, by != threads, elsewhere) & (before != NONE)
+                if self.order is not None and knows is not None and clash.any():
+                    clash &= ~self.order.covers(by, before, self.times[other][places], knows)
                 if clash.any():
                     first = int(clash.argmax())
                     return Race(first, int(by[first]), other)
@@ -71,10 +81,14 @@ class Shadow:
         if how not in self.epochs:
             self.threads[how] = np.full(self.size, NONE)
             self.epochs[how] = np.full(self.size, NONE)
+            self.times[how] = np.zeros(self.size if self.order else 1, np.int64)
         last_thread, last_epoch = self.threads[how], self.epochs[how]
         before, by = last_epoch[places], last_thread[places]
         alone = (before != epochs) | (by == threads)
         here = (before == NONE) | (before >> EPOCH_BITS == epochs >> EPOCH_BITS)
+        if self.order is not None:
+            self.times[how][places] = self.order.time
+            here |= how == WRITE  # behind all accesses so far
         last_thread[places] = np.where(alone, threads, SEVERAL)
         last_epoch[places] = np.where(here, epochs, SEVERAL)
         # If several of these threads access one element, the arrays now hold the last of them.

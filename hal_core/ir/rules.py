@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, any_, bool_, float32, int32
+from hal_core.dtypes import STORAGE_DTYPES, DType, any_, bool_, float32, int32, uint64
 from hal_core.ir.signature import CONST_POINTER, Param
 from hal_core.ir.uop import (
     ARITHMETIC,
@@ -20,6 +20,7 @@ from hal_core.ir.uop import (
     INTEGER_BINARY,
     SPECIALS,
     STRUCTURE,
+    SUBGROUP,
     Kernel,
     UOp,
     array_of,
@@ -27,7 +28,8 @@ from hal_core.ir.uop import (
 )
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
-    "SET", "STORE", "VAR", "SHARED", "LOCAL", "TABLE", "VIEW", "BARRIER", "ASSERT", "PRINT",
+    "SET", "STORE", "VAR", "SHARED", "LOCAL", "TABLE", "VIEW", "BARRIER", "FENCE", "ASSERT",
+    "PRINT",
 }  # fmt: skip
 
 _MEMORY = ("SHARED", "LOCAL", "TABLE", "VIEW")  # beside a PARAM that is a pointer
@@ -93,8 +95,11 @@ def const(node: UOp, kernel: Kernel) -> str | None:
 def special(node: UOp, kernel: Kernel) -> str | None:
     if node.dtype is not int32:
         return "its dtype must be int32"
-    if not isinstance(node.arg, tuple) or len(node.arg) != 2 or node.arg[0] not in SPECIALS:
-        return f"arg must be (kind, axis), kind one of {', '.join(SPECIALS)}"
+    kinds = SPECIALS + SUBGROUP
+    if not isinstance(node.arg, tuple) or len(node.arg) != 2 or node.arg[0] not in kinds:
+        return f"arg must be (kind, axis), kind one of {', '.join(kinds)}"
+    if node.arg[0] in SUBGROUP:
+        return None if node.arg[1] == 0 else "the axis must be 0"
     return None if node.arg[1] in (0, 1, 2) else "the axis must be 0, 1 or 2"
 
 
@@ -248,6 +253,21 @@ def atomic(node: UOp, kernel: Kernel) -> str | None:
     return None if node.dtype is dtype else f"its dtype must be the element's, {dtype}"
 
 
+def shuffle(node: UOp, kernel: Kernel) -> str | None:
+    value, lane = node.src
+    if value.dtype is None or value.dtype.itemsize < 4 or value.dtype is not node.dtype:
+        return f"the value and the node must have one dtype of 32 or 64 bits, not {value.dtype}"
+    if lane.dtype is not int32:
+        return f"the thread must be an int32, not {lane.dtype}"
+    return _values(node, kernel, value, lane)
+
+
+def ballot(node: UOp, kernel: Kernel) -> str | None:
+    if node.src[0].dtype is not bool_ or node.dtype is not uint64:
+        return "it takes a bool, and its dtype must be uint64"
+    return _values(node, kernel, *node.src)
+
+
 def range_(node: UOp, kernel: Kernel) -> str | None:
     step = node.src[2]
     if step.op != "CONST" or step.arg == 0:
@@ -327,6 +347,9 @@ RULES: dict[str, Rule] = {
     "ATOMIC": atomic,
     "CAS": atomic,
     "BARRIER": plain,
+    "FENCE": plain,
+    "SHUFFLE": shuffle,
+    "BALLOT": ballot,
     "RANGE": range_,
     "ENDRANGE": _closes("RANGE"),
     "LOOP": plain,
@@ -344,9 +367,11 @@ RULES: dict[str, Rule] = {
 # How many sources a node has; the ops that are not here have two, and a PRINT has any number.
 SOURCE_COUNTS = {
     **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "LOCAL", "TABLE", "BARRIER"), 0),
-    **dict.fromkeys(("LOOP", "RETURN"), 0),
+    **dict.fromkeys(("FENCE", "LOOP", "RETURN"), 0),
     **dict.fromkeys(FLOAT_UNARY | {"NEG", "ABS", "NOT", "GET", "CAST", "BITCAST", "VIEW", "IF"}, 1),
-    **dict.fromkeys(("ENDRANGE", "ENDLOOP", "ELSE", "ENDIF", "BREAK", "CONTINUE", "ASSERT"), 1),
+    **dict.fromkeys(
+        ("ENDRANGE", "ENDLOOP", "ELSE", "ENDIF", "BREAK", "CONTINUE", "ASSERT", "BALLOT"), 1
+    ),
     **dict.fromkeys(("WHERE", "FMA", "STORE", "ATOMIC", "RANGE"), 3),
     "CAS": 4,
 }

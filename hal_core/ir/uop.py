@@ -29,6 +29,9 @@ variable (`VAR`, `SET`, `GET`).
 | ATOMIC | memory, integer index, value | ADD MIN MAX AND OR XOR EXCHANGE | the old value's |
 | CAS | memory, integer index, expected, desired | | the element's: the old value |
 | BARRIER | | | None; all threads of the block reach it or none |
+| FENCE | | | None; this thread's accesses before it are seen before those behind it |
+| SHUFFLE | value of 32 or 64 bits, int32 | | the value's: what that thread of the subgroup gives |
+| BALLOT | bool | | uint64; bit i is what thread i of the subgroup gives |
 | RANGE | start, stop, step (one integer dtype; step a CONST, not 0) | name | theirs: the counter |
 | ENDRANGE | its RANGE | | None |
 | LOOP | | | None; repeats until a BREAK or RETURN |
@@ -57,6 +60,7 @@ from hal_core.errors import InvalidKernel
 from hal_core.ir.signature import Signature
 
 SPECIALS = ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim")
+SUBGROUP = ("subgroup_size", "subgroup_idx", "subgroup_lane")  # SPECIALs too; their axis is 0
 
 ARITHMETIC = frozenset({"ADD", "SUB", "MUL", "MIN", "MAX"})  # integers and floats
 FLOAT_BINARY = frozenset({"DIV", "POW", "ATAN2", "FMOD"})
@@ -76,6 +80,7 @@ CLOSES = frozenset({"ENDRANGE", "ENDLOOP", "ELSE", "ENDIF"})
 LEAVES = frozenset({"BREAK", "CONTINUE", "RETURN"})  # they leave a block before its end
 STRUCTURE = OPENS | CLOSES | LEAVES
 TABLE_LIMIT = 64 << 10  # bytes of all tables: what every device has as constant memory
+TOGETHER = frozenset({"SHUFFLE", "BALLOT"})  # all threads of a subgroup reach them or none
 LOCAL_LIMIT = 4096  # bytes of a thread's own arrays: OpenCL on CPUs keeps them on a stack
 ATOMICS = frozenset({"ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCHANGE"})
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hal_core.dtypes import DTYPES, any_
 from hal_core.errors import InvalidArgument, InvalidKernel, shown
-from hal_core.ir.blocks.uniformity import divergent_barrier
+from hal_core.ir.blocks.uniformity import divergent
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
 from hal_core.ir.signature import LONGEST_NAME, Signature
 from hal_core.ir.uop import (
@@ -101,15 +101,15 @@ class _Walk:
                 problem = f"the {what} have too many bytes, each rounded up to 16"
                 fix = "Use a buffer, with elements for each thread where they need their own."
                 raise InvalidKernel(name, problem, got=nbytes, limit=limit, fix=fix)
-        found = divergent_barrier(self.kernel)
+        found = divergent(self.kernel)
         if found is not None:
-            barrier, cause, reason = found
+            node, cause, reason = found
+            whole = "block" if node.op == "BARRIER" else "subgroup"
             raise InvalidKernel(
                 name,
-                f"the BARRIER{_line(barrier)} is not reached by all threads of a block: {reason} "
+                f"the {node.op}{_line(node)} is not reached by all threads of a {whole}: {reason} "
                 f"({cause!r}{_line(cause)})",
-                fix="Move the barrier to a place that all threads reach, and put only the work "
-                "under the IF.",
+                fix="Move it to a place that all reach, and put only the work under the IF.",
             )
 
     def sources(self, node: UOp) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hal_core.dtypes import STORAGE_DTYPES
 from hal_core.ir import UOp
+from hal_core.lang.builtins import ORDERS
 from hal_core.lang.emit import dtype_of
 from hal_core.lang.memory import named
 from hal_core.lang.shapes import flat
@@ -22,10 +23,18 @@ _VALUES: dict[str, tuple[str, ...]] = {"CAS": ("expected", "desired"), "LOAD": (
 def atomic(x: Expressions, node: ast.Call, name: str, kind: str) -> UOp:
     """Lower a call of an atomic function; its result is the element's old value."""
     takes = ("p", "i", *_VALUES.get(kind, ("value",)))
-    if len(node.args) != len(takes):
-        problem = f"{name} takes {len(takes)} arguments, not {len(node.args)}"
+    given, (before, behind) = node.args, (False, False)
+    if len(given) == len(takes) + 1:
+        order, given = x.expression(given[-1]), given[:-1]
+        if not callable(order) or order not in ORDERS:
+            problem = f"{ast.unparse(node.args[-1])} is not an order of memory"
+            fix = "Write hal.acquire, hal.release or hal.acq_rel, or leave it out."
+            raise x.error(node.args[-1], problem, fix)
+        before, behind = ORDERS[order]
+    if len(given) != len(takes):
+        problem = f"{name} takes {len(takes)} arguments, not {len(given)}"
         raise x.error(node, problem, f"Write hal.{name}({', '.join(takes)}).")
-    label, index_node, *value_nodes = node.args
+    label, index_node, *value_nodes = given
     array = named(x, node, x.expression(label), label, stored=True)
     if array.node.op == "LOCAL":
         problem = f"no other thread sees the local array {array.name!r}"
@@ -46,4 +55,9 @@ def atomic(x: Expressions, node: ast.Call, name: str, kind: str) -> UOp:
     if kind == "LOAD":  # adds -0.0, because 0.0 would turn an element of -0.0 into 0.0
         kind, operands = "ADD", [x.emit.constant(-0.0 if dtype.is_float else 0, dtype)]
     op, arg = ("CAS", None) if kind == "CAS" else ("ATOMIC", kind)
-    return x.emit.node(op, dtype, (array.node, index, *operands), arg)
+    if before:
+        x.emit.node("FENCE")
+    old = x.emit.node(op, dtype, (array.node, index, *operands), arg)
+    if behind:
+        x.emit.node("FENCE")
+    return old

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from hal_core.dtypes import Scalar, int32
+from hal_core.dtypes import Scalar, int32, uint64
 from hal_core.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Scalar)
 P = TypeVar("P", bound="ConstPtr[Any]")
+Order = Callable[[], None]  # the type of `hal.acquire`: a name, not a call
 
 
 def outside(name: str) -> Unsupported:
@@ -86,6 +87,92 @@ def barrier() -> None:
     raise outside("barrier")
 
 
+def fence() -> None:
+    """Let other threads see this thread's accesses before the call ahead of those behind it.
+
+    A thread that writes data, calls this and sets a flag by an atomic, and one that reads the flag
+    by an atomic, calls this and reads the data, pass the data on, also between blocks.
+    """
+    raise outside("fence")
+
+
+def acquire() -> None:
+    """Name an order, `hal.atomic_load(p, i, hal.acquire)`: what is behind the atomic sees what a
+    thread wrote before an atomic with `release`, if the first one has read what the other left.
+    """
+    raise outside("acquire")
+
+
+def release() -> None:
+    """Name an order, `hal.atomic_exchange(p, i, 1, hal.release)`: what this thread wrote before the
+    atomic is seen behind one with `acquire` that reads what it leaves.
+    """
+    raise outside("release")
+
+
+def acq_rel() -> None:
+    """Name an order, that of `acquire` and `release` together."""
+    raise outside("acq_rel")
+
+
+def subgroup_size() -> int32:
+    """Return the number of threads of a subgroup; the last one of a block may have fewer.
+
+    It is a power of two from 1, on a CPU, to 64.
+    """
+    raise outside("subgroup_size")
+
+
+def subgroup_idx() -> int32:
+    """Return the index of this thread's subgroup in its block."""
+    raise outside("subgroup_idx")
+
+
+def subgroup_lane() -> int32:
+    """Return this thread's index in its subgroup."""
+    raise outside("subgroup_lane")
+
+
+def shuffle(x: T, lane: int32 | int) -> T:
+    """Return the `x` of the thread with the index `lane` in this subgroup, which must have it."""
+    raise outside("shuffle")
+
+
+def shuffle_xor(x: T, mask: int32 | int) -> T:
+    """Return the `x` of the thread whose index in the subgroup is this thread's, `^ mask`."""
+    raise outside("shuffle_xor")
+
+
+def ballot(condition: bool) -> uint64:
+    """Return the bits of a condition in all threads of the subgroup, bit i for thread i."""
+    raise outside("ballot")
+
+
+def subgroup_sum(x: T) -> T:
+    """Return the sum of `x` over the subgroup. Floats are added in the order of a scan's tree."""
+    raise outside("subgroup_sum")
+
+
+def subgroup_min(x: T) -> T:
+    """Return the least `x` of the subgroup."""
+    raise outside("subgroup_min")
+
+
+def subgroup_max(x: T) -> T:
+    """Return the greatest `x` of the subgroup."""
+    raise outside("subgroup_max")
+
+
+def subgroup_inclusive_sum(x: T) -> T:
+    """Return the sum of `x` over the subgroup's threads up to this one."""
+    raise outside("subgroup_inclusive_sum")
+
+
+def subgroup_exclusive_sum(x: T) -> T:
+    """Return the sum of `x` over the subgroup's threads before this one; 0 for the first."""
+    raise outside("subgroup_exclusive_sum")
+
+
 def print(*parts: Scalar | float | str) -> None:
     """Print a line with the values of this thread, in checked mode and in the interpreter.
 
@@ -102,47 +189,49 @@ def load_if(condition: bool, p: ConstPtr[T], i: Index, otherwise: T | float) -> 
     raise outside("load_if")
 
 
-def atomic_add(p: Ptr[T], i: Index, value: T | float) -> T:
+def atomic_add(p: Ptr[T], i: Index, value: T | float, order: Order | None = None) -> T:
     """Add `value` to `p[i]` in one step, and return the old value."""
     raise outside("atomic_add")
 
 
-def atomic_min(p: Ptr[T], i: Index, value: T | int) -> T:
+def atomic_min(p: Ptr[T], i: Index, value: T | int, order: Order | None = None) -> T:
     """Set `p[i]` to `min(p[i], value)` in one step, and return the old value. Integers only."""
     raise outside("atomic_min")
 
 
-def atomic_max(p: Ptr[T], i: Index, value: T | int) -> T:
+def atomic_max(p: Ptr[T], i: Index, value: T | int, order: Order | None = None) -> T:
     """Set `p[i]` to `max(p[i], value)` in one step, and return the old value. Integers only."""
     raise outside("atomic_max")
 
 
-def atomic_and(p: Ptr[T], i: Index, value: T | int) -> T:
+def atomic_and(p: Ptr[T], i: Index, value: T | int, order: Order | None = None) -> T:
     """Set `p[i]` to `p[i] & value` in one step, and return the old value. Integers only."""
     raise outside("atomic_and")
 
 
-def atomic_or(p: Ptr[T], i: Index, value: T | int) -> T:
+def atomic_or(p: Ptr[T], i: Index, value: T | int, order: Order | None = None) -> T:
     """Set `p[i]` to `p[i] | value` in one step, and return the old value. Integers only."""
     raise outside("atomic_or")
 
 
-def atomic_xor(p: Ptr[T], i: Index, value: T | int) -> T:
+def atomic_xor(p: Ptr[T], i: Index, value: T | int, order: Order | None = None) -> T:
     """Set `p[i]` to `p[i] ^ value` in one step, and return the old value. Integers only."""
     raise outside("atomic_xor")
 
 
-def atomic_exchange(p: Ptr[T], i: Index, value: T | float) -> T:
+def atomic_exchange(p: Ptr[T], i: Index, value: T | float, order: Order | None = None) -> T:
     """Set `p[i]` to `value` in one step, and return the old value."""
     raise outside("atomic_exchange")
 
 
-def atomic_load(p: Ptr[T], i: Index) -> T:
+def atomic_load(p: Ptr[T], i: Index, order: Order | None = None) -> T:
     """Read `p[i]` in one step, while other threads may change it by atomics."""
     raise outside("atomic_load")
 
 
-def atomic_compare_exchange(p: Ptr[T], i: Index, expected: T | int, desired: T | int) -> T:
+def atomic_compare_exchange(
+    p: Ptr[T], i: Index, expected: T | int, desired: T | int, order: Order | None = None
+) -> T:
     """Set `p[i]` to `desired` if it equals `expected`, in one step, and return the old value.
 
     Integers only.
@@ -172,10 +261,25 @@ def unroll(start: int, stop: int = 0, step: int = 1, /) -> Iterable[int32]:
     raise outside("unroll")
 
 
+# order of an atomic -> a fence before it, and behind it
+ORDERS: dict[Order, tuple[bool, bool]] = {
+    acquire: (False, True),
+    release: (True, False),
+    acq_rel: (True, True),
+}
+
 # function -> kind of SPECIAL
 SPECIALS: dict[Callable[..., object], str] = {
     function: function.__name__
     for function in (global_idx, block_idx, thread_idx, block_dim, grid_dim)
+}
+
+# function of subgroups -> the number of its arguments
+SUBGROUPS: dict[Callable[..., object], int] = {
+    **dict.fromkeys((subgroup_size, subgroup_idx, subgroup_lane), 0),
+    **dict.fromkeys((ballot, subgroup_sum, subgroup_min, subgroup_max), 1),
+    **dict.fromkeys((subgroup_inclusive_sum, subgroup_exclusive_sum), 1),
+    **dict.fromkeys((shuffle, shuffle_xor), 2),
 }
 
 # function -> its name, and the kind of ATOMIC; CAS and LOAD are lowered in their own way.

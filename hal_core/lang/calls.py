@@ -23,13 +23,15 @@ from hal_core.dtypes import (
 from hal_core.errors import shown
 from hal_core.ir import UOp
 from hal_core.ir.uop import array_of
-from hal_core.lang import memory, refusals, shapes
+from hal_core.lang import memory, refusals, shapes, subgroups
 from hal_core.lang.atomics import atomic
 from hal_core.lang.builtins import (
     ATOMICS,
     SPECIALS,
+    SUBGROUPS,
     barrier,
     bitcast,
+    fence,
     load_if,
     local,
     print,
@@ -72,6 +74,10 @@ def call(x: Expressions, node: ast.Call) -> Any:
         return handler(x, node)
     if function in ATOMICS:
         return atomic(x, node, *ATOMICS[function])
+    if function in SUBGROUPS:
+        return subgroups.lowered(
+            x, node, function.__name__, _arguments(x, node, SUBGROUPS[function])
+        )
     if function in SPECIALS:
         kind = SPECIALS[function]
         (axis,) = _arguments(x, node, 1)
@@ -204,8 +210,14 @@ def lower_view(x: Expressions, node: ast.Call) -> Memory:
 def lower_barrier(x: Expressions, node: ast.Call) -> Nothing:
     _arguments(x, node, 0)
     # The place is for the error that not all threads reach it; the text may be an inlined function.
-    x.emit.barriers[id(x.emit.node("BARRIER"))] = x.text, node
+    x.emit.together[id(x.emit.node("BARRIER"))] = x.text, node
     return Nothing("hal.barrier()")
+
+
+def lower_fence(x: Expressions, node: ast.Call) -> Nothing:
+    _arguments(x, node, 0)
+    x.emit.node("FENCE")
+    return Nothing("hal.fence()")
 
 
 def lower_print(x: Expressions, node: ast.Call) -> Nothing:
@@ -355,6 +367,7 @@ def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
 _OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     barrier: lower_barrier,
     bitcast: lower_bitcast,
+    fence: lower_fence,
     load_if: lower_load_if,
     local: lower_array,
     print: lower_print,

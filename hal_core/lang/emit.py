@@ -91,7 +91,8 @@ class Emitter:
         self.declared: list[UOp] = []
         self.uops: list[UOp] = []
         self.line = 0  # of the user's file; the next nodes get it
-        self.barriers: dict[int, tuple[SourceText, ast.AST]] = {}  # id of the node -> its call
+        # The id of each node that threads reach together -> its call.
+        self.together: dict[int, tuple[SourceText, ast.AST]] = {}
         self.calls: list[object] = []  # functions that are being inlined, the outermost first
         self.made = 0  # number of nodes, captured ones included
         self.tables: dict[int, tuple[Any, Any]] = {}  # id of a captured object -> it, its table

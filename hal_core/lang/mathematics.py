@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hal_core.dtypes import DTYPES, Scalar
-from hal_core.lang.builtins import ATOMICS, SPECIALS, T, outside
+from hal_core.lang.builtins import ATOMICS, ORDERS, SPECIALS, SUBGROUPS, T, outside
 
 
 def exp(x: T) -> T:
@@ -287,9 +287,13 @@ LANGUAGE = [
     *MATH_NAMES,
     *SPECIALS.values(),
     *(name for name, _ in ATOMICS.values()),
+    *(function.__name__ for function in SUBGROUPS),
+    *(function.__name__ for function in ORDERS),
     "barrier",
     "bitcast",
+    "fence",
     "load_if",
+    "print",
     "shared",
     "unroll",
     *(dtype.__name__ for dtype in DTYPES.values()),

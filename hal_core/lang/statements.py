@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
 from hal_core.ir import CONST_POINTER, Kernel, Signature, UOp
-from hal_core.ir.blocks.uniformity import divergent_barrier
+from hal_core.ir.blocks.uniformity import divergent
 from hal_core.lang import control, memory, refusals, shapes
 from hal_core.lang.builtins import local, shared
 from hal_core.lang.constants import computed
@@ -39,11 +39,12 @@ def lower(
         raise text.error(text.tree, *_TOO_DEEP) from None
     kernel = Kernel(signature.name, signature, uops, block, contract)
     # `verify` checks this too, for kernels of other compilers. Here the error points at the call.
-    fault = divergent_barrier(kernel)
+    fault = divergent(kernel)
     if fault is not None:
-        barrier, cause, reason = fault
-        text, place = emit.barriers[id(barrier)]
-        problem = f"not all threads of a block reach this barrier: {reason} (line {cause.line})"
+        node, cause, reason = fault
+        text, place = emit.together[id(node)]
+        what = "block reach this barrier" if node.op == "BARRIER" else "subgroup reach this"
+        problem = f"not all threads of a {what}: {reason} (line {cause.line})"
         fix = "Move it to a place that all threads reach, and put only the work under the if."
         raise text.error(place, problem, fix)
     return kernel

@@ -24,8 +24,8 @@ SECONDS = config.declare(
 )
 CAPABILITIES = frozenset(
     {
-        "fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "timing", "pinned",
-        "disassemble", "subprocess_fork",
+        "fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "subgroups", "timing",
+        "pinned", "disassemble", "subprocess_fork",
     }
 )  # fmt: skip
 _NO_LIMIT = 1 << 62  # of loop iterations: only their time is limited

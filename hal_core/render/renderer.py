@@ -12,6 +12,7 @@ from hal_core.ir.fold import fold
 from hal_core.ir.gates import without_gates
 from hal_core.ir.reserved import is_taken
 from hal_core.ir.rules import RULES
+from hal_core.ir.subgroups import of_size
 from hal_core.ir.verify import verify
 
 
@@ -20,6 +21,7 @@ class Renderer:
 
     name: str  # the language's name for people: "OpenCL C"
     language: str  # its name in a `Source`: "opencl"
+    subgroup: int | None = None  # threads of a subgroup, if the language says; 1: it has none
     dtypes: frozenset[DType] = frozenset(DTYPES.values()) - {DTYPES["float16"], DTYPES["bfloat16"]}
 
     def supports(self, dtype: DType) -> bool:
@@ -35,7 +37,8 @@ class Renderer:
         verify(kernel)
         self._check(kernel)
         try:
-            return self._render(fold(without_gates(kernel)))
+            plain = without_gates(kernel)
+            return self._render(fold(of_size(plain, self.subgroup) if self.subgroup else plain))
         except KeyError as error:
             (lacking,) = error.args
             if lacking not in RULES:

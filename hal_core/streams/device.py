@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Every device with streams, events and the core's renderer of C++ has these.
-_ABILITIES = {"fp16", "fp64", "int64_atomics", "float_atomics", "timing", "pinned", "disassemble"}
+_ABILITIES = {
+    "fp16", "fp64", "int64_atomics", "float_atomics", "subgroups", "timing", "pinned",
+    "disassemble",
+}  # fmt: skip
 
 keeping: Living[StreamAllocator] = Living()  # of closed devices whose memory is in use
 

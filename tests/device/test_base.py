@@ -202,6 +202,14 @@ def test_D1_atomics_of_64_bits_are_a_capability(plain: hal.Compiled, op: str) ->
         plain.compile(atomic(op, float64))
 
 
+def test_subgroups_are_a_capability(plain: hal.Compiled) -> None:
+    lane = UOp("SPECIAL", int32, (), ("subgroup_lane", 0), 7)
+    kernel = hal.Kernel("k", hal.Signature.parse("k", ""), (lane,))
+    refused(plain, kernel, r"it uses subgroups at line 7.*\(subgroups\)")
+    plain.info = plain.info._replace(capabilities=plain.info.capabilities | {"subgroups"})
+    plain.compile(kernel)
+
+
 def test_D1_supports_agrees_with_what_is_compiled(plain: hal.Compiled) -> None:
     for capabilities in (frozenset[str](), frozenset({"fp64"})):
         plain.info = plain.info._replace(capabilities=capabilities)

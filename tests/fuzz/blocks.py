@@ -11,7 +11,7 @@ from typing import NamedTuple
 from expressions import ATOMIC, IN_ANY_ORDER, STORED, spell
 from statements import Statements
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32
+from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
 WHOLE = "whole"  # a loop that all threads leave together, so that no statement of one does
 
@@ -88,6 +88,20 @@ class Blocks:
         self.s.write(f"{name} = {text}")
         self.s.e.frames[-1][name] = dtype
 
+    def together(self, nesting: int) -> None:
+        """What the threads of a subgroup tell each other, whatever its size."""
+        e = self.s.e
+        dtype = self.s.random.choice([*ATOMIC, float32])
+        if self.s.random.random() < 0.2:
+            return self._keep(f"hal.bitcast(hal.int64, hal.ballot({e.condition()}))", int64)
+        calls = ["hal.shuffle({}, 0)", "hal.shuffle({}, hal.subgroup_lane() // 2)",
+                 "hal.shuffle_xor({}, hal.subgroup_lane() & 1)"]  # fmt: skip
+        if dtype.is_integer:
+            names = ["sum", "min", "max", "inclusive_sum", "exclusive_sum"]
+            calls += [f"hal.subgroup_{name}({{}})" for name in names]
+        value = f"{spell(dtype)}({e.pick(dtype, 2)})"
+        return self._keep(self.s.random.choice(calls).format(value), dtype)
+
     def count(self, nesting: int) -> None:
         """Atomics on shared memory, read when all are done."""
         if not self.bins:
@@ -161,7 +175,7 @@ class Blocks:
 
 
 Way = Callable[[Blocks, int], None]
-FLAT: list[Way] = [Blocks.share, Blocks.count, Blocks.pass_on]
+FLAT: list[Way] = [Blocks.share, Blocks.share, Blocks.count, Blocks.pass_on, Blocks.together]
 DEEP: list[Way] = [
     *FLAT, Blocks.share, Blocks.branch, Blocks.loop, Blocks.loop, Blocks.while_loop, Blocks.end,
 ]  # fmt: skip

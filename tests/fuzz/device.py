@@ -76,6 +76,7 @@ class Opened(Runner):
         os.environ.update(target.environment, HAL_CCACHE="0", POCL_CACHE_DIR=self.folder.name)
         if name == "oclgrind":
             os.environ["OCLGRIND_LOG"] = str(self.log)
+        self.subgroup = {"CUDA": 32, "HIP": 64}.get(target.device, 1)
         if target.device in SIMULATORS:
             self.why = simulated(target.device)
         self.device = None if self.why else self._open(target.device)

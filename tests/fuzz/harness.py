@@ -25,7 +25,9 @@ class Verdict(NamedTuple):
 
 
 class Runner:
-    """A way to run kernels."""
+    """A way to run kernels, in subgroups of this size."""
+
+    subgroup = 32
 
     def run(self, case: Case) -> Verdict:
         """Raises: what the way itself raises."""
@@ -35,7 +37,8 @@ class Runner:
             kernel = load(case.source)
             inside = [array[GUARD:-GUARD] for array in expected]
             with redirect_stdout(StringIO()):  # of `hal.print`
-                interpret(kernel, *inside, vals=case.vals, turns=TURNS, **case.launch)
+                how = {"vals": case.vals, "turns": TURNS, "subgroup": self.subgroup}
+                interpret(kernel, *inside, **how, **case.launch)
         except (SyntaxError, NameError, hal.KernelFault) as error:
             return Verdict(DISCARDED, f"{type(error).__name__}: {error}")
         return compare(case.places, self.launch(kernel, case, before), expected)

@@ -132,7 +132,9 @@ class Statements:
         value = self.e.pick(place.dtype, 2)
         if place.dtype.is_float:  # small whole numbers, so that no sum is rounded
             value = f"{spell(place.dtype)}({self.e.pick(int32, 1)} % 16)"
-        return self.write(f"hal.atomic_{kind}({place.name}, {self.e.index(place.size)}, {value})")
+        index = self.e.index(place.size)
+        order = self.random.choice(["", "", ", hal.release", ", hal.acquire", ", hal.acq_rel"])
+        return self.write(f"hal.atomic_{kind}({place.name}, {index}, {value}{order})")
 
     def own_atomic(self, nesting: int) -> None:
         """On the thread's own element, so that the old value is known."""

@@ -28,6 +28,7 @@ def test_generated_kernels(target: str) -> None:
     assert not wrong, f"kernels {wrong}; the first:\n{small(target, wrong[0])}"
     run = sum(verdict.kind == OK for _, verdict in found)
     unsupported = sum(verdict.kind == UNSUPPORTED for _, verdict in found)
-    allowed = 0.3 if target == "oclgrind" else 0  # it lacks some functions of its own compiler
+    # Oclgrind lacks some functions of its own compiler, and both lack subgroups.
+    allowed = 0.3 if target in ("oclgrind", "opencl") else 0
     assert unsupported <= allowed * len(found), found
     assert run + unsupported > 0.9 * len(found), found

@@ -52,20 +52,8 @@ def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
         for node in load(case.source).lower().uops:
             seen[node.op] += 1
             seen[f"{node.op} {node.arg}"] += node.op == "ATOMIC"
-    wanted = {
-        *OPERATIONS,
-        "BITCAST",
-        "CAST",
-        "SHARED",
-        "LOCAL",
-        "TABLE",
-        "BARRIER",
-        "CAS",
-        "RANGE",
-        "LOOP",
-        "ASSERT",
-        "PRINT",
-    }
+    wanted = {*OPERATIONS, "BITCAST", "CAST", "SHARED", "LOCAL", "TABLE", "BARRIER", "CAS", "RANGE"}
+    wanted |= {"LOOP", "ASSERT", "PRINT", "FENCE", "SHUFFLE", "BALLOT"}
     wanted |= {"BREAK", "CONTINUE", "RETURN", *(f"ATOMIC {kind}" for kind in ATOMICS)}
     assert {op for op in wanted if not seen[op]} == set()
 

@@ -12,7 +12,7 @@ from stepping import Block, listing
 import hal_core as hal
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks import uniformity as module
-from hal_core.ir.blocks.uniformity import Uniformity, divergent_barrier
+from hal_core.ir.blocks.uniformity import Uniformity, divergent
 from hal_core.ir.uop import LEAVES
 from hal_core.ir.verify import verify
 
@@ -268,7 +268,7 @@ def test_barriers_that_are_accepted_are_reached_by_all() -> None:
     accepted = refused = 0
     for seed in range(600):
         kernel = with_barriers(seed)
-        if divergent_barrier(kernel):
+        if divergent(kernel):
             refused += 1
             continue
         accepted += any(node.op == "BARRIER" for node in kernel.uops)
@@ -302,7 +302,7 @@ def test_a_mistake_is_noticed(mutant: tuple[str, Any], monkeypatch: pytest.Monke
         if disagreement(drawn(seed), seed % 5 - 1) is not None:
             return
         kernel = with_barriers(seed)
-        if not divergent_barrier(kernel):
+        if not divergent(kernel):
             try:
                 for block in _blocks(kernel, seed % 5 - 1):
                     block.run()

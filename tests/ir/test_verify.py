@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.dtypes import DType, bool_, float16, float32, int32, int64, uint8
+from hal_core.dtypes import DType, bool_, float16, float32, int32, int64, uint8, uint64
 from hal_core.ir import VALUE, Kernel, Param, Signature, UOp
 from hal_core.ir.rules import RULES
 from hal_core.ir.verify import verify
@@ -407,6 +407,10 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (barrier_under_if, "the condition differs between them (<UOp IF>, line 4)"),
     (barrier_after_return, "some threads have returned before"),
     (barrier_in_a_loop_left_apart, "some threads break out of its loop before others"),
+    (with_params("SHUFFLE", int32, 2, 3), "must be an int32"),
+    (with_params("SHUFFLE", bool_, 2, 3), "32 or 64 bits"),
+    (with_params("BALLOT", uint64, 2), "it takes a bool"),
+    (lambda add: add("SPECIAL", int32, arg=("subgroup_idx", 1)), "the axis must be 0"),
     (with_params("PRINT", None, 2, 3, arg="{} {}"), None),
     (with_params("PRINT", None, arg="plain"), None),
     (with_params("PRINT", None, 2, arg="{} {}"), "text with a {} for each source"),
@@ -469,7 +473,7 @@ def test_every_op_has_a_rule() -> None:
     listed = uop.BINARY | uop.COMPARISON | uop.UNARY | uop.STRUCTURE
     others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "BITCAST", "WHERE", "FMA"}
     memory = {"SHARED", "LOCAL", "TABLE", "VIEW", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER"}
-    memory |= {"ASSERT", "PRINT"}
+    memory |= {"ASSERT", "PRINT", "FENCE", "SHUFFLE", "BALLOT"}
     assert set(RULES) == listed | others | memory
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from builder import Builder
 
-from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, uint64
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.rules import RULES
 from hal_core.ir.uop import (
@@ -18,6 +18,7 @@ from hal_core.ir.uop import (
     FLOAT_UNARY,
     INTEGER_BINARY,
     SPECIALS,
+    SUBGROUP,
 )
 
 
@@ -27,6 +28,22 @@ def everything(without: frozenset[DType] = frozenset(), wide_atomics: bool = Tru
     kernels = [_Writer(dtype, dtypes, wide_atomics).kernel() for dtype in dtypes]
     kernels.append(_control())
     return kernels
+
+
+def subgroups(without: frozenset[DType] = frozenset()) -> Kernel:
+    """What threads of a subgroup do together, on every dtype that they may."""
+    dtypes = [dtype for dtype in DTYPES.values() if dtype.itemsize >= 4 and dtype not in without]
+    b = Builder("together", ", ".join(f"r_{dtype.name}: {dtype.name}*" for dtype in dtypes))
+    numbers = [b.special(kind, 0) for kind in SUBGROUP]
+    for dtype in dtypes:
+        value = b.load(f"r_{dtype.name}", b.index())
+        b.store(f"r_{dtype.name}", b.index(), b.add("SHUFFLE", dtype, value, numbers[2]))
+    for number in numbers:
+        b.atomic("ADD", "r_int32", b.const(3), number)
+    b.add("FENCE")
+    votes = b.add("BALLOT", uint64, b.op("LT", numbers[2], numbers[0]))
+    b.store("r_uint64", b.index(), votes)
+    return b.kernel()
 
 
 def ops_of(dtype: DType) -> list[tuple[str, int, DType]]:

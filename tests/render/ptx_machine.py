@@ -226,7 +226,9 @@ class Machine:
             (self.waiting if name == "bar.sync" else self.alive)[lanes] = name == "bar.sync"
             return True
         words = name.split(".")
-        if words[0] in ("ld", "st", "atom", "cvta"):
+        if name == "fence.acq_rel.gpu":  # what is written is seen at once here
+            return False
+        if words[0] in ("ld", "st", "atom", "cvta", "shfl", "vote"):
             getattr(self, f"_{words[0]}")(words, operands, lanes)
         elif operands[-1] in self.starts and name == "mov.u64":
             start = np.full(lanes.shape, self.starts[operands[-1]])
@@ -248,6 +250,39 @@ class Machine:
         if problem:
             raise Fault(problem)
         self.write(operands[0], gives, lanes, function(*values), relaxed)
+
+    # instructions of whole warps
+
+    def _warps(self, mask: str, lanes: Array) -> tuple[Array, Array]:
+        """The warp of each lane, and its place in it; all that live are here."""
+        per_block = -(-self.in_block // 32)
+        warps = self.threads // self.in_block * per_block + self.threads % self.in_block // 32
+        living = np.bincount(warps[self.alive], minlength=warps.max() + 1)
+        if mask != "0xffffffff" or (np.bincount(warps[lanes])[warps[lanes]]
+                                    != living[warps[lanes]]).any():  # fmt: skip
+            raise Fault("not all threads of a warp are here")
+        return warps[lanes], (self.threads % self.in_block % 32)[lanes]
+
+    def _shfl(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
+        target, value, index, clamp, mask = operands
+        if words != ["shfl", "sync", "idx", "b32"] or clamp != "31" or not value.startswith("%"):
+            raise Fault("unknown")
+        warps, place = self._warps(mask, lanes)
+        at = {(int(w), int(p)): n for n, (w, p) in enumerate(zip(warps, place, strict=True))}
+        wanted = self.read(index, "u32", lanes).astype(np.int64) & 31
+        values = self.read(value, "b32", lanes)
+        # What an absent thread gives is open; it must not be used.
+        found = [at.get((int(w), int(i)), 0) for w, i in zip(warps, wanted, strict=True)]
+        self.write(target, "b32", lanes, values[found], False)
+
+    def _vote(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
+        if words != ["vote", "sync", "ballot", "b32"]:
+            raise Fault("unknown")
+        warps, place = self._warps(operands[2], lanes)
+        bits = self.read(operands[1], "pred", lanes).astype(np.uint32) << place.astype(np.uint32)
+        whole = np.zeros(int(warps.max()) + 1, np.uint32)
+        np.bitwise_or.at(whole, warps, bits)
+        self.write(operands[0], "b32", lanes, whole[warps], False)
 
     # memory instructions
 

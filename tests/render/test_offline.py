@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builder import Builder
-from everything import everything, missing_ops
+from everything import everything, missing_ops, subgroups
 from offline import NVRTC, OfflineCompiler
 from samples import SAMPLES
 from toolchains import Toolchain
@@ -27,11 +27,13 @@ def test_metal_has_no_float64() -> None:
 def test_every_operation_on_every_dtype(offline: OfflineCompiler) -> None:
     for kernel in everything():
         offline.compile(kernel)
+    offline.compile(subgroups())
 
 
 def test_every_operation_on_every_dtype_here(toolchain: Toolchain) -> None:
     absent = frozenset(DTYPES.values()) - toolchain.renderer.dtypes
-    for kernel in everything(absent, wide_atomics=toolchain.renderer.language != "metal"):
+    kernels = everything(absent, wide_atomics=toolchain.renderer.language != "metal")
+    for kernel in [*kernels, *([subgroups(absent)] if toolchain.subgroup else [])]:
         toolchain.compile(kernel)
 
 
@@ -77,4 +79,4 @@ def test_metal_has_no_64_bit_atomics(op: str, dtype: str) -> None:
 
 
 def test_everything_is_everything() -> None:
-    assert not missing_ops(everything())
+    assert not missing_ops([*everything(), subgroups()])

@@ -45,6 +45,7 @@ class Toolchain:
 
     renderer: Renderer
     missing = ""
+    subgroup = 1  # threads of one; 0: it has none
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -208,6 +209,7 @@ class LLVM(NativeToolchain):
 
 class OpenCL(Toolchain):
     renderer = OpenCLRenderer()
+    subgroup = 0  # PoCL 3.1 lacks cl_khr_subgroups
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -317,6 +319,7 @@ class HIP(Toolchain):
     """hiprtc's code for gfx906, carried out by the engine of the software HIP runtime."""
 
     renderer = HIPRenderer()
+    subgroup = 64
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

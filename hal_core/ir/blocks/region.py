@@ -23,7 +23,7 @@ from hal_core.ir.blocks.liveness import Liveness
 from hal_core.ir.uop import UOp
 
 _NO_EFFECT = PURE | {"SPECIAL", "CONST", "VAR"}
-_EFFECTS = frozenset({"STORE", "ATOMIC", "CAS", "RETURN"})
+_EFFECTS = frozenset({"STORE", "ATOMIC", "CAS", "FENCE", "RETURN"})
 
 
 def enclosed(body: Sequence[UOp], accesses: Sequence[UOp]) -> list[UOp]:

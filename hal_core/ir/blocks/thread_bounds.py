@@ -19,7 +19,7 @@ from hal_core.ir.blocks.rows import OPPOSITE, Limit, Row
 from hal_core.ir.uop import UOp
 
 _EFFECTS = frozenset(
-    {"IF", "RANGE", "LOOP", "LOAD", "GET", "SET", "STORE", "ATOMIC", "CAS", "RETURN"}
+    {"IF", "RANGE", "LOOP", "LOAD", "GET", "SET", "STORE", "ATOMIC", "CAS", "FENCE", "RETURN"}
 )
 
 

@@ -7,32 +7,44 @@ index is and all threads run it: without a race they all find the same element.
     n = x[hal.block_idx(0)]         uniform
     if t < n:                       divergent: some threads run the body
         hal.barrier()               fault: some threads never reach it
+
+The same is found for the threads of a subgroup, which agree on more: on `subgroup_idx`, and on what
+they get by a BALLOT.
 """
 
 from __future__ import annotations
 
-from hal_core.ir.uop import Kernel, UOp
+from hal_core.ir.uop import TOGETHER, Kernel, UOp
 
-_OWN = frozenset({"thread_idx", "global_idx"})  # SPECIALs that differ between threads
+# SPECIALs that differ between the threads of a subgroup, and of a block.
+_OWN_IN_SUBGROUP = frozenset({"thread_idx", "global_idx", "subgroup_lane"})
+_OWN = _OWN_IN_SUBGROUP | {"subgroup_idx"}
 _SPLITS = {
     "BREAK": "some threads break out of its loop before others",
     "CONTINUE": "some threads skip to the next iteration of its loop",
 }
 Cause = tuple[UOp, str]  # the node that divides the threads, and how
-Fault = tuple[UOp, UOp, str]  # a barrier, and its cause
+Fault = tuple[UOp, UOp, str]  # a node that threads reach together, and its cause
 
 
-def divergent_barrier(kernel: Kernel) -> Fault | None:
-    """Return the first BARRIER that some threads of a block may not reach, and why."""
-    if not any(node.op == "BARRIER" for node in kernel.uops):
-        return None
-    return Uniformity(kernel).fault
+def divergent(kernel: Kernel) -> Fault | None:
+    """Return the first BARRIER that some threads of a block may not reach, and why.
+
+    Or else the first SHUFFLE or BALLOT that some threads of a subgroup may not reach.
+    """
+    ops = {node.op for node in kernel.uops}
+    fault = Uniformity(kernel).fault if "BARRIER" in ops else None
+    if fault is None and ops & TOGETHER:
+        fault = Uniformity(kernel, of_subgroup=True).fault
+    return fault
 
 
 class Uniformity:
     """The ids of varying values, and the ids of nodes that not all threads of a block run."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, of_subgroup: bool = False) -> None:
+        self._of_subgroup = of_subgroup
+        watched = TOGETHER if of_subgroup else {"BARRIER"}
         self.varying: set[int] = set()
         self.divided: set[int] = set()
         self.fault: Fault | None = None
@@ -60,7 +72,7 @@ class Uniformity:
                     open_.append((node, self._divides(node)))
                 elif op == "ELSE":
                     open_.append((node, None))
-                elif op == "BARRIER" and cause and self.fault is None:
+                elif op in watched and cause and self.fault is None:
                     self.fault = (node, *cause)
                 elif cause and op in ("BREAK", "CONTINUE"):
                     self._split_loops[id(node.src[0])] = (node, _SPLITS[op])
@@ -79,9 +91,15 @@ class Uniformity:
     def _varies(self, node: UOp, divided: bool) -> bool:
         op = node.op
         if op == "SPECIAL":
-            return node.arg[0] in _OWN
+            return node.arg[0] in (_OWN_IN_SUBGROUP if self._of_subgroup else _OWN)
         if op in ("ATOMIC", "CAS") or (op == "LOAD" and node.src[0].op == "LOCAL"):
             return True
+        if op in TOGETHER and not self._of_subgroup:
+            return True
+        if op == "BALLOT":
+            return False
+        if op == "SHUFFLE":  # of one thread, if all name the same
+            return all(id(source) in self.varying for source in node.src)
         if op == "GET":
             return id(node.src[0]) in self.varying
         if op in ("SET", "LOAD") and divided:

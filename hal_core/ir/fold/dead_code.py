@@ -5,7 +5,9 @@ from __future__ import annotations
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 # Nodes with a visible effect. A LOAD may fail, which is one too.
-_SEEN = frozenset({"STORE", "LOAD", "ATOMIC", "CAS", "BARRIER", "SHARED", "RETURN", "LOOP"})
+_SEEN = frozenset(
+    {"STORE", "LOAD", "ATOMIC", "CAS", "FENCE", "BARRIER", "SHARED", "RETURN", "LOOP"}
+)
 
 
 def without_dead(uops: list[UOp]) -> tuple[UOp, ...]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from hal_core.ir import CONST_POINTER, Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
+from hal_core.ir.uop import SUBGROUP
 from hal_core.render.c.expression import Expression
 from hal_core.render.c.language import Language
 from hal_core.render.c.lines import Lines
@@ -65,6 +66,8 @@ class Text(Lines):
             self.values[uop] = Expression(name, atom=True)
 
     def on_SPECIAL(self, uop: UOp) -> None:
+        if uop.arg[0] in SUBGROUP:
+            self.spelling.features.add("subgroups")
         self.values[uop] = self.at_top(uop, self.spelling.special(*uop.arg))
 
     # -- variables and memory
@@ -154,6 +157,24 @@ class Text(Lines):
     def on_BARRIER(self, uop: UOp) -> None:
         self.write_down_readers(MEMORY)
         self.line(self.row.barrier)
+
+    def on_FENCE(self, uop: UOp) -> None:
+        self.write_down_readers(MEMORY)
+        self.line(self.row.fence)
+
+    def on_SHUFFLE(self, uop: UOp) -> None:
+        """Write it down here: where it is used, some threads may have left."""
+        value, lane = (self.use(source).text for source in uop.src)
+        dtype = dtype_of(uop)
+        template = self.row.shuffle[dtype.itemsize == 8]
+        self.spelling.features.add("subgroups")
+        self.write_down(
+            uop, Expression(template.format(value, lane, type=self.spelling.type(dtype)))
+        )
+
+    def on_BALLOT(self, uop: UOp) -> None:
+        self.spelling.features.add("subgroups")
+        self.write_down(uop, Expression(self.row.ballot.format(self.use(uop.src[0]).text)))
 
     # -- branches
 

@@ -118,6 +118,7 @@ C = Language(
     block_dims=("launch[3]", "launch[4]", "launch[5]"),
     shared="_Alignas(64) {type} {name}[{count}];",
     barrier="",
+    fence="__atomic_thread_fence(__ATOMIC_ACQ_REL);",
     threads=_THREADS,
     independent="#pragma GCC ivdep",
     thread_number="(thread_z * block_dim_y + thread_y) * block_dim_x + thread_x",
@@ -130,4 +131,4 @@ C = Language(
 class CRenderer(CFamilyRenderer):
     """C99 for the CPU, in hal-cpu's calling convention. Compile it with its `options`."""
 
-    name, language, row = "C", "c", C
+    name, language, row, subgroup = "C", "c", C, 1

@@ -107,6 +107,9 @@ CUDA = Language(
     table="static __constant__ {type} {name}[{count}] = {{{values}}};",
     shared="__shared__ __align__(16) {type} {name}[{count}];",
     barrier="__syncthreads();",
+    fence="__threadfence();",
+    shuffle=("__shfl_sync(0xffffffffu, {0}, {1})",) * 2,
+    ballot="(unsigned long long)__ballot_sync(0xffffffffu, {0})",
     contract_options=("--fmad=false", "--fmad=true"),
 )
 
@@ -114,4 +117,4 @@ CUDA = Language(
 class CUDARenderer(CFamilyRenderer):
     """CUDA C++ for NVRTC or nvcc."""
 
-    name, language, row = "CUDA C++", "cuda", CUDA
+    name, language, row, subgroup = "CUDA C++", "cuda", CUDA, 32

@@ -25,6 +25,9 @@ def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozen
     struct, packed = _packed(text, values)
     parameters += packed
     text.write()
+    parameters += row.last_parameters
+    if "subgroups" in text.spelling.features:
+        parameters += row.subgroup_parameters
     blocks = {"$arguments": arguments, "$shared": text.shared, "$body": text.lines}
     frame: list[str] = []
     for line in _frame(row, kernel, parameters).splitlines():
@@ -49,7 +52,7 @@ def _frame(row: Language, kernel: Kernel, parameters: list[str]) -> str:
     words = {
         "$attributes": attribute,
         "$name": kernel.name,
-        "$parameters": ", ".join((*parameters, *row.last_parameters)),
+        "$parameters": ", ".join(parameters),
     }
     dims = kernel.block or row.block_dims
     words |= {f"$block_{axis}": str(dim) for axis, dim in zip(AXES, dims, strict=True)}

@@ -20,6 +20,9 @@ do {{
 return ({type})old;"""
 _ATOMICS = {**ATOMICS, "MIN int64": _BETTER, "MAX int64": _BETTER}
 
+# A subgroup is a warp, of 32 or 64 threads: the architecture decides.
+_NUMBER = "((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x)"
+
 HIP = CUDA._replace(
     types={**TYPES, "float16": "_Float16"},  # C casts convert it
     casts=BFLOAT16_CASTS,
@@ -31,6 +34,14 @@ HIP = CUDA._replace(
             ("hal_float16_of_bits", "unsigned short", "_Float16"),
         )
     },
+    specials={
+        **CUDA.specials,
+        "subgroup_size": "(int)warpSize",
+        "subgroup_lane": f"(int)({_NUMBER} % warpSize)",
+        "subgroup_idx": f"(int)({_NUMBER} / warpSize)",
+    },
+    shuffle=("__shfl({0}, {1})",) * 2,
+    ballot="(unsigned long long)__ballot({0})",
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", _ATOMICS)),
     shared="__shared__ {type} {name}[{count}] __attribute__((aligned(16)));",
     options=("-fno-strict-aliasing",),  # two parameters may be views of one buffer

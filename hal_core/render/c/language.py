@@ -36,11 +36,13 @@ class Language(NamedTuple):
     value_parameter: str
     shared: str  # declares an array of a block
     barrier: str
+    fence: str
     headers: Mapping[str, str] = {}  # feature -> line; "always", "math", "float64", "no contract"
     helpers: Mapping[str, str] = {}  # functions of `bits` that the text must carry
     infinities: Mapping[str, tuple[str, str]] = {}  # dtype name -> infinity, NaN where not C's
     keywords: frozenset[str] = frozenset()  # besides those of C and the words in the templates
     last_parameters: tuple[str, ...] = ()  # after the kernel's own
+    subgroup_parameters: tuple[str, ...] = ()  # behind those, if the kernel uses subgroups
     pointer_line: str = ""  # declares the pointer in the body; "" if the head does
     value_line: str = ""
     packed: str = ""  # declares a struct of all values, where they are one argument; else ""
@@ -55,6 +57,8 @@ class Language(NamedTuple):
     table: str = "static const {type} {name}[{count}] = {{{values}}};"  # ahead of the kernel
     spill: str = ""  # declares a SPILL; "": like a shared array
     thread_number: str = ""  # the linear index of a thread in its block, x fastest
+    shuffle: tuple[str, str] = ("", "")  # of {0} from thread {1}, of 32 and of 64 bits
+    ballot: str = ""  # of the bool {0}, as 64 bits
     options: tuple[str, ...] = ()  # compiler options that belong to the text
     contract_options: tuple[str, str] = ("", "")  # with contraction forbidden, and allowed
 

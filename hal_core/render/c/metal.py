@@ -26,6 +26,11 @@ _PLACES = {
     "block_dim": ("block_size", "threads_per_threadgroup"),
     "grid_dim": ("grid_size", "threadgroups_per_grid"),
 }
+_SUBGROUP = {
+    "subgroup_size": ("simd_size", "threads_per_simdgroup"),
+    "subgroup_idx": ("simd_id", "simdgroup_index_in_threadgroup"),
+    "subgroup_lane": ("simd_lane", "thread_index_in_simdgroup"),
+}
 
 # A weak compare-exchange may fail although the value is the expected one: then it is repeated.
 _FLOAT_ADD = """\
@@ -86,8 +91,12 @@ METAL = Language(
         op: "precise::" + call.replace("{f}(", "(")
         for op, call in {**FUNCTIONS, "RSQRT": "rsqrt({0})"}.items()
     },
-    specials={kind: f"(int){name}.{{axis}}" for kind, (name, _) in _PLACES.items()},
+    specials={
+        **{kind: f"(int){name}.{{axis}}" for kind, (name, _) in _PLACES.items()},
+        **{kind: f"(int){name}" for kind, (name, _) in _SUBGROUP.items()},
+    },
     last_parameters=tuple(f"uint3 {name} [[{place}]]" for name, place in _PLACES.values()),
+    subgroup_parameters=tuple(f"uint {name} [[{place}]]" for name, place in _SUBGROUP.values()),
     bits={
         "float16": ("as_type<ushort>", "hal_float16_of_bits"),
         "float32": ("as_type<uint>", "as_type<float>"),
@@ -122,6 +131,16 @@ METAL = Language(
     table="constant {type} {name}[{count}] = {{{values}}};",
     shared="alignas(16) threadgroup {type} {name}[{count}];",
     barrier="threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
+    # Between blocks only from Metal 3.2 on; older ones have no function of this name.
+    fence=(
+        "atomic_thread_fence(mem_flags::mem_device | mem_flags::mem_threadgroup, "
+        "memory_order_seq_cst, thread_scope_device);"
+    ),
+    shuffle=(
+        "simd_shuffle({0}, (ushort){1})",
+        "as_type<{type}>(simd_shuffle(as_type<uint2>({0}), (ushort){1}))",
+    ),
+    ballot="(ulong)(simd_vote::vote_t)simd_ballot({0})",
     options=("-fno-fast-math",),
 )
 

@@ -91,6 +91,9 @@ OPENCL = Language(
         "thread_idx": "(int)get_local_id({dim})",
         "block_dim": "(int)get_local_size({dim})",
         "grid_dim": "(int)get_num_groups({dim})",
+        "subgroup_size": "(int)get_max_sub_group_size()",
+        "subgroup_idx": "(int)get_sub_group_id()",
+        "subgroup_lane": "(int)get_sub_group_local_id()",
     },
     bits={"float32": ("as_uint", "as_float"), "float64": ("as_ulong", "as_double")},
     casts={**BFLOAT16_CASTS, **_HALF_CASTS},
@@ -104,6 +107,7 @@ OPENCL = Language(
             "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
             "#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable"
         ),
+        "subgroups": "#pragma OPENCL EXTENSION cl_khr_subgroups : enable",
         "no contract": "#pragma OPENCL FP_CONTRACT OFF",
     },
     helper="static inline",
@@ -121,6 +125,9 @@ OPENCL = Language(
     table="__constant {type} {name}[{count}] = {{{values}}};",
     shared="__local {type} {name}[{count}] __attribute__((aligned(16)));",
     barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    fence="mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    shuffle=("sub_group_shuffle({0}, (uint){1})",) * 2,
+    ballot="as_ulong(sub_group_ballot({0}).xy)",
 )
 
 

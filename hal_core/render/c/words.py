@@ -15,9 +15,9 @@ def reserved(row: Language) -> frozenset[str]:
     """Return the identifiers that no parameter or variable of a text may have."""
     templates = " ".join((
         *row.functions.values(), *row.specials.values(), *itertools.chain(*row.bits.values()),
-        *itertools.chain(*row.infinities.values()), *row.last_parameters,
-        row.frame, row.threads, row.barrier,
-    )).replace("{f}", "")  # fmt: skip
+        *itertools.chain(*row.infinities.values()), *row.last_parameters, *row.subgroup_parameters,
+        row.frame, row.threads, row.barrier, row.fence, *row.shuffle, row.ballot,
+    )).replace("{f}", "").replace("{type}", "")  # fmt: skip
     # A word after a dot is a member, which a variable of the same name does not hide.
     words = {w for axis in AXES for w in re.findall(r"(?<![.$\w])[$\w]+", filled(templates, axis))}
     return C_KEYWORDS | LIBRARY_NAMES | row.keywords | frozenset(row.types.values()) | words
@@ -29,7 +29,7 @@ def called(row: Language) -> frozenset[str]:
     templates = itertools.chain(
         row.functions.values(), row.specials.values(), (f"{name}(" for name in pairs),
         row.casts.values(), *(space.atomics.values() for space in row.spaces.values()),
-        [row.barrier],
+        [row.barrier, row.fence, *row.shuffle, row.ballot],
     )  # fmt: skip
     return frozenset(re.findall(r"(\w+)(?:<\w+>)?\(", " ".join(templates)))
 

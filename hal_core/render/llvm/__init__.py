@@ -35,7 +35,7 @@ class LLVMRenderer(Renderer):
     consist. Without it the functions of the C library are called.
     """
 
-    name, language = "LLVM IR", "llvm"
+    name, language, subgroup = "LLVM IR", "llvm", 1
     dtypes = frozenset(DTYPES.values())
 
     def __init__(self, half: bool = False, fma: bool = True) -> None:

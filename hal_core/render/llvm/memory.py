@@ -115,6 +115,9 @@ class Memory(Values):
         how = "fadd" if dtype.is_float else _WHOLE[how]
         return self.let(f"{how} {type_of(dtype)} {old}, {given}")
 
+    def on_FENCE(self, uop: UOp) -> None:
+        self.line("fence acq_rel")
+
     def on_CAS(self, uop: UOp) -> None:
         memory, index, *pair = uop.src
         expected, desired = (self.values[value] for value in pair)

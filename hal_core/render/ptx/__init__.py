@@ -18,7 +18,7 @@ _MAX_BLOCK = "1024, 1, 1"  # bounds the product of the three; the shape is free
 class PTXRenderer(Renderer):
     """Render PTX of one version, for one architecture and all later ones."""
 
-    name, language = "PTX", "ptx"
+    name, language, subgroup = "PTX", "ptx", 32
     dtypes = frozenset(DTYPES.values())
 
     def __init__(self, target: str = "sm_80", version: str = "8.0") -> None:

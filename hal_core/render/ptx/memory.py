@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from hal_core.dtypes import DType, bool_, uint64
+from hal_core.dtypes import DType, bool_, uint32, uint64
 from hal_core.ir import Kernel, Param, UOp
 from hal_core.ir.uop import array_of
+from hal_core.render.ptx.casts import bitcast
 from hal_core.render.ptx.text import kind_of, literal, memory_type_of, type_of
 from hal_core.render.ptx.values import Values
 from hal_core.render.renderer import dtype_of
 
 _SPACES = {"PARAM": "global", "SHARED": "shared", "LOCAL": "local", "TABLE": "const"}
 _OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}
+_ALL = "0xffffffff"  # the threads of a warp; those that do not exist count as ended
 
 
 class Memory(Values):
@@ -110,6 +112,37 @@ class Memory(Values):
         self.values[uop] = self.let(instruction, kind, place, *operands)
 
     on_CAS = on_ATOMIC
+
+    def on_FENCE(self, uop: UOp) -> None:
+        self.line("fence.acq_rel.gpu")
+
+    # -- subgroups: a warp, whose threads all come here
+
+    def on_SHUFFLE(self, uop: UOp) -> None:
+        dtype, (value, lane) = dtype_of(uop), (self.values[source] for source in uop.src)
+        bits = uint64 if dtype.itemsize == 8 else uint32
+        value = bitcast(self, value, dtype, bits)
+        if not value.startswith("%"):
+            value = self.let(f"mov.b{8 * bits.itemsize}", kind_of(bits), value)
+        if bits is uint32:
+            result = self._from_lane(value, lane)
+        else:
+            high = self.let("cvt.u32.u64", "b32", self.let("shr.u64", "b64", value, "32"))
+            low = self._from_lane(self.let("cvt.u32.u64", "b32", value), lane)
+            high = self.let("cvt.u64.u32", "b64", self._from_lane(high, lane))
+            low = self.let("cvt.u64.u32", "b64", low)
+            result = self.let("or.b64", "b64", self.let("shl.b64", "b64", high, "32"), low)
+        self.values[uop] = bitcast(self, result, bits, dtype)
+
+    def _from_lane(self, value: str, lane: str) -> str:
+        return self.let("shfl.sync.idx.b32", "b32", value, lane, "31", _ALL)
+
+    def on_BALLOT(self, uop: UOp) -> None:
+        condition = self.values[uop.src[0]]
+        if uop.src[0].op == "CONST":
+            condition = self.let("mov.pred", "pred", condition)
+        votes = self.let("vote.sync.ballot.b32", "b32", condition, _ALL)
+        self.values[uop] = self.let("cvt.u64.u32", "b64", votes)
 
 
 def _space(uop: UOp) -> str:

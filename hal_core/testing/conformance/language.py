@@ -254,6 +254,28 @@ def _wide_extremes(random: np.random.Generator) -> Sample:
     return Sample(wide_extremes, arrays, (700,), launch, needs="int64_atomics")
 
 
+@hal.kernel
+def total_by_subgroups(s: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    """Add up in subgroups, which gives the same whatever their size is."""
+    i = hal.global_idx(0)
+    v = x[i] if i < n else hal.int32(0)
+    sum, last = hal.subgroup_sum(v), hal.subgroup_inclusive_sum(v)
+    votes = hal.popcount(hal.ballot(v > 0))
+    before = hal.shuffle(last, max(hal.subgroup_lane() - 1, 0))
+    if hal.subgroup_lane() == 0:
+        hal.atomic_add(s, 0, sum)
+        hal.atomic_add(s, 1, hal.int32(votes))
+    elif last != before + v:
+        hal.atomic_add(s, 2, 1)
+
+
+@_collect
+def _total_by_subgroups(random: np.random.Generator) -> Sample:
+    x = random.integers(-1000, 1000, 700, np.int32)
+    launch = {"threads": 700, "block": 96}
+    return Sample(total_by_subgroups, [np.zeros(3, np.int32), x], (700,), launch, needs="subgroups")
+
+
 # -- control
 
 

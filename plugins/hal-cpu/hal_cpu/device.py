@@ -70,9 +70,10 @@ LOADER = config.declare(
 _MAX_THREADS = 1024  # more cores than hosts have; each thread costs a stack
 MAX_BLOCK_THREADS = 1024
 _SHARED_NBYTES = 64 << 10  # on a worker's stack; more would not fit the core's nearest caches
-_CAPABILITIES = frozenset(
-    {"fp64", "int64_atomics", "float_atomics", "timing", "pinned", "disassemble", "subprocess_fork"}
-)
+_CAPABILITIES = frozenset({
+    "fp64", "int64_atomics", "float_atomics", "subgroups", "timing", "pinned", "disassemble",
+    "subprocess_fork",
+})  # fmt: skip
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:

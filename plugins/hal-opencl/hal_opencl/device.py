@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
 _MAX_BLOCKS = 2**31 - 1
 _INT64_ATOMICS = {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
+_SUBGROUPS = {"cl_khr_subgroups", "cl_khr_subgroup_shuffle", "cl_khr_subgroup_ballot"}
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
@@ -40,6 +41,8 @@ def describe(name: str, facts: cl.Device) -> DeviceInfo:
         capabilities.add("fp16")
     if extensions >= _INT64_ATOMICS:
         capabilities.add("int64_atomics")
+    if extensions >= _SUBGROUPS:
+        capabilities.add("subgroups")
     if "NVIDIA" in platform.name:  # whose binaries are PTX text
         capabilities.add("disassemble")
     x, y, z = facts.max_work_item_sizes[:3]

@@ -34,7 +34,9 @@ PLACES = {
     "threadgroups_per_grid": "grid_size",
     "threads_per_grid": "threads",
     "thread_index_in_threadgroup": "number",
+    "simdgroup_index_in_threadgroup": "number",
 }
+ALONE = {"threads_per_simdgroup": "1u", "thread_index_in_simdgroup": "0u"}  # one thread each
 RECORD = """
 struct hal_place {
     uint global_id[3], block_id[3], thread_id[3], block_size[3], grid_size[3], threads[3];
@@ -150,6 +152,8 @@ extern "C" void hal_call_{name}(const __global ulong *hal_args, const __global h
 def _given(parameter: re.Match[str], arguments: list[Argument]) -> str:
     """Write what a kernel is given for one parameter."""
     kind, attribute = parameter["type"].strip(), (parameter["attribute"] or "").strip()
+    if attribute in ALONE:
+        return ALONE[attribute]
     if attribute in PLACES:
         field = PLACES[attribute]
         if field == "number":

@@ -1,0 +1,215 @@
+"""Subgroups and fences in the interpreter: what they mean, and what is a fault."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_files import IMPORTS, load
+
+import hal_core as hal
+from hal_core.testing import interpret
+
+
+@hal.kernel
+def shuffled(y: hal.Ptr[hal.int32], lane: hal.int32) -> None:
+    i = hal.global_idx(0)
+    y[i] = hal.shuffle(i, hal.subgroup_lane() + lane)
+
+
+@pytest.mark.parametrize(("lane", "got", "limit"), [(1, 8, 7), (-1, -1, 7)])
+def test_a_shuffle_outside_of_the_subgroup(lane: int, got: int, limit: int) -> None:
+    with pytest.raises(hal.KernelFault, match="outside of the subgroup of thread") as raised:
+        interpret(shuffled, np.zeros(16, "i4"), vals=(lane,), grid=1, block=16, subgroup=8)
+    assert f"got {got}; limit 0 to {limit}" in str(raised.value)
+
+
+def test_the_last_subgroup_of_a_block_may_have_fewer() -> None:
+    y = np.zeros(12, "i4")
+    with pytest.raises(hal.KernelFault, match=r"got 4; limit 0 to 3"):
+        interpret(shuffled, y, vals=(1,), grid=1, block=4, subgroup=8)
+    interpret(shuffled, y, vals=(0,), grid=1, block=12, subgroup=8)
+    assert y.tolist() == list(range(12))
+
+
+def test_the_size_is_a_power_of_two() -> None:
+    with pytest.raises(hal.InvalidArgument, match="subgroup must be a power of two"):
+        interpret(shuffled, np.zeros(4, "i4"), vals=(0,), threads=4, subgroup=3)
+
+
+REFUSED = [
+    (
+        "if i < n:\n    y[i] = hal.subgroup_sum(1)",
+        "hal.subgroup_sum",
+        "not all threads of a subgroup",
+    ),
+    ("if i >= n:\n    return\nv = hal.ballot(n > 1)", "hal.ballot", "have returned before"),
+    ("y[i] = hal.shuffle(i, 0) if i > 2 else 0", "hal.shuffle", "the condition differs"),
+    (
+        "for k in range(hal.subgroup_lane()):\n    y[i] = hal.shuffle(i, 0)",
+        "hal.shuffle",
+        "the range",
+    ),
+    ("y[i] = hal.shuffle(i, 64)", "64", "a subgroup has no thread 64"),
+    ("y[i] = hal.shuffle(i, 0 - 1)", "0 - 1", "a subgroup has no thread -1"),
+    ("y[i] = hal.shuffle(i, 0.5)", "0.5", "a subgroup has no thread 0.5"),
+    ("v = hal.subgroup_sum(hal.int8(1))", "hal.int8", "32 and 64 bits, not int8"),
+    ("v = hal.subgroup_max(i > 2)", "i > 2", "32 and 64 bits, not bool"),
+    ("v = hal.ballot(i)", "i", "int32 where bool"),
+    ("v = hal.subgroup_size(0)", "hal.subgroup_size", "takes 0 argument(s), not 1"),
+    ("hal.fence(1)", "hal.fence", "takes 0 argument(s), not 1"),
+    ("hal.atomic_add(y, 0, 1, 2)", "2", "2 is not an order of memory"),
+    ("hal.atomic_add(y, 0, 1, hal.release, 2)", "hal.atomic_add", "takes 3 arguments, not 5"),
+    ("y[i] = hal.acquire", "hal.acquire", "is a function, not a value"),
+]
+
+
+@pytest.mark.parametrize(("body", "at", "says"), REFUSED)
+def test_refused_with_the_place(body: str, at: str, says: str, tmp_path: Path) -> None:
+    head = "@hal.kernel\ndef f(y: hal.Ptr[hal.int32], n: hal.int32):\n    i = hal.global_idx(0)\n"
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    with pytest.raises(hal.KernelSyntaxError, match=re.escape(says)) as raised:
+        load(tmp_path, IMPORTS + head + lines).f.lower()
+    error = raised.value
+    assert error.text is not None and error.offset is not None
+    assert error.text[error.offset - 1 :].startswith(at)
+
+
+@hal.kernel
+def by_subgroup(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    """The threads of a subgroup agree on its index, and on what one of them tells the others."""
+    i = hal.global_idx(0)
+    if hal.subgroup_idx() == 1:
+        rounds = hal.shuffle(i % 5, 0)
+        while hal.popcount(hal.ballot(i % 3 == 0)) > 0 and rounds > 0:
+            y[i] += hal.subgroup_sum(1)
+            rounds -= 1
+
+
+def test_subgroups_may_go_different_ways() -> None:
+    y = np.zeros(16, "i4")
+    interpret(by_subgroup, y, vals=(16,), grid=1, block=16, subgroup=8)
+    assert y.tolist() == [0] * 8 + [24] * 8
+
+
+# -- fences
+
+
+@hal.kernel(block=(4, 1, 1))
+def look_back(
+    y: hal.Ptr[hal.int32],
+    x: hal.ConstPtr[hal.int32],
+    state: hal.Ptr[hal.int32],
+    sums: hal.Ptr[hal.int32],
+    whole: hal.Ptr[hal.int32],
+    ticket: hal.Ptr[hal.int32],
+) -> None:
+    """A scan in one launch: a block adds what the blocks before it have published."""
+    place = hal.shared(hal.int32, 2)
+    values = hal.shared(hal.int32, 4)
+    t = hal.thread_idx(0)
+    if t == 0:
+        place[0] = hal.atomic_add(ticket, 0, 1)  # blocks come in any order
+    hal.barrier()
+    b = place[0]
+    values[t] = x[b * 4 + t]
+    hal.barrier()
+    if t == 0:
+        total = values[0] + values[1] + values[2] + values[3]
+        sums[b] = total
+        hal.atomic_exchange(state, b, 1, hal.release)
+        before = 0
+        p = b - 1
+        while p >= 0:
+            seen = hal.atomic_load(state, p, hal.acquire)
+            if seen == 2:
+                before += whole[p]
+                break
+            if seen == 1:
+                before += sums[p]
+                p -= 1
+        whole[b] = before + total
+        hal.atomic_exchange(state, b, 2, hal.release)
+        place[1] = before
+    hal.barrier()
+    running = place[1]
+    for k in range(t + 1):
+        running += values[k]
+    y[b * 4 + t] = running
+
+
+def scanned(kernel: Any, blocks: int = 40) -> tuple[list[int], list[int]]:
+    x = np.random.default_rng(0).integers(-9, 9, blocks * 4).astype("i4")
+    y = np.zeros_like(x)
+    state, sums, whole = np.zeros((3, blocks), "i4")
+    interpret(kernel, y, x, state, sums, whole, np.zeros(1, "i4"), grid=blocks)
+    return y.tolist(), x.cumsum().tolist()
+
+
+def test_a_scan_with_look_back_has_no_race() -> None:
+    got, expected = scanned(look_back)
+    assert got == expected
+
+
+@pytest.mark.parametrize("order", ["release", "acquire"])
+def test_without_one_of_the_orders_it_is_a_race(order: str, tmp_path: Path) -> None:
+    """Without a fence on either side nothing orders the sums of two blocks."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    start, end = text.index("@hal.kernel(block=(4, 1, 1))"), text.index("def scanned(")
+    source = text[start:end].replace(f", hal.{order})", ")")
+    with pytest.raises(hal.KernelFault, match="a race for element .* of '(sums|whole)'"):
+        scanned(load(tmp_path, IMPORTS + source).look_back)
+
+
+@hal.kernel(block=(8, 1, 1))
+def last_block(y: hal.Ptr[hal.int32], part: hal.Ptr[hal.int32], count: hal.Ptr[hal.int32]) -> None:
+    """The block that comes last adds what all have written."""
+    last = hal.shared(hal.int32, 1)
+    t = hal.thread_idx(0)
+    part[hal.global_idx(0)] = t
+    hal.fence()
+    hal.barrier()
+    if t == 0:
+        last[0] = hal.atomic_add(count, 0, 1, hal.acq_rel)
+    hal.barrier()
+    if last[0] == hal.grid_dim(0) - 1 and t == 0:
+        for k in range(hal.grid_dim(0) * 8):
+            y[0] += part[k]
+
+
+def test_the_last_block_sees_what_all_have_written() -> None:
+    y = np.zeros(1, "i4")
+    interpret(last_block, y, np.zeros(56, "i4"), np.zeros(1, "i4"), grid=7)
+    assert y[0] == 7 * 28
+
+
+@hal.kernel
+def unflagged(y: hal.Ptr[hal.int32], data: hal.Ptr[hal.int32]) -> None:
+    b = hal.block_idx(0)
+    data[b] = b
+    hal.fence()
+    if b > 0:
+        y[b] = data[b - 1]
+
+
+def test_a_fence_alone_orders_nothing() -> None:
+    with pytest.raises(hal.KernelFault, match="a race for element"):
+        interpret(unflagged, np.zeros(4, "i4"), np.zeros(4, "i4"), grid=4, block=1)
+
+
+@hal.kernel
+def turns(total: hal.Ptr[hal.int32], turn: hal.Ptr[hal.int32]) -> None:
+    """Blocks write one element one after the other, each after it has seen the last one's turn."""
+    b = hal.block_idx(0)
+    if hal.atomic_load(turn, 0, hal.acquire) == b:
+        total[0] = total[0] * 2 + b
+        hal.atomic_add(turn, 0, 1, hal.release)
+
+
+def test_what_is_passed_on_is_written_by_block_after_block() -> None:
+    total, turn = np.zeros(1, "i4"), np.zeros(1, "i4")
+    interpret(turns, total, turn, grid=1, block=1)
+    assert turn[0] == 1 and total[0] == 0
