@@ -34,7 +34,7 @@ _NAMES = {
     "subgroup_min subgroup_size subgroup_sum tan tanh thread_idx trunc truncdiv truncmod "
     "unroll view",
     "lang.pointers": "ConstPtr Ptr",
-    "many": "MultiBuffer launch",
+    "multidevice": "MultiBuffer launch",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
     "program": "Program ProgramInfo",

@@ -173,7 +173,7 @@ from hal_core.lang.pointers import (
     ConstPtr as ConstPtr,
     Ptr as Ptr,
 )
-from hal_core.many import (
+from hal_core.multidevice import (
     MultiBuffer as MultiBuffer,
     launch as launch,
 )

@@ -26,7 +26,7 @@ import figures  # noqa: E402
 IMPORT_ORDER = """
     errors config discovery concurrency dtypes geometry ir lang render interpreter
     cache hookspecs device profiling queue allocator buffer compiler program graph device.base
-    python streams many __init__ testing cli __main__
+    python streams multidevice __init__ testing cli __main__
 """.split()  # noqa: SIM905  # one line of words reads as the order it is
 NOUNS = ("queue", "allocator", "buffer", "compiler", "program", "device.base")
 MOST_ROOMS = 28

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_core.many.launches import launch
-from hal_core.many.multi_buffer import MultiBuffer, Shard
+from hal_core.multidevice.launches import launch
+from hal_core.multidevice.multi_buffer import MultiBuffer, Shard
 
 __all__ = ["MultiBuffer", "Shard", "launch"]

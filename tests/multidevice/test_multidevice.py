@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.many import Shard
+from hal_core.multidevice import Shard
 from hal_core.testing.fake import FakePlugin
 
 FAST = settings(

@@ -9,7 +9,7 @@ from hal_core.errors import InvalidArgument
 from hal_core.geometry import Extent
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
-from hal_core.many.multi_buffer import MultiBuffer, Shard
+from hal_core.multidevice.multi_buffer import MultiBuffer, Shard
 
 if TYPE_CHECKING:
     from hal_core.queue import Queue

@@ -24,7 +24,7 @@ from hal_core.concurrency import run_each
 from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, bool_
 from hal_core.errors import InvalidArgument
-from hal_core.many.reductions import OPERATIONS, reduce_axis
+from hal_core.multidevice.reductions import OPERATIONS, reduce_axis
 from hal_core.queue import DirectQueue, Event, Queue
 
 if TYPE_CHECKING:
