@@ -45,7 +45,7 @@ def public_objects(plugin: FakePlugin) -> dict[str, Any]:
         device.compilers[0], device.compiler, FakeRenderer(), profile, *profile.events,
         hal.int32, hal.Ptr[hal.int32], hal.ConstPtr[hal.int32], hal.Device, hal.cache.statistics(),
         hal.CompileOptions("k", kernel.signature), hal.OutOfMemory("allocate", "no room"),
-        device.queue(), hal.Event(), graph, *graph.nodes,
+        device.queue(), hal.Event(), graph, *graph.nodes, hal.MultiBuffer([device], 4, hal.int32),
     ]  # fmt: skip
     return {name.__name__: one for one in found for name in type(one).__mro__} | {
         "Ptr": hal.Ptr[hal.int32], "ConstPtr": hal.ConstPtr[hal.int32],
@@ -62,6 +62,7 @@ INSTEAD = {
     "Event": r"Wait for it here",
     "Graph": r"device\.capture\(\)",
     "Node": r"graph\.add",
+    "MultiBuffer": r"multi\.numpy\(\)",
 }
 
 

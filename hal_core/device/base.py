@@ -29,12 +29,12 @@ from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
 from hal_core.queue import DirectQueue, Event, Queue, WorkerQueue, seconds_of
+from hal_core.queue.order import Order
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
     from hal_core.device.backend import Backend
     from hal_core.dtypes import DType
-    from hal_core.queue.order import Order
     from hal_core.render import Renderer
 
 __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
@@ -96,7 +96,7 @@ class Compiled(concurrency.OfThisProcess):
     closed: bool
     forked: bool  # True in a forked child whose parent opened it: every use raises ForkError there
 
-    _order: Order | None = None  # of checked mode: it finds what nothing orders
+    checks_order = False  # True: work of two queues that nothing orders is an error
 
     _instead = "Send device.name, and write hal.Device[name] there. Buffers carry their data."
 
@@ -119,6 +119,7 @@ class Compiled(concurrency.OfThisProcess):
         self._loaded: Living[Program] = Living()
         self._queues: Living[Queue] = Living()
         self._queue_numbers = itertools.count(1)
+        self._order = Order(name) if self.checks_order else None
         self._ends: list[Event] = []  # of queues that were dropped with work in them
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.

@@ -58,6 +58,9 @@ class Node(OfThisProcess):
     kind: str  # "launch", "copy", "fill" or "copyin"
     number: int  # in its graph
     bufs: tuple[Buffer, ...]  # of a copy: destination, source
+    program: Program | None  # of a launch
+    geometry: Any  # of a launch, in the form of its program
+    data: bytes  # of a copyin, or the pattern of a fill
 
     _instead = "Make it there: graph.add(program, *buffers)."
 

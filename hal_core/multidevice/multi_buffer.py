@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from hal_core.buffer import Buffer
 from hal_core.buffer.host import host_bytes
 from hal_core.concurrency import run_each
+from hal_core.concurrency import OfThisProcess
 from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, bool_
 from hal_core.errors import InvalidArgument
@@ -47,7 +48,7 @@ class Shard(NamedTuple):
     shape: tuple[int, ...]
 
 
-class MultiBuffer:
+class MultiBuffer(OfThisProcess):
     """Elements of `shape` on several devices: one buffer a device.
 
     `axis` is cut into as many parts as there are devices: as equal as can be, longer ones first, or
@@ -64,6 +65,8 @@ class MultiBuffer:
     dtype: DType
     axis: int | None
     shards: tuple[Shard, ...]
+
+    _instead = "Send its data, multi.numpy(), and make one there."
 
     def __init__(
         self,

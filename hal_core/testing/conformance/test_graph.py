@@ -44,26 +44,26 @@ class TestGraph:
     @pytest.mark.parametrize(
         "case",
         [
-            "two writes", "write after read", "read after write", "copy after write",
-            "copy then read", "views", "partial writes", "overlapping copy",
+            "two-writes", "write-after-read", "read-after-write", "copy-after-write",
+            "copy-then-read", "views", "partial-writes", "overlapping-copy",
         ],
     )  # fmt: skip
     def test_G1_replays_equal_eager_work(self, device: hal.Compiled, case: str) -> None:
         add, up, copy = programs(device)
         cases: dict[str, Work] = {
-            "two writes": lambda a, b: (up(a, 5), up(a, 7)),
-            "write after read": lambda a, b: (copy(b, a), up(a, 3)),
-            "read after write": lambda a, b: (add(a), copy(b, a), add(b)),
-            "copy after write": lambda a, b: (add(a), b.copy_from(a)),
-            "copy then read": lambda a, b: (b.copy_from(a), add(b), copy(a, b)),
+            "two-writes": lambda a, b: (up(a, 5), up(a, 7)),
+            "write-after-read": lambda a, b: (copy(b, a), up(a, 3)),
+            "read-after-write": lambda a, b: (add(a), copy(b, a), add(b)),
+            "copy-after-write": lambda a, b: (add(a), b.copy_from(a)),
+            "copy-then-read": lambda a, b: (b.copy_from(a), add(b), copy(a, b)),
             "views": lambda a, b: (add(a[5:50]), copy(b[3:40], a[10:47]), add(b)),
-            "partial writes": lambda a, b: (
+            "partial-writes": lambda a, b: (
                 a[:30].fill(1),
                 a[20:60].fill(2),
                 add(a),
                 a[40:].fill(3),
             ),
-            "overlapping copy": lambda a, b: (add(a), a[4:80].copy_from(a[:76]), add(a)),
+            "overlapping-copy": lambda a, b: (add(a), a[4:80].copy_from(a[:76]), add(a)),
         }
         work = cases[case]
         eager, mine = (ints(device, 1), ints(device, 2)), (ints(device, 1), ints(device, 2))

@@ -395,7 +395,7 @@ def test_P9_a_failure_on_the_device_surfaces_at_the_wait(
     x = hal.zeros(4, hal.float32, device)
     saxpy(x, x, vals=(1.0, 4), threads=4)
     device.synchronize()
-    monkeypatch.setattr(device, "queue", Lost())
+    monkeypatch.setattr(device, "commands", Lost())
     with pytest.raises(DeviceFault, match=r"clFinish failed with OUT_OF_RESOURCES.*saxpy"):
         device.synchronize()
 

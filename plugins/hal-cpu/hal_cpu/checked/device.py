@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import HalError, Unsupported
-from hal_core.queue.order import Order, Range, working
+from hal_core.queue.order import Range, working
 from hal_cpu import processor
 from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
 
@@ -28,12 +28,12 @@ class CheckedDevice(CPUDevice):
 
     allocator: CheckedAllocator
     checked = True
+    checks_order = True
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
         self.seconds, self.seed = CHECK_SECONDS.read(), CHECK_SEED.read()
         self.faults: deque[HalError] = deque()  # found but not raised yet
-        self._order = Order(name)
 
     @property
     def graph(self) -> None:
