@@ -100,7 +100,7 @@ SYNTAX = (
     "tests/lang/test_refusals.py", "tests/lang/test_wrong_kernels.py", "tests/device",
 )  # fmt: skip
 # A kernel from text to result on a backend, and the tests of a backend that every Python runs.
-RESULTS = ("tests/program/test_program.py", "tests/repository/test_examples.py")
+RESULTS = ("tests/program/test_program.py",)
 OWN = ("test_program.py", "test_readme.py", "test_missing.py")
 # Tests that take longest: compilers over every operation, the kit over broken backends.
 LONGEST = ("tests/fuzz", "tests/testing", "tests/render", "tests/ir")
@@ -172,9 +172,9 @@ def _install(
     return folder
 
 
-def _software_build() -> str:
-    """Where all sessions of this run build the software CUDA driver, once."""
-    return str(_dist() / "software-cuda")
+def _software_builds() -> dict[str, str]:
+    """Return the folders in which all sessions of this run build the drivers in software, once."""
+    return {f"SIM_{name}_BUILD": str(_dist() / f"software-{name}") for name in ("CUDA", "HIP")}
 
 
 def _opencl_platform(session: nox.Session) -> None:
@@ -211,7 +211,7 @@ def _pytest(
     config += [f"--ignore={ROOT / path}" for path in without]
     arguments = session.posargs or [str(ROOT / path) for path in paths]
     # As variables, for the workers too: -P and, without asserts, -O.
-    env = {"HAL_REQUIRE": ",".join(require), "PYTHONSAFEPATH": "1"}
+    env = {"HAL_REQUIRE": ",".join(require), "PYTHONSAFEPATH": "1", **_software_builds()}
     env |= {"PYTHONOPTIMIZE": "1"} if optimize else {}
     env |= variables
     session.run("python", "-m", "pytest", *config, *arguments, env=env)
@@ -266,7 +266,7 @@ def tests(session: nox.Session, backend: str) -> None:
     # AMD's compiler is of the system alone: without it the tests of it are skipped.
     asked = os.environ.get("HAL_REQUIRE", "").split(",")
     require = () if backend == "hip" and "HIP" not in asked else (backend.upper(),)
-    _pytest(session, *RESULTS, *own, require=require, SIM_CUDA_BUILD=_software_build())
+    _pytest(session, *RESULTS, *own, require=require)
 
 
 @nox.session(python=OTHERS)
@@ -276,7 +276,7 @@ def pythons(session: nox.Session) -> None:
     _opencl_platform(session)
     own = {name: _existing(f"plugins/{name}/tests/{file}" for file in OWN) for name in PLUGINS}
     # In a process of its own: the GPUs of the driver in software would be everybody's best devices.
-    _pytest(session, *own.pop("hal-cuda"), require=("CUDA",), SIM_CUDA_BUILD=_software_build())
+    _pytest(session, *own.pop("hal-cuda"), require=("CUDA",))
     _pytest(session, *own.pop("hal-hip"))
     others = [path for paths in own.values() for path in paths]
     _pytest(session, *SYNTAX, *RESULTS, *others, require=("CPU", "OPENCL"))
@@ -324,10 +324,7 @@ def together(session: nox.Session) -> None:
     required = ("CPU", "OPENCL")
     # What takes longest first, or one core would be idle at the end.
     tests = [*LONGEST, *plugins, *sorted(str(path.relative_to(ROOT)) for path in _tests())]
-    _pytest(
-        session, *dict.fromkeys(tests), without=without, optimize=True, require=required,
-        SIM_CUDA_BUILD=_software_build(),
-    )  # fmt: skip
+    _pytest(session, *dict.fromkeys(tests), without=without, optimize=True, require=required)
 
 
 @nox.session

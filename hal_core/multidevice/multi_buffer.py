@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from hal_core.buffer import Buffer
 from hal_core.buffer.host import host_bytes
-from hal_core.concurrency import run_each
-from hal_core.concurrency import OfThisProcess
+from hal_core.concurrency import OfThisProcess, run_each
 from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, bool_
 from hal_core.errors import InvalidArgument
