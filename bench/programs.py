@@ -1,7 +1,7 @@
 """Programs of several kinds beside the same loops compiled by numba, on all cores.
 
-Numba takes the liberty with floats that kernels take: a multiply and an add may become one. With
-all of `fastmath` its results would be others.
+Numba has `fastmath`, as its users write it. So it may sum in any order and approximate a division,
+while kernels keep their order and may only join a multiply with an add.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _numba(example: Example, results: dict[str, Numbers]) -> Task:
     import numba
 
     arrays = [array.copy() for array in example.arrays]
-    compiled = numba.njit(parallel=True, fastmath={"contract"})(example.twin)
+    compiled = numba.njit(parallel=True, fastmath=True)(example.twin)
     vals = [np.float32(value) if isinstance(value, float) else value for value in example.vals]
     compiled(*arrays, *vals)
     results["numba"] = arrays[0]
