@@ -26,7 +26,7 @@ _PLAIN = _ORDER | {"ADD", "SUB", "CAST", "SPECIAL", "PARAM", "CONST", "MUL", "GE
 
 
 class Given(NamedTuple):
-    """What a user gave: the rest is made up."""
+    """Arguments of a launch that the user gave; the others are made up."""
 
     numbers: dict[str, int | float | bool]  # by the name of a value
     arrays: dict[str, Array]  # by the name of a pointer

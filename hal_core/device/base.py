@@ -198,7 +198,7 @@ class Compiled(concurrency.OfThisProcess):
 
     @property
     def graph(self) -> Callable[[Compiled, list[Step]], Callable[[], None] | None] | None:
-        """What makes a native replay of a graph's steps; None where they run one by one.
+        """The function that makes a native replay of steps; None: a graph runs them one by one.
 
         It may return None for steps that it cannot take.
         """

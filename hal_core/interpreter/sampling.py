@@ -33,7 +33,7 @@ _ACCESSES = frozenset(HOW)
 
 
 class Sample(NamedTuple):
-    """What a launch needs and does."""
+    """Sizes and work of one launch."""
 
     sizes: tuple[int, ...]  # the elements of each pointer's buffer, in the order of a launch
     nbytes: int  # read and written, each element once for reading and once for writing

@@ -28,7 +28,7 @@ Extent = UOp | int  # an int where it is known at compile time
 
 
 class Lowering(Protocol):
-    """What is needed of the front end here; `Expressions` has it."""
+    """The part of the front end that shapes use; `Expressions` has it."""
 
     emit: Emitter
 

@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """What a wait has waited for: two events, each as the number of its row and its place there."""
+    """An arrow from an event to the wait for it, each as its row and its place in the row."""
 
     tail: tuple[int, int]
     head: tuple[int, int]

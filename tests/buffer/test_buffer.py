@@ -488,7 +488,7 @@ def test_a_closed_device_invalidates_its_buffers(plugin: Any) -> None:
 
 
 def test_B5_nothing_is_copied_into_an_empty_array_of_any_shape(fake: hal.Compiled) -> None:
-    """Where there is nothing to write, nothing is read-only."""
+    """A read-only destination is refused only if there is something to write."""
     empty = hal.empty(0, hal.int32, fake)
     for dest in (np.empty((0, 3), "i4"), np.empty(0, "i4"), bytearray()):
         assert empty.copyout(dest) is dest

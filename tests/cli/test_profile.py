@@ -64,7 +64,7 @@ def test_a_table_of_what_was_done_follows_the_program(
 
 
 def test_in_json_what_the_program_prints_goes_to_stderr(tmp_path: Path) -> None:
-    """That of its child processes too: stdout is one document."""
+    """The output of its child processes goes there, too: stdout is one document."""
     (tmp_path / "program.py").write_text(
         "import os, sys\nfrom hal_core import Device, zeros, int8\n"
         f"sys.path.append({str(ROOT / 'tests')!r})\nfrom fake_backend import FakePlugin\n"

@@ -207,7 +207,27 @@ class LLVM(NativeToolchain):
         return address
 
 
-class OpenCL(Toolchain):
+class DeviceToolchain(Toolchain):
+    """Those whose launches run all blocks, on as many threads as the device has."""
+
+    def run(
+        self,
+        kernel: Kernel,
+        arguments: Arrays,
+        grid: Triple = (1, 1, 1),
+        block: Triple = (1, 1, 1),
+        part: tuple[int, int] | None = None,
+        workers: int = 1,
+    ) -> None:
+        if part is not None:
+            raise AssertionError("a device launches whole grids")
+        self.launch(kernel, arguments, grid, block)
+
+    def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
+        raise NotImplementedError
+
+
+class OpenCL(DeviceToolchain):
     renderer = OpenCLRenderer()
     subgroup = 0  # PoCL 3.1 lacks cl_khr_subgroups
 
@@ -238,17 +258,7 @@ class OpenCL(Toolchain):
             warnings.simplefilter("ignore", self.cl.CompilerWarning)
             return getattr(self.cl.Program(self.context, text).build(options), kernel.name)
 
-    def run(
-        self,
-        kernel: Kernel,
-        arguments: Arrays,
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        part: tuple[int, int] | None = None,
-        workers: int = 1,
-    ) -> None:
-        if part is not None:
-            raise AssertionError("OpenCL launches whole grids")
+    def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
         cl = self.cl
         function = self.build(kernel, self.renderer.render(kernel))
         given: list[Any] = []
@@ -271,7 +281,7 @@ class OpenCL(Toolchain):
         self.queue.finish()
 
 
-class Metal(Toolchain):
+class Metal(DeviceToolchain):
     """clang with our own `<metal_stdlib>`, which has Metal's address spaces."""
 
     renderer = MetalRenderer()
@@ -291,17 +301,7 @@ class Metal(Toolchain):
             pytest.skip(str(error))
         return msl.Library(text)
 
-    def run(
-        self,
-        kernel: Kernel,
-        arguments: Arrays,
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        part: tuple[int, int] | None = None,
-        workers: int = 1,
-    ) -> None:
-        if part is not None:
-            pytest.skip("Metal launches whole grids")
+    def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
         library = self.build(kernel)
         signature = kernel.signature
         values = [param for param in signature.params if not param.is_pointer]
@@ -315,7 +315,7 @@ class Metal(Toolchain):
         library.run(kernel.name, addresses, threads, block)
 
 
-class HIP(Toolchain):
+class HIP(DeviceToolchain):
     """hiprtc's code for gfx906, carried out by the engine of the software HIP runtime."""
 
     renderer = HIPRenderer()
@@ -338,17 +338,7 @@ class HIP(Toolchain):
         if unknown:
             raise AssertionError("\n".join(unknown))
 
-    def run(
-        self,
-        kernel: Kernel,
-        arguments: Arrays,
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        part: tuple[int, int] | None = None,
-        workers: int = 1,
-    ) -> None:
-        if part is not None:
-            pytest.skip("HIP launches whole grids")
+    def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
         given = [
             arguments[param.name]
             if param.is_pointer

@@ -167,7 +167,7 @@ class CPUDevice(Compiled):
 
     @property
     def graph(self) -> Callable[[Compiled, list[Step]], Callable[[], None] | None] | None:
-        """What replays a graph in one call of machine code."""
+        """The function that makes a replay in one call of machine code."""
         from hal_cpu.graph import native_replay
 
         return native_replay
