@@ -22,16 +22,23 @@ if TYPE_CHECKING:
     from hal_opencl.device import OpenCLDevice
 
 _COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
+_FAILED = -1  # of a wait: the driver drops what is queued behind it
 
 
 class Command(NamedTuple):
     """An entry of the queue that was not seen complete yet."""
 
     name: str  # "launch of saxpy"
-    status: cl.Event
-    keep: Any  # what it needs until then
+    marker: cl.Event | None  # None: work before it failed, so the driver does not have it
+    keep: Any  # what it needs until it is complete
     event: Callable[[], Event | None] = lambda: None  # that happens with it, a weak reference
     waited: Event | None = None  # before it
+    failure: Failure | None = None  # the driver refused it
+
+    @property
+    def status(self) -> int:
+        """The driver's word: above COMPLETE pending, below it failed."""
+        return int(self.marker.command_execution_status if self.marker else _COMPLETE)
 
 
 class OpenCLEvent(PolledEvent):
@@ -65,11 +72,8 @@ class _Dropped(PolledEvent):
         self._pending = pending
 
     def _poll(self) -> bool:
-        while self._pending and self._pending[0].status.command_execution_status <= _COMPLETE:
-            done = self._pending.popleft()
-            event = done.event()
-            if event is not None:
-                event._happen(None)
+        while self._pending and self._pending[0].status <= _COMPLETE:
+            self._pending.popleft()
         return not self._pending
 
 
@@ -94,7 +98,9 @@ class OpenCLQueue(Queue):
         # In no cycle with the queue: of a cycle the collector finalizes all, also the memory that
         # `__del__` keeps.
         self._pending: deque[Command] = deque()
-        self._failure: Failure | None = None
+        self._failure: Failure | None = None  # of what is complete
+        self._drops = False  # what is added: the driver refused a command
+        self._looking = False
         self._launches: WeakKeyDictionary[Program, Callable[..., cl.Event]] = WeakKeyDictionary()
 
     # -- work
@@ -103,40 +109,64 @@ class OpenCLQueue(Queue):
         """Queue a command, unless work before it has failed."""
         with self._lock:
             self.look()
-            if self._failure is None:
-                try:
-                    if name != "event":
-                        enqueue = partial(record_queued, self, name, more.get("waited"), enqueue)
-                    self._pending.append(Command(name, enqueue(), keep, **more))
-                    self.commands.flush()
-                    return
-                except cl.Error as error:
-                    why = driver.explain(error, name, self.device.name)
-                    self._failure = Failure(name, self.name, why)
-            event = more["event"]() if "event" in more else None
+            if self._drops or self._failure is not None:
+                self._pending.append(Command(name, None, keep, **more))
+                return
+            if name != "event":
+                enqueue = partial(record_queued, self, name, more.get("waited"), enqueue)
+            try:
+                marker = enqueue()
+                self.commands.flush()
+                self._pending.append(Command(name, marker, keep, **more))
+            except cl.Error as error:
+                why = driver.explain(error, name, self.device.name)
+                failure = Failure(name, self.name, why)
+                self._pending.append(Command(name, None, keep, **more, failure=failure))
+                self._drops = True
+
+    def look(self, wait: bool = True) -> None:
+        """Let the events of complete commands happen, and release what they needed.
+
+        Without `wait` only if no other thread does it now.
+        """
+        if not self._lock.acquire(blocking=wait):
+            return
+        try:
+            if self._looking:  # a queue that this one waited for had waited for this one
+                return
+            self._looking = True
+            try:
+                self._look()
+            finally:
+                self._looking = False
+        finally:
+            self._lock.release()
+
+    def _look(self) -> None:
+        while self._pending and self._is_over(self._pending[0]):
+            done = self._pending.popleft()
+            self._failure = self._failure or self._failure_of(done)
+            event = done.event()
             if event is not None:
                 event._happen(self._failure)
 
-    def look(self) -> None:
-        """Let the events of complete commands happen, and release what they needed."""
-        with self._lock:
-            while self._pending and self._is_over(self._pending[0]):
-                done = self._pending.popleft()
-                if done.waited is not None and self._failure is None:
-                    self._failure = done.waited._failure
-                event = done.event()
-                if event is not None:
-                    event._happen(self._failure)
-
     def _is_over(self, command: Command) -> bool:
-        status = command.status.command_execution_status
-        if status < _COMPLETE and self._failure is None and command.waited is None:
+        if command.status > _COMPLETE or command.waited is None:
+            return command.status <= _COMPLETE
+        if isinstance(command.waited, OpenCLEvent):  # which failed if the work before it did
+            command.waited.queue.look(wait=False)
+        return command.waited._done
+
+    def _failure_of(self, command: Command) -> Failure | None:
+        if command.waited is not None:
+            return command.waited._failure
+        if command.marker is not None:
             try:
-                driver.raise_failure(command.status)
+                driver.raise_failure(command.marker)
             except cl.Error as error:
                 why = driver.explain(error, "wait", self.device.name)
-                self._failure = Failure(command.name, self.name, why)
-        return bool(status <= _COMPLETE)
+                return Failure(command.name, self.name, why)
+        return command.failure
 
     def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         launch = self._launches.get(program)
@@ -207,7 +237,7 @@ class OpenCLQueue(Queue):
         if marker is None or event.queue is None or event.queue.device is not self.device:
             marker = cl.UserEvent(self.device.context)
             user: cl.UserEvent = marker
-            event._when_done(lambda: user.set_status(_COMPLETE))
+            event._when_done(lambda: user.set_status(_FAILED if event._failure else _COMPLETE))
         wait = lambda: cl.enqueue_barrier(self.commands, wait_for=[marker])  # noqa: E731
         self._add("wait", wait, event, waited=event)
 

@@ -9,6 +9,7 @@ import pyopencl as cl
 import pytest
 
 import hal_core as hal
+from hal_core.queue import Failure
 from hal_opencl.queue import OpenCLQueue
 
 N = 64
@@ -74,3 +75,18 @@ def test_Q4_garbage_queues_keep_memory_until_their_work_is_done(device: hal.Comp
     assert device.synchronize(20)
     assert [one.numpy().tolist() for one in others] == [[value] * N for value in range(4)]
     assert not device._ends
+
+
+def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device: hal.Compiled) -> None:
+    failing, waiting, made = device.queue(), device.queue(), ints(device)
+    assert isinstance(failing, OpenCLQueue)
+    outside = hal.Event()
+    failing.wait(outside)
+    failed = failing.record()
+    waiting.wait(failed)
+    dropped = made.fill(3, queue=waiting)
+    outside._happen(Failure("launch of nobody", "queue 9", RuntimeError("it broke")))
+    for end in (dropped, failed):  # nobody has asked the other queue yet
+        with pytest.raises(hal.DeviceFault, match="launch of nobody failed in queue 9"):
+            end.wait(20)
+    assert made.numpy().tolist() == [0] * N
