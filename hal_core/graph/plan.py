@@ -54,17 +54,22 @@ class Plan:
                 return False
         return not any(program._unloaded for program in self._programs)
 
+    def native(self) -> Any:
+        """Return what the device's `graph` has made of the steps; None where it takes them not."""
+        if not self._native_is_made:
+            make = self.device.graph
+            self._native = None if make is None else make(self.device, self.steps)
+            self._native_is_made = True
+        return self._native
+
     def run(self) -> None:
         """Do the work on the default queue: natively where the device can, else step by step.
 
         A profile that is open sees every step.
         """
-        if not self._native_is_made:
-            native = self.device.graph
-            self._native = None if native is None else native(self.device, self.steps)
-            self._native_is_made = True
-        if self._native is not None and not events.open_profiles:
-            self._native()
+        native = self.native()
+        if native is not None and not events.open_profiles:
+            native()
             return
         allocator = self.device.allocator
         for kind, program, geometry, args, _ in self.steps:

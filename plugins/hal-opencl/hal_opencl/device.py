@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import CompileOptions
@@ -16,6 +17,8 @@ from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
+    from hal_core.graph import Step
+    from hal_opencl.graph import Replay
     from hal_opencl.queue import OpenCLQueue
 
 _COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
@@ -92,6 +95,7 @@ class OpenCLDevice(Compiled):
         self.context, self.commands = driver.open_queue(self.hardware, name)
         self.last_launched = ""  # a program's name, for the text of a fault
         self.last_event: cl.Event | None = None  # of the work that was queued last
+        self.replays: list[tuple[cl.Event, Replay]] = []  # that may still run
         try:
             self._try_compiler()
         except BaseException:
@@ -103,6 +107,7 @@ class OpenCLDevice(Compiled):
             if timeout is None:
                 self.wait_for_last()
                 self.commands.finish()  # work that others have queued, too
+                self.replays.clear()
                 return True
             # `finish` takes no timeout, so a marker after all queued work is polled.
             marker = cl.enqueue_marker(self.commands)
@@ -115,6 +120,7 @@ class OpenCLDevice(Compiled):
         # PyOpenCL releases both when nobody refers to them; memory that is still in use has its own
         # reference to the context.
         self.last_event = None
+        self.replays.clear()
         del self.commands, self.context
 
     def _make_queue(self) -> OpenCLQueue:
@@ -141,6 +147,13 @@ class OpenCLDevice(Compiled):
 
     def _make_clock(self) -> OpenCLClock:
         return OpenCLClock(self)
+
+    @property
+    def graph(self) -> Callable[[Any, list[Step]], Replay | None]:
+        """The function that records a replay for the driver, where it has command buffers."""
+        from hal_opencl.graph import native_replay
+
+        return native_replay
 
     def wait_for(self, event: cl.Event, timeout: float = math.inf) -> bool:
         """Wait for a command; return False when the timeout passes.

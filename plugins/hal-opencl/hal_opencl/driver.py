@@ -1,9 +1,9 @@
 """Find devices, build programs, turn errors into exceptions of hal-core: all use of PyOpenCL.
 
-Other modules take `cl` from here. Kernel arguments and builds go through PyOpenCL's inner
-`_Program` and `Kernel._set_arg_*`, the layer that its own launch code is generated for. The outer
-layer has a second compile cache, adds options from the environment, warns about every build log and
-takes 25 us to set six arguments.
+Other modules take `cl` and `inner` from here. Kernel arguments and builds go through PyOpenCL's
+inner `_Program` and `Kernel._set_arg_*`, the layer that its own launch code is generated for. The
+outer layer has a second compile cache, adds options from the environment, warns about every build
+log and takes 25 us to set six arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArg
 __all__ = [
     "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
     "build", "check", "cl", "enqueue_read", "enqueue_write", "explain", "find_devices",
-    "identity_of", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
+    "identity_of", "inner", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
     "may_be_memory", "open_queue", "raise_failure", "sentence",
 ]  # fmt: skip
 
@@ -36,7 +36,7 @@ INSTALL = (
 
 try:
     import pyopencl as cl
-    from pyopencl import _cl
+    from pyopencl import _cl as inner
 except ImportError as _error:
     raise DeviceUnavailable(
         "enumerate OPENCL", f"PyOpenCL cannot be loaded: {_error}", fix=INSTALL
@@ -52,12 +52,12 @@ except OSError:
 if not _writable:
     vars(cl)["_PYOPENCL_NO_CACHE"] = True
 
-Program = _cl._Program
+Program = inner._Program
 
 # Arguments: queue, memory, host memory, byte offset, events to wait for, blocking. `enqueue_copy`
 # ends in these; its dispatch costs 1 us of the 5 that a small copy takes.
-enqueue_read = _cl._enqueue_read_buffer
-enqueue_write = _cl._enqueue_write_buffer
+enqueue_read = inner._enqueue_read_buffer
+enqueue_write = inner._enqueue_write_buffer
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ def raise_failure(event: cl.Event) -> None:
     """Raise cl.Error if the work of a complete event failed."""
     status = event.command_execution_status
     if status < 0:
-        raise cl.Error(_cl._ErrorRecord(msg="", code=status, routine="queued work"))
+        raise cl.Error(inner._ErrorRecord(msg="", code=status, routine="queued work"))
 
 
 # -- devices

@@ -135,11 +135,6 @@ class OpenCLProgram(Program):
         if self._whole_blocks:
             numbers += [f"{len(slots) + axis}, geometry.block[{axis}]" for axis in range(3)]
 
-        def whole(opaque: Opaque) -> cl.Buffer | None:
-            """Return memory without an offset: a sub-buffer where it has one."""
-            base, offset = opaque
-            return base.get_sub_region(offset, base.size - offset) if offset else base
-
         def make() -> tuple[Any, ...]:
             kernel = cl.Kernel(program, name)
             return kernel, *driver.argument_setters(kernel)
@@ -147,7 +142,7 @@ class OpenCLProgram(Program):
         names: dict[str, Any] = {
             **spare_storage(make),
             **packs,
-            "whole": whole,
+            "whole": _whole,
             "enqueue": cl.enqueue_nd_range_kernel,
             "queue": owner.commands,
             "owner": owner,
@@ -164,6 +159,27 @@ class OpenCLProgram(Program):
             set_numbers="set_numbers(numbers)" if numbers else "pass",
         )
         return define(text, "launch", f"launch of {name}", names)
+
+    def kernel_with(self, geometry: Geometry, args: tuple[Any, ...]) -> tuple[cl.Kernel, Any]:
+        """Return a kernel object that has the arguments of a launch, and the memory among them.
+
+        Raises: cl.Error.
+        """
+        kernel = cl.Kernel(self._program, self.name)
+        set_memory, set_numbers = driver.argument_setters(kernel)
+        memory = []
+        for index, (code, _, position, _, is_offset) in enumerate(slots := slots_of(self.binary)):
+            value = args[position]
+            if code:
+                set_numbers((index, struct.pack(code, value[1] if is_offset else value)))
+                continue
+            takes_offset = self.binary.rendered or self.binary.offsets
+            memory.append(value[0] if takes_offset else _whole(value))
+            set_memory((index, memory[-1]))
+        if self._whole_blocks:
+            for axis in range(3):
+                set_numbers((len(slots) + axis, geometry.block[axis]))
+        return kernel, memory
 
     def _build(self, operation: str) -> driver.Program:
         device = self.device
@@ -198,6 +214,12 @@ class OpenCLProgram(Program):
         event = cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
         queue.flush()
         self.device.wait_for(event)
+
+
+def _whole(opaque: Opaque) -> cl.Buffer | None:
+    """Return memory without an offset: a sub-buffer where it has one."""
+    base, offset = opaque
+    return base.get_sub_region(offset, base.size - offset) if offset else base
 
 
 class Geometry(NamedTuple):

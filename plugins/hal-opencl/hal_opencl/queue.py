@@ -184,6 +184,14 @@ class OpenCLQueue(Queue):
         self.record().wait()
         return float(event.profile.end - event.profile.start) * 1e-9 if event is not None else 0.0
 
+    def _add_replay(self, plan: Any) -> None:
+        native = plan.native()
+        if native is None:
+            super()._add_replay(plan)
+        else:
+            keep = plan.keep(), native
+            self._add("replay of a graph", lambda: native.enqueue(self.commands), keep)
+
     def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
         write = driver.enqueue_write
         self._add("copyin", lambda: write(self.commands, dest[0], src, dest[1], None, False), keep)
