@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fake_backend import FakePlugin
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("hal-caches")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "hal-cache"
+def own_cache(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Name a folder, which the cache makes: `tmp_path` would make one for each of 9,000 tests."""
+    folder = next(caches)
     monkeypatch.setenv("HAL_CACHE_DIR", str(folder))
     return folder
 
