@@ -543,9 +543,9 @@ def hardware(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Compare random kernels with the interpreter; a wrong one is made small and printed.
 
-    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip`; the
-    last three on drivers in software, or with HAL_TEST_CUDA=system and HAL_TEST_HIP=system on the
-    machine's.
+    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip,msl`;
+    ptx, nvrtc and hip on drivers in software, or with HAL_TEST_CUDA=system and
+    HAL_TEST_HIP=system on the machine's, msl by clang.
     """
     _install(session, *DISTRIBUTIONS, tools=("ml_dtypes>=0.5", "ziglang"))
     targets = " ".join(session.posargs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from expressions import ATOMIC, IN_ANY_ORDER, STORED, spell
+from expressions import IN_ANY_ORDER, spell
 from statements import Statements
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
@@ -40,13 +40,13 @@ class Blocks:
         """At the top of the kernel."""
         random, s = self.s.random, self.s
         for _ in range(random.randint(1, 2)):
-            dtype, name = random.choice([*STORED, int32, float32]), s.new("tile")
+            dtype, name = random.choice([*s.e.kinds.stored, int32, float32]), s.new("tile")
             shape, own = self._shape()
             text = str(shape) if len(shape) > 1 or random.random() < 0.3 else str(shape[0])
             s.write(f"{name} = hal.shared({spell(dtype)}, {text})")
             self.tiles.append(Tile(name, dtype, shape, own))
         if random.random() < 0.4:
-            name, dtype, size = s.new("bins"), random.choice(ATOMIC), random.randint(1, 5)
+            name, dtype, size = s.new("bins"), random.choice(s.e.kinds.atomic), random.randint(1, 5)
             s.write(f"{name} = hal.shared({spell(dtype)}, {size})")
             self.bins.append((name, dtype, size))
 
@@ -91,7 +91,7 @@ class Blocks:
     def together(self, nesting: int) -> None:
         """What the threads of a subgroup tell each other, whatever its size."""
         e = self.s.e
-        dtype = self.s.random.choice([*ATOMIC, float32])
+        dtype = self.s.random.choice([*e.kinds.atomic, float32])
         if self.s.random.random() < 0.2:
             return self._keep(f"hal.bitcast(hal.int64, hal.ballot({e.condition()}))", int64)
         calls = ["hal.shuffle({}, 0)", "hal.shuffle({}, hal.subgroup_lane() // 2)",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from case import Case
+from device import TARGETS
 from generator import generate
 from harness import WRONG, Verdict
 from reduce import reduced
@@ -90,7 +91,8 @@ def small(target: str, seed: int) -> str:
         return done.stdout
     end = time.monotonic() + PATIENCE * 3
     case = reduced(
-        generate(seed), lambda changed: time.monotonic() < end and _ends(target, changed)
+        generate(seed, TARGETS[target].kinds),
+        lambda changed: time.monotonic() < end and _ends(target, changed),
     )
     return f"{case}\n# the process ends"
 

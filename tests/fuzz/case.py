@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, float64
 
 Array = Any
 
@@ -81,6 +81,16 @@ def number(dtype: DType, random: Any) -> Any:
     return random.choice(some)
 
 
-COMPUTED = [dtype for name, dtype in DTYPES.items() if name not in ("float16", "bfloat16")]
-INTEGERS = [dtype for dtype in COMPUTED if dtype.is_integer]
-FLOATS = [dtype for dtype in COMPUTED if dtype.is_float]
+class Kinds:
+    """The dtypes that kernels draw from."""
+
+    def __init__(self, stored: list[DType], widest_atomic: int) -> None:
+        self.stored = stored
+        self.computed = [dtype for dtype in stored if dtype not in STORAGE_DTYPES]
+        self.integers = [dtype for dtype in self.computed if dtype.is_integer]
+        self.floats = [dtype for dtype in self.computed if dtype.is_float]
+        self.atomic = [dtype for dtype in self.integers if 4 <= dtype.itemsize <= widest_atomic]
+
+
+EVERY = Kinds(list(DTYPES.values()), 8)
+OF_METAL = Kinds([dtype for dtype in EVERY.stored if dtype is not float64], 4)

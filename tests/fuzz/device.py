@@ -10,17 +10,19 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from case import GUARD, Array, Case
+from case import EVERY, GUARD, OF_METAL, Array, Case, Kinds
 from harness import UNSUPPORTED, WRONG, Runner, Verdict
 
 import hal_core as hal
+from hal_core.render import MetalRenderer
 
 
 class Target(NamedTuple):
     """A device and, by the environment, how it is driven."""
 
-    device: str
+    device: str  # "": none, a compiler and what runs its kernels
     environment: dict[str, str]
+    kinds: Kinds = EVERY  # its dtypes
 
 
 TARGETS = {
@@ -33,6 +35,7 @@ TARGETS = {
     "ptx": Target("CUDA", {"CUDA_CC": "ptx"}),
     "nvrtc": Target("CUDA", {"CUDA_CC": "nvrtc"}),
     "hip": Target("HIP", {}),
+    "msl": Target("", {}, OF_METAL),
     # Its optimiser makes functions that it does not have itself: llvm.abs, llvm.smin, ...
     "oclgrind": Target(
         "OPENCL",
@@ -65,11 +68,42 @@ def simulated(family: str) -> str:
     return ""
 
 
+def opened(name: str) -> Runner:
+    """The target of this name; its `why` says why it is not there."""
+    return MSL() if name == "msl" else Opened(name)
+
+
+class MSL(Runner):
+    """Rendered Metal, compiled by clang for this processor, without a device."""
+
+    def __init__(self) -> None:
+        sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "metal"))
+        self.msl = importlib.import_module("msl")
+        self.subgroup = 1
+        self.why = "" if self.msl.compiler() else "clang is not installed"
+
+    def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+        lowered = kernel.lower()
+        library = self.msl.Library(MetalRenderer().render(lowered))
+        signature = lowered.signature
+        inside = [array[GUARD:-GUARD] for array in before]
+        given = dict(zip((param.name for param in signature.pointers), inside, strict=True))
+        given |= zip((param.name for param in signature.values), case.vals, strict=True)
+        block = case.launch["block"]
+        extents = case.launch.get("threads") or case.launch["grid"]
+        extents = (*extents, 1, 1)[:3]
+        if "threads" in case.launch:  # all of the last blocks run
+            extents = tuple(-(-n // size) for n, size in zip(extents, block, strict=True))
+        threads = tuple(blocks * size for blocks, size in zip(extents, block, strict=True))
+        library.launch(signature, given, threads, block)
+        return before
+
+
 class Opened(Runner):
-    """One target, opened. `why` says why it is not there."""
+    """One target of a device, opened."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.why = name, ""
+        self.name = name
         target = TARGETS[name]
         self.folder = tempfile.TemporaryDirectory(prefix="hal-fuzz-")
         self.log = Path(self.folder.name) / "oclgrind.log"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from case import COMPUTED, FLOATS, INTEGERS, Place
+from case import Kinds, Place
 from guards import near
 
-from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, int32, int64
+from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
 MATH = ["exp", "exp2", "log", "log2", "rsqrt", "sin", "cos", "tan", "tanh", "atan"]
 
@@ -37,8 +37,8 @@ class Local(NamedTuple):
 class Expressions:
     """Draws from what is visible: `names` by dtype, and the buffers that may be read."""
 
-    def __init__(self, random: Random, products: bool = True) -> None:
-        self.random = random
+    def __init__(self, random: Random, kinds: Kinds, products: bool = True) -> None:
+        self.random, self.kinds = random, kinds
         self.products = products  # whether floats are multiplied, and so may be contracted
         self.frames: list[dict[str, DType]] = [{}]
         self.inputs: list[Place] = []
@@ -82,7 +82,7 @@ class Expressions:
             return self.random.choice(names)
         if chance < 0.8 and (self.inputs or self.own):
             return self.load(dtype)
-        other = self.random.choice(COMPUTED)
+        other = self.random.choice(self.kinds.computed)
         if chance < 0.9 and self.names(other):
             return f"{spell(dtype)}({self.random.choice(self.names(other))})"
         return self.constant(dtype)
@@ -132,7 +132,7 @@ class Expressions:
         """The memory of an input, sometimes as elements of another dtype that fit its alignment."""
         if self.random.random() < 0.8:
             return place.name, place.dtype, place.size
-        able = [dtype for dtype in STORED if dtype.itemsize <= place.dtype.itemsize]
+        able = [dtype for dtype in self.kinds.stored if dtype.itemsize <= place.dtype.itemsize]
         dtype = self.random.choice(able)
         size = place.size * place.dtype.itemsize // dtype.itemsize
         return f"hal.bitcast({spell(dtype)}, {place.name})", dtype, size
@@ -169,7 +169,7 @@ class Expressions:
         target = dtype
         if dtype is float32 and self.random.random() < 0.3:
             target = self.random.choice(sorted(STORAGE_DTYPES, key=str))
-        return f"{spell(target)}({self.pick(self.random.choice(COMPUTED), depth)})"
+        return f"{spell(target)}({self.pick(self.random.choice(self.kinds.computed), depth)})"
 
     def _call(self, dtype: DType, depth: int) -> str:
         able = [f for f in self.functions if f.result in (dtype, None)]
@@ -207,9 +207,9 @@ class Expressions:
         """A NaN has many bit patterns, so none becomes an integer."""
         if dtype.itemsize == 2 and self.random.random() < 0.5:
             half = self.random.choice(["hal.float16", "hal.bfloat16"])
-            value = f"{half}({self.pick(self.random.choice(INTEGERS), depth)})"  # no NaN
+            value = f"{half}({self.pick(self.random.choice(self.kinds.integers), depth)})"  # no NaN
             return f"hal.bitcast({spell(dtype)}, {value})"
-        widths = [kind for kind in COMPUTED if kind.itemsize == dtype.itemsize]
+        widths = [kind for kind in self.kinds.computed if kind.itemsize == dtype.itemsize]
         source = self.random.choice([kind for kind in widths if kind is not bool_])
         value = self.leaf(source) if source.is_float else self.pick(source, depth)
         if source.is_float and dtype.is_integer:
@@ -229,7 +229,7 @@ class Expressions:
 
     def _comparison(self, dtype: DType, depth: int) -> str:
         signs = ["<", "<=", ">", ">=", "==", "!="]
-        kind = self.random.choice([*COMPUTED, *FLOATS, *FLOATS])
+        kind = self.random.choice([*self.kinds.computed, *self.kinds.floats, *self.kinds.floats])
         values = [self.pick(kind, depth) for _ in range(self.random.choice([2, 2, 2, 3]))]
         text = values[0]
         for value in values[1:]:
@@ -241,7 +241,7 @@ class Expressions:
         return self._one_of(bool_, depth, forms)
 
     def _is_nan(self, dtype: DType, depth: int) -> str:
-        return f"hal.isnan({self.pick(self.random.choice(FLOATS), depth)})"
+        return f"hal.isnan({self.pick(self.random.choice(self.kinds.floats), depth)})"
 
     # -- what is not exact, and so goes to memory at once
 
@@ -254,12 +254,10 @@ class Expressions:
         return f"hal.{self.random.choice(MATH)}({a})"
 
     def any_dtype(self) -> DType:
-        return self.random.choice([*COMPUTED, int32, int32, float32])
+        return self.random.choice([*self.kinds.computed, int32, int32, float32])
 
 
 AS_IS = ["{}", "hal.int32({})", "min(n, 0) + {}"]  # the same number; n is not negative
-STORED = list(DTYPES.values())
-ATOMIC = [dtype for dtype in INTEGERS if dtype.itemsize >= 4]
 IN_ANY_ORDER = ["add", "min", "max", "and", "or", "xor"]  # atomics that give the same
 
 Way = Callable[[Expressions, DType, int], str]

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from blocks import Blocks
-from case import CLOSE, COMPUTED, EITHER, EXACT, FLOATS, SUM, Case, Place, number
-from expressions import ATOMIC, IN_ANY_ORDER, STORED, Expressions, Function, Local, spell
+from case import CLOSE, EITHER, EVERY, EXACT, SUM, Case, Kinds, Place, number
+from expressions import IN_ANY_ORDER, Expressions, Function, Local, spell
 from guards import below, bound
 from statements import Statements
 
@@ -32,16 +32,17 @@ TWO = [
 HEADER = "import math\n\nimport numpy as np\n\nimport hal_core as hal\n"
 
 
-def generate(seed: int) -> Case:
-    """The kernel of this number; the same on every machine."""
-    return Generator(seed).case()
+def generate(seed: int, kinds: Kinds = EVERY) -> Case:
+    """The kernel of this number, with these dtypes; the same on every machine."""
+    return Generator(seed, kinds).case()
 
 
 class Generator:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kinds: Kinds) -> None:
         self.seed, self.random = seed, Random(seed)
         self.contract = self.random.random() < 0.15
-        self.e = Expressions(self.random, products=not self.contract)
+        self.kinds = kinds
+        self.e = Expressions(self.random, kinds, products=not self.contract)
         self.s = Statements(self.random, self.e)
         self.whole = self.random.random() < 0.45  # has barriers
         self.guarded = not self.whole and self.random.random() < 0.5
@@ -75,7 +76,7 @@ class Generator:
         functions = self._functions()
         self._buffers()
         for k in range(self.random.randint(1, 3)):
-            self.params.append((f"a{k}", self.random.choice(COMPUTED)))
+            self.params.append((f"a{k}", self.random.choice(self.kinds.computed)))
         self.vals = [number(dtype, self.random) for _, dtype in self.params]
         self.vals[0] = self.random.randint(0, 5)
         self.e.frames[0].update(self.params)
@@ -105,10 +106,10 @@ class Generator:
     def _buffers(self) -> None:
         random = self.random
         for k in range(random.randint(1, 3)):
-            self._input(Place(f"x{k}", random.choice(STORED), random.randint(1, 9)))
+            self._input(Place(f"x{k}", random.choice(self.kinds.stored), random.randint(1, 9)))
         for k in range(random.randint(1, 3)):
             each = random.choice([1, 1, 2])
-            place = Place(f"y{k}", random.choice(STORED), self.size * each)
+            place = Place(f"y{k}", random.choice(self.kinds.stored), self.size * each)
             self.places.append(place)
             ways = ONE if each == 1 else TWO
             self.s.own += [
@@ -117,7 +118,7 @@ class Generator:
             ]
         self.e.own = dict(self.s.own)
         if random.random() < 0.4:
-            dtype, size = random.choice([*ATOMIC, float32]), random.randint(1, 4)
+            dtype, size = random.choice([*self.kinds.atomic, float32]), random.randint(1, 4)
             place = Place("total", dtype, size, SUM if dtype is float32 else EXACT)
             self.places.append(place)
             kind = "add" if place.dtype is float32 else random.choice(IN_ANY_ORDER)
@@ -132,7 +133,7 @@ class Generator:
         """Numbers that the kernel captures and indexes."""
         texts, random = [], self.random
         for k in range(random.choice([0, 0, 1, 2])):
-            dtype = random.choice([*COMPUTED, int32, float32])
+            dtype = random.choice([*self.kinds.computed, int32, float32])
             shape = tuple(random.randint(1, 4) for _ in range(random.choice([1, 1, 2])))
             numbers = [self._number(dtype) for _ in range(math.prod(shape))]
             width = shape[-1]
@@ -164,10 +165,10 @@ class Generator:
 
     def _typed(self, name: str) -> str:
         """With early returns, in the forms that a function may have."""
-        kinds = [self.random.choice(COMPUTED) for _ in range(self.random.randint(1, 3))]
-        result = self.random.choice(COMPUTED)
+        kinds = [self.random.choice(self.kinds.computed) for _ in range(self.random.randint(1, 3))]
+        result = self.random.choice(self.kinds.computed)
         params = {f"p{k}": kind for k, kind in enumerate(kinds)}
-        e = Expressions(self.random, self.e.products)
+        e = Expressions(self.random, self.kinds, self.e.products)
         e.frames, e.functions = [dict(params)], self.e.functions[:]
         listed = ", ".join(f"{param}: {spell(kind)}" for param, kind in params.items())
         lines = [f"def {name}({listed}) -> {spell(result)}:"]
@@ -184,8 +185,8 @@ class Generator:
 
     def _pair(self, name: str) -> str:
         """Two values, and returns from inside loops."""
-        kind, *results = (self.random.choice(COMPUTED) for _ in range(3))
-        e = Expressions(self.random, self.e.products)
+        kind, *results = (self.random.choice(self.kinds.computed) for _ in range(3))
+        e = Expressions(self.random, self.kinds, self.e.products)
         e.frames = [{"p": kind}]
         declared = f" -> tuple[{', '.join(map(spell, results))}]"
         lines = [f"def {name}(p: {spell(kind)}){self.random.choice([declared, ''])}:"]
@@ -222,7 +223,7 @@ class Generator:
         return f"def {name}(a, b):\n    return {form}"
 
     def _procedure(self, name: str) -> str:
-        stored = self.random.choice(STORED)
+        stored = self.random.choice(self.kinds.stored)
         held = float32 if stored in STORAGE_DTYPES else stored
         self.s.procedures.append(Function(name, None, [stored, held]))
         pointer = f"p: hal.Ptr[{spell(stored)}], at: hal.int32, v: {spell(held)}"
@@ -316,11 +317,11 @@ class Generator:
     def _inexact(self) -> None:
         """Last of all, into buffers that nothing reads."""
         if self.random.random() < 0.5:
-            dtype = self.random.choice(FLOATS)
+            dtype = self.random.choice(self.kinds.floats)
             self.places.append(Place("close", dtype, self.size, CLOSE))
             self.s.write(f"close[q] = {self.e.inexact(dtype)}")
         if self.contract:
-            dtype = self.random.choice(FLOATS)
+            dtype = self.random.choice(self.kinds.floats)
             self.places.append(Place("either", dtype, self.size * 2, EITHER))
             a, b, c = (self.s.new("c") for _ in range(3))
             for name in (a, b, c):

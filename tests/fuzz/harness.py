@@ -28,6 +28,7 @@ class Runner:
     """A way to run kernels, in subgroups of this size."""
 
     subgroup = 32
+    why = ""  # why it is not on this machine
 
     def run(self, case: Case) -> Verdict:
         """Raises: what the way itself raises."""

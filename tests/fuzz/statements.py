@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 
 from case import Place
-from expressions import ATOMIC, IN_ANY_ORDER, STORED, Expressions, Function, Local, spell
+from expressions import IN_ANY_ORDER, Expressions, Function, Local, spell
 from guards import CLAMPED, INDICES
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
@@ -103,7 +103,11 @@ class Statements:
 
     def local(self, nesting: int) -> None:
         """An array of the thread's own, all of whose elements are written before any is read."""
-        random, name, dtype = self.random, self.new("l"), self.random.choice([*STORED, int32])
+        random, name, dtype = (
+            self.random,
+            self.new("l"),
+            self.random.choice([*self.e.kinds.stored, int32]),
+        )
         shape = tuple(random.randint(1, 4) for _ in range(random.choice([1, 1, 2])))
         array = Local(name, dtype, shape, random.random() < 0.5)
         self.write(f"{name} = hal.local({spell(dtype)}, {shape if len(shape) > 1 else shape[0]})")
@@ -138,7 +142,7 @@ class Statements:
 
     def own_atomic(self, nesting: int) -> None:
         """On the thread's own element, so that the old value is known."""
-        able = [(text, dtype) for text, dtype in self.own if dtype in ATOMIC]
+        able = [(text, dtype) for text, dtype in self.own if dtype in self.e.kinds.atomic]
         if not able:
             return self.assign(nesting)
         text, dtype = self.random.choice(able)

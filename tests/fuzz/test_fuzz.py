@@ -12,7 +12,7 @@ from hal_core import config
 # A hundred everywhere would take minutes: a kernel takes PoCL a second and LLVM a twentieth.
 KERNELS = {
     "llvm": 100, "llvm-engine": 20, "gcc": 50, "clang": 50, "zig": 20, "opencl": 20,
-    "oclgrind": 10, "ptx": 80, "nvrtc": 50, "hip": 8,
+    "oclgrind": 10, "ptx": 80, "nvrtc": 50, "hip": 8, "msl": 30,
 }  # fmt: skip
 
 

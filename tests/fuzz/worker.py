@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from case import Case
-from device import Opened
+from device import TARGETS, opened
 from generator import generate
 from harness import WRONG, Runner, Verdict
 from reduce import reduced
@@ -47,17 +47,17 @@ def small(runner: Runner, case: Case) -> str:
 
 def main() -> None:
     name, first, *end = sys.argv[1:]
-    runner = Opened(name)
-    if runner.device is None:
+    runner, kinds = opened(name), TARGETS[name].kinds
+    if runner.why:
         print(json.dumps({"missing": runner.why}), flush=True)
     elif end == ["-"]:
-        verdict(runner, generate(int(first))._replace(source=sys.stdin.read()))
+        verdict(runner, generate(int(first), kinds)._replace(source=sys.stdin.read()))
     elif end:
         for seed in range(int(first), int(end[0])):
-            kind, why = verdict(runner, generate(seed))
+            kind, why = verdict(runner, generate(seed, kinds))
             print(json.dumps({"seed": seed, "kind": kind, "why": why}), flush=True)
     else:
-        print(small(runner, generate(int(first))))
+        print(small(runner, generate(int(first), kinds)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from offline import HIPRTC
 
-from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
 from hal_core.render import (
@@ -303,16 +302,8 @@ class Metal(DeviceToolchain):
 
     def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
         library = self.build(kernel)
-        signature = kernel.signature
-        values = [param for param in signature.params if not param.is_pointer]
-        kinds = [(p.name, "u1" if p.dtype is bool_ else p.dtype.to_numpy()) for p in values]
-        packed = np.zeros(1, np.dtype(kinds, align=True))
-        for param in values:
-            packed[param.name] = arguments[param.name]
-        addresses = [arguments[param.name].ctypes.data for param in signature.pointers]
-        addresses += [packed.ctypes.data] if values else []
-        threads = tuple(blocks * count for blocks, count in zip(grid, block, strict=True))
-        library.run(kernel.name, addresses, threads, block)
+        x, y, z = (blocks * count for blocks, count in zip(grid, block, strict=True))
+        library.launch(kernel.signature, arguments, (x, y, z), block)
 
 
 class HIP(DeviceToolchain):

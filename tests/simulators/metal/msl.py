@@ -17,11 +17,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 HERE = Path(__file__).parent
+Triple = tuple[int, int, int]
 DYNAMIC = 32 << 10  # bytes of `[[threadgroup(n)]]` memory that a kernel may be given
 MOST_THREADS = 1024
 
@@ -194,8 +197,8 @@ class Library:
         self,
         name: str,
         addresses: Sequence[int],
-        threads: tuple[int, int, int],
-        block: tuple[int, int, int],
+        threads: Triple,
+        block: Triple,
     ) -> None:
         """Run a kernel; `addresses` are those of its arguments, in order."""
         entry = ctypes.cast(self._library[f"hal_call_{name}"], ctypes.c_void_p)
@@ -206,6 +209,25 @@ class Library:
         if error:
             problem = {1: "some threads of a block end while others wait", 2: "no memory"}[error]
             raise RuntimeError(f"{name}: {problem}")
+
+    def launch(
+        self, signature: Any, given: Mapping[str, Any], threads: Triple, block: Triple
+    ) -> None:
+        """Run a rendered kernel: `given` has an array for each pointer, a number for each value.
+
+        The values are packed as Metal lays out a struct, in which each begins at a multiple of its
+        size.
+        """
+        kinds = [
+            (param.name, "u1" if param.dtype.kind == "b" else param.dtype.to_numpy())
+            for param in signature.values
+        ]
+        packed = np.zeros(1, np.dtype(kinds, align=True))
+        for name, _ in kinds:
+            packed[name] = given[name]
+        addresses = [given[param.name].ctypes.data for param in signature.pointers]
+        addresses += [packed.ctypes.data] if kinds else []
+        self.run(signature.name, addresses, threads, block)
 
 
 def _compiled(text: str) -> Path:
