@@ -80,10 +80,11 @@ def facts(fake: str) -> dict[str, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from hal_core.testing.conformance import forked, threads
+    from hal_core.testing.conformance import forked, test_graph, test_queue, threads
 
     # What hangs in a mutant hangs for ever.
-    forked.SECONDS = threads.SECONDS = 5.0 if os.environ["HAL_MUTANT"] else 10.0
+    for module in (forked, test_graph, test_queue, threads):
+        module.SECONDS = 1.5 if os.environ["HAL_MUTANT"] else 20.0
     hal.Device.register_plugin("FAKE", FakePlugin(**facts(os.environ["HAL_FAKE"])))
     if os.environ["HAL_FAKE"] == "32 bits":
         from hal_core.render import UOpsRenderer

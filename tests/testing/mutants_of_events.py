@@ -37,7 +37,7 @@ def events_take_no_time() -> None:
     _clock(lambda times: (times[0], times[0]))
 
 
-@mutant("F1", "event")
+@mutant("F1_launches", "event")
 def events_take_a_microsecond() -> None:
     _clock(lambda times: (times[0], times[0] + 1000))
 
@@ -64,7 +64,7 @@ def events_are_long_by_half() -> None:
     _clock(lambda times: (times[0], times[1] + (times[1] - times[0]) // 2 + 2_500_000))
 
 
-@mutant("F1", "event")
+@mutant("F1_launches", "event")
 def events_tell_when_work_was_queued() -> None:
     class Clock(profiling.HostClock):
         def measure(self, work: Any) -> Any:

@@ -62,9 +62,9 @@ def events_happen_at_once() -> None:
         event._happen(None)
 
 
-@mutant("Q2 Q1", "queue")
+@mutant("Q2_done", "queue")
 def events_happen_late_and_only_when_waited_for() -> None:
-    Event.done = property(lambda self: self._sleep(0.6) or self._done)  # type: ignore[assignment]
+    Event.done = property(lambda self: self._sleep(0.1) or self._done)  # type: ignore[assignment]
 
 
 @mutant("Q2", "queue")

@@ -123,7 +123,7 @@ class TestQueue:
             for _ in range(10):
                 assert not event.done
             assert event.wait(0) is False and queue.synchronize(0.01) is False
-            assert time.perf_counter() - begin < 5
+            assert time.perf_counter() - begin < SECONDS / 4
         assert event.wait() is True and event.done and queue.synchronize(SECONDS)
 
     def test_Q2_a_wait_takes_no_core(self, device: hal.Compiled) -> None:
@@ -135,7 +135,7 @@ class TestQueue:
                 busy, begin = time.process_time(), time.perf_counter()
                 assert not event.wait(0.2)
                 shares.append((time.process_time() - busy) / (time.perf_counter() - begin))
-                if shares[-1] < 0.5:
+                if shares[-1] < 0.2:
                     return
         pytest.fail(f"share of a core that a wait takes: {shares}")
 
