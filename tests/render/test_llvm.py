@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import operator
 import random
@@ -373,6 +374,66 @@ def test_a_guard_leaves_no_test_in_the_loop(llvm: LLVM, kernel: Any) -> None:
     assert "masked.store" not in text
 
 
+# -- elements that all threads of a row load
+
+SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]
+
+
+@hal.kernel
+def weighted(y: Floats, x: Inputs, weights: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if 0 < i < w - 1 and 0 < j < h - 1:
+        total = hal.float32(0)
+        for dj in range(-1, 2):
+            for di in range(2, -1, -1):
+                total += weights[3 * dj + di + 3] * x[(j + dj) * w + i + 1 - di]
+        y[j * w + i] = total
+
+
+@hal.kernel
+def weighted_at_rims(y: Floats, x: Inputs, weights: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        total = weights[0]
+        for k in range(-4, 5, 4):
+            if weights[k + 4] > 4 and i != 2:
+                total += weights[j % 9]
+            total += weights[k + 4] * x[j * w + min(max(i + k, 0), w - 1)]
+        y[j * w + i] = total
+
+
+def test_elements_of_a_whole_row_are_loaded_ahead_of_the_loop(llvm: LLVM) -> None:
+    """Pointers may alias, so LLVM would load them again for each vector."""
+    text = LLVMRenderer().render(weighted.lower())
+    ahead = text[text.index("\nrow:") : text.index("\nthread.x.head:")]
+    loop = text[text.index("\nthread.x.head:") : text.index("\nthread.x.end:")]
+    assert ahead.count("ptr %weights") == 9 and "ptr %weights" not in loop
+    assert "dj" not in loop
+    inside = str(llvm.optimised(text)[0]).partition("vector.body:")[2].partition("\n\n")[0]
+    assert inside.count("load <") == 9 and "load float" not in inside
+
+
+@pytest.mark.parametrize("kernel", [weighted, weighted_at_rims], ids=lambda kernel: kernel.name)
+def test_such_elements_are_loaded_only_where_a_thread_loads_them(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    function = llvm.function(lowered)
+    random = np.random.default_rng(0)
+    weights = random.integers(0, 9, 9).astype(np.float32)
+    nowhere = np.frombuffer((ctypes.c_float * 1).from_address(64), np.float32)
+    for w, h in [*SHAPES, (40, 5), (0, 3), (3, 0), (-5, 4)]:
+        x = random.integers(-9, 9, max(1, w * h)).astype(np.float32)
+        expected, got = np.zeros_like(x), np.zeros_like(x)
+        values = {"x": x, "weights": weights, "w": np.int32(w), "h": np.int32(h)}
+        interpret(lowered, expected, x, weights, vals=(w, h), grid=(6, 3, 1), block=(8, 2, 1))
+        least = 1 if kernel is weighted_at_rims else 3
+        if min(w, h) < least:
+            values["weights"] = nowhere
+        llvm.call(function, lowered, {"y": got, **values}, (6, 3, 1), (8, 2, 1))
+        assert got.tolist() == expected.tolist(), (w, h)
+
+
 # -- the middle of a row
 
 
@@ -496,7 +557,6 @@ SPLIT = [
     chosen,
     half_each,
 ]
-SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]
 
 
 @pytest.mark.parametrize("kernel", SPLIT, ids=lambda kernel: kernel.name)

@@ -6,13 +6,13 @@ which becomes vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import UOp, array_of
 
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
@@ -58,11 +58,12 @@ class _Offset(NamedTuple):
 class Row:
     """The nodes of a region, and which of them differ between the threads of a row."""
 
-    def __init__(self, nodes: list[UOp]) -> None:
+    def __init__(self, nodes: list[UOp], counters: Collection[UOp] = ()) -> None:
+        """Compare the threads of a row in one iteration of the loops `counters`."""
         self.nodes, self.inside = nodes, set(nodes)
         self.differing: set[UOp] = set()
         for node in nodes:
-            if not self._is_shared(node):
+            if node not in counters and not self._is_shared(node):
                 self.differing.add(node)
 
     def _is_shared(self, node: UOp) -> bool:
@@ -139,6 +140,36 @@ class Row:
                 if span is not None and shared not in self.differing:
                     return _Offset(shared, span)
         return None
+
+
+def loads_parameter(node: UOp) -> bool:
+    """Tell whether a node is a load of memory that a parameter points to."""
+    return node.op == "LOAD" and array_of(node.src[0]).op == "PARAM"
+
+
+def shared_loads(row: Row, known: Collection[UOp]) -> list[UOp]:
+    """Return the loads that all threads of a row do at one index, with what the indices need.
+
+    The threads load all before they store. One that stored to such an element would race with the
+    others, so it may be loaded once for the row. A compiler that does not know of races cannot do
+    that, because pointers may alias. `known` has conditions that hold for all these threads.
+    """
+    if not any(node.op == "STORE" and array_of(node.src[0]).op == "PARAM" for node in row.nodes):
+        return []
+    loads: list[UOp] = []
+    skipped: list[bool] = []  # for each open block: some thread may not run it
+    for node in row.nodes:
+        if node.op in ("RETURN", "FENCE"):
+            break
+        if node.op in ("IF", "RANGE", "LOOP"):
+            skipped.append(node.op != "IF" or node.src[0] not in known)
+        elif node.op == "ELSE":
+            skipped[-1] = True
+        elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+            skipped.pop()
+        elif loads_parameter(node) and not any(skipped) and node.src[1] not in row.differing:
+            loads.append(node)
+    return row.needed(loads)
 
 
 def _summed(number: UOp, steps: list[_Offset | tuple[int, int]]) -> Counted | None:

@@ -21,6 +21,7 @@ from hal_core.ir.uop import UOp
 _EFFECTS = frozenset(
     {"IF", "RANGE", "LOOP", "LOAD", "GET", "SET", "STORE", "ATOMIC", "CAS", "FENCE", "RETURN"}
 )
+_JOINS = frozenset({"AND", "OR", "NOT"})
 
 
 class Bounds(NamedTuple):
@@ -45,6 +46,10 @@ def bounds(row: Row) -> Bounds:
             if op != "NE" and number.least == number.most and number.offset is None:
                 found.limits.append(Limit(number.number, None, number.least, op, end))
                 found.known[test] = holds
+    for node in row.nodes:  # and what is made of them
+        values = {found.known.get(source) for source in node.src}
+        if node.op in _JOINS and len(values) == 1 and None not in values:
+            found.known[node] = values != {node.op == "NOT"}
     return found
 
 

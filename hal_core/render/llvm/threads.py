@@ -10,8 +10,9 @@ from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import region_of
 from hal_core.ir.blocks.middle import Middle, middle
-from hal_core.ir.blocks.rows import Limit, Row
+from hal_core.ir.blocks.rows import Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
+from hal_core.ir.blocks.unrolling import written_out
 from hal_core.render.llvm.control import Blocks
 from hal_core.render.llvm.values import literal
 from hal_core.render.renderer import dtype_of
@@ -29,7 +30,7 @@ class _Place(NamedTuple):
     """A region that is being written, inside its loops over z and y."""
 
     free: bool  # its threads may be interleaved
-    nodes: list[UOp]
+    row: Row
     suffix: str  # of the labels
     number: str  # of the row, among the rows of the block
     width: str  # threads of the row
@@ -58,8 +59,8 @@ class Threads(Blocks):
 
     def write_region(self, threads: UOp, nodes: list[UOp]) -> None:
         """Write a region in loops over z, y and x, without the threads that have no effect."""
-        place = self._open_rows(threads.arg, nodes)
-        row = Row(nodes)
+        row = Row(written_out(nodes) if threads.arg else nodes)
+        place = self._open_rows(threads.arg, row)
         guards = bounds(row)
         inner = middle(row, guards.known) if self.splits else None
         whole, known = self._bound(place, row, guards, inner.limits if inner else ())
@@ -71,9 +72,8 @@ class Threads(Blocks):
 
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
         """Write loops around one region, which so many threads along x run at a time."""
-        region = region_of(nodes)
-        place = self._open_rows(True, region)
-        row = Row(region)
+        row = Row(region_of(nodes))
+        place = self._open_rows(True, row)
         (start, end), known = self._bound(place, row, bounds(row), ())
         several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-groups.arg}")
         last = self.let(f"add nsw i32 {start}, {several}")
@@ -100,7 +100,7 @@ class Threads(Blocks):
             elif not inside:
                 self.write(node)
 
-    def _open_rows(self, free: bool, nodes: list[UOp]) -> _Place:
+    def _open_rows(self, free: bool, row: Row) -> _Place:
         """Open the loops over z and y."""
         suffix = f".{self.regions}" if self.regions else ""
         self.regions += 1
@@ -109,7 +109,7 @@ class Threads(Blocks):
             thread = self._open(axis, suffix, "0", self.specials["block_dim", axis])
             number = self._number(number, self.specials["block_dim", axis], thread)
         width = self.width if self.joined else self.specials["block_dim", 0]
-        return _Place(free, nodes, suffix, number, width)
+        return _Place(free, row, suffix, number, width)
 
     def _close_rows(self) -> None:
         self.close_loop()
@@ -153,6 +153,16 @@ class Threads(Blocks):
 
     def _write_threads(self, place: _Place, part: tuple[str, str], known: Known) -> None:
         """Write the loop over x, for the threads of this part of the row."""
+        holds = [node for node, value in known.items() if value == literal(True, bool_)]
+        loads = shared_loads(place.row, holds) if place.free else []
+        if loads:
+            # Without a thread in this part of the row nothing may be loaded.
+            some = self.let(f"icmp slt i32 {part[0]}, {part[1]}")
+            self.branch(some, f"row{place.suffix}", f"row{place.suffix}.end")
+            self.label(f"row{place.suffix}")
+        for node in loads:
+            self.write(node)
+        known = known | {node: self.values[node] for node in loads}
         thread = self._open(0, place.suffix, *part, place.first)
         self.frame_loop = self.loops[-1].name
         if self.spills:
@@ -164,7 +174,7 @@ class Threads(Blocks):
             free = self._metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}')
             end = f", !llvm.loop {self._metadata(f'distinct !{{{{!{{0}}, {free}}}}}')}"
             self.access = f", !llvm.access.group {group}"
-        for node in place.nodes:
+        for node in place.row.nodes:
             if node in known:
                 self.values[node] = known[node]
             elif node in self.same:
@@ -174,6 +184,9 @@ class Threads(Blocks):
             else:
                 self.write(node)
         self.close_loop(end)
+        if loads:
+            self.jump(f"row{place.suffix}.end")
+            self.label(f"row{place.suffix}.end")
 
     def _metadata(self, text: str) -> str:
         """Add a metadata node, in whose text `{0}` is its own number; return its name."""

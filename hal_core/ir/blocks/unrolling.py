@@ -1,0 +1,89 @@
+"""Write out the short loops of a region in which all threads of a row load the same elements.
+
+    for k in range(3):                          total += w[0] * x[i]
+        total += w[k] * x[i + k]        ->      total += w[1] * x[i + 1]
+                                                total += w[2] * x[i + 2]
+
+On the right each element of `w` is a load of its own, which can be moved ahead of the loop over the
+threads. Compilers unroll the loop too, but do not move the loads: `y` may lie in the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.lockstep import unrolled
+from hal_core.ir.blocks.rows import Row, loads_parameter
+from hal_core.ir.fold.constants import Number, evaluate
+from hal_core.ir.uop import UOp
+
+_ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
+
+
+def written_out(nodes: list[UOp]) -> list[UOp]:
+    """Return the nodes of a region with such loops written out, and the loops inside of them."""
+    loops = _gaining(nodes)
+    return _Copy(nodes, loops).made if loops else nodes
+
+
+def _gaining(nodes: Sequence[UOp]) -> set[UOp]:
+    """Return the short loops in which a row shares the index of a load, in each iteration."""
+    counters = unrolled(tuple(nodes))
+    counters -= {node.src[0] for node in nodes if node.op in ("BREAK", "CONTINUE")}
+    differing = Row(list(nodes), counters).differing
+    found: set[UOp] = set()
+    around: list[UOp] = []
+    for node in nodes:
+        if node.op in _ENDS:
+            around.pop()
+        elif node.op in ("RANGE", "LOOP", "IF"):
+            around.append(node)
+        elif loads_parameter(node) and node.src[1] not in differing:
+            loops = {block for block in around if block.op != "IF"}
+            found |= loops if loops <= counters else set()
+    return found
+
+
+class _Copy:
+    """A copy of nodes in which loops are written out; `made` has its nodes."""
+
+    def __init__(self, nodes: Sequence[UOp], loops: set[UOp]) -> None:
+        self.nodes, self.loops = nodes, loops
+        self.ends = {node.src[0]: place for place, node in enumerate(nodes) if node.op in _ENDS}
+        self.new: dict[UOp, UOp] = {}
+        self.made: list[UOp] = []
+        self._copy(0, len(nodes))
+
+    def _copy(self, place: int, end: int) -> None:
+        while place < end:
+            node = self.nodes[place]
+            place += 1
+            if node not in self.loops:
+                self._add(node)
+                continue
+            for count in range(*(source.arg for source in node.src)):
+                self.new[node] = self._keep(UOp("CONST", node.dtype, (), count, node.line))
+                self._copy(place, self.ends[node])
+            place = self.ends[node] + 1
+
+    def _add(self, node: UOp) -> None:
+        sources = tuple([self.new.get(source, source) for source in node.src])
+        made = UOp(node.op, node.dtype, sources, node.arg, node.line)
+        number = _number(made)
+        if number is not None:
+            made = UOp("CONST", node.dtype, (), number, node.line)
+        self.new[node] = self._keep(made)
+
+    def _keep(self, node: UOp) -> UOp:
+        self.made.append(node)
+        return node
+
+
+def _number(node: UOp) -> Number | None:
+    """Return the value of integer arithmetic on constants; None for other nodes."""
+    if node.op not in PURE or not (node.dtype and node.dtype.is_integer):
+        return None
+    if any(s.op != "CONST" or not (s.dtype and s.dtype.is_integer) for s in node.src):
+        return None
+    return evaluate(node, [source.arg for source in node.src])
