@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -344,7 +344,10 @@ class Compiled(concurrency.OfThisProcess):
             concurrency.run_each(steps)
 
     def _forget_ends(self) -> None:
-        self._ends = [end for end in self._ends if not end.done]
+        for end in list(self._ends):  # a finalizer may append to it meanwhile
+            if end.done:
+                with suppress(ValueError):  # another thread was faster
+                    self._ends.remove(end)
 
     def _after_fork(self) -> None:
         """Refuse every use in a forked child, when the driver does not survive the fork."""

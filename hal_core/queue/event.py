@@ -30,9 +30,8 @@ class Failure(NamedTuple):
     def to_raise(self, operation: str) -> DeviceFault:
         """Return the exception for one wait; each wait has an exception of its own."""
         problem = f"{self.work} failed in {self.queue}: {self.error}"
-        fault = DeviceFault(
-            operation, problem, fix="Work queued behind it was dropped. Make a new queue."
-        )
+        fix = "Work queued behind it was dropped. Make a new queue."
+        fault = DeviceFault(operation, problem, device=getattr(self.error, "device", None), fix=fix)
         fault.__cause__ = self.error
         return fault
 

@@ -13,6 +13,8 @@ from hal_core.streams.device import StreamDevice, keeping
 from hal_core.streams.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hal_core.allocator import BufferSpec
     from hal_core.device.base import Compiled
 
@@ -167,22 +169,7 @@ class StreamAllocator(LRUAllocator[int]):
         return True
 
     def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
-        device = self.device
-        # The driver fills with 1, 2 or 4 bytes; 8 bytes of equal halves, as of 0, can be 4.
-        half = len(pattern) // 2
-        if len(pattern) == 8 and pattern[:half] == pattern[half:]:
-            pattern = pattern[:half]
-        if len(pattern) < 8:
-            fill, count = device.api.fill, nbytes // len(pattern)
-            device.call("fill", fill, dest, pattern, count, device.stream)
-            return
-        # Wider than the driver fills: send a part, then double it with copies on the GPU.
-        done = min(nbytes, _FILL_NBYTES)
-        self._copyin(dest, memoryview(pattern * (done // len(pattern))))
-        while done < nbytes:
-            more = min(done, nbytes - done)
-            device.call("fill", device.api.copy, dest + done, dest, more, device.stream)
-            done += more
+        self.fill_on(self.device.stream, dest, nbytes, pattern, self._copyin)
 
     def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
         return memoryview((ctypes.c_ubyte * nbytes).from_address(opaque)).cast("B")
@@ -216,6 +203,28 @@ class StreamAllocator(LRUAllocator[int]):
             self._staging.close()
         finally:
             super().close()
+
+    def fill_on(
+        self, stream: Any, dest: int, nbytes: int, pattern: bytes,
+        send: Callable[[int, memoryview], None],
+    ) -> None:  # fmt: skip
+        """Queue a fill on a stream, to which `send` copies from the host."""
+        device = self.device
+        # The driver fills with 1, 2 or 4 bytes; 8 bytes of equal halves, as of 0, can be 4.
+        half = len(pattern) // 2
+        if len(pattern) == 8 and pattern[:half] == pattern[half:]:
+            pattern = pattern[:half]
+        if len(pattern) < 8:
+            fill, count = device.api.fill, nbytes // len(pattern)
+            device.call("fill", fill, dest, pattern, count, stream)
+            return
+        # Wider than the driver fills: send a part, then double it with copies on the GPU.
+        done = min(nbytes, _FILL_NBYTES)
+        send(dest, memoryview(pattern * (done // len(pattern))))
+        while done < nbytes:
+            more = min(done, nbytes - done)
+            device.call("fill", device.api.copy, dest + done, dest, more, stream)
+            done += more
 
     # -- the end of the device
 

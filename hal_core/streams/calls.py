@@ -164,8 +164,11 @@ class PrefixedDriver(StreamDriver):
         self.call("StreamSynchronize", stream)
 
     def is_done(self, stream: Any) -> bool:
+        return self._is_ready("StreamQuery", stream)
+
+    def _is_ready(self, name: str, handle: Any) -> bool:
         try:
-            self.call("StreamQuery", stream)
+            self.call(name, handle)
         except Refused as error:
             if error.code != NOT_READY:
                 raise
@@ -183,6 +186,9 @@ class PrefixedDriver(StreamDriver):
 
     def wait_for(self, stream: Any, event: Any) -> None:
         self.call("StreamWaitEvent", stream, event, 0)
+
+    def is_reached(self, event: Any) -> bool:
+        return self._is_ready("EventQuery", event)
 
     def wait_event(self, event: Any) -> None:
         self.call("EventSynchronize", event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,9 +40,10 @@ class StreamClock(SampledClock):
 
     def __init__(self, device: StreamDevice) -> None:
         super().__init__(device)
+        self.of_thread = threading.local()  # `.stream`: of the queue that this thread works for
         self._stream: Any = None  # for the marks
         self._anchor: Anchor | None = None
-        self._unread: deque[Span] = deque()  # in the order of the device's stream
+        self._unread: deque[Span] = deque()  # in the order of the calls
         self._spare: list[Any] = []  # handles of events that are free to use
 
     def _mark(self) -> Event:
@@ -59,7 +61,7 @@ class StreamClock(SampledClock):
         self._samples.add(device_ns, host_ns)
 
     def _queue(self, work: Callable[[], T], span: Span) -> T:
-        stream = self.device.stream
+        stream = getattr(self.of_thread, "stream", None) or self.device.stream
         with self._lock:
             start = self._try_record(stream)
             result = work()
@@ -79,7 +81,7 @@ class StreamClock(SampledClock):
         self.device._synchronize(None)
 
     def _read(self, span: Span) -> None:
-        """Read the times of `span` and of all work before it in the stream."""
+        """Read the times of `span` and of all work that was queued before it."""
         while span.command is not None and self._unread:
             first = self._unread.popleft()
             anchor, start, end = first.command

@@ -15,6 +15,9 @@ from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault
 from hal_core.streams import driver
 from hal_core.streams.clock import StreamClock
+from hal_core.streams.marks import Marks
+from hal_core.streams.queue import DefaultStreamQueue, StreamQueue, wrap
+from hal_core.streams.staging import PinnedBlocks
 
 if TYPE_CHECKING:
     from hal_core.streams.allocator import StreamAllocator
@@ -111,6 +114,7 @@ class StreamDevice(Compiled):
         self._ended = False  # True: the stream is being destroyed, or gone
         self.lost = False  # True: a fault ended the context, as the end of the device showed
         self.clock = StreamClock(self)
+        self.marks, self.pinned = Marks(self), PinnedBlocks(self)  # of its queues
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
             try:
@@ -140,6 +144,8 @@ class StreamDevice(Compiled):
                     if allocator is not None:
                         steps.callback(allocator.destroy_pool)
                     steps.callback(self.unload_unused)
+                    steps.callback(self.pinned.destroy)
+                    steps.callback(self.marks.destroy)
                     self.api.wait(self.stream)
             except DeviceFault:
                 self.lost = True  # the context, with all that it held
@@ -152,6 +158,15 @@ class StreamDevice(Compiled):
                     self.release_context()
         if allocator is not None:
             allocator.free_cache()  # other threads may have given back memory until here
+
+    def _make_queue(self) -> StreamQueue:
+        return StreamQueue(self)
+
+    def _make_default_queue(self) -> StreamQueue:
+        return DefaultStreamQueue(self)
+
+    def _wrap_queue(self, obj: object) -> StreamQueue | None:
+        return wrap(self, obj)
 
     def _make_clock(self) -> StreamClock:
         return self.clock

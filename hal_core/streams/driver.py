@@ -305,6 +305,10 @@ class StreamDriver(ABC):
         """Make later work of `stream` wait for the work that `event` was recorded after."""
 
     @abstractmethod
+    def is_reached(self, event: Any) -> bool:
+        """Return whether an event is reached, without a wait. Raises: as `wait`."""
+
+    @abstractmethod
     def wait_event(self, event: Any) -> None:
         """Wait until an event is reached. Raises: as `wait`."""
 

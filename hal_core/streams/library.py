@@ -57,6 +57,7 @@ SHORT: dict[str, Row] = {  # called with the GIL, which is faster than to give i
     "StreamWaitEvent": ((), (_P, _P, _U)),
     "EventCreate": ((_A,), (_U,)),
     "EventDestroy": ((), (_P,)),
+    "EventQuery": ((), (_P,)),
     "EventRecord": ((), (_P, _P)),
     "EventElapsedTime": ((ctypes.c_float,), (_P, _P)),
     "ModuleGetFunction": ((_A,), (_P, ctypes.c_char_p)),

@@ -21,7 +21,7 @@ from hal_core.streams.device import StreamDevice, wait_for_others
 # The driver reads the argument storage during the call, so the storage is free again after it.
 # `refused` raises, or returns for another try.
 _LAUNCH = """
-def launch(geometry{names}):
+def {defined}:
     gx, gy, gz, bx, by, bz, shared = geometry
     try:
         place = take()
@@ -62,6 +62,7 @@ class StreamProgram(Program):
         self._storage = ArgumentStorage(binary, device.name)
         self._lock = fork_safe_lock()  # between `unload` and what prepares a launch
         self._names: dict[str, Any] = {}  # global variables of the generated launch
+        self._launch_on: Callable[..., None] | None = None  # generated at its first call
         self._allowed_nbytes = 0  # of dynamic shared memory, as the driver was asked to allow
         with device.own(operation):
             device.unload_unused()
@@ -85,31 +86,7 @@ class StreamProgram(Program):
         return *grid, *block, shared
 
     def _bind(self) -> Callable[..., None]:
-        device, api, name, storage = self.device, self.device.api, self.name, self._storage
-
-        def refused(why: Any) -> None:
-            """Raise for a refused launch; return, to try again, if our context was not current."""
-            error = api.launch_refused(why)
-            if not device.regained(error):
-                device._check_open(f"launch {name}")
-                raise driver.explain(error, f"launch {name}", device.name, device.last_launched[0])
-
-        self._names |= {
-            **spare_storage(storage.make),
-            "pack_into": storage.pack_into,
-            "first": storage.first,
-            "launch_kernel": api.launch_of(self._function),
-            "refused": refused,
-            "function": self._function,
-            "stream": device.stream,
-            "last_launched": device.last_launched,
-            "name": name,
-        }
-        text = _LAUNCH.format(
-            names="".join(f", a{param.position}" for param in self.signature.params),
-            status=api.STATUS,
-        )
-        return define(text, "launch", f"launch of {name}", self._names)
+        return self._define("launch(geometry{names})")
 
     def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
         api, stream = self.device.api, self.device.stream
@@ -128,6 +105,42 @@ class StreamProgram(Program):
             self._module = None
         with self.device.own(f"unload {self.name}"):
             self.device.unload_unused()
+
+    def _define(self, head: str) -> Callable[..., None]:
+        """Return a launch with that head, whose names are this program's global variables."""
+        device, api, name, storage = self.device, self.device.api, self.name, self._storage
+
+        def refused(why: Any) -> None:
+            """Raise for a refused launch; return, to try again, if our context was not current."""
+            error = api.launch_refused(why)
+            if not device.regained(error):
+                device._check_open(f"launch {name}")
+                raise driver.explain(error, f"launch {name}", device.name, device.last_launched[0])
+
+        self._names |= {
+            "pack_into": storage.pack_into,
+            "first": storage.first,
+            "launch_kernel": api.launch_of(self._function),
+            "refused": refused,
+            "function": self._function,
+            "stream": device.stream,
+            "last_launched": device.last_launched,
+            "name": name,
+        }
+        if "take" not in self._names:
+            self._names |= spare_storage(storage.make)
+        names = "".join(f", a{param.position}" for param in self.signature.params)
+        text = _LAUNCH.format(names=names, status=api.STATUS, defined=head.format(names=names))
+        return define(text, head.partition("(")[0], f"launch of {name}", self._names)
+
+    def launch_on(self, stream: Any, geometry: Any, args: tuple[Any, ...]) -> None:
+        """Queue a launch on another stream than the device's own."""
+        launch = self._launch_on
+        if launch is None:
+            if self._unloaded:
+                self._refuse_unloaded()
+            launch = self._launch_on = self._define("launch_on(stream, geometry{names})")
+        launch(stream, geometry, *args)
 
     def _load_function(self, module: Any, operation: str) -> None:
         api = self.device.api

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hal_core.streams.device import StreamDevice
 
 LARGE_IN_NBYTES, LARGE_OUT_NBYTES = 64 << 10, 1 << 20
-_HALF_NBYTES = 4 << 20
+BLOCK_NBYTES = _HALF_NBYTES = 4 << 20
 HELD_COPIES = 64
 
 Half = tuple[int, Any]  # address, and the event recorded after its last use
@@ -132,6 +132,52 @@ class Staging:
                 address, event = self._spare.pop()
                 steps.callback(self._device.api.destroy_event, event)
                 steps.callback(self._device.api.free_host, address)
+
+
+class PinnedBlock:
+    """Pinned memory of a queue's copy, which is used again when nobody refers to it."""
+
+    __slots__ = ("address", "nbytes", "spare")
+
+    def __init__(self, address: int, nbytes: int, spare: list[int]) -> None:
+        self.address, self.nbytes, self.spare = address, nbytes, spare
+
+    def __del__(self) -> None:
+        self.spare.append(self.address)
+
+    def part(self, nbytes: int) -> memoryview:
+        """Return the first bytes."""
+        return _pinned(self.address, nbytes)
+
+
+class PinnedBlocks:
+    """Pinned memory of one device's queues: small and large blocks.
+
+    Owns: all blocks, also those in use, until `destroy`.
+    """
+
+    def __init__(self, device: StreamDevice) -> None:
+        self._device = device
+        self._made: list[int] = []
+        self._spare: dict[int, list[int]] = {LARGE_IN_NBYTES: [], BLOCK_NBYTES: []}
+
+    def take(self, nbytes: int) -> PinnedBlock:
+        """Return a block of at least that size, which is at most `BLOCK_NBYTES`."""
+        size = LARGE_IN_NBYTES if nbytes <= LARGE_IN_NBYTES else BLOCK_NBYTES
+        spare = self._spare[size]
+        try:
+            address = spare.pop()
+        except IndexError:
+            with self._device.own("allocate"):
+                address = self._device.api.allocate_host(size)
+            self._made.append(address)
+        return PinnedBlock(address, size, spare)
+
+    def destroy(self) -> None:
+        """Free the memory; the device is idle. The caller has made the context current."""
+        with ExitStack() as steps:  # each is taken, whatever another raises
+            while self._made:
+                steps.callback(self._device.api.free_host, self._made.pop())
 
 
 def _pinned(address: int, nbytes: int) -> memoryview:

@@ -52,6 +52,7 @@ def everything(simulator: Simulator) -> None:
         _launch(device, y)
         _copy(device, y, simulator)
         _take(device, y)
+        _queue(device, y)
         _allocate(device, y)
         with hal.Device["CUDA:1"] as other:
             there = hal.Buffer(other, 1000, hal.int32).copy_from(y)
@@ -98,6 +99,14 @@ def _take(device: hal.Compiled, y: hal.Buffer) -> None:
     same(hal.Buffer.wrap(Allocation(address), device).view(4000).nbytes, 4000)
     stream = 2  # the per-thread default stream
     same(hal.Buffer.wrap(Theirs(y, stream), device).size, 1000)
+
+
+def _queue(device: hal.Compiled, y: hal.Buffer) -> None:
+    queue = device.queue()
+    try:
+        same(y.view(1).fill(2, queue=queue).wait(10), True)
+    finally:
+        queue.close()
 
 
 def _allocate(device: hal.Compiled, y: hal.Buffer) -> None:

@@ -33,6 +33,7 @@ class Failure(NamedTuple):
 _COPYING = "copyin copyout copy_from"
 _NONE_SERVES = hal.CompilerUnavailable  # compile: no compiler can serve
 _NO_MEMORY = (hal.OutOfMemory,)
+_IN_QUEUE = (hal.HalError, hal.DeviceFault)  # as what fails in a queue is raised at its waits
 
 EXPECTED = {
     "cuInit": Failure("enumerate", (hal.DeviceUnavailable,)),
@@ -46,8 +47,9 @@ EXPECTED = {
     "cuDevicePrimaryCtxRelease": Failure("close"),
     # Of the turns that pass one is the test's own, two are for the text of an OutOfMemory.
     "cuCtxSetCurrent": Failure(
-        f"open allocate compile load wait launch unload external_ptr wrap free close {_COPYING}",
-        (hal.HalError, _NONE_SERVES),
+        "open queue allocate compile load wait launch unload external_ptr wrap free close "
+        f"{_COPYING}",
+        (*_IN_QUEUE, _NONE_SERVES),
         passes=3,
     ),
     "cuCtxGetCurrent": Failure("wait", passes=5),  # memory is freed all the same
@@ -71,17 +73,18 @@ EXPECTED = {
     "cuMemcpyPeerAsync": Failure("copy_from"),
     "cuMemsetD8Async": Failure("fill"),
     "cuMemsetD16Async": Failure("fill"),
-    "cuMemsetD32Async": Failure("fill"),
+    "cuMemsetD32Async": Failure("wait fill", _IN_QUEUE),
     "cuPointerGetAttribute": Failure("external_ptr"),
     "cuMemGetAddressRange": Failure("wrap"),
-    "cuStreamCreate": Failure("open"),
+    "cuStreamCreate": Failure("open queue"),
     "cuStreamDestroy": Failure("close", lost="streams"),
     "cuStreamSynchronize": Failure("copyout wait free wrap allocate close"),
     "cuStreamQuery": Failure("wait"),
-    "cuStreamWaitEvent": Failure("copy_from"),
-    "cuEventCreate": Failure("wait copyin copy_from"),
+    "cuStreamWaitEvent": Failure("wait copy_from", _IN_QUEUE),
+    "cuEventCreate": Failure("wait copyin copy_from", _IN_QUEUE),
     "cuEventDestroy": Failure("wait copy_from close", lost="events"),
-    "cuEventRecord": Failure(f"wait {_COPYING}"),
+    "cuEventRecord": Failure(f"wait {_COPYING}", _IN_QUEUE),
+    "cuEventQuery": Failure("wait", (hal.DeviceFault,)),
     "cuEventSynchronize": Failure("wait copyin copyout"),
     "cuEventElapsedTime": Failure("wait"),
     "cuModuleLoadDataEx": Failure("compile load"),
@@ -94,8 +97,8 @@ EXPECTED = {
 
 NO_MEMORY = {
     "cuDevicePrimaryCtxRetain": Failure("open", _NO_MEMORY),
-    "cuStreamCreate": Failure("open", _NO_MEMORY),
-    "cuEventCreate": Failure("wait copyin copy_from", _NO_MEMORY),
+    "cuStreamCreate": Failure("open queue", _NO_MEMORY),
+    "cuEventCreate": Failure("wait copyin copy_from", (*_NO_MEMORY, hal.DeviceFault)),
     "cuModuleLoadDataEx": Failure("compile load", _NO_MEMORY),
     "cuLaunchKernel": Failure("launch", _NO_MEMORY),
     "cuMemHostAlloc": Failure("copyin", _NO_MEMORY, passes=1),
