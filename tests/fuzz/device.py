@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,6 +139,10 @@ class Opened(Runner):
             verdict = Verdict(UNSUPPORTED, str(error))
         except hal.HalError as error:
             verdict = Verdict(WRONG, f"{type(error).__name__}: {error}")
+            if isinstance(error, hal.DeviceFault):  # the next case needs a device
+                with suppress(hal.DeviceFault):
+                    self.device.close()
+                self.device = self._open(TARGETS[self.name].device)
         return self._reported() or verdict
 
     def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:

@@ -12,7 +12,18 @@ import pytest
 from builder import Builder
 from toolchains import Toolchain
 
-from hal_core.dtypes import DTYPES, DType, bool_, float32, float64, int32
+from hal_core.dtypes import (
+    DTYPES,
+    DType,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int16,
+    int32,
+    uint32,
+    uint64,
+)
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
 FLOATS = [float32, float64]
@@ -110,6 +121,44 @@ def test_integer_operations(toolchain: Toolchain, dtype: DType) -> None:
     for op, got in apply(toolchain, dtype, dtype, list(table), left, right).items():
         expected = [wrap(table[op](a, b), dtype) for a, b in zip(left, right, strict=True)]
         same(got, expected, op)
+
+
+@pytest.mark.parametrize("dtype", [uint32, uint64], ids=str)
+def test_unsigned_divisions_of_numbers_that_were_negative(
+    toolchain: Toolchain, dtype: DType
+) -> None:
+    """AMD's compilers took a number of few bits and a sign for one of few bits."""
+    values = [-1, -2, -7, -128, -32768, 0, 1, 100, 32767]
+    b = Builder("divide", f"q: {dtype.name}*, r: {dtype.name}*, x: const int16*, y: const int16*")
+    i = b.index()
+    x, y = (b.cast(b.load(name, i), dtype) for name in "xy")
+    b.store("q", i, b.op("FLOORDIV", x, b.const(7, dtype)))
+    b.store("r", i, b.op("MOD", x, y))
+    left, right = pairs(values)
+    got = {name: np.zeros(len(left), dtype.to_numpy()) for name in "qr"}
+    given = {"x": np.array(left, "i2"), "y": np.array(right, "i2")}
+    toolchain.run(b.kernel(), {**got, **given}, grid=(len(left), 1, 1))
+    wrapped = [(wrap(a, dtype), wrap(c, dtype)) for a, c in zip(left, right, strict=True)]
+    same(got["q"], [a // 7 for a, _ in wrapped], "by a constant")
+    same(got["r"], [a % c if c else 0 for a, c in wrapped], "by a variable")
+
+
+@pytest.mark.parametrize(("wide", "dtype"), [(int16, float16), (int32, float32)], ids=str)
+def test_floats_of_the_bits_of_a_byte_with_its_sign(
+    toolchain: Toolchain, wide: DType, dtype: DType
+) -> None:
+    """AMD's compilers negated the byte instead of extending its sign."""
+    values = np.array([-128, -2, -1, 0, 1, 127], "i1")
+    b = Builder("bits", "y: float32*, x: const int8*")
+    i = b.index()
+    bits = b.cast(b.op("ADD", b.load("x", i), b.load("x", i)), wide)
+    value = b.bitcast(bits, dtype)
+    value = value if dtype is float32 else b.cast(value, float32)
+    b.store("y", i, b.op("MUL", value, b.const(2.0, float32)))
+    got = np.zeros(len(values), "f4")
+    toolchain.run(b.kernel(), {"y": got, "x": values}, grid=(len(values), 1, 1))
+    sums = (values + values).astype(wide.to_numpy())
+    same(got, sums.view(dtype.to_numpy()).astype("f4") * 2, dtype)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)

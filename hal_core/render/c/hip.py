@@ -5,7 +5,7 @@ from __future__ import annotations
 from hal_core.render.c.c99 import BITS
 from hal_core.render.c.cuda import ATOMICS, CUDA, TYPES
 from hal_core.render.c.family import CFamilyRenderer
-from hal_core.render.c.helpers import BFLOAT16_CASTS
+from hal_core.render.c.helpers import BFLOAT16_CASTS, DIVISIONS
 from hal_core.render.c.language import Space
 
 # Older headers of HIP have no atomicMin and atomicMax of signed 64-bit numbers.
@@ -20,20 +20,47 @@ do {{
 return ({type})old;"""
 _ATOMICS = {**ATOMICS, "MIN int64": _BETTER, "MAX int64": _BETTER}
 
+# Through `asm` a compiler sees nothing of a number. AMD's see too much: they divide by float32 what
+# has few bits and a sign, though a cast to unsigned has made it large; and where they extend the
+# sign of a byte whose bits are then a float's, they negate the byte instead.
+# Source: LLVM's pull requests 119325, 196418 and 140760.
+_HIDDEN = 'asm("" : "+v"({0}));'
+_DIVISIONS = {
+    f"{op} uint{bits}": f"""\
+{{static}} {{type}} {{name}}({{type}} a, {{type}} b) {{{{
+    {_HIDDEN.format("a")}
+    return b == 0 ? 0 : a {sign} b;
+}}}}"""
+    for op, sign in (("FLOORDIV", "/"), ("TRUNCDIV", "/"), ("MOD", "%"), ("TRUNCMOD", "%"))
+    for bits in (32, 64)
+}
+_OF_BITS = f"""\
+{{static}} {{to}} {{name}}({{source}} x) {{{{
+    {_HIDDEN.format("x")}
+    union {{{{ {{source}} from; {{to}} to; }}}} bits = {{{{x}}}};
+    return bits.to;
+}}}}"""
+
 # A subgroup is a warp, of 32 or 64 threads: the architecture decides.
 _NUMBER = "((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x)"
 
 HIP = CUDA._replace(
     types={**TYPES, "float16": "_Float16"},  # C casts convert it
     casts=BFLOAT16_CASTS,
-    bits={**CUDA.bits, "float16": ("hal_bits_of_float16", "hal_float16_of_bits")},
+    bits={
+        **CUDA.bits,
+        "float16": ("hal_bits_of_float16", "hal_float16_of_bits"),
+        "float32": (CUDA.bits["float32"][0], "hal_float32_of_bits"),
+    },
     helpers={
-        name: BITS.format(name=name, source=source, to=to, static=CUDA.helper)
-        for name, source, to in (
-            ("hal_bits_of_float16", "_Float16", "unsigned short"),
-            ("hal_float16_of_bits", "unsigned short", "_Float16"),
+        name: template.format(name=name, source=source, to=to, static=CUDA.helper)
+        for template, name, source, to in (
+            (BITS, "hal_bits_of_float16", "_Float16", "unsigned short"),
+            (_OF_BITS, "hal_float16_of_bits", "unsigned short", "_Float16"),
+            (_OF_BITS, "hal_float32_of_bits", "unsigned int", "float"),
         )
     },
+    divisions={**DIVISIONS, **_DIVISIONS},
     specials={
         **CUDA.specials,
         "subgroup_size": "(int)warpSize",

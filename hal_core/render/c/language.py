@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from hal_core.render.c.helpers import DIVISIONS
+
 
 class Space(NamedTuple):
     """One kind of memory: that of buffers, or the shared memory of a block."""
@@ -39,6 +41,7 @@ class Language(NamedTuple):
     fence: str
     headers: Mapping[str, str] = {}  # feature -> line; "always", "math", "float64", "no contract"
     helpers: Mapping[str, str] = {}  # functions of `bits` that the text must carry
+    divisions: Mapping[str, str] = DIVISIONS  # "FLOORDIV uint32" or "FLOORDIV u" -> helper
     infinities: Mapping[str, tuple[str, str]] = {}  # dtype name -> infinity, NaN where not C's
     keywords: frozenset[str] = frozenset()  # besides those of C and the words in the templates
     last_parameters: tuple[str, ...] = ()  # after the kernel's own

@@ -196,7 +196,8 @@ class Spelling:
         # A shift rounds down, as // does, so the remainder is never negative.
         if shift is not None and (dtype.kind == "u" or op in ("FLOORDIV", "MOD")):
             return (f"{a} >> {shift}" if "DIV" in op else f"{a} & {divisor.arg - 1}"), False
-        name, template = f"hal_{op.lower()}_{dtype.name}", helpers.DIVISIONS[f"{op} {dtype.kind}"]
+        name, known = f"hal_{op.lower()}_{dtype.name}", self.row.divisions
+        template = known.get(f"{op} {dtype.name}") or known[f"{op} {dtype.kind}"]
         self.helper(name, template, type=self.type(dtype), unsigned=self.unsigned(dtype))
         return f"{name}({sources[0].text}, {sources[1].text})", True
 

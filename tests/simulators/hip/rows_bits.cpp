@@ -36,7 +36,15 @@ u32 permuted(u32 high, u32 low, u32 selector) {
     return result;
 }
 
+void swap(Wave& wave, const Instruction& is) {
+    uint32_t first[LANES];
+    std::memcpy(first, wave.v[is.op[0].index], sizeof first);
+    put_words(wave, is.op[0].index, wave.v[is.op[1].index]);
+    put_words(wave, is.op[1].index, first);
+}
+
 void add_logic(Table& table) {
+    table.special("v_swap_b32", swap);
     table.vector("v_mov_b32", [](u32 a) { return a; });
     table.vector("v_not_b32", [](u32 a) { return ~a; });
     table.vector("v_bfrev_b32", [](u32 a) { return reversed(a); });

@@ -144,6 +144,19 @@ extern "C" __global__ void k(int *r, int n) {
     )
 
 
+def test_registers_are_swapped_where_a_lane_is_active(engine: Engine, hiprtc: Compile) -> None:
+    image = hiprtc("""
+extern "C" __global__ void k(int *r) {
+    int a = threadIdx.x, b = -a;
+    if (threadIdx.x % 3) asm volatile("v_swap_b32 %0, %1" : "+v"(a), "+v"(b));
+    r[2 * threadIdx.x] = a; r[2 * threadIdx.x + 1] = b;
+}
+""")
+    got = np.zeros((64, 2), np.int32)
+    engine.run(image, "k", [got], block=(64, 1, 1))
+    assert got.tolist() == [[-t, t] if t % 3 else [t, -t] for t in range(64)]
+
+
 def test_arrays_of_a_thread(engine: Engine, hiprtc: Compile) -> None:
     image = hiprtc("""
 extern "C" __global__ void k(int *r, int n) {
