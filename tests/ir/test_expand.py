@@ -100,7 +100,7 @@ def near_multiples_of_half_pi(count: int, seed: int) -> Array:
 def test_float32_of_one_argument(op: str, fused: bool) -> None:
     if op in ("SIN", "COS", "TAN") and np.finfo(np.longdouble).nmant < 60:
         pytest.skip("no float here is wider than float64")
-    check(op, float32, every(1021 if not fused else 16411), fused=fused)
+    check(op, float32, every(8209 if not fused else 16411), fused=fused)
 
 
 @WIDER

@@ -54,12 +54,12 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_drawn_kernels(eager: None) -> None:
     found = 0
     memory = {0: [3 * k for k in range(12)], 1: [(5 * k) % 7 - 2 for k in range(6)]}
-    for seed in range(700):
+    for seed in range(250):
         kernel = drawn(seed, barriers=seed % 3 > 0)
         found += lockstep.in_step(kernel) is not None
         order = same(kernel, memory, seed % 5 - 1)
         assert order is None, f"{seed}, {order}\n{listing(kernel.uops)}"
-    assert found > 50
+    assert found > 20
 
 
 class Strided:
@@ -127,7 +127,7 @@ STRIDED_MEMORY: Memory = {0: list(range(24)), 1: [7, -3, 5, 2, 11, -8, 1, 4]}
 
 def test_strided_loops(eager: None) -> None:
     found = turned = 0
-    for seed in range(500):
+    for seed in range(200):
         kernel, n = Strided(seed).kernel(), seed % 13 - 2
         verify(kernel)
         known = lockstep.in_step(kernel)
@@ -136,7 +136,7 @@ def test_strided_loops(eager: None) -> None:
             turned += any(node.op == "SUB" for node in known.hoisted)
         order = same(kernel, STRIDED_MEMORY, n)
         assert order is None, f"{seed}, {order}\n{listing(kernel.uops)}"
-    assert found > 200 and turned > 100
+    assert found > 80 and turned > 40
 
 
 @pytest.mark.parametrize("stop", [2**31 - 1, 2**31 - 3, 0, -(2**31)])
@@ -304,7 +304,7 @@ def test_a_mistake_is_noticed(
     name: str, broken: Any, eager: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lockstep, name, broken)
-    for seed in range(500):
+    for seed in range(200):
         try:
             if same(Strided(seed).kernel(), STRIDED_MEMORY, seed % 13 - 2):
                 return

@@ -159,7 +159,7 @@ def test_a_histogram_whose_counts_nobody_reads_back(toolchain: Toolchain) -> Non
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS], ids=str)
 def test_workers_that_add_to_one_place_at_the_same_time(toolchain: Toolchain, dtype: DType) -> None:
     """Long enough for them to meet; a sum that is not atomic loses most of it."""
-    turns = 20_000
+    turns = toolchain.turns
     b = Builder("contended", f"r: {dtype.name}*, turns: int32, one: {dtype.name}")
     k = b.range(b.const(0), b.params["turns"], b.const(1))
     b.atomic("ADD", "r", b.const(0), b.params["one"])

@@ -115,7 +115,7 @@ def cases(draw: st.DrawFn) -> tuple[Kernel, dict[str, Any]]:
     return kernel, {"y": draw(row), "x": draw(row), "a": draw(number)}
 
 
-@pytest.mark.parametrize(("made", "examples"), [(LLVM, 100), (GCC, 40), (OpenCL, 15)])
+@pytest.mark.parametrize(("made", "examples"), [(LLVM, 50), (GCC, 15), (OpenCL, 8)])
 def test_generated_kernels(
     made: type[Toolchain], examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -233,18 +233,18 @@ class Guarded:
 
 def test_no_thread_runs_that_should_not_and_every_other_does(llvm: LLVM) -> None:
     some = 0
-    for seed in range(60):
+    for seed in range(40):
         made = Guarded(seed)
         kernel = made.b.kernel(made.block if seed % 2 else None)
         function = llvm.function(kernel)
-        for _ in range(12):
+        for _ in range(8):
             made.draw_values()
             expected = made.expected()
             got = np.zeros(len(expected), np.int32)
             llvm.call(function, kernel, {"y": got, **made.values}, made.GRID, made.block)
             assert got.tolist() == expected, (seed, made.values, LLVMRenderer().render(kernel))
             some += 0 < sum(expected) < len(expected)
-    assert some > 100
+    assert some > 50
 
 
 @hal.kernel

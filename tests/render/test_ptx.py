@@ -33,6 +33,7 @@ from harness import GUARD, TURNS, compare, load
 
 class PTX(Toolchain):
     renderer = PTXRenderer()
+    turns = 500  # its threads go on together, so they meet each time
 
     def run(
         self,

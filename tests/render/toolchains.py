@@ -45,6 +45,7 @@ class Toolchain:
     renderer: Renderer
     missing = ""
     subgroup = 1  # threads of one; 0: it has none
+    turns = 20_000  # of a loop in which workers are sure to meet
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
