@@ -48,6 +48,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
     wraps_addresses: bool = False  # external_ptr is an address, which elements align; not a handle
     dlpack_device: tuple[int, int] | None = None  # DLPack's (type, number), for pointers
     dlpack_pinned: tuple[int, int] | None = None  # the same of memory that the host sees, too
+    dlpack_handle: bool = False  # it has a handle there and a byte offset, which few consumers read
     dlpack_stream: int | None = None  # number of the stream that a producer's work precedes
     exports: Mapping[str, Callable[[Buffer], Any]] = {}  # attributes of other protocols
     device: Compiled
@@ -115,6 +116,10 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
     def _order_consumer(self, stream: Any) -> bool:
         """Let a DLPack consumer's stream wait for all queued work; False: the host must wait."""
         return False
+
+    def _export(self, opaque: Opaque) -> tuple[int, int]:
+        """Return what DLPack has of memory on `dlpack_device`: a pointer, and a byte offset."""
+        return opaque, 0  # type: ignore[return-value]  # an address
 
     def _place(self, opaque: Opaque) -> tuple[object, int] | None:
         """Return the memory that an opaque lies in, hashable, and the byte where it begins.

@@ -11,7 +11,7 @@ from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Living, never_release, never_released
 from hal_core.device import Device
-from hal_core.dtypes import DType, as_dtype, pack
+from hal_core.dtypes import DType, as_dtype, pack, uint8
 from hal_core.errors import InvalidArgument, InvalidState, NotShareable, shown
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
@@ -544,11 +544,24 @@ class Buffer:
 
     @classmethod
     def _borrow(
-        cls, device: Compiled, pointer: int, size: int, dtype: DType, owner: object
+        cls,
+        device: Compiled,
+        pointer: int,
+        size: int,
+        dtype: DType,
+        owner: object,
+        offset: int = 0,
     ) -> Self:
-        """Make a buffer over memory of `owner`, which the buffer and its exports keep."""
+        """Make a buffer over memory of `owner`, which the buffer and its exports keep.
+
+        The elements begin `offset` bytes behind `pointer`, which may be a handle.
+        """
         if not size:
             return cls(device, 0, dtype).allocate()
+        if offset and not device.allocator.wraps_addresses:
+            whole = cls._borrow(device, pointer, offset + size * dtype.itemsize, uint8, owner)
+            return whole.view(size, dtype, offset)  # type: ignore[return-value]  # of our class
+        pointer += offset
         made = cls(device, size, dtype, BufferSpec(external_ptr=pointer)).allocate()
         made._lease = owner
         return made

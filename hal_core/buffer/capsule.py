@@ -28,7 +28,7 @@ _READ_ONLY, _COPIED = 1, 2  # flags
 
 
 class _Tensor(ctypes.Structure):
-    """The first fields of a tensor; numpy reads shape, strides and offset, which follow."""
+    """A tensor of one capsule. numpy writes and reads shape and strides."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -38,6 +38,9 @@ class _Tensor(ctypes.Structure):
         ("code", ctypes.c_uint8),
         ("bits", ctypes.c_uint8),
         ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
     )
 
 
@@ -70,12 +73,14 @@ def make(
     device: tuple[int, int],
     owner: object,
     *,
+    offset: int = 0,
     newest: tuple[int, int] | None = None,
     copied: bool = False,
 ) -> Any:
     """Make a capsule of `size` elements in one dimension.
 
-    `newest` is the latest version that the consumer knows; None for one that names none. `copied`
+    `offset` is where they begin, in bytes behind `pointer`. `newest` is the latest version that the
+    consumer knows; None for one that names none. `copied`
     says that nobody else has this memory. Owns: `owner`, until the consumer is done.
     """
     # With a deleter in Python instead of numpy's the error of a consumer would be lost, and a
@@ -84,7 +89,7 @@ def make(
     made = array.__dlpack__(max_version=newest) if VERSION else array.__dlpack__()
     tensor, versioned = _open(made)
     tensor.device_type, tensor.device_id = device
-    tensor.code = _CODES[dtype]
+    tensor.code, tensor.byte_offset = _CODES[dtype], offset
     if versioned is not None and copied:
         versioned.flags |= _COPIED
     return made
@@ -94,6 +99,7 @@ class Taken(NamedTuple):
     """The content of a capsule. Owns: the producer's memory, through `owner`."""
 
     pointer: int
+    offset: int  # bytes from there to the first element
     size: int
     dtype: DType
     device: tuple[int, int]
@@ -129,6 +135,7 @@ def take(made: Any) -> Taken:
         raise InvalidArgument("from_dlpack", "hal-core lacks the dtype", got=got)
     device = tensor.device_type, tensor.device_id
     read_only = versioned is not None and bool(versioned.flags & _READ_ONLY)
+    pointer, offset = tensor.data or 0, tensor.byte_offset
     tensor.device_type, tensor.code = 1, _KIND_CODES["u"]
     array = np.from_dlpack(Producer(lambda **_: made))  # its end calls the producer's deleter
     if not array.flags.c_contiguous:
@@ -137,7 +144,7 @@ def take(made: Any) -> Taken:
             got=f"shape {array.shape}, strides {array.strides}",
             fix="Make it contiguous in its own library first.",
         )  # fmt: skip
-    return Taken(array.ctypes.data, array.size, dtype, device, array, read_only)
+    return Taken(pointer, offset, array.size, dtype, device, array, read_only)
 
 
 def _open(made: Any) -> tuple[_Tensor, _Versioned | None]:

@@ -39,7 +39,8 @@ def place_of(buffer: Buffer) -> Place:
     """Return the place of the buffer's memory: the host's wherever the host sees it."""
     allocator = buffer._device.allocator
     if allocator._host_sees(buffer.options):
-        return allocator.dlpack_pinned or allocator.dlpack_device or _HOST
+        named = None if allocator.dlpack_handle else allocator.dlpack_device
+        return allocator.dlpack_pinned or named or _HOST
     if allocator.dlpack_device is None:
         check_visible(buffer, "__dlpack_device__")  # raises
     return allocator.dlpack_device or _HOST
@@ -72,6 +73,7 @@ def export(
     if target == _HOST and not visible and copy is False:
         raise _must_copy("__dlpack__", "the host does not see the memory", device)
     array: NDArray[Any] | None = None
+    offset = 0
     if target == _HOST and (copy or not visible):
         array, copy = buffer.copyout(np.empty(buffer.nbytes, np.uint8)), True
     elif target == _HOST and home != allocator.dlpack_pinned:
@@ -82,14 +84,16 @@ def export(
         if copy:
             spec = DEFAULT_SPEC if target == native else buffer.options._replace(external_ptr=None)
             buffer = type(buffer)(device, buffer.size, buffer.dtype, spec).copy_from(buffer)
-        pointer, owner = buffer._opaque_for("__dlpack__"), buffer._share()
+        pointer, offset = allocator._export(buffer._opaque_for("__dlpack__"))
+        owner = buffer._share()
         # -1: the consumer asks for no wait.
         ordered = stream == -1 and not copy
         if not ordered and not (target == native and allocator._order_consumer(stream)):
             device.synchronize()
     return capsule.make(
-        pointer, buffer.size, buffer.dtype, target, owner, newest=newest, copied=bool(copy)
-    )
+        pointer, buffer.size, buffer.dtype, target, owner,
+        offset=offset, newest=newest, copied=bool(copy),
+    )  # fmt: skip
 
 
 # -- import
@@ -109,11 +113,13 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     if place == opened.allocator.dlpack_device:
         return _share(cls, obj, opened, opened.allocator.dlpack_stream, copy)
     shareable = _computes_on(opened, place)
-    if shareable:
+    # Memory that the host sees is said to be there, and may have a handle of the device, too.
+    handle = opened.allocator.dlpack_device if opened.allocator.dlpack_handle else None
+    if shareable or (handle is not None and place == _HOST):
         # A refusal is no error yet: numpy, below, may take the array and copy it, or says what is
         # wrong with it.
         with suppress(*_REFUSALS):
-            return _share(cls, obj, opened, None, copy)
+            return _share(cls, obj, opened, None, copy, None if shareable else handle)
     array = _host_array(obj, place, opened, copy)
     dtype = as_dtype(array.dtype, "from_dlpack")
     obstacle = ""
@@ -140,18 +146,35 @@ def _computes_on(device: Compiled, place: Place) -> bool:
     return of_the_host and place[0] in _HOST_VISIBLE_TYPES
 
 
-def _share(cls: type[B], obj: Any, device: Compiled, stream: int | None, copy: bool | None) -> B:
-    """Make a buffer over memory that `device` computes on, or a copy where one is needed."""
+def _share(
+    cls: type[B],
+    obj: Any,
+    device: Compiled,
+    stream: int | None,
+    copy: bool | None,
+    target: Place | None = None,
+) -> B:
+    """Make a buffer over memory that `device` computes on, or a copy where one is needed.
+
+    The producer is asked for the memory at `target`, if that is not where it says that it is.
+    """
     from hal_core.buffer import capsule
 
+    options: dict[str, Any] = {"stream": stream}
+    if target is not None:
+        options |= {"dl_device": target, "copy": False}
     try:
-        made = obj.__dlpack__(stream=stream, max_version=capsule.VERSION)
+        made = obj.__dlpack__(max_version=capsule.VERSION, **options)
     except TypeError:  # a producer from before 2023.12
+        if target is not None:
+            raise
         made = obj.__dlpack__(stream=stream)
     taken = capsule.take(made)
+    if target is not None and taken.device != target:
+        raise _must_copy("from_dlpack", "the array is not where it was asked for", device)
     if taken.read_only and copy is False:
         raise _must_copy("from_dlpack", "the array is read-only", device)
-    shared = cls._borrow(device, taken.pointer, taken.size, taken.dtype, taken.owner)
+    shared = cls._borrow(device, taken.pointer, taken.size, taken.dtype, taken.owner, taken.offset)
     if not (copy or taken.read_only):
         return shared
     copied = cls(device, shared.size, shared.dtype).copy_from(shared)

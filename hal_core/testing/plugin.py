@@ -158,7 +158,7 @@ class External(NamedTuple):
 def hal_external(device: hal.Compiled) -> External:
     """64 bytes of host memory; to be overridden if `external_ptr` means another kind of pointer."""
     need_spec(device, "external_ptr")
-    if not device.info.host_visible:
+    if not (device.info.host_visible and device.allocator.wraps_addresses):
         nothing_to_try("override the fixture hal_external: memory that the device has a pointer to")
     memory = np.zeros(64, np.uint8)
     return External(memory.ctypes.data, 64, memory.tobytes)
