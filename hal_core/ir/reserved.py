@@ -73,11 +73,11 @@ CUDA_WORDS = frozenset(
 
 METAL_WORDS = frozenset(
     """
-    kernel vertex fragment device constant threadgroup threadgroup_imageblock thread half uchar
-    ushort uint ulong size_t ptrdiff_t metal array sampler texture1d texture2d texture3d buffer
-    patch_control_point mesh object ray_data visible stitchable atomic_int atomic_uint atomic_bool
-    atomic_ulong atomic_float atomic memory_order_relaxed thread_scope_device bfloat simd quad
-    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t raytracing packed
+    kernel vertex fragment coherent device constant threadgroup threadgroup_imageblock thread half
+    uchar ushort uint ulong size_t ptrdiff_t metal array sampler texture1d texture2d texture3d
+    buffer patch_control_point mesh object ray_data visible stitchable atomic_int atomic_uint
+    atomic_bool atomic_ulong atomic_float atomic memory_order_relaxed thread_scope_device bfloat
+    simd quad int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t raytracing packed
     """.split()  # noqa: SIM905 - words read better so
 ) | {
     f"{packed}{element}{width}"
@@ -126,9 +126,9 @@ _CALLED = frozenset(
 # not have such a name either: the preprocessor would replace it.
 MACROS = (
     r"_[A-Z_]|hal_|cl_khr_"
-    r"|(M|FP|CL|CLK|FLT|DBL|HUGE|MATH|MAX|PTRDIFF|SIG_ATOMIC|SIZE|WCHAR|WINT|U?INT(\d+|PTR|MAX)?)"
-    r"_[A-Z0-9_]+$"
-    r"|(NULL|NAN|INFINITY|MAXFLOAT|NDEBUG|linux|math_errhandling|unix)$"
+    r"|(M|FP|CL|CLK|FLT|DBL|HALF|HUGE|MATH|MAX|PTRDIFF|SIG_ATOMIC|SIZE|WCHAR|WINT"
+    r"|[SU]?CHAR|U?SHRT|U?LONG|U?INT(\d+|PTR|MAX)?)_[A-Z0-9_]+$"
+    r"|(NULL|NAN|INFINITY|MAXFLOAT|MAXHALF|NDEBUG|linux|math_errhandling|unix)$"
 )
 
 # Besides them types of headers; `_` and WARP_SZ are PTX's.

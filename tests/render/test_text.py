@@ -37,7 +37,9 @@ NAMES = """
     printf _Bool _Complex _X NULL cl_khr_fp64 CLK_LOCAL_MEM_FENCE intptr_t thread xor not and_eq
     threadIdx blockDim dim3 warpSize float1 assert min max norm y1 device threadgroup constant
     precise metal as_type global_id block_size mem_flags grid_size atomic_int fragment size_t
-    const_cast decltype requires char8_t M_PI_2 texture2d size_ kernel_ hipThreadIdx_x
+    const_cast decltype requires char8_t M_PI_2 texture2d size_ kernel_ hipThreadIdx_x names_values
+    hal_values CHAR_BIT SCHAR_MIN SHRT_MAX UCHAR_MAX USHRT_MAX LONG_MAX ULONG_MAX HALF_MAX MAXHALF
+    coherent HUGE_VALH
     """.split()  # noqa: SIM905 - words read better so
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -56,4 +56,8 @@ class CFamilyRenderer(Renderer):
 
     def _render(self, kernel: Kernel) -> str:
         uops = split(kernel) if self.row.threads else kernel.uops
-        return whole(self.row, kernel, uops, self.reserved[1])
+        return whole(self._row(kernel), kernel, uops, self.reserved[1])
+
+    def _row(self, kernel: Kernel) -> Language:
+        """Return the language as this kernel is written in it."""
+        return self.row

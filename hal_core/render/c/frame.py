@@ -87,7 +87,7 @@ def _packed(text: Text, name: str) -> tuple[str, list[str]]:
         return "", []
     typed = ((text.spelling.storage(param.dtype), text.params[param.position]) for param in values)
     fields = "\n".join(row.packed_field.format(type=kind, name=field) for kind, field in typed)
-    words = {"type": f"{text.kernel.name}_values", "name": name, "buffer": len(signature.pointers)}
+    words = {"type": "hal_values", "name": name, "buffer": len(signature.pointers)}
     return row.packed.format(fields=fields, **words), [row.packed_parameter.format(**words)]
 
 

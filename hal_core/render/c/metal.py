@@ -6,6 +6,8 @@ Source: Metal Shading Language Specification, Apple.
 from __future__ import annotations
 
 from hal_core.dtypes import float64
+from hal_core.errors import Unsupported
+from hal_core.ir import Kernel
 from hal_core.ir.reserved import METAL_WORDS
 from hal_core.render.c.family import CFamilyRenderer
 from hal_core.render.c.helpers import BFLOAT16_CASTS
@@ -19,6 +21,7 @@ $attributeskernel void $name($parameters) {
 }
 """
 
+_BUFFERS = 31  # the most arguments that may be buffers
 _PLACES = {
     "global_idx": ("global_id", "thread_position_in_grid"),
     "block_idx": ("block_id", "threadgroup_position_in_grid"),
@@ -113,13 +116,14 @@ METAL = Language(
     },
     headers={
         "always": "#include <metal_stdlib>\nusing namespace metal;",
-        "no contract": "#pragma METAL fp contract(off)",
+        # Compilers older than Xcode 16 know the second form only.
+        "no contract": "#pragma METAL fp contract(off)\n#pragma STDC FP_CONTRACT OFF",
     },
     helper="static inline",
     keywords=METAL_WORDS,
     frame=_FRAME,
     # The offset of a view is given when its buffer is bound, so there is no parameter for it.
-    # Metal has 31 places for buffers: pointers take the first ones, and all values the next.
+    # Pointers take the first places of buffers, and all values the next.
     pointer_parameter="device {const}{element} *{name} [[buffer({buffer})]]",
     value_parameter="",
     value_line="const {type} {name} = {values}.{name};",
@@ -144,9 +148,33 @@ METAL = Language(
     options=("-fno-fast-math",),
 )
 
+# What one block writes, another sees in memory of this kind only, whatever fences they have.
+# Source: section 4.8, of Metal 3.2 as device-wide fences are.
+_COHERENT = "coherent(device) device "
+FENCED = METAL._replace(
+    pointer_parameter=METAL.pointer_parameter.replace("device ", _COHERENT, 1),
+    spaces={**METAL.spaces, "PARAM": _space("atomic_device", _COHERENT)},
+)
+
 
 class MetalRenderer(CFamilyRenderer):
     """The Metal shading language. Compile it with fast math off."""
 
     name, language, row = "Metal", "metal", METAL
     dtypes = CFamilyRenderer.dtypes - {float64}
+
+    def _row(self, kernel: Kernel) -> Language:
+        return FENCED if any(node.op == "FENCE" for node in kernel.uops) else METAL
+
+    def _check(self, kernel: Kernel) -> None:
+        super()._check(kernel)
+        signature = kernel.signature
+        places = len(signature.pointers) + bool(signature.values)
+        if places > _BUFFERS:
+            raise Unsupported(
+                f"render kernel {kernel.name!r} as Metal",
+                "too many buffers, among which all values together count as one",
+                got=places,
+                limit=_BUFFERS,
+                fix="Put several arrays into one buffer.",
+            )

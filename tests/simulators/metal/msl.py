@@ -147,7 +147,7 @@ def kernels(text: str) -> list[tuple[Kernel, str]]:
 _CALL = """
 extern "C" void hal_call_{name}(const __global ulong *hal_args, const __global hal_place *hal_at)
 {{
-    {name}({given});
+    ::{name}({given});
 }}
 """
 
