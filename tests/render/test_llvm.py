@@ -546,6 +546,35 @@ def test_rows_are_split_only_where_it_gains() -> None:
         assert LLVMRenderer().render(kernel.lower()).count("thread.x.middle.head:") == split
 
 
+@hal.kernel(block=(32, 1, 1))
+def shares(y: Floats, x: Inputs, n: hal.int32, offset: hal.int32):
+    total = hal.float32(0)
+    for k in range(4):
+        i = hal.block_idx(0) * 128 + offset + hal.thread_idx(0) + k * 32
+        if i < n:
+            total += x[i & 63]
+    y[hal.global_idx(0)] = total
+
+
+def test_blocks_beyond_the_end_load_nothing(llvm: LLVM) -> None:
+    """Their masked loads of memory that does not exist took 200 times as long as all others."""
+    kernel = shares.lower()
+    text = LLVMRenderer().render(kernel)
+    part = text.partition("\nthread.x.middle.head:")[2].partition("\nthread.x.middle.end:")[0]
+    assert "br i1 false" in part and "icmp slt i32 %v" not in part
+    optimised = str(llvm.optimised(text)[0])
+    assert re.search(r"store <\d+ x float> zeroinitializer|@llvm\.memset", optimised)
+    function = llvm.function(kernel)
+    x = np.arange(64, dtype=np.float32)
+    for n in (-(2**31), -5, 0, 1, 100, 128, 250, 2**31 - 1):
+        for offset in (-(2**31), -130, 0, 77, 2**31 - 300, 2**31 - 40):
+            got, expected = np.ones(96, np.float32), np.zeros(96, np.float32)
+            interpret(kernel, expected, x, vals=(n, offset), grid=(3, 1, 1), block=(32, 1, 1))
+            values = {"x": x, "n": np.int32(n), "offset": np.int32(offset)}
+            llvm.call(function, kernel, {"y": got, **values}, (3, 1, 1), (32, 1, 1))
+            assert got.tolist() == expected.tolist(), (n, offset)
+
+
 SPLIT = [
     by_numbered_blocks,
     clamped,

@@ -20,6 +20,9 @@ threads ahead of it and behind it, the rims, run the region as it was written.
 Which way a test goes in the middle is a guess: most threads are beyond a constant, and below
 anything else. A wrong guess makes the middle small, and the rims, which are then large, as fast as
 before.
+
+Where tests decide only what is loaded, there is no such middle. But in a launch of too many blocks,
+whole blocks may load nothing: `beyond` finds them.
 """
 
 from __future__ import annotations
@@ -59,6 +62,33 @@ def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
             found.known[node] = holds
     gains = any(node in found.known or node in found.same for node in row.needed(_steering(row)))
     return found if gains else None
+
+
+def beyond(row: Row, decided: dict[UOp, bool]) -> Middle | None:
+    """Return the threads of a row for which no index of a test is below its end; or None.
+
+    They load nothing. Under a mask that would be slow where there is no memory: the processor looks
+    up the address of each vector before it sees that no lane asks for its element.
+    """
+    around: list[UOp] = []
+    tests: dict[UOp, None] = {}  # those that loads hang on
+    for node in row.nodes:
+        if node.op == "IF":
+            around.append(node.src[0])
+        elif node.op == "ENDIF":
+            around.pop()
+        elif node.op == "LOAD":
+            tests.update(dict.fromkeys(around))
+    found = Middle([], {}, {})
+    for test in tests:
+        compared = None if test in decided else row.comparison(test)
+        if compared is None or compared[0] not in ("LT", "LE"):
+            continue
+        op, number, end = compared
+        if number.offset is not None:  # without one, a block beyond the end need not be launched
+            _add_limit(found, OPPOSITE[op], number, end)
+            found.known[test] = False
+    return found if found.known else None
 
 
 def _steering(row: Row) -> Iterator[UOp]:

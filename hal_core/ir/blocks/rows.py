@@ -193,9 +193,13 @@ def _summed(number: UOp, steps: list[_Offset | tuple[int, int]]) -> Counted | No
 
 
 def _span(node: UOp) -> tuple[int, int] | None:
-    """Return the least and the greatest value of a constant, or of a counter of constant bounds."""
+    """Return the least and the greatest value of constants, counters of loops, and products."""
     if node.op == "CONST":
         return node.arg, node.arg
+    if node.op == "MUL":
+        a, b = (_span(source) or () for source in node.src)
+        products = [first * second for first in a for second in b]
+        return (min(products), max(products)) if products else None
     if node.op != "RANGE" or any(source.op != "CONST" for source in node.src):
         return None
     values = range(*(source.arg for source in node.src))

@@ -9,7 +9,7 @@ from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import region_of
-from hal_core.ir.blocks.middle import Middle, middle
+from hal_core.ir.blocks.middle import Middle, beyond, middle
 from hal_core.ir.blocks.rows import Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_core.ir.blocks.unrolling import written_out
@@ -62,7 +62,7 @@ class Threads(Blocks):
         row = Row(written_out(nodes) if threads.arg else nodes)
         place = self._open_rows(threads.arg, row)
         guards = bounds(row)
-        inner = middle(row, guards.known) if self.splits else None
+        inner = middle(row, guards.known) or beyond(row, guards.known) if self.splits else None
         whole, known = self._bound(place, row, guards, inner.limits if inner else ())
         if inner is None:
             self._write_threads(place, whole, known)
