@@ -27,7 +27,7 @@ from hal_core.errors import FailedAssert
 from hal_core.interpreter.atomics import exchange_each
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.lanes import Lanes
-from hal_core.interpreter.memory import Access, Memory, check_bounds
+from hal_core.interpreter.memory import Access, Memory, check_aligned, check_bounds
 from hal_core.interpreter.order import Order
 from hal_core.interpreter.overlap import ShadowPart
 from hal_core.interpreter.prepared import PreparedKernel, Step
@@ -353,6 +353,11 @@ class Executor:
         memory, access = self.memories[step.sources[0]], self._access(step)
         index = self._each(step.sources[1])
         wide = None if step.wide_index is None else self._of_running(step.wide_index(self.values))
+        if step.node.op in ("LOAD", "STORE") and step.node.arg is not None:
+            lane, count = step.node.arg
+            check_aligned(access, memory.name, index, count)
+            index = index.astype(np.int64) + lane
+            wide = None if wide is None else wide + lane
         places = memory.places(access, index, wide)
         memory.watch(access, places)
         return memory, places

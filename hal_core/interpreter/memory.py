@@ -73,6 +73,19 @@ def check_bounds(
     )
 
 
+def check_aligned(access: Access, name: str, index: Array, count: int) -> None:
+    """Raise KernelFault for a vector whose first index is no multiple of its elements' count."""
+    wrong = index % index.dtype.type(count) != 0
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        access.fault(
+            f"{HOW[access.node.op]} of {count} elements of {name!r} that begins between the places "
+            f"of such vectors, by {access.thread(first)}",
+            f"Begin at a multiple of {count}, or access each element by itself, {name}[i].",
+            got=int(index[first]),
+        )
+
+
 class Memory:
     """The elements of a pointer's buffer, or of all blocks' or threads' arrays of one name.
 

@@ -21,6 +21,7 @@ from hal_core.ir.uop import (
     SPECIALS,
     STRUCTURE,
     SUBGROUP,
+    VECTORS,
     Kernel,
     UOp,
     array_of,
@@ -33,6 +34,7 @@ _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
 }  # fmt: skip
 
 _MEMORY = ("SHARED", "LOCAL", "TABLE", "VIEW")  # beside a PARAM that is a pointer
+_LANES = frozenset((lane, count) for count in VECTORS for lane in range(count))
 
 # Returns the problem with a node of a kernel. The number of sources has been checked before.
 Rule = Callable[[UOp, Kernel], "str | None"]
@@ -200,8 +202,19 @@ def _element(node: UOp, kernel: Kernel) -> str | None:
     return _values(node, kernel, index)
 
 
+def _lane(node: UOp) -> str | None:
+    """Check the arg of a LOAD or STORE, which is None or its place in a vector."""
+    if node.arg is None:
+        return None
+    if node.src[0].op in ("LOCAL", "TABLE") or is_gated(node):
+        return "a vector is of a PARAM, a SHARED or a VIEW, and has no condition"
+    if not isinstance(node.arg, tuple) or node.arg not in _LANES:
+        return f"arg must be (k, n), n one of {', '.join(map(str, VECTORS))}, and k less than n"
+    return None
+
+
 def load(node: UOp, kernel: Kernel) -> str | None:
-    problem = _element(node, kernel)
+    problem = _element(node, kernel) or _lane(node)
     if problem:
         return problem
     dtype = node.src[0].dtype
@@ -235,7 +248,7 @@ def _written(node: UOp, kernel: Kernel) -> str | None:
 
 
 def store(node: UOp, kernel: Kernel) -> str | None:
-    return _written(node, kernel) or _no_dtype(node)
+    return _written(node, kernel) or _lane(node) or _no_dtype(node)
 
 
 def atomic(node: UOp, kernel: Kernel) -> str | None:

@@ -25,7 +25,9 @@ variable (`VAR`, `SET`, `GET`).
 | VIEW | PARAM or SHARED | | another element's: the same memory as elements of this dtype |
 | LOAD | memory, integer index | | the element's |
 | LOAD | memory, integer index, bool, value | | the element's; if false, the value, unread |
+| LOAD | memory, integer index | (k, n) | the element's: of n from the index on, element k |
 | STORE | memory, integer index, value | | None |
+| STORE | memory, integer index, value | (k, n) | None; likewise |
 | ATOMIC | memory, integer index, value | ADD MIN MAX AND OR XOR EXCHANGE | the old value's |
 | CAS | memory, integer index, expected, desired | | the element's: the old value |
 | BARRIER | | | None; all threads of the block reach it or none |
@@ -48,7 +50,8 @@ variable (`VAR`, `SET`, `GET`).
 Memory is a PARAM that is a pointer, a SHARED, a LOCAL, a TABLE, or a VIEW of one of the first two.
 A LOCAL may stand in a block, and is then undefined again each time; no atomic takes it. Numbers are
 stored as float16 and bfloat16, but not computed with: only memory, LOADs, values of STOREs,
-BITCASTs, and CASTs from and to float32 have these dtypes; a TABLE has not.
+BITCASTs, and CASTs from and to float32 have these dtypes; a TABLE has not. The index
+of a (k, n) is a multiple of n, which is in VECTORS; its memory is no LOCAL and no TABLE.
 """
 
 from __future__ import annotations
@@ -83,6 +86,7 @@ TABLE_LIMIT = 64 << 10  # bytes of all tables: what every device has as constant
 TOGETHER = frozenset({"SHUFFLE", "BALLOT"})  # all threads of a subgroup reach them or none
 LOCAL_LIMIT = 4096  # bytes of a thread's own arrays: OpenCL on CPUs keeps them on a stack
 ATOMICS = frozenset({"ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCHANGE"})
+VECTORS = (2, 4, 8, 16)  # elements that one access may have
 
 
 class UOp:

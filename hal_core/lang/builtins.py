@@ -8,13 +8,16 @@ say which node each function becomes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from hal_core.dtypes import Scalar, int32, uint64
 from hal_core.errors import Unsupported
 
 if TYPE_CHECKING:
+    from hal_core.dtypes import bfloat16, float16, float32
     from hal_core.lang.pointers import ConstPtr, Extents, Index, Ptr
+
+    Halves = ConstPtr[float16] | ConstPtr[bfloat16]
 
 T = TypeVar("T", bound=Scalar)
 P = TypeVar("P", bound="ConstPtr[Any]")
@@ -179,6 +182,39 @@ def print(*parts: Scalar | float | str) -> None:
     `hal.print("x =", x[i])`: plain text and values, with spaces between. Elsewhere it is no code.
     """
     raise outside("print")
+
+
+@overload
+def load(p: Halves, i: Index, n: Literal[2]) -> tuple[float32, float32]: ...
+@overload
+def load(p: Halves, i: Index, n: Literal[4]) -> tuple[float32, float32, float32, float32]: ...
+@overload
+def load(p: Halves, i: Index, n: Literal[8, 16]) -> tuple[float32, ...]: ...
+@overload
+def load(p: ConstPtr[T], i: Index, n: Literal[2]) -> tuple[T, T]: ...
+@overload
+def load(p: ConstPtr[T], i: Index, n: Literal[4]) -> tuple[T, T, T, T]: ...
+@overload
+def load(p: ConstPtr[T], i: Index, n: Literal[8, 16]) -> tuple[T, ...]: ...
+def load(p: ConstPtr[Any], i: Index, n: int) -> tuple[Any, ...]:
+    """Return `p[i]` and the elements behind it, `n` in all, which is 2, 4, 8 or 16.
+
+    `a, b, c, d = hal.load(p, i, 4)`, with an index that is a multiple of n. It is one access where
+    the memory begins at a multiple of n elements, or of 16 bytes; else it is one for each element.
+    """
+    raise outside("load")
+
+
+@overload
+def store(p: Ptr[float16] | Ptr[bfloat16], i: Index, *values: float32 | float) -> None: ...
+@overload
+def store(p: Ptr[T], i: Index, *values: T | float) -> None: ...
+def store(p: Ptr[Any], i: Index, *values: Scalar | float) -> None:
+    """Set `p[i]` and the elements behind it to 2, 4, 8 or 16 values.
+
+    `hal.store(p, i, a, b, c, d)`, with an index that is a multiple of their number, as for `load`.
+    """
+    raise outside("store")
 
 
 def load_if(condition: bool, p: ConstPtr[T], i: Index, otherwise: T | float) -> T:

@@ -23,7 +23,7 @@ from hal_core.dtypes import (
 from hal_core.errors import shown
 from hal_core.ir import UOp
 from hal_core.ir.uop import array_of
-from hal_core.lang import memory, refusals, shapes, subgroups
+from hal_core.lang import memory, refusals, shapes, subgroups, vectors
 from hal_core.lang.atomics import atomic
 from hal_core.lang.builtins import (
     ATOMICS,
@@ -32,10 +32,12 @@ from hal_core.lang.builtins import (
     barrier,
     bitcast,
     fence,
+    load,
     load_if,
     local,
     print,
     shared,
+    store,
     unroll,
     view,
 )
@@ -368,10 +370,12 @@ _OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     barrier: lower_barrier,
     bitcast: lower_bitcast,
     fence: lower_fence,
+    load: vectors.load,
     load_if: lower_load_if,
     local: lower_array,
     print: lower_print,
     shared: lower_array,
+    store: vectors.store,
     view: lower_view,
 }
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {

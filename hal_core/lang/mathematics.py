@@ -292,9 +292,11 @@ LANGUAGE = [
     "barrier",
     "bitcast",
     "fence",
+    "load",
     "load_if",
     "print",
     "shared",
+    "store",
     "unroll",
     *(dtype.__name__ for dtype in DTYPES.values()),
 ]

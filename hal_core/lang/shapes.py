@@ -39,8 +39,11 @@ class Lowering(Protocol):
     def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]: ...
 
 
-def flat(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
-    """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`."""
+def flat(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr, count: int = 1) -> UOp:
+    """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`.
+
+    The `count` elements from there on are within the bounds.
+    """
     # `p[i]`, the most frequent case, needs none of the checks below.
     if memory.shape is None and memory.offset is None and not isinstance(index, ast.Tuple):
         value = _one_index(x, index)
@@ -67,6 +70,10 @@ def flat(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr) -> UOp:
     if memory.offset is not None or len(parts) > 1:
         for position, value in enumerate(values):
             _test_bounds(x, at, memory, position, value)
+    if count > 1 and memory.shape is not None:
+        last = _computed(x, at, "ADD", values[-1], count - 1)
+        _check_bounds(x, at, memory, len(parts) - 1, last)
+        _test_bounds(x, at, memory, len(parts) - 1, last)
     flat: Extent = values[0]
     for extent, value in zip((memory.shape or ())[1:], values[1:], strict=True):
         flat = _computed(x, at, "ADD", _computed(x, at, "MUL", flat, extent), value)

@@ -10,7 +10,7 @@ from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, float64
 
 Array = Any
 
-GUARD = 5  # elements on each side of a view that must stay as they are
+GUARDS = 5, 16  # elements on each side of a view that must stay as they are; 16: it is aligned
 
 # How a buffer is compared with the interpreter's.
 EXACT = "exact"  # NaN is NaN
@@ -35,10 +35,16 @@ class Case(NamedTuple):
     vals: tuple[Any, ...]
     launch: dict[str, Any]
 
+    @property
+    def guard(self) -> int:
+        """The guard elements on each side of a buffer."""
+        return GUARDS[self.seed % 2]
+
     def arrays(self) -> list[Array]:
         """The buffers' contents before the launch, with guard elements on both sides."""
         random = np.random.default_rng(self.seed)
-        arrays = [values(place.dtype, place.size + 2 * GUARD, random) for place in self.places]
+        guards = 2 * self.guard
+        arrays = [values(place.dtype, place.size + guards, random) for place in self.places]
         for place, array in zip(self.places, arrays, strict=True):
             if place.compare == SUM:
                 array[:] = random.integers(-9, 10, len(array))
@@ -47,6 +53,12 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         places = ", ".join(f"{p.name}: {p.size} x {p.dtype}" for p in self.places)
         return f"# seed {self.seed}: {places}\n# vals={self.vals} {self.launch}\n{self.source}"
+
+
+def within(place: Place, array: Array) -> slice:
+    """The elements that the kernel sees."""
+    guard = (len(array) - place.size) // 2
+    return slice(guard, guard + place.size)
 
 
 def values(dtype: DType, size: int, random: np.random.Generator) -> Array:

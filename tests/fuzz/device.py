@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from case import EVERY, GUARD, OF_METAL, Array, Case, Kinds
+from case import EVERY, OF_METAL, Array, Case, Kinds
 from harness import UNSUPPORTED, WRONG, Runner, Verdict
 
 import hal_core as hal
@@ -87,7 +87,7 @@ class MSL(Runner):
         lowered = kernel.lower()
         library = self.msl.Library(MetalRenderer().render(lowered))
         signature = lowered.signature
-        inside = [array[GUARD:-GUARD] for array in before]
+        inside = [array[case.guard : -case.guard] for array in before]
         given = dict(zip((param.name for param in signature.pointers), inside, strict=True))
         given |= zip((param.name for param in signature.values), case.vals, strict=True)
         block = case.launch["block"]
@@ -148,7 +148,7 @@ class Opened(Runner):
     def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
         buffers = [hal.Buffer.from_numpy(array, self.device) for array in before]
         views = [
-            buffer.view(place.size, place.dtype, GUARD * place.dtype.itemsize)
+            buffer.view(place.size, place.dtype, case.guard * place.dtype.itemsize)
             for buffer, place in zip(buffers, case.places, strict=True)
         ]
         self.device.compile(kernel)(*views, vals=case.vals, wait=True, **case.launch)

@@ -29,6 +29,12 @@ TWO = [
     ["hal.view({p}, ({size}, 2))[q, 0]", "hal.view({p}, ({size}, 2 + min(n, 0)))[q, 1]"],
     ["hal.view({p}, (2, 1, 1, {size}))[0, 0, 0, q]", "hal.view({p}[{size}:], {size})[q]"],
 ]  # fmt: skip
+FOUR = [[f"{{p}}[4 * q + {k}]" for k in range(4)]]
+# The same elements at once: memory, index, number.
+VECTORS = {
+    2: [("{p}", "2 * q", 2), ("hal.view({p}, ({size}, 2))", "(q, 0)", 2)],
+    4: [("{p}", "q * 4", 4), ("{p}[4 * q:]", "2", 2), ("hal.view({p}, ({size}, 4))", "(q, 0)", 4)],
+}
 HEADER = "import math\n\nimport numpy as np\n\nimport hal_core as hal\n"
 
 
@@ -108,14 +114,15 @@ class Generator:
         for k in range(random.randint(1, 3)):
             self._input(Place(f"x{k}", random.choice(self.kinds.stored), random.randint(1, 9)))
         for k in range(random.randint(1, 3)):
-            each = random.choice([1, 1, 2])
+            each = random.choice([1, 1, 2, 4])
             place = Place(f"y{k}", random.choice(self.kinds.stored), self.size * each)
             self.places.append(place)
-            ways = ONE if each == 1 else TWO
-            self.s.own += [
-                (text.format(p=place.name, size=self.size), place.dtype)
-                for text in random.choice([ways[0], *ways])
-            ]
+            ways = {1: ONE, 2: TWO, 4: FOUR}[each]
+            way = random.choice([ways[0], *ways])
+            self.s.own += [(text.format(p=place.name, size=self.size), place.dtype) for text in way]
+            for text, index, count in VECTORS.get(each, []) if way is ways[0] else []:
+                memory = text.format(p=place.name, size=self.size)
+                self.s.vectors.append((memory, index, count, place.dtype))
         self.e.own = dict(self.s.own)
         if random.random() < 0.4:
             dtype, size = random.choice([*self.kinds.atomic, float32]), random.randint(1, 4)

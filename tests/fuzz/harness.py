@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from case import CLOSE, EITHER, GUARD, Array, Case, Place
+from case import CLOSE, EITHER, Array, Case, Place, within
 
 import hal_core as hal
 from hal_core.testing import interpret
@@ -36,7 +36,7 @@ class Runner:
         expected = [array.copy() for array in before]
         try:
             kernel = load(case.source)
-            inside = [array[GUARD:-GUARD] for array in expected]
+            inside = [a[within(place, a)] for place, a in zip(case.places, expected, strict=True)]
             with redirect_stdout(StringIO()):  # of `hal.print`
                 how = {"vals": case.vals, "turns": TURNS, "subgroup": self.subgroup}
                 interpret(kernel, *inside, **how, **case.launch)
@@ -52,7 +52,7 @@ class Runner:
 def compare(places: tuple[Place, ...], got: list[Array], expected: list[Array]) -> Verdict:
     for place, mine, theirs in zip(places, got, expected, strict=True):
         right = _equal(mine, theirs)
-        inside = slice(GUARD, -GUARD)
+        inside = within(place, mine)
         if place.compare == CLOSE:
             right[inside] |= _close(mine[inside], theirs[inside])
         elif place.compare == EITHER:  # the first of a pair may be as the second
@@ -61,7 +61,7 @@ def compare(places: tuple[Place, ...], got: list[Array], expected: list[Array]) 
             first = int(np.flatnonzero(~right)[0])
             return Verdict(
                 WRONG,
-                f"{place.name}[{first - GUARD}] is {mine[first]!r}, not {theirs[first]!r}; "
+                f"{place.name}[{first - inside.start}] is {mine[first]!r}, not {theirs[first]!r}; "
                 f"{int((~right).sum())} of {len(right)} elements differ",
             )
     return Verdict(OK)

@@ -27,6 +27,7 @@ class Statements:
         self.numbers = count()
         self.variables: dict[str, DType] = {}  # assigned at the start, and again at will
         self.own: list[tuple[str, DType]] = []  # the thread's elements: text and memory's dtype
+        self.vectors: list[tuple[str, str, int, DType]] = []  # of them: memory, index, number
         self.tallies: list[tuple[Place, str]] = []  # and the one atomic each is changed by
         self.procedures: list[Function] = []
         self.pairs: list[tuple[Function, tuple[DType, DType]]] = []  # they give two values
@@ -100,6 +101,26 @@ class Statements:
         held = float32 if dtype in STORAGE_DTYPES else dtype
         operator = "=" if dtype is bool_ else self.random.choice(["=", "=", "+="])
         self.write(f"{text} {operator} {self.e.some(held)}")
+
+    def vector(self, nesting: int) -> None:
+        """Several elements at once: of an input, or the thread's own, which are also written."""
+        own = bool(self.vectors) and self.random.random() < 0.6
+        if own:
+            memory, index, count, dtype = self.random.choice(self.vectors)
+        else:
+            place = self.random.choice(self.e.inputs)
+            counts = [count for count in (2, 4, 8) if count <= place.size]
+            if not counts:
+                return self.store(nesting)
+            memory, count, dtype = place.name, self.random.choice(counts), place.dtype
+            index = f"({self.e.index(place.size // count, 1)}) * {count}"
+        held = float32 if dtype in STORAGE_DTYPES else dtype
+        if own and self.random.random() < 0.6:
+            values = ", ".join(self.e.pick(held, 1) for _ in range(count))
+            return self.write(f"hal.store({memory}, {index}, {values})")
+        names = [self.new("t") for _ in range(count)]
+        self.write(f"{', '.join(names)} = hal.load({memory}, {index}, {count})")
+        return self.e.frames[-1].update(dict.fromkeys(names, held))
 
     def local(self, nesting: int) -> None:
         """An array of the thread's own, all of whose elements are written before any is read."""
@@ -282,7 +303,7 @@ SIMPLE: list[Way] = [
     Statements.temporary, Statements.temporary, Statements.assign, Statements.assign,
     Statements.assign, Statements.store, Statements.store, Statements.store, Statements.tally,
     Statements.own_atomic, Statements.claim, Statements.procedure, Statements.several,
-    Statements.local_store,
+    Statements.local_store, Statements.vector,
 ]  # fmt: skip
 NESTED: list[Way] = [
     Statements.branch, Statements.branch, Statements.branch, Statements.for_range,

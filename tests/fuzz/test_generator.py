@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from case import GUARD, Case
+from case import Case
 from generator import generate
 from harness import OK, WRONG, Runner, Verdict, load
 from reduce import reduced
@@ -31,7 +31,7 @@ class Interpreted(Runner):
     def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
         right, OPERATIONS[self.op] = OPERATIONS[self.op], self.wrong
         try:
-            inside = [array[GUARD:-GUARD] for array in before]
+            inside = [array[case.guard : -case.guard] for array in before]
             interpret(kernel, *inside, vals=case.vals, races=False, **case.launch)
         finally:
             OPERATIONS[self.op] = right
@@ -51,9 +51,10 @@ def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
         assert verdict(Interpreted(), case) == Verdict(OK), case
         for node in load(case.source).lower().uops:
             seen[node.op] += 1
-            seen[f"{node.op} {node.arg}"] += node.op == "ATOMIC"
+            seen[f"{node.op} {node.arg}"] += node.op in ("ATOMIC", "LOAD", "STORE")
     wanted = {*OPERATIONS, "BITCAST", "CAST", "SHARED", "LOCAL", "TABLE", "BARRIER", "CAS", "RANGE"}
     wanted |= {"LOOP", "ASSERT", "PRINT", "FENCE", "SHUFFLE", "BALLOT"}
+    wanted |= {f"LOAD {(0, count)}" for count in (2, 4, 8)} | {"STORE (0, 2)", "STORE (0, 4)"}
     wanted |= {"BREAK", "CONTINUE", "RETURN", *(f"ATOMIC {kind}" for kind in ATOMICS)}
     assert {op for op in wanted if not seen[op]} == set()
 
@@ -87,7 +88,7 @@ def test_a_write_beside_a_view_is_found() -> None:
     class Careless(Interpreted):
         def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
             got = super().launch(kernel, case, before)
-            got[-1][-GUARD] = got[-1][-GUARD] == 0
+            got[-1][-case.guard] = got[-1][-case.guard] == 0
             return got
 
     found = verdict(Careless(), generate(3))

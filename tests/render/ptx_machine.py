@@ -116,7 +116,8 @@ class Machine:
         return owners * stride
 
     def _address(self, operand: str, space: str, lanes: Array) -> Array:
-        address = self.read(operand.strip("[]"), "u64", lanes).astype(np.int64)
+        base, _, offset = operand.strip("[]").partition("+")
+        address = self.read(base, "u64", lanes).astype(np.int64) + int(offset or 0)
         return address + self.bases[space][lanes] if space in self.bases else address
 
     # operands
@@ -221,7 +222,12 @@ class Machine:
             self.pc[taken] = self.program.labels[operands[0]]
             return True
         if instruction.guard:
-            raise Fault("only a bra is guarded")
+            if name.split(".")[0] not in ("ld", "st"):
+                raise Fault("only a bra and accesses to memory are guarded")
+            holds = self.read(instruction.guard.lstrip("!"), "pred", lanes)
+            lanes = lanes[holds != instruction.guard.startswith("!")]
+            if not lanes.size:
+                return False
         if name in ("ret", "bar.sync"):
             (self.waiting if name == "bar.sync" else self.alive)[lanes] = name == "bar.sync"
             return True
@@ -295,22 +301,43 @@ class Machine:
         self.write(operands[0], "u64", lanes, address - np.uint64(GENERIC), False)
 
     def _ld(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
-        _, space, kind = words
+        _, space, *vector, kind = words
+        registers = self._registers(operands[0], vector)
         if space == "param":
             name = operands[1].strip("[]")
             if self.program.params[name] != kind:
                 raise Fault(f"{name} is a {self.program.params[name]}")
             value = np.array([self.params[name.removeprefix(f"{self.program.name}_param_")]])
             values = np.broadcast_to(value.astype(TYPES[kind]), lanes.shape)
-        else:
-            place = self._address(operands[1], space, lanes)
+            self.write(operands[0], kind, lanes, values, True)
+            return
+        places = self._elements(operands[1], space, lanes, TYPES[kind].itemsize, len(registers))
+        for register, place in zip(registers, places, strict=True):
             values = self.spaces[space].load(place, TYPES[kind])
-        self.write(operands[0], kind, lanes, values, True)
+            self.write(register, kind, lanes, values, True)
+
+    def _registers(self, operand: str, vector: list[str]) -> list[str]:
+        """The registers of an access: one, or those of a vector in braces."""
+        registers = operand.strip("{}").split(", ")
+        if vector != ([f"v{len(registers)}"] if operand.startswith("{") else []):
+            raise Fault(f"not {len(registers)} registers")
+        return registers
+
+    def _elements(
+        self, operand: str, space: str, lanes: Array, size: int, count: int
+    ) -> list[Array]:
+        """The addresses of a vector's elements; all of it is aligned, and has 16 bytes at most."""
+        place = self._address(operand, space, lanes)
+        if (place % (size * count)).any() or size * count > 16:
+            raise Fault(f"unaligned access of {size * count} bytes")
+        return [place + lane * size for lane in range(count)]
 
     def _st(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
-        _, space, kind = words
-        values = self.read(operands[1], kind, lanes, True)
-        self.spaces[space].store(self._address(operands[0], space, lanes), values)
+        _, space, *vector, kind = words
+        registers = self._registers(operands[1], vector)
+        places = self._elements(operands[0], space, lanes, TYPES[kind].itemsize, len(registers))
+        for register, place in zip(registers, places, strict=True):
+            self.spaces[space].store(place, self.read(register, kind, lanes, True))
 
     def _atom(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
         """One thread after the other."""

@@ -15,6 +15,7 @@ _PARAM = re.compile(r"    \.param \.(\w+) (\w+)")
 _REGISTERS = re.compile(r"    \.reg \.(\w+) (%[a-z]+)<(\d+)>;")
 _ARRAY = re.compile(r"    \.(shared|local) \.align 16 \.b8 (\$\w+)\[(\d+)\];")
 _TABLE = re.compile(r"\.const \.align 16 \.(\w+) (\$\w+)\[(\d+)\] = \{(.*)\};")
+_COMMA = re.compile(r", (?![^{]*\})")  # not those between the registers of a vector
 _LABEL = re.compile(r"(\$\w+):")
 _INSTRUCTION = re.compile(r"    (?:@(?P<guard>!?%p\d+) )?(?P<name>[a-z][\w.]*)(?: (?P<rest>.+))?;")
 
@@ -80,7 +81,7 @@ class Program:
             self.labels[name] = len(self.code)
         else:
             guard, name, rest = _matched(_INSTRUCTION, line)
-            operands = tuple(rest.split(", ")) if rest else ()
+            operands = tuple(_COMMA.split(rest)) if rest else ()
             self.code.append(Instruction(guard or "", name, operands, line.strip()))
 
 

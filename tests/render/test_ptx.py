@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 
 from case import Case
 from generator import generate
-from harness import GUARD, TURNS, compare, load
+from harness import TURNS, compare, load
 
 
 class PTX(Toolchain):
@@ -215,10 +215,10 @@ def test_generated_kernels(first: int) -> None:
         got = case.arrays()
         expected = [array.copy() for array in got]
         function = load(case.source)
-        inside = [array[GUARD:-GUARD] for array in expected]
+        inside = [array[case.guard : -case.guard] for array in expected]
         interpret(function, *inside, vals=case.vals, turns=TURNS, **case.launch)
         kernel = function.lower()
-        buffers, values = (array[GUARD:-GUARD] for array in got), iter(case.vals)
+        buffers, values = (array[case.guard : -case.guard] for array in got), iter(case.vals)
         arguments = {
             param.name: next(buffers) if param.is_pointer else next(values)
             for param in kernel.signature.params

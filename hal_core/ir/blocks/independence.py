@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.ir.uop import UOp, array_of
+from hal_core.ir.vectors import follows
 
 _LOOPS = {"RANGE": 1, "LOOP": 1, "ENDRANGE": -1, "ENDLOOP": -1}
 
@@ -16,16 +17,16 @@ def stores_last(uops: Sequence[UOp]) -> bool:
     pointers alias, so that vectorised code needs no alias check. A load after a store, or a second
     store, may access the element that the same thread stored before, and compilers that are told to
     ignore dependences between threads have been seen to swap such accesses. An atomic is a load and
-    a store. A shared array aliases nothing, pointers may alias each other. `uops` contain no
-    barrier.
+    a store, and a vector is one access. A shared array aliases nothing, pointers may alias each
+    other. `uops` contain no barrier.
     """
     depth = 0
     stored: set[UOp | None] = set()
-    for uop in uops:
+    for before, uop in zip((None, *uops), uops, strict=False):
         depth += _LOOPS.get(uop.op, 0)
         if uop.op in ("ATOMIC", "CAS"):
             return False
-        if uop.op in ("LOAD", "STORE"):
+        if uop.op in ("LOAD", "STORE") and not (before and follows(before, uop)):
             array = array_of(uop.src[0])
             memory = array if array.op != "PARAM" else None  # None: any pointer
             # A store in a loop is more than one store.

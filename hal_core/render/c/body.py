@@ -6,11 +6,13 @@ Nodes are written in execution order, each by the method of its op: `on_RANGE` w
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hal_core.ir import CONST_POINTER, Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.uop import SUBGROUP
+from hal_core.ir.vectors import vectors
 from hal_core.render.c.expression import Expression
 from hal_core.render.c.language import Language
 from hal_core.render.c.lines import Lines
@@ -38,6 +40,8 @@ class Text(Lines):
         self.kernel, self.uops = kernel, uops
         self.params = [self.names.take(param.name) for param in kernel.signature.params]
         self.ends_in = ends_in(uops)
+        self.vectors = vectors(uops) if row.vector else {}
+        self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
         self.tables: list[str] = []  # likewise, ahead of the kernel
@@ -46,8 +50,12 @@ class Text(Lines):
     def write(self) -> None:
         """Write every node, then insert the indices of the thread above them."""
         for uop in self.uops:
+            if uop in self.lanes:  # its first element's node has written it
+                continue
             writer = _WRITERS.get(uop.op)
-            if writer is not None:
+            if uop in self.vectors:
+                self.write_vector(uop, self.vectors[uop])
+            elif writer is not None:
                 writer(self, uop)
             else:
                 sources = [self.use(source) for source in uop.src]
@@ -142,7 +150,22 @@ class Text(Lines):
     def on_STORE(self, uop: UOp) -> None:
         pointer, index, value = (self.use(source) for source in uop.src)
         self.write_down_readers(MEMORY)
-        self.line(f"{self.spelling.element(pointer, index)} = {value.text};")
+        self.line(f"{self.spelling.element(uop, pointer, index)} = {value.text};")
+
+    def write_vector(self, uop: UOp, lanes: Sequence[UOp]) -> None:
+        """Write the LOADs or STOREs of a vector as one call."""
+        type_, helper, first = self.spelling.vector(uop, *map(self.use, uop.src[:2]))
+        if uop.op == "STORE":
+            values = ", ".join(self.use(lane.src[2]).text for lane in lanes)
+            self.write_down_readers(MEMORY)
+            self.line(f"{helper}({first}, {values});")
+            return
+        name = self.names.fresh()
+        self.line(f"const {type_} {name} = {helper}({first});")
+        for position, lane in enumerate(lanes):
+            element = f"{name}.v[{position}]"
+            is_bool = dtype_of(lane).kind == "b"
+            self.values[lane] = Expression(f"{element} != 0" if is_bool else element, not is_bool)
 
     def on_ATOMIC(self, uop: UOp) -> None:
         call = self.spelling.atomic(uop, [self.use(source) for source in uop.src])

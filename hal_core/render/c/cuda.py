@@ -104,6 +104,7 @@ CUDA = Language(
     pointer_parameter="{const}{type} *{name}",
     value_parameter="{type} {name}",
     block_attribute="__launch_bounds__({threads}) ",
+    vector="struct __align__({nbytes}) {name} {{ {type} v[{count}]; }};",
     table="static __constant__ {type} {name}[{count}] = {{{values}}};",
     shared="__shared__ __align__(16) {type} {name}[{count}];",
     barrier="__syncthreads();",

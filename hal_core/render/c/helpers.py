@@ -130,3 +130,22 @@ PLAIN_ATOMICS = {
     "EXCHANGE": "const {type} old = *p;\n*p = v;\nreturn old;",
     "CAS": "const {type} old = *p;\nif (old == expected) *p = desired;\nreturn old;",
 }
+
+# One access where the address allows it; a buffer may be a view that begins at any element.
+VECTORS = {
+    "LOAD": """\
+{static} {vector} {name}(const {space}{type} *p) {{
+    if ((({address})p & {last}) == 0) return *(const {space}{vector} *)p;
+    const {vector} v = {{{{{elements}}}}};
+    return v;
+}}""",
+    "STORE": """\
+{static} void {name}({space}{type} *p, {parameters}) {{
+    const {vector} v = {{{{{values}}}}};
+    if ((({address})p & {last}) == 0) {{
+        *({space}{vector} *)p = v;
+    }} else {{
+        {stores}
+    }}
+}}""",
+}

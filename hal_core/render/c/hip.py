@@ -70,6 +70,7 @@ HIP = CUDA._replace(
     shuffle=("__shfl({0}, {1})",) * 2,
     ballot="(unsigned long long)__ballot({0})",
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", _ATOMICS)),
+    vector="struct __attribute__((aligned({nbytes}))) {name} {{ {type} v[{count}]; }};",
     shared="__shared__ {type} {name}[{count}] __attribute__((aligned(16)));",
     options=("-fno-strict-aliasing",),  # two parameters may be views of one buffer
     contract_options=("-ffp-contract=off", "-ffp-contract=fast"),

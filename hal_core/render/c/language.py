@@ -57,6 +57,7 @@ class Language(NamedTuple):
     wide_indices: bool = False  # computes `x[i * w + j]` in 64 bits; free on a CPU only
     threads: str = ""  # the loops over a block's threads; "" where the device runs them
     independent: str = ""  # line before the inner loop, if threads may be interleaved
+    vector: str = ""  # declares {name}, a struct of {count} at a multiple of {nbytes}; "": none
     table: str = "static const {type} {name}[{count}] = {{{values}}};"  # ahead of the kernel
     spill: str = ""  # declares a SPILL; "": like a shared array
     thread_number: str = ""  # the linear index of a thread in its block, x fastest

@@ -132,6 +132,7 @@ METAL = Language(
     packed_parameter="constant {type} &{name} [[buffer({buffer})]]",
     alias="typedef {type} {alias} __attribute__((may_alias));",
     block_attribute="[[max_total_threads_per_threadgroup({threads})]]\n",
+    vector="struct alignas({nbytes}) {name} {{ {type} v[{count}]; }};",
     table="constant {type} {name}[{count}] = {{{values}}};",
     shared="alignas(16) threadgroup {type} {name}[{count}];",
     barrier="threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",

@@ -122,6 +122,7 @@ OPENCL = Language(
     ),
     alias="typedef {type} {alias} __attribute__((may_alias));",
     block_attribute="__attribute__((reqd_work_group_size({x}, {y}, {z})))\n",
+    vector="typedef struct {{ {type} v[{count}]; }} __attribute__((aligned({nbytes}))) {name};",
     table="__constant {type} {name}[{count}] = {{{values}}};",
     shared="__local {type} {name}[{count}] __attribute__((aligned(16)));",
     barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",

@@ -6,6 +6,7 @@ from hal_core.dtypes import DTYPES, DType, any_
 from hal_core.errors import Unsupported
 from hal_core.ir import UOp
 from hal_core.ir.uop import array_of
+from hal_core.ir.vectors import NBYTES
 from hal_core.render.c import helpers
 from hal_core.render.c.casts import bitcast, cast
 from hal_core.render.c.expression import Expression
@@ -74,7 +75,7 @@ class Spelling:
         """Return the text of `uop`, given the texts of its sources."""
         reads = frozenset[int]().union(*(source.reads for source in sources))
         if uop.op == "LOAD":
-            text, is_bool = self.element(*sources), dtype_of(uop).kind == "b"
+            text, is_bool = self.element(uop, *sources), dtype_of(uop).kind == "b"
             return Expression(f"{text} != 0" if is_bool else text, not is_bool, reads | {MEMORY})
         if uop.op in _WRAPPING and dtype_of(uop).is_integer:
             return self._wrapping(uop, sources, reads)
@@ -84,14 +85,43 @@ class Spelling:
     def get(self, uop: UOp, variable: str) -> Expression:
         return Expression(variable, True, frozenset({id(uop.src[0])}))
 
-    def element(self, pointer: Expression, index: Expression) -> str:
-        """Return the text of an element of memory.
+    def element(self, uop: UOp, pointer: Expression, index: Expression) -> str:
+        """Return the text of the element of memory that a node accesses.
 
         An index that overflows int32 is undefined, so its arithmetic need not wrap. Computed in 64
         bits, compilers see that consecutive indices are consecutive in memory, and vectorise.
         """
         wide = index.wide if self.row.wide_indices else ""
-        return f"{pointer.text}[{wide or index.text}]"
+        text = wide or index.text
+        if isinstance(uop.arg, tuple) and uop.arg[0]:
+            text = f"{wide or index.operand} + {uop.arg[0]}"
+        return f"{pointer.text}[{text}]"
+
+    def vector(self, uop: UOp, pointer: Expression, index: Expression) -> tuple[str, str, str]:
+        """Return the type of a vector, the helper that accesses it, and its first element."""
+        memory, (_, count) = dtype_of(uop.src[0]), uop.arg
+        space = self.row.spaces[array_of(uop.src[0]).op]
+        kind = self.aliasing(memory)
+        type_ = f"hal_{memory.name}x{count}"
+        nbytes = min(NBYTES, count * memory.itemsize)
+        self.helper(type_, self.row.vector, type=kind, count=str(count), nbytes=str(nbytes))
+        action = space.name.replace("atomic", uop.op.lower())
+        name = f"hal_{action}_{memory.name}x{count}"
+        lanes = range(count)
+        self.helper(
+            name,
+            helpers.VECTORS[uop.op],
+            space=space.qualifier,
+            type=kind,
+            vector=type_,
+            address=self.row.types["uint64"],
+            last=str(nbytes - 1),
+            parameters=", ".join(f"{kind} v{lane}" for lane in lanes),
+            values=", ".join(f"v{lane}" for lane in lanes),
+            elements=", ".join(f"p[{lane}]" for lane in lanes),
+            stores=" ".join(f"p[{lane}] = v{lane};" for lane in lanes),
+        )
+        return type_, name, f"&{self.element(uop, pointer, index)}"
 
     def _plain(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
         """Return the text of a value without unsigned arithmetic, and True if it is an atom."""
@@ -186,7 +216,7 @@ class Spelling:
             **fields,
         )
         arguments = ", ".join(value.text for value in values)
-        return f"{name}(&{self.element(memory, index)}, {arguments})"
+        return f"{name}(&{self.element(uop, memory, index)}, {arguments})"
 
     def _division(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
         """Return the text of a division or its remainder, and True if it is an atom."""

@@ -84,16 +84,16 @@ class Memory(Values):
         self.values[uop] = self.values[uop.src[0]]  # pointers have no type
 
     def on_LOAD(self, uop: UOp) -> None:
-        self.values[uop] = self._load(dtype_of(uop), self._address(*uop.src))
+        self.values[uop] = self._load(dtype_of(uop), self._address(uop))
 
     def on_STORE(self, uop: UOp) -> None:
-        memory, index, value = uop.src
-        self._store(dtype_of(value), self._address(memory, index), self.values[value])
+        value = uop.src[2]
+        self._store(dtype_of(value), self._address(uop), self.values[value])
 
     def on_ATOMIC(self, uop: UOp) -> None:
-        memory, index, value = uop.src
+        memory, _, value = uop.src
         dtype, given = dtype_of(uop), self.values[value]
-        place = self._address(memory, index)
+        place = self._address(uop)
         if array_of(memory).op == "SHARED":
             # A plain update is enough: one thread of the host runs all threads of a block.
             old = self.values[uop] = self._load(dtype, place)
@@ -119,9 +119,9 @@ class Memory(Values):
         self.line("fence acq_rel")
 
     def on_CAS(self, uop: UOp) -> None:
-        memory, index, *pair = uop.src
+        memory, _, *pair = uop.src
         expected, desired = (self.values[value] for value in pair)
-        dtype, place = dtype_of(uop), self._address(memory, index)
+        dtype, place = dtype_of(uop), self._address(uop)
         kind = type_of(dtype)
         if array_of(memory).op == "SHARED":
             old = self.values[uop] = self._load(dtype, place)
@@ -142,8 +142,13 @@ class Memory(Values):
             value = self.let(f"zext i1 {value} to i8")
         self.line(f"store {memory_type_of(dtype)} {value}, ptr {place}{self.access}")
 
-    def _address(self, memory: UOp, index: UOp) -> str:
-        return self._element(dtype_of(memory), self.values[memory], self._wide(index, _DEPTH))
+    def _address(self, uop: UOp) -> str:
+        memory, index = uop.src[:2]
+        wide = self._wide(index, _DEPTH)
+        # Plain elements: LLVM makes vectors of them, and of the loop over threads, itself.
+        if isinstance(uop.arg, tuple) and uop.arg[0]:
+            wide = self.let(f"add i64 {wide}, {uop.arg[0]}")
+        return self._element(dtype_of(memory), self.values[memory], wide)
 
     def _element(self, dtype: DType, base: str, wide: str) -> str:
         kind = memory_type_of(dtype)

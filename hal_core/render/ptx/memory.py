@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from hal_core.dtypes import DType, bool_, uint32, uint64
 from hal_core.ir import Kernel, Param, UOp
 from hal_core.ir.uop import array_of
+from hal_core.ir.vectors import NBYTES, vectors
 from hal_core.render.ptx.casts import bitcast
 from hal_core.render.ptx.text import kind_of, literal, memory_type_of, type_of
 from hal_core.render.ptx.values import Values
@@ -21,6 +24,8 @@ class Memory(Values):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel.contract)
         self.kernel = kernel
+        self.vectors = vectors(kernel.uops)
+        self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.arrays: list[str] = []  # declarations
         self.tables: list[str] = []  # likewise, ahead of the entry
 
@@ -47,7 +52,36 @@ class Memory(Values):
             self.values[uop] = self._read("ld.param", param.dtype, self._name(param))
 
     def on_LOAD(self, uop: UOp) -> None:
-        self.values[uop] = self._read(f"ld.{_space(uop)}", dtype_of(uop), self._address(uop))
+        if uop in self.vectors:
+            self._load_vector(uop, self.vectors[uop])
+        elif uop not in self.lanes:
+            self.values[uop] = self._read(f"ld.{_space(uop)}", dtype_of(uop), self._address(uop))
+
+    def _load_vector(self, uop: UOp, lanes: Sequence[UOp]) -> None:
+        dtype = dtype_of(uop)
+        register = "b32" if dtype is bool_ else kind_of(dtype)
+        values = [self.register(register) for _ in lanes]
+        for how, place, part in self._parts(uop, values):
+            self.line(f"@{how.format(f'ld.{_space(uop)}')} {part}, {place}")
+        for lane, value in zip(lanes, values, strict=True):
+            is_bool = dtype is bool_
+            self.values[lane] = self.test("ne", "s32", value, "0") if is_bool else value
+
+    def _parts(self, uop: UOp, values: list[str]) -> Iterator[tuple[str, str, str]]:
+        """Yield the accesses of a vector: a predicate and an instruction, an address, registers.
+
+        They are of up to 4 elements and 16 bytes where the address allows it, and of one otherwise.
+        """
+        kind, size = memory_type_of(dtype_of(uop.src[0])), dtype_of(uop.src[0]).itemsize
+        count = min(len(values), 4, NBYTES // size)
+        address = self._address(uop)
+        rest = self.let("and.b64", "b64", address, str(count * size - 1))
+        whole = self.test("eq", "u64", rest, "0")
+        for lane in range(0, len(values), count):
+            part = ", ".join(values[lane : lane + count])
+            yield f"{whole} {{}}.v{count}.{kind}", f"[{address}+{lane * size}]", f"{{{part}}}"
+        for lane, value in enumerate(values):
+            yield f"!{whole} {{}}.{kind}", f"[{address}+{lane * size}]", value
 
     def _read(self, instruction: str, dtype: DType, address: str) -> str:
         kind = "b32" if dtype is bool_ else kind_of(dtype)
@@ -79,6 +113,8 @@ class Memory(Values):
     def _address(self, uop: UOp) -> str:
         memory, index = uop.src[:2]
         size, base, place = dtype_of(memory).itemsize, self.values[memory], self.values[index]
+        if isinstance(uop.arg, tuple) and uop.arg[0]:
+            base = self.let("add.s64", "b64", base, str(uop.arg[0] * size))
         if index.op == "CONST":
             return self.let("add.s64", "b64", base, literal(index.arg * size % 2**64, uint64))
         kind = type_of(dtype_of(index))
@@ -89,11 +125,19 @@ class Memory(Values):
         return self.let("add.s64", "b64", base, offset)
 
     def on_STORE(self, uop: UOp) -> None:
-        address, value = self._address(uop), self.values[uop.src[2]]
-        dtype = dtype_of(uop.src[0])
-        if dtype is bool_:
-            value = self.select(value, "b32", "1", "0")
-        self.line(f"st.{_space(uop)}.{memory_type_of(dtype)} [{address}], {value}")
+        if uop in self.vectors:
+            values = [self._stored(lane) for lane in self.vectors[uop]]
+            for how, place, part in self._parts(uop, values):
+                self.line(f"@{how.format(f'st.{_space(uop)}')} {place}, {part}")
+        elif uop not in self.lanes:
+            value, kind = self._stored(uop), memory_type_of(dtype_of(uop.src[0]))
+            self.line(f"st.{_space(uop)}.{kind} [{self._address(uop)}], {value}")
+
+    def _stored(self, uop: UOp) -> str:
+        """Return the register, or the number, that a STORE writes."""
+        value = self.values[uop.src[2]]
+        is_bool = dtype_of(uop.src[0]) is bool_
+        return self.select(value, "b32", "1", "0") if is_bool else value
 
     def on_ATOMIC(self, uop: UOp) -> None:
         dtype = dtype_of(uop)

@@ -41,7 +41,10 @@ __kernel void $name($parameters) {
 }
 """
 
-_ROW = OpenCLRenderer.row._replace(functions={**OpenCLRenderer.row.functions, **_ROUNDING})
+# Elements by themselves: clang makes vectors of the loops over threads.
+_ROW = OpenCLRenderer.row._replace(
+    functions={**OpenCLRenderer.row.functions, **_ROUNDING}, vector=""
+)
 
 _BLOCKS = _ROW._replace(
     frame=_BLOCK_FRAME,
