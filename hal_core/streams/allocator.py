@@ -70,6 +70,7 @@ class StreamAllocator(LRUAllocator[int]):
                 api.trim_pool(self.pool)
                 return api.allocate(nbytes, device.stream, self.pool)
         except OutOfMemory as error:
+            device.release_done()  # the caller frees what comes back, and asks again
             problem = error.problem
             with suppress(HalError), device.own("allocate"):
                 free, total = api.memory_info()
@@ -178,6 +179,8 @@ class StreamAllocator(LRUAllocator[int]):
         return options.host and options.external_ptr is None
 
     def _order_consumer(self, stream: Any) -> bool:
+        if not self.device.join_queues():
+            return False
         if stream in (None, self.dlpack_stream):
             return True  # it waits for our stream in any case
         if type(stream) is not int or stream <= 0:

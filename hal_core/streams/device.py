@@ -258,6 +258,22 @@ class StreamDevice(Compiled):
                 steps.callback(self.api.destroy_event, made[-1])
             yield made
 
+    def join_queues(self) -> bool:
+        """Let later work of our stream come after that of all queues; False if the host must wait.
+
+        Exports need this: other libraries wait for our stream alone.
+        """
+        queues = [one for one in self._queues if not one.closed and isinstance(one, StreamQueue)]
+        self._forget_ends()
+        return not self._ends and all(one.precede(self.stream) for one in queues)
+
+    def release_done(self) -> None:
+        """Release what queued work needed that is done by now."""
+        for queue in self._queues:
+            if isinstance(queue, StreamQueue) and not queue.closed:
+                queue.look()
+        self._forget_ends()
+
     def unload_unused(self) -> None:
         """Unload modules whose programs are gone. The caller has made the context current."""
         with ExitStack() as steps, suppress(IndexError):  # another thread may take the last one

@@ -23,7 +23,8 @@ _LEGACY_STREAM = 1  # the interface's number for the legacy default stream
 def array_interface(buffer: Buffer) -> dict[str, Any]:
     """Return `buffer.__cuda_array_interface__`.
 
-    Order: consumers queue work after the legacy default stream, which waits for our stream.
+    Order: consumers queue work after the legacy default stream, which waits for our stream, and
+    that for our queues.
     Owns: a consumer keeps the buffer alive.
     """
     if buffer.dtype.name == "bfloat16":
@@ -31,10 +32,14 @@ def array_interface(buffer: Buffer) -> dict[str, Any]:
             "__cuda_array_interface__", "the interface has no bfloat16", device=buffer.device,
             fix="Export the bits: buffer.view(dtype=hal.uint16), or use DLPack.",
         )  # fmt: skip
+    opaque = buffer._opaque_for("__cuda_array_interface__")
+    device: Any = buffer._device
+    if not device.join_queues():
+        device.synchronize()
     return {
         "shape": (buffer.size,),
         "typestr": buffer.dtype.to_numpy().str,
-        "data": (buffer._opaque_for("__cuda_array_interface__") or 0, False),
+        "data": (opaque or 0, False),
         "version": 3,
         "strides": None,
         "stream": _LEGACY_STREAM,

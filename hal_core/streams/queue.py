@@ -457,6 +457,8 @@ class StreamQueue(Queue):
         with self._lock:
             if self._held is not None or self._failure is not None:
                 return False
+            if not (self._growing.names or self._pending):
+                return True
             mark = self.device.marks.record(self.stream)
             self.device.call("wait", self.device.api.wait_for, stream, mark.handle)
         return True

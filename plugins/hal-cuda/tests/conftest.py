@@ -19,6 +19,7 @@ import hal_core as hal
 from hal_core import config
 from hal_cuda import nvrtc, plugin
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "driver"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "cuda"))
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -72,5 +73,6 @@ def other(device: hal.Compiled) -> hal.Compiled:
 def simulator() -> Iterator[Simulator]:
     if DRIVER is None:
         pytest.skip("the machine's own driver cannot be made to fail")
-    yield Simulator(DRIVER)
-    DRIVER.sim_clear()
+    made = Simulator(DRIVER)
+    yield made
+    made.clear()

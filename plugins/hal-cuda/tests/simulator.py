@@ -33,9 +33,14 @@ class Simulator:
         """Let copies read pageable memory when their turn comes, after the call has returned."""
         self.driver.sim_read_late(int(on))
 
+    def shuffle(self, seed: int) -> None:
+        """Let streams take turns in an order by chance; 0: each goes on as soon as it can."""
+        self.driver.sim_shuffle(ctypes.c_uint64(seed))
+
     def clear(self) -> None:
-        """Forget all failures and delays."""
+        """Forget all failures and delays, and the order by chance."""
         self.driver.sim_clear()
+        self.shuffle(0)
 
     def set_context(self, handle: int) -> None:
         """Change this thread's context, as another library may do without our knowledge."""

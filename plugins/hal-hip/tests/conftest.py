@@ -18,6 +18,7 @@ import hal_core as hal
 from hal_core import config
 from hal_hip import hiprtc, plugin
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "driver"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "hip"))
 sys.path.insert(0, str(Path(__file__).parent))
 

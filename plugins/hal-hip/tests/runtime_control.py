@@ -21,6 +21,10 @@ class Runtime:
         """Let the nth next call of that name return `code`; "run" is a kernel on the device."""
         self.library.sim_fail(call.encode(), ctypes.c_uint64(nth), code)
 
+    def shuffle(self, seed: int) -> None:
+        """Let streams take turns in an order by chance; 0: each goes on as soon as it can."""
+        self.library.sim_shuffle(ctypes.c_uint64(seed))
+
     def clear(self) -> None:
         """Forget all failures."""
         self.library.sim_clear()

@@ -108,6 +108,10 @@ void start() {
     all.settings = read_settings();
     read_failures(setting("FAIL"));
     read_delays(setting("DELAY"));
+    if (auto seed = setting("SHUFFLE")) {
+        all.shuffled = true;
+        all.chance.seed(std::strtoull(seed, nullptr, 0));
+    }
     int count = visible(all.settings.devices);
     need(count > 0, NO_DEVICE);
     all.first_handle = all.next_handle = reserve(1ull << 30);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <random>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -99,6 +100,10 @@ struct Driver {
     bool late = false;     // pageable memory is read when the copy's turn comes
     bool sticky = false;   // a fault stays with the process, whatever becomes of its context
     unsigned running = 0;  // pieces of work that are being carried out
+    bool shuffled = false;  // streams take turns by chance, and only while somebody asks or waits
+    std::mt19937_64 chance;
+    const Stream* turn = nullptr;  // whose next piece of work is carried out
+    unsigned waiting = 0;          // threads that wait for the device
 };
 
 Driver& driver();
@@ -161,10 +166,16 @@ Status enter_context(const char* name, Body&& body) {
 // True in a stream's callback, which may not call the driver.
 extern thread_local bool in_callback;
 
+// Where streams are shuffled: lets one of those that may go on carry out a piece of work.
+void give_turn();
+
 // Waits until `holds` does; work goes on meanwhile.
 template <class Condition>
 void wait_until(Lock& lock, Condition holds) {
+    ++driver().waiting;
+    give_turn();
     driver().progress.wait(lock, holds);
+    --driver().waiting;
 }
 
 }  // namespace sim

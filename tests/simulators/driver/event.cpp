@@ -68,7 +68,9 @@ EXPORT Status ENTRY(cuEventQuery, hipEventQuery)(EventHandle handle) {
     return enter_context(NAME(cuEventQuery, hipEventQuery), [&](Context&, Lock&) {
         auto event = driver().events.get(handle);
         check(event->context);
-        need(!event->mark || event->mark->point.reached(), NOT_READY);
+        bool reached = !event->mark || event->mark->point.reached();
+        if (!reached) give_turn();
+        need(reached, NOT_READY);
     });
 }
 

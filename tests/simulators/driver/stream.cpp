@@ -77,6 +77,7 @@ EXPORT Status ENTRY(cuStreamQuery, hipStreamQuery)(StreamHandle handle) {
     return enter_context(NAME(cuStreamQuery, hipStreamQuery), [&](Context& context, Lock&) {
         auto stream = stream_of(context, handle);
         check(stream->context);
+        if (!stream->idle()) give_turn();
         need(stream->idle(), NOT_READY);
     });
 }

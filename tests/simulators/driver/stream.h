@@ -35,6 +35,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     Stream(Context& context, unsigned flags, int priority)
         : context(context), flags(flags), priority(priority) {}
 
+    bool may_go_on() const;  // its next piece of work waits for nothing
     bool idle() const { return completed == submitted; }
     bool blocking() const { return !(flags & NON_BLOCKING); }
 };

@@ -10,6 +10,26 @@ namespace sim {
 
 bool Point::reached() const { return stream->completed >= number; }
 
+void give_turn() {
+    Driver& all = driver();
+    if (!all.shuffled || all.turn) return;
+    std::vector<const Stream*> able;
+    for (auto& context : all.contexts)
+        for (auto& stream : context->streams)
+            if (stream->may_go_on()) able.push_back(stream.get());
+    if (able.empty()) return;
+    // By their handles, as a set of pointers has another order in each process.
+    std::sort(able.begin(), able.end(), [](auto a, auto b) { return a->handle < b->handle; });
+    all.turn = able[all.chance() % able.size()];
+    all.progress.notify_all();
+}
+
+bool Stream::may_go_on() const {
+    if (queue.empty()) return false;
+    auto& after = queue.front().after;
+    return std::all_of(after.begin(), after.end(), [](auto& point) { return point.reached(); });
+}
+
 namespace {
 
 void carry_out(Lock& lock, const Work& work) {
@@ -30,8 +50,7 @@ void worker(std::shared_ptr<Stream> stream) {
     auto ready = [&] {
         if (all.ended) return false;
         if (stream->queue.empty()) return stream->closing;
-        auto& after = stream->queue.front().after;
-        return std::all_of(after.begin(), after.end(), [](auto& point) { return point.reached(); });
+        return stream->may_go_on() && (!all.shuffled || all.turn == stream.get());
     };
     while (true) {
         all.progress.wait(lock, ready);
@@ -40,6 +59,8 @@ void worker(std::shared_ptr<Stream> stream) {
         stream->queue.pop_front();
         if (work.always || stream->context.error == SUCCESS) carry_out(lock, work);
         ++stream->completed;
+        if (all.turn == stream.get()) all.turn = nullptr;
+        if (all.waiting) give_turn();
         all.progress.notify_all();
     }
 }
@@ -91,3 +112,14 @@ void wait_for_all(Lock& lock, Context& context) {
 }
 
 }  // namespace sim
+
+// From now on streams take turns in an order by chance, as any that they and their events allow may
+// be; nothing is done while nobody waits or asks. 0: each goes on as soon as it can.
+EXPORT void sim_shuffle(uint64_t seed) {
+    using namespace sim;
+    Lock lock(driver().mutex);
+    driver().shuffled = seed != 0;
+    driver().turn = nullptr;
+    driver().chance.seed(seed);
+    driver().progress.notify_all();
+}

@@ -1,0 +1,103 @@
+"""Queues as streams of the driver: order, calls, other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from any_order import *  # noqa: F403
+from any_order import N, twofold
+from simulator import Simulator
+
+import hal_core as hal
+from hal_core.streams.queue import StreamEvent, StreamQueue
+
+
+@pytest.fixture
+def shuffle(device: hal.Compiled, simulator: Simulator) -> Iterator[Callable[[int], None]]:
+    """Return what sets the seed of the streams' order."""
+    yield simulator.shuffle
+    simulator.shuffle(0)
+    device.synchronize()
+
+
+def test_a_wait_takes_one_call_and_no_host(device: hal.Compiled, simulator: Simulator) -> None:
+    first, second = device.queue(), device.queue()
+    assert first.synchronize(20)
+    simulator.shuffle(1)  # nothing is done while nobody asks
+    made = hal.empty(N, hal.int32, device).fill(1)
+    late = made.fill(2, queue=first)
+    before = simulator.all_calls()
+    second.wait(late)
+    assert simulator.calls_since(before) == {"cuEventQuery": 1, "cuStreamWaitEvent": 1}
+    assert isinstance(late, StreamEvent) and late.mark is not None
+    assert second.synchronize(20)
+
+
+def test_Q1_a_launch_in_a_queue_takes_one_call(device: hal.Compiled, simulator: Simulator) -> None:
+    program, queue = device.compile(twofold), device.queue()
+    x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, device)
+    program(y, x, vals=(N,), threads=N, queue=queue)
+    assert queue.synchronize(20)
+    before = simulator.all_calls()
+    for _ in range(20):
+        program(y, x, vals=(N,), threads=N, queue=queue)
+    assert simulator.calls_since(before) == {"cuLaunchKernel": 20}
+    assert queue.synchronize(20)
+
+
+class Stream:
+    """A stream of another library."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+def test_Q6_a_borrowed_stream_is_ordered_with_ours_and_not_destroyed(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    with device.own("test"):
+        theirs = device.api.make_stream(independent=True)
+    simulator.shuffle(5)
+    queue = hal.Queue.wrap(Stream(int(theirs)), device)
+    assert isinstance(queue, StreamQueue) and queue.__cuda_stream__() == (0, int(theirs))
+    made = hal.empty(N, hal.int32, device)
+    event, ours = made.fill(7, queue=queue), device.queue()
+    copied = hal.empty(N, hal.int32, device)
+    assert copied.copy_from(made, queue=ours.wait(event)).wait(20)
+    assert copied.numpy().tolist() == [7] * N
+    queue.close()
+    assert device.call("test", device.api.is_done, theirs)
+    with device.own("test"):
+        device.api.destroy_stream(theirs)
+    with pytest.raises(hal.InvalidArgument, match="no such queue"):
+        hal.Queue.wrap("stream", device)
+
+
+def test_Q6_exports_come_after_the_work_of_queues(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    with device.own("test"):
+        theirs = device.api.make_stream(independent=True)
+    try:
+        for seed in range(1, 30):
+            simulator.shuffle(seed)
+            queue, made = device.queue(), hal.zeros(N, hal.int32, device)
+            made.fill(seed, queue=queue)
+            capsule: Any = made.__dlpack__(stream=int(theirs))
+            found = hal.empty(
+                N,
+                hal.int32,
+                device,
+            )
+            reader = hal.Queue.wrap(int(theirs), device)
+            assert found.copy_from(made, queue=reader).wait(20)
+            assert found.numpy().tolist() == [seed] * N
+            del capsule
+    finally:
+        with device.own("test"):
+            device.api.destroy_stream(theirs)
