@@ -8,7 +8,7 @@ from builder import Builder
 from toolchains import Toolchain
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType, int32, int64, uint8
+from hal_core.dtypes import DTYPES, DType, bool_, int8, int16, int32, int64, uint8
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.fold import fold
@@ -43,6 +43,27 @@ def test_every_dtype(toolchain: Toolchain, dtype: DType) -> None:
     got = np.zeros_like(x)
     toolchain.run(turned(dtype), {"r": got, "x": x, "shift": 3}, (2, 1, 1), (8, 1, 1))
     assert got.tolist() == expected(x, 3).tolist()
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+@pytest.mark.parametrize("dtype", [bool_, int8, uint8, int16], ids=str)
+def test_an_element_is_written_without_its_neighbours(
+    toolchain: Toolchain, dtype: DType, count: int
+) -> None:
+    """hiprtc 5.2 wrote two bytes of those that it had put into registers."""
+    b = Builder("alone", f"r: {dtype.name}*, x: const int32*")
+    i, one = b.index(), b.const(1, dtype)
+    own = b.local("own", count, dtype)
+    for k in range(count):
+        b.store(own, b.const(k), b.op("NE", one, one) if dtype is bool_ else b.const(0, dtype))
+    b.store(own, b.op("AND", b.load("x", i), b.const(count - 1)), one)
+    for k in range(count):
+        at = b.op("ADD", b.op("MUL", i, b.const(count)), b.const(k))
+        b.store("r", at, b.load(own, b.const(k)))
+    got = np.zeros((count, count), bool if dtype is bool_ else dtype.to_numpy())
+    x = np.arange(count, dtype="i4")
+    toolchain.run(b.kernel(), {"r": got.reshape(-1), "x": x}, (count, 1, 1))
+    assert got.tolist() == np.eye(count, dtype=got.dtype).tolist()
 
 
 @pytest.mark.parametrize("block", [(1, 1, 1), (7, 1, 1)])

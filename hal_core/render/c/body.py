@@ -119,8 +119,10 @@ class Text(Lines):
         self.shared.append(self.row.shared.format(type=kind, name=name, count=count))
 
     def on_LOCAL(self, uop: UOp) -> None:
-        name, count = uop.arg
-        kind = self.spelling.storage(dtype_of(uop))
+        (name, count), dtype = uop.arg, dtype_of(uop)
+        if dtype.itemsize == 1:
+            count = max(count, self.row.local_nbytes)
+        kind = self.spelling.storage(dtype)
         self.line(f"{kind} {self.named(uop, str(name))}[{count}];")
 
     def on_TABLE(self, uop: UOp) -> None:

@@ -67,6 +67,8 @@ HIP = CUDA._replace(
         "subgroup_lane": f"(int)({_NUMBER} % warpSize)",
         "subgroup_idx": f"(int)({_NUMBER} / warpSize)",
     },
+    # hiprtc 5.2 keeps up to eight bytes in registers, and writes two where it should write one.
+    local_nbytes=9,
     shuffle=("__shfl({0}, {1})",) * 2,
     ballot="(unsigned long long)__ballot({0})",
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", _ATOMICS)),

@@ -52,6 +52,7 @@ class Language(NamedTuple):
     packed_field: str = ""
     packed_parameter: str = ""
     alias: str = ""  # declares {alias}, a {type} that may alias others; "": all may
+    local_nbytes: int = 1  # the least size of a LOCAL of elements of one byte
     block_attribute: str = ""  # for a kernel that fixes its block; {x}, {y}, {z}, {threads}
     block_dims: tuple[str, str, str] = ("", "", "")  # $block_x, ... if the block is not fixed
     wide_indices: bool = False  # computes `x[i * w + j]` in 64 bits; free on a CPU only

@@ -4,12 +4,12 @@
 namespace gfx9 {
 namespace {
 
-// An offset is a number or a scalar register.
+// An offset is a number, or a scalar register and a number.
 template <int count>
 void load_scalars(Wave& wave, const Instruction& is) {
     const Operand& offset = is.op[2];
     const uint64_t more = offset.kind == Kind::Scalar ? wave.s[offset.index] : offset.bits;
-    const uint64_t address = (wave.pair(is.op[1].index) + more) & ~3ull;
+    const uint64_t address = (wave.pair(is.op[1].index) + more + uint64_t(int64_t(is.offset))) & ~3ull;
     const uint8_t* bytes = global_at(wave, address, 4 * count, false);
     if (!bytes) out_of_bounds("a scalar read", address, 4 * count, -1);
     std::memcpy(&wave.s[is.op[0].index], bytes, 4 * count);

@@ -157,6 +157,16 @@ extern "C" __global__ void k(int *r) {
     assert got.tolist() == [[-t, t] if t % 3 else [t, -t] for t in range(64)]
 
 
+def test_scalar_loads_by_a_register_and_a_number(engine: Engine, hiprtc: Compile) -> None:
+    image = hiprtc("""
+extern "C" __global__ void k(int *r, const int *x, int n) { r[threadIdx.x] = x[(n & 3) + 5]; }
+""")
+    for n in range(4):
+        got = np.zeros(2, np.int32)
+        engine.run(image, "k", [got, np.arange(9, dtype=np.int32), np.int32(n)], block=(2, 1, 1))
+        assert got.tolist() == [n + 5, n + 5]
+
+
 def test_arrays_of_a_thread(engine: Engine, hiprtc: Compile) -> None:
     image = hiprtc("""
 extern "C" __global__ void k(int *r, int n) {
