@@ -70,11 +70,10 @@ def facts(fake: str) -> dict[str, Any]:
     made: dict[str, dict[str, Any]] = {
         "": {},
         "forks": {"capabilities": CAPABILITIES | {"subprocess_fork"}},
-        "alone and small": {
+        "least": {  # and no dtype of 64 bits
             "devices": 1, "memory_nbytes": 16 << 20, "limits": small,
             "capabilities": frozenset({"timing", "disassemble"}),
         },
-        "32 bits": {"capabilities": frozenset({"timing", "disassemble", "float_atomics"})},
     }  # fmt: skip
     return made[fake]
 
@@ -86,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for module in (forked, test_graph, test_queue, threads):
         module.SECONDS = 1.5 if os.environ["HAL_MUTANT"] else 20.0
     hal.Device.register_plugin("FAKE", FakePlugin(**facts(os.environ["HAL_FAKE"])))
-    if os.environ["HAL_FAKE"] == "32 bits":
+    if os.environ["HAL_FAKE"] == "least":
         from hal_core.render import UOpsRenderer
 
         every_dtype = UOpsRenderer.dtypes
