@@ -27,7 +27,7 @@ import nox
 
 ROOT = Path(__file__).resolve().parent
 OUT = ROOT / "out"
-BACKENDS = ("cpu", "cuda", "hip", "opencl")
+BACKENDS = ("cpu", "cuda", "hip", "metal", "opencl")
 PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
 DISTRIBUTIONS = ("hal-core", *PLUGINS)
 SUPPORTED = ("3.11", "3.12", "3.13")
@@ -44,12 +44,12 @@ TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.
 # LLVM, as on macOS and Windows.
 PAIRS = (
     "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CPU-llvm-engine", "CUDA-nvrtc", "CUDA-ptx",
-    "HIP-hiprtc", "OPENCL-driver", "PYTHON-uops",
+    "HIP-hiprtc", "METAL-system", "OPENCL-driver", "PYTHON-uops",
 )  # fmt: skip
 # On an Arm processor in software: tests of hal-cpu, and the kit's chapters about results.
 ON_ARM = ("processor", "relocations", "engine", "macho", "loader")
 CORE_CHAPTERS = ("buffer", "view", "dtype", "program", "language")
-SIMULATED = ("hal-cuda", "hal-hip")  # their tests load a driver in software
+SIMULATED = ("hal-cuda", "hal-hip", "hal-metal")  # their tests load a driver in software
 # How the software CUDA driver may carry out the threads of a block.
 SCHEDULES = ("barrier", "lockstep")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
@@ -174,7 +174,9 @@ def _install(
 
 def _software_builds() -> dict[str, str]:
     """Return the folders in which all sessions of this run build the drivers in software, once."""
-    return {f"SIM_{name}_BUILD": str(_dist() / f"software-{name}") for name in ("CUDA", "HIP")}
+    return {
+        f"SIM_{name}_BUILD": str(_dist() / f"software-{name}") for name in ("CUDA", "HIP", "METAL")
+    }
 
 
 def _opencl_platform(session: nox.Session) -> None:
@@ -261,7 +263,7 @@ def tests(session: nox.Session, backend: str) -> None:
     own = [f"plugins/hal-{backend}/tests"]
     if backend == "cuda" and session.python == FULL:
         own.append("tests/simulators")
-    elif backend != "hip" or session.python != FULL:
+    elif backend not in ("hip", "metal") or session.python != FULL:
         own = _existing(f"{own[0]}/{name}" for name in OWN)
     # AMD's compiler is of the system alone: without it the tests of it are skipped.
     asked = os.environ.get("HAL_REQUIRE", "").split(",")
@@ -278,6 +280,7 @@ def pythons(session: nox.Session) -> None:
     # In a process of its own: the GPUs of the driver in software would be everybody's best devices.
     _pytest(session, *own.pop("hal-cuda"), require=("CUDA",))
     _pytest(session, *own.pop("hal-hip"))
+    _pytest(session, *own.pop("hal-metal"), require=("METAL",))
     others = [path for paths in own.values() for path in paths]
     _pytest(session, *SYNTAX, *RESULTS, *others, require=("CPU", "OPENCL"))
 
@@ -407,6 +410,10 @@ def conformance(session: nox.Session, pair: str) -> None:
         build = ROOT / "tests" / "simulators" / "hip" / "hip_build.py"
         session.run("python", str(build), str(folder / "hip"))
         env = {"LD_LIBRARY_PATH": str(folder / "hip")}
+        _check(session, device, compiler, pair, "--require-device", *session.posargs, **env)
+    elif device == "METAL":
+        software = ROOT / "tests" / "simulators" / "metal" / "pyobjc"
+        env = {"PYTHONPATH": str(software), **_software_builds()}
         _check(session, device, compiler, pair, "--require-device", *session.posargs, **env)
     else:
         env = {"HAL_CPU_LOADER": "llvmlite"} if engine else {}

@@ -12,7 +12,7 @@ from typing import TypeVar
 from hal_core import config, discovery
 from hal_core.concurrency import flights, fresh_copy
 from hal_core.device.backend import Backend
-from hal_core.device.names import KNOWN, PLANNED, is_family
+from hal_core.device.names import KNOWN, is_family
 from hal_core.device.plugin import Extension, Plugin, one_line
 from hal_core.discovery import DEVICES, EXTENSIONS, EntryPoint, Scan, normalize
 from hal_core.errors import (
@@ -187,9 +187,7 @@ class Plugins:
         hints += [f"Failed to load: {error}" for error in list(self._failed.values())]
         damaged = discovery.scan(self._path, thorough=True).damaged
         hints += [f"Damaged: {file} {problem}." for file, problem in damaged.items()]
-        if family in PLANNED:
-            hints.append(f"hal-{family.lower()} is planned; there is nothing to install yet.")
-        elif family in KNOWN:
+        if family in KNOWN:
             hints.append(f"`python -m pip install hal-{family.lower()}` installs it.")
         fix, problem = " ".join(hints), "no installed backend has this name"
         return UnknownDevice("open", problem, got=family, fix=fix)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hal_core.errors import InvalidArgument
 
 RESERVED = ("GPU", "DEFAULT")  # requests, never a backend's name
-# Families that this project publishes or plans, as hal-cpu, hal-cuda, ...; errors suggest them.
+# Families that this project publishes, as hal-cpu, hal-cuda, ...; errors suggest them.
 KNOWN = ("CPU", "CUDA", "HIP", "METAL", "OPENCL")
-PLANNED = ("METAL",)  # not there yet
 
 
 def parse(name: object, operation: str = "device name") -> tuple[str, int]:

@@ -162,7 +162,7 @@ def test_R6_unknown_family_says_all_there_is_to_say(registry: DeviceRegistry) ->
     ("name", "says"),
     [
         ("CUDA", "Installed: CPU. `python -m pip install hal-cuda` installs it."),
-        ("METAL:1", "Installed: CPU. hal-metal is planned; there is nothing to install yet."),
+        ("METAL:1", "Installed: CPU. `python -m pip install hal-metal` installs it."),
         ("OPNCL", "Did you mean OPENCL? Installed: CPU."),
         ("NPU", "Did you mean CPU? Installed: CPU."),
         ("TENSIX", "Installed: CPU."),
@@ -464,7 +464,7 @@ def test_R20_a_cpu_behind_opencl_is_no_gpu(registry: DeviceRegistry) -> None:
     with pytest.raises(hal.DeviceUnavailable, match=r"no device of kind gpu\. .*no cable") as e:
         registry["GPU"]
     assert "Use one of CPU, CL." in str(e.value)
-    assert "`python -m pip install hal-cuda hal-hip hal-opencl`" in str(e.value)
+    assert "`python -m pip install hal-cuda hal-hip hal-metal hal-opencl`" in str(e.value)
     assert registry.DEFAULT == "CPU"
     assert registry.get_available_devices() == ["CPU", "CL"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hal_core.config import SETTINGS
-from hal_core.device.names import KNOWN, PLANNED
+from hal_core.device.names import KNOWN
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = {"hal_core": ROOT} | {
@@ -83,19 +83,11 @@ def test_extras_name_every_backend_that_exists() -> None:
     }
 
 
-def test_planned_backends_hold_no_code() -> None:
-    for folder in sorted((ROOT / "plugins").iterdir()):
-        if folder.name.startswith("hal-") and not (folder / "pyproject.toml").exists():
-            files = [path.name for path in folder.rglob("*") if path.is_file()]
-            assert files in ([], ["README.md"]), f"{folder.name} holds {files}"
-
-
 # -- code
 
 
-def test_families_of_this_project_are_here_or_planned() -> None:
-    here = {name.removeprefix("hal_").upper() for name in BACKENDS}
-    assert sorted(here | set(PLANNED)) == sorted(KNOWN) and here.isdisjoint(PLANNED)
+def test_families_of_this_project_are_here() -> None:
+    assert sorted(name.removeprefix("hal_").upper() for name in BACKENDS) == sorted(KNOWN)
 
 
 def test_core_names_no_backend() -> None:

@@ -1,0 +1,45 @@
+"""The times of a queue's work, read from its command buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, TypeVar
+
+from hal_core.profiling import HostClock, Times
+from hal_metal import driver
+
+if TYPE_CHECKING:
+    from hal_metal.device import MetalDevice
+
+T = TypeVar("T")
+
+
+class MetalClock(HostClock):
+    """A clock that reads when the GPU began and ended, which Metal tells on the host's clock.
+
+    Work that gives no command buffer, such as a copy by the host, is over when its call returns.
+    """
+
+    device: MetalDevice
+
+    def measure(self, work: Callable[[], T]) -> tuple[T, Times]:
+        before = next(reversed([*self.device.pending]), None)
+        start = perf_counter_ns()
+        result = work()
+        called = start, perf_counter_ns()
+        if isinstance(result, driver.Work):
+            return result, self._times_of(result, called)
+        if before is not None and before.done:  # the host waited for it, and then worked
+            start = max(start, round(driver.passed(before)[1] * 1e9))
+        return result, lambda: (min(start, called[1]), called[1])
+
+    def _times_of(self, work: driver.Work, called: tuple[int, int]) -> Times:
+        def times() -> tuple[int, int]:
+            device = self.device
+            if not (work.done or device.closed or device.forked):
+                device.reach(work)
+            start, end = (round(seconds * 1e9) for seconds in driver.passed(work))
+            return (start, end) if end else called  # a failed one has no times
+
+        return times

@@ -1,0 +1,129 @@
+"""The compiler inside the system: from the Metal shading language to a library.
+
+Metal keeps the machine code to itself, so the image is the text, sealed. To load it is to compile
+it again; the libraries of the last images are kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler.logs import fault_line
+from hal_core.compiler.seal import seal, unseal
+from hal_core.dtypes import float64
+from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.render import MetalRenderer
+from hal_metal import driver
+from hal_metal.arguments import check_room
+
+if TYPE_CHECKING:
+    from hal_metal.device import MetalDevice
+
+MAKER = "hal-metal 1"  # the format of images and its version
+_KEPT_LIBRARIES = 32
+_FILE = "program_source"  # the name of the text in the compiler's log
+
+
+def pairs(device: MetalDevice) -> list[CompilerPair]:
+    """List the device's compilers: `METAL_CC=system`, Metal's own, is the only one."""
+    return [CompilerPair("system", "metal", MetalRenderer, lambda: MetalCompiler(device))]
+
+
+class MetalCompiler(Compiler):
+    """The compiler of the system. Concurrency: any thread."""
+
+    language = "metal"
+    format = "metal"
+
+    def __init__(self, device: MetalDevice) -> None:
+        self.device = device
+        vendor = device.info.vendor
+        self.target = device.info.arch
+        # 3.2 has fences between blocks; older systems know the versions up to their own.
+        self.version = "3_2" if vendor["system_version"] >= (15, 0) else "3_0"
+        self.identity = f"Metal {self.version}, safe math, {self.target}, macOS {vendor['system']}"
+
+    def _compile(self, source: str, options: CompileOptions) -> bytes:
+        device, operation = self.device, f"compile {options.entry}"
+        self._check(options, operation)
+        text = _with_macros(source, options, operation)
+        image = seal(MAKER, self.version, text.encode())
+        with driver.check(operation, device.name):
+            try:
+                library = driver.build(device.hardware, text, self.version)
+            except driver.BuildError as error:
+                raise CompileError(
+                    operation, "Metal's compiler refuses the text", log=error.log, source=source,
+                    line=fault_line(error.log, _FILE), device=device.name,
+                ) from None  # fmt: skip
+            check_entry(library, options.entry, operation, device.name)
+        keep_library(device, image, library)
+        return image
+
+    def _disassemble(self, image: bytes) -> str:
+        raise Unsupported(
+            "disassemble", "Metal keeps its machine code to itself", device=self.device.name,
+            fix="Xcode's metal-objdump disassembles a metallib; program.source is the text.",
+        )  # fmt: skip
+
+    def _check(self, options: CompileOptions, operation: str) -> None:
+        """Refuse what Metal's compiler at run time does not take."""
+        device = self.device.name
+        given = options.includes if options.rendered else options.options or options.includes
+        if given:
+            raise Unsupported(
+                operation, "Metal's compiler at run time takes no options and no folders",
+                got=given, device=device,
+                fix="Use defines={...}, and put headers into the text.",
+            )  # fmt: skip
+        for param in options.signature.params:
+            if param.dtype is float64:
+                fix = "Compute in float32."
+                raise Unsupported(
+                    operation, "Metal has no float64", got=str(param), device=device, fix=fix
+                )
+        check_room(options.signature, options.rendered, operation, device)
+
+
+def check_entry(library: Any, entry: str, operation: str, device: str) -> None:
+    """Raises: CompileError with the kernels that a library has."""
+    names = driver.kernel_names(library)
+    if entry not in names:
+        raise CompileError(
+            operation,
+            f"the library has no kernel {entry!r}, it has {', '.join(names) or 'none'}",
+            device=device,
+        )
+
+
+def keep_library(device: MetalDevice, image: bytes, library: Any) -> None:
+    """Keep the library of an image for the programs that are loaded next."""
+    device.libraries[image] = library
+    while len(device.libraries) > _KEPT_LIBRARIES:
+        device.libraries.popitem(last=False)
+
+
+def library_of(device: MetalDevice, image: bytes, operation: str) -> Any:
+    """Return the library of an image, compiled unless it is kept. Raises: CompileError."""
+    library = device.libraries.get(image)
+    if library is not None:
+        return library
+    version, text = unseal(MAKER, image, operation, device.name)
+    try:
+        library = driver.build(device.hardware, text.decode(), version)
+    except driver.BuildError as error:
+        raise CompileError(
+            operation, "Metal's compiler refuses the text", log=error.log, device=device.name,
+            fix="Compile the kernel again from its source.",
+        ) from None  # fmt: skip
+    keep_library(device, image, library)
+    return library
+
+
+def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
+    for name, value in options.defines:
+        if "\n" in name + value:
+            raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
+    lines = "".join(f"#define {name} {value}\n" for name, value in options.defines)
+    return f'{lines}#line 1 "{_FILE}"\n{source}' if lines else source

@@ -1,0 +1,475 @@
+"""Send messages to Metal through pyobjc; no other module names a selector.
+
+A message with the selector `setBuffer:offset:atIndex:` is the method
+`setBuffer_offset_atIndex_`. Two things pyobjc leaves to its users. What a selector `new...` makes
+belongs to the caller already, and pyobjc, which does not know it, would retain it once more: see
+`_MADE`. What other selectors give is released by the autorelease pool of the thread, and Python's
+threads have none: `check` opens one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, OutOfMemory
+
+__all__ = [
+    "ENCODE", "LAUNCH", "SET_BUFFER", "SET_BYTES", "SET_SHARED", "BuildError", "Facts", "Refused",
+    "Work", "allocate", "build", "build_file", "bytes_of", "check", "commit", "compute_encoder",
+    "copy_between", "end_encoding", "explain", "fault_of", "fill_range", "find_devices",
+    "foreign_buffer", "is_committed", "is_over", "kernel_names", "launch_names", "make_commands",
+    "new_event", "open_queue", "passed", "pipeline_of", "place_in", "pointer_of", "pool",
+    "read_facts", "set_event", "signal_event", "system", "wait_event",
+]  # fmt: skip
+
+if sys.platform == "darwin":
+    _FIX = "pip install pyobjc-framework-Metal (a dependency of hal-metal on a Mac)"
+else:
+    _FIX = "Use it on a Mac; here hal-cpu, hal-opencl, hal-cuda or hal-hip serve."
+
+try:
+    import Metal
+    import objc
+    from Foundation import NSURL, NSProcessInfo
+except ImportError as _error:
+    _problem = "Metal is Apple's: this is no Mac"
+    if sys.platform == "darwin":
+        _problem = f"pyobjc cannot be loaded: {_error}"
+    raise DeviceUnavailable("enumerate METAL", _problem, fix=_FIX) from None
+
+# Selectors that give the caller an object of its own, and their out-parameters, which pyobjc would
+# forget: a row replaces that of its table. Up to 12.2.2 the table does not know that they are
+# retained. In force only for objects that are made afterwards.
+_ERROR = {"type": b"^@", "type_modifier": b"o"}
+_MADE: dict[bytes, dict[int, dict[str, bytes]]] = {
+    b"newCommandQueue": {},
+    b"newBufferWithLength:options:": {},
+    b"newLibraryWithSource:options:error:": {4: _ERROR},
+    b"newLibraryWithURL:error:": {3: _ERROR},
+    b"newFunctionWithName:": {},
+    b"newComputePipelineStateWithFunction:error:": {3: _ERROR},
+    b"newSharedEvent": {},
+}
+for _selector, _arguments in _MADE.items():
+    _facts = {"retval": {"type": b"@", "already_retained": True}, "arguments": _arguments}
+    objc.registerMetaDataForSelector(b"NSObject", _selector, _facts)
+
+pool = objc.autorelease_pool
+
+_COMPLETED = Metal.MTLCommandBufferStatusCompleted  # a failure is above it
+_FAILED = Metal.MTLCommandBufferStatusError
+_COMMITTED = Metal.MTLCommandBufferStatusCommitted
+_SHARED = Metal.MTLResourceStorageModeShared
+_SAFE_MATH = Metal.MTLMathModeSafe
+_NEWEST_APPLE = 16  # families are looked for up to this one
+_FIRST_APPLE = 7  # the GPU of the M1
+# Bits of an object's first word that tell its class; those above may count references.
+# Source: ISA_MASK of objc4, isa.h, for arm64; on x86-64 the mask is wider.
+_CLASS_BITS = 0x0000000FFFFFFFF8
+
+# Code of MTLCommandBufferErrorDomain -> what it means to the author of a kernel
+_CAUSES = {
+    Metal.MTLCommandBufferErrorTimeout: "it took too long, and was stopped",
+    Metal.MTLCommandBufferErrorPageFault: "it read or wrote memory that is not its own",
+    Metal.MTLCommandBufferErrorAccessRevoked: "earlier faults of this process revoked its access",
+    Metal.MTLCommandBufferErrorNotPermitted: "this process may not use the GPU",
+    Metal.MTLCommandBufferErrorOutOfMemory: "there was no memory for it",
+    Metal.MTLCommandBufferErrorInvalidResource: "memory that it uses was freed",
+    Metal.MTLCommandBufferErrorDeviceRemoved: "the GPU was removed",
+    Metal.MTLCommandBufferErrorStackOverflow: "a thread's stack was too small",
+}
+
+
+class Refused(Exception):
+    """Metal gave nothing where an object was asked for; `words` is its own explanation."""
+
+    def __init__(self, selector: str, error: Any = None) -> None:
+        words = f"{selector} gave nothing"
+        if error is not None:
+            words = f"{selector} failed with {_words(error)}"
+        super().__init__(words)
+
+
+def _words(error: Any) -> str:
+    """Return domain, code and text of an NSError."""
+    return f"{error.domain()} {error.code()}: {str(error.localizedDescription()).strip()}"
+
+
+def explain(error: Exception, operation: str, device: str | None = None) -> HalError:
+    """Return the exception of hal-core for a refusal of Metal's."""
+    kind = OutOfMemory if operation == "allocate" else HalError
+    return kind(operation, str(error), device=device)
+
+
+class check:
+    """`with check("allocate", name):` turns refusals inside into exceptions of hal-core.
+
+    Objects that Metal gives inside are released at its end, unless something refers to them.
+    """
+
+    __slots__ = ("_pool", "device", "operation")
+
+    def __init__(self, operation: str, device: str | None = None) -> None:
+        self.operation, self.device = operation, device
+        self._pool = pool()
+
+    def __enter__(self) -> None:
+        self._pool.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.__exit__(kind, error, trace)
+        if isinstance(error, (Refused, objc.error)):
+            raise explain(error, self.operation, self.device) from None
+
+
+# -- devices
+
+
+class Facts(NamedTuple):
+    """Facts of a GPU that need no queue."""
+
+    name: str
+    registry_id: int
+    unified: bool
+    memory_nbytes: int
+    max_buffer_nbytes: int
+    shared_nbytes: int
+    max_block: tuple[int, int, int]
+    apple_family: int  # 7 is that of the M1; 0: not Apple's
+
+
+def find_devices() -> list[Any]:
+    """Return every GPU, the system's default first. Raises: DeviceUnavailable when none is."""
+    default = Metal.MTLCreateSystemDefaultDevice()
+    others = [one for one in Metal.MTLCopyAllDevices() or () if one is not default]
+    found = ([] if default is None else [default]) + others
+    if not found:
+        problem = "the system has no Metal device (a virtual machine without a GPU?)"
+        raise DeviceUnavailable("enumerate METAL", problem, fix="See Metal in system_profiler.")
+    return found
+
+
+def read_facts(device: Any) -> Facts:
+    families = range(_NEWEST_APPLE, _FIRST_APPLE - 1, -1)
+    first = Metal.MTLGPUFamilyApple1 - 1
+    apple = next((n for n in families if device.supportsFamily_(first + n)), 0)
+    x, y, z = device.maxThreadsPerThreadgroup()
+    return Facts(
+        str(device.name()),
+        device.registryID(),
+        bool(device.hasUnifiedMemory()),
+        device.recommendedMaxWorkingSetSize(),
+        device.maxBufferLength(),
+        device.maxThreadgroupMemoryLength(),
+        (x, y, z),
+        apple,
+    )
+
+
+def system() -> tuple[tuple[int, int], str]:
+    """Return version and build of macOS; the compiler is a part of it."""
+    info = NSProcessInfo.processInfo()
+    major, minor, _ = info.operatingSystemVersion()
+    return (major, minor), str(info.operatingSystemVersionString())
+
+
+def open_queue(device: Any) -> Any:
+    """Make a command queue. Raises: Refused."""
+    return _given(device.newCommandQueue(), "newCommandQueue")
+
+
+def _given(made: Any, selector: str) -> Any:
+    if made is None:
+        raise Refused(selector)
+    return made
+
+
+# -- memory
+
+
+def allocate(device: Any, nbytes: int) -> tuple[Any, memoryview]:
+    """Allocate memory that the host sees, and return it with its bytes. Raises: Refused."""
+    options = _SHARED
+    buffer = device.newBufferWithLength_options_(nbytes, options)
+    return _given(buffer, "newBufferWithLength:options:"), bytes_of(buffer, nbytes)
+
+
+def bytes_of(buffer: Any, nbytes: int) -> memoryview:
+    found: memoryview = buffer.contents().as_buffer(nbytes)
+    return found
+
+
+def pointer_of(buffer: Any) -> int:
+    """Return the integer of an `id<MTLBuffer>`."""
+    return int(objc.pyobjc_id(buffer))
+
+
+def foreign_buffer(pointer: int, known: Any) -> Any:
+    """Return the buffer at an address, or None where no object of the class of `known` lies.
+
+    Objective-C follows any address that it is given, and ends the process at a wrong one.
+    """
+    found, wanted = _word_at(pointer), _word_at(pointer_of(known))
+    if pointer % 8 or found is None or wanted is None or (found ^ wanted) & _CLASS_BITS:
+        return None
+    return objc.objc_object(c_void_p=ctypes.c_void_p(pointer))
+
+
+def _word_at(address: int) -> int | None:
+    """Read eight bytes of this process; return None where no memory is.
+
+    The system reads them: writing them to a pipe fails at an address at which a load would end the
+    process.
+    """
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, (ctypes.c_char * 8).from_address(address))
+        return int.from_bytes(os.read(reader, 8), sys.byteorder)
+    except OSError:
+        return None
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def place_in(buffer: Any, device: Any) -> tuple[bool, bool, int]:
+    """Tell of a buffer whether it is of this GPU, whether the host sees it, and its bytes."""
+    ours = buffer.device().registryID() == device.registryID()
+    return ours, buffer.storageMode() == Metal.MTLStorageModeShared, buffer.length()
+
+
+# -- programs
+
+
+class BuildError(Exception):
+    """Metal's compiler refused a text; `log` is all that it said."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(log)
+        self.log = log
+
+
+def build(device: Any, text: str, version: str) -> Any:
+    """Compile a text at run time, without fast math. Raises: BuildError."""
+    options = Metal.MTLCompileOptions.alloc().init()
+    options.setLanguageVersion_(getattr(Metal, f"MTLLanguageVersion{version}"))
+    if options.respondsToSelector_("setMathMode:"):
+        options.setMathMode_(_SAFE_MATH)
+    else:  # before macOS 15
+        options.setFastMathEnabled_(False)
+    library, error = device.newLibraryWithSource_options_error_(text, options, None)
+    return _built(library, error, "newLibraryWithSource:options:error:")
+
+
+def build_file(device: Any, path: str) -> Any:
+    """Load a metallib. Raises: BuildError."""
+    url = NSURL.alloc().initFileURLWithPath_(path)
+    library, error = device.newLibraryWithURL_error_(url, None)
+    return _built(library, error, "newLibraryWithURL:error:")
+
+
+def _built(library: Any, error: Any, selector: str) -> Any:
+    if library is None:
+        said = None if error is None else str(error.localizedDescription())
+        raise BuildError(said or f"{selector} gave nothing")
+    return library
+
+
+def kernel_names(library: Any) -> list[str]:
+    """Return the names of a library's kernels."""
+    return [str(name) for name in library.functionNames()]
+
+
+class Pipeline(NamedTuple):
+    """A kernel that is ready to run."""
+
+    state: Any
+    max_block_threads: int
+    width: int  # threads of a simdgroup
+    shared_nbytes: int
+
+
+def pipeline_of(device: Any, library: Any, entry: str) -> Pipeline:
+    """Make a kernel ready. Raises: BuildError with what the GPU's compiler says; Refused."""
+    function = _given(library.newFunctionWithName_(entry), "newFunctionWithName:")
+    state, error = device.newComputePipelineStateWithFunction_error_(function, None)
+    if state is None:
+        said = None if error is None else str(error.localizedDescription())
+        raise BuildError(said or "newComputePipelineStateWithFunction:error: gave nothing")
+    return Pipeline(
+        state,
+        state.maxTotalThreadsPerThreadgroup(),
+        state.threadExecutionWidth(),
+        state.staticThreadgroupMemoryLength(),
+    )
+
+
+# -- work
+
+
+class Work:
+    """A command buffer and the name of what it does, such as "launch of saxpy"."""
+
+    __slots__ = ("commands", "done", "name")
+
+    def __init__(self, commands: Any, name: str) -> None:
+        self.commands, self.name = commands, name
+        self.done = False  # it was seen complete, and its failure noted
+
+
+def make_commands(queue: Any) -> Any:
+    """Return an empty command buffer. Order: waits while 64 are in flight. Raises: Refused."""
+    return _given(queue.commandBuffer(), "commandBuffer")
+
+
+def commit(work: Work) -> None:
+    """Queue a command buffer, in which nothing changes any more."""
+    work.commands.commit()
+
+
+def is_committed(work: Work) -> bool:
+    return bool(work.commands.status() >= _COMMITTED)
+
+
+def is_over(work: Work) -> bool:
+    return bool(work.commands.status() >= _COMPLETED)
+
+
+def fault_of(work: Work, device: str) -> DeviceFault | None:
+    """Return why work that is over failed; None if it did not."""
+    with pool():
+        if work.commands.status() != _FAILED:
+            return None
+        error = work.commands.error()
+        words = "Metal does not say why" if error is None else _words(error)
+        cause = None if error is None else _CAUSES.get(error.code())
+        code = None if error is None else error.code()
+    return DeviceFault(
+        "wait", f"{work.name} failed with {words}{f' ({cause})' if cause else ''}", got=code,
+        device=device, fix="Look for an index beyond a buffer, and for loops that never end.",
+    )  # fmt: skip
+
+
+def passed(work: Work) -> tuple[float, float]:
+    """Return when the GPU began and ended, in seconds of the clock of `time.perf_counter`.
+
+    Source: GPUStartTime, "host time"; both count from mach_absolute_time.
+    """
+    return work.commands.GPUStartTime(), work.commands.GPUEndTime()
+
+
+def compute_encoder(commands: Any) -> Any:
+    """Begin kernels. Order: `end_encoding`, whatever happens. Raises: Refused."""
+    return _given(commands.computeCommandEncoder(), "computeCommandEncoder")
+
+
+def _blit_encoder(commands: Any) -> Any:
+    return _given(commands.blitCommandEncoder(), "blitCommandEncoder")
+
+
+def end_encoding(encoder: Any) -> None:
+    encoder.endEncoding()
+
+
+def copy_between(
+    commands: Any, dest: Any, dest_offset: int, src: Any, src_offset: int, nbytes: int
+) -> None:
+    """Add a copy. Offsets and size are multiples of 4, and the ranges do not overlap."""
+    encoder = _blit_encoder(commands)
+    try:
+        encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
+            src, src_offset, dest, dest_offset, nbytes
+        )
+    finally:
+        encoder.endEncoding()
+
+
+def fill_range(commands: Any, dest: Any, offset: int, nbytes: int, value: int) -> None:
+    """Repeat a byte. Offset and size are multiples of 4."""
+    encoder = _blit_encoder(commands)
+    try:
+        # pyobjc's table has the byte as a signed one.
+        signed = value - 256 if value > 127 else value
+        encoder.fillBuffer_range_value_(dest, (offset, nbytes), signed)
+    finally:
+        encoder.endEncoding()
+
+
+# The launch of one kernel, generated for its arguments. The work is noted before it is committed:
+# a wait of another thread could think the device idle otherwise.
+LAUNCH = """
+def launch(geometry{names}):
+    with pool():
+        try:
+            commands = queue.commandBuffer()
+            if commands is None:
+                raise Refused("commandBuffer")
+            encoder = commands.computeCommandEncoder()
+            if encoder is None:
+                raise Refused("computeCommandEncoder")
+            try:
+                encode(encoder, geometry{names})
+            finally:
+                encoder.endEncoding()
+            work = Work(commands, title)
+            try:
+                pending.append(work)
+                commands.commit()
+            except BaseException:
+                withdraw(work)
+                raise
+        except Error as error:
+            raise explain(error, operation, device) from None
+    if len(pending) > most:
+        settle()
+    return work
+"""
+ENCODE = """
+def encode(encoder, geometry{names}):
+    encoder.setComputePipelineState_(pipeline)
+    {arguments}
+    encoder.dispatchThreadgroups_threadsPerThreadgroup_(geometry.grid, geometry.block)
+"""
+SET_BUFFER = "encoder.setBuffer_offset_atIndex_({memory}.buffer, {memory}.offset, {index})"
+SET_BYTES = "encoder.setBytes_length_atIndex_({data}, {nbytes}, {index})"
+SET_SHARED = "encoder.setThreadgroupMemoryLength_atIndex_(geometry.shared, 0)"
+
+
+def launch_names() -> dict[str, Any]:
+    """Return the names that LAUNCH has from here."""
+    return {
+        "pool": pool, "Refused": Refused, "Work": Work, "Error": (Refused, objc.error),
+        "explain": explain,
+    }  # fmt: skip
+
+
+# -- events
+
+
+def new_event(device: Any) -> Any:
+    """Make an event that several queues, and the host, can wait for. Raises: Refused."""
+    return _given(device.newSharedEvent(), "newSharedEvent")
+
+
+def signal_event(commands: Any, event: Any, value: int) -> None:
+    """Let an event have a value when the work before is done."""
+    commands.encodeSignalEvent_value_(event, value)
+
+
+def wait_event(commands: Any, event: Any, value: int) -> None:
+    """Let the work behind begin when an event has a value."""
+    commands.encodeWaitForEvent_value_(event, value)
+
+
+def set_event(event: Any, value: int) -> None:
+    """Give an event a value now."""
+    event.setSignaledValue_(value)

@@ -1,0 +1,125 @@
+"""A loaded kernel and its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hal_core.compiler import Binary
+from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.geometry import Dim3
+from hal_core.program import Program, ProgramInfo
+from hal_core.program.generated import define
+from hal_metal import driver
+from hal_metal.arguments import entries_of, packer
+from hal_metal.compiler import check_entry, library_of
+from hal_metal.device import MOST_PENDING, MetalDevice
+
+
+class MetalProgram(Program):
+    """A kernel on a Metal device. Concurrency: a launch has a command buffer of its own."""
+
+    device: MetalDevice
+
+    def __init__(self, device: MetalDevice, binary: Binary) -> None:
+        super().__init__(device, binary)
+        operation = f"load {binary.entry}"
+        with driver.check(operation, device.name):
+            library = library_of(device, binary.image, operation)
+            check_entry(library, binary.entry, operation, device.name)
+            try:
+                found = driver.pipeline_of(device.hardware, library, binary.entry)
+            except driver.BuildError as error:
+                raise CompileError(
+                    operation, "the GPU's compiler refuses the kernel", log=error.log,
+                    device=device.name,
+                ) from None  # fmt: skip
+        self._pipeline: Any = found.state
+        self._enqueue: Callable[..., driver.Work] | None = None  # generated at the first launch
+        self.info = ProgramInfo(
+            shared_nbytes=max(found.shared_nbytes, binary.shared_nbytes),
+            max_block_threads=found.max_block_threads,
+            block_multiple=found.width,
+        )
+        fixed = binary.block
+        if fixed and fixed[0] * fixed[1] * fixed[2] > found.max_block_threads:
+            raise Unsupported(
+                operation, "the GPU runs fewer threads in a block than the kernel fixes",
+                got=fixed, limit=found.max_block_threads, device=device.name,
+                fix="Fix a smaller block, or use fewer variables at a time.",
+            )  # fmt: skip
+
+    def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
+        rounded = shared + 15 & -16  # Metal takes multiples of 16
+        room = self.device.info.limits.shared_nbytes - (self.info.shared_nbytes or 0)
+        if rounded > room:
+            raise InvalidArgument(
+                f"launch {self.name}", "bytes of shared memory, rounded up to a multiple of 16",
+                got=rounded, limit=room, device=self.device.name,
+            )  # fmt: skip
+        return Geometry(grid, block, rounded)
+
+    def _bind(self) -> Callable[..., Any]:
+        if self._enqueue is None:
+            self._enqueue = self.bind_to(self.device)
+        return self._enqueue
+
+    def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
+        work = (self._enqueue or self._bind())(geometry, *args)
+        self.device.wait_for(work)
+        start, end = driver.passed(work)
+        return end - start
+
+    def _unload(self) -> None:
+        # Replaced, not deleted: another thread may be between its checks and its launch.
+        self._enqueue = self._refuse_unloaded
+        self._pipeline = None
+
+    def bind_to(self, owner: Any) -> Callable[..., driver.Work]:
+        """Return `launch(geometry, *args)` for the queue of a device, or for another queue."""
+        names: dict[str, Any] = {
+            **driver.launch_names(),
+            "encode": self.encoder(),
+            "queue": owner.commands,
+            "pending": owner.pending,
+            "withdraw": owner.withdraw,
+            "settle": owner.settle,
+            "most": MOST_PENDING,
+            "title": f"launch of {self.name}",
+            "operation": f"launch {self.name}",
+            "device": self.device.name,
+        }
+        return define(driver.LAUNCH.format(names=self._names()), "launch", self.name, names)
+
+    def encoder(self) -> Callable[..., None]:
+        """Return `encode(encoder, geometry, *args)`, which adds a launch to an encoder."""
+        lines, packs = self._arguments_of()
+        names = {"pipeline": self._pipeline, **packs}
+        text = driver.ENCODE.format(names=self._names(), arguments="\n    ".join(lines))
+        return define(text, "encode", self.name, names)
+
+    def _names(self) -> str:
+        return "".join(f", a{param.position}" for param in self.signature.params)
+
+    def _arguments_of(self) -> tuple[list[str], dict[str, Any]]:
+        """Return the lines that bind the arguments, and the functions that pack numbers."""
+        pointers, values = entries_of(self.signature, self.binary.rendered)
+        lines = [
+            driver.SET_BUFFER.format(memory=f"a{param.position}", index=index)
+            for index, param in pointers
+        ]
+        packs: dict[str, Any] = {}
+        for index, group in values:
+            nbytes, packs[f"pack_{index}"] = packer(group)
+            data = f"pack_{index}({', '.join(f'a{param.position}' for param in group)})"
+            lines.append(driver.SET_BYTES.format(data=data, nbytes=nbytes, index=index))
+        lines.append(f"if geometry.shared:\n        {driver.SET_SHARED}")
+        return lines, packs
+
+
+class Geometry(NamedTuple):
+    """The extents of a launch, as Metal takes them."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int  # bytes of dynamic shared memory

@@ -1,0 +1,54 @@
+"""Load Metal in software, where there is no Metal; open a device.
+
+HAL_TEST_METAL=system runs the same tests on the GPU of a Mac.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+from hal_core import config
+from hal_metal import plugin
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from metal_software import SYSTEM, WHY
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if "METAL" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("METAL", plugin)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
+        yield
+
+
+@pytest.fixture
+def device(own_cache: None) -> Iterator[hal.Compiled]:
+    """Return an open Metal device."""
+    if WHY:
+        if "METAL" in config.REQUIRE.read():
+            pytest.fail(WHY)
+        pytest.skip(WHY)
+    yield hal.Device["METAL"]
+
+
+@pytest.fixture
+def control(device: hal.Compiled) -> Iterator[Any]:
+    """Return the control of software Metal; nothing may be left behind after the test."""
+    if SYSTEM:
+        pytest.skip("the GPU of this machine cannot be made to fail")
+    import metal_control
+
+    metal_control.messages.clear()
+    yield metal_control
+    left = metal_control.aborts, metal_control.over_retained, metal_control.outside
+    assert left == ([], [], [])
+    metal_control.reset()

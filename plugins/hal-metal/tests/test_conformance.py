@@ -1,0 +1,41 @@
+"""The conformance kit, on Metal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+from hal_core.testing.conformance import *  # noqa: F403
+from hal_core.testing.plugin import External, device  # noqa: F401  # it is closed by some
+
+
+@pytest.fixture(scope="session")
+def hal_device_name(own_cache: None) -> str:
+    return "METAL"
+
+
+@pytest.fixture
+def hal_external(device: hal.Compiled) -> External:  # noqa: F811
+    """An MTLBuffer that Metal made."""
+    import objc
+
+    buffer = device.hardware.newBufferWithLength_options_(64, 0)
+    buffer.contents().as_buffer(64)[:] = bytes(64)
+
+    def content() -> bytes:
+        return bytes(buffer.contents().as_buffer(64))
+
+    return External(objc.pyobjc_id(buffer), 64, content)
+
+
+@pytest.fixture
+def hal_fault(control: Any) -> Callable[[hal.Program], None]:
+    """Let the next command buffer that does anything fail."""
+
+    def arm(program: hal.Program) -> None:
+        control.faults.append(control.Fault(3, "Caused GPU Address Fault Error"))
+
+    return arm

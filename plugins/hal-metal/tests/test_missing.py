@@ -1,0 +1,87 @@
+"""R10: where the Mac, pyobjc, a GPU or its shared memory is missing, one error says which."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from metal_software import FOLDER, SYSTEM, WHY
+
+pytestmark = pytest.mark.skipif(SYSTEM, reason="this machine has what is missing in these tests")
+
+ASK = """
+import sys
+{before}
+import hal_core as hal
+for turn in range(2):  # the second error is as the first
+    try:
+        hal.Device["METAL"]
+    except hal.HalError as error:
+        print(type(error).__name__, error)
+print(hal.Device.states()["METAL"])
+"""
+
+
+def _run(code: str, **environment: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if name.startswith("SIM_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
+        env={"PATH": os.environ["PATH"], **kept, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+def _ask(before: str = "", **environment: str) -> tuple[str, str]:
+    first, second, state = _run(ASK.format(before=before), **environment).splitlines()
+    assert first == second and first.startswith("DeviceUnavailable ")
+    return first.removeprefix("DeviceUnavailable "), state
+
+
+def test_R10_on_another_system_metal_is_apples() -> None:
+    said, state = _ask()
+    assert said.startswith("enumerate METAL: Metal is Apple's: this is no Mac. Use it on a Mac; ")
+    assert state == "no hardware"
+
+
+def test_R10_on_a_mac_without_pyobjc_it_says_what_to_install() -> None:
+    said, state = _ask("sys.platform = 'darwin'")
+    assert said.startswith("enumerate METAL: pyobjc cannot be loaded: No module named ")
+    assert said.endswith("pip install pyobjc-framework-Metal (a dependency of hal-metal on a Mac)")
+    assert state == "no hardware"
+
+
+@pytest.mark.skipif(bool(WHY), reason=WHY)
+def test_R10_without_a_gpu() -> None:
+    said, state = _ask(PYTHONPATH=str(FOLDER), SIM_METAL_DEVICES="0")
+    assert said.startswith("enumerate METAL: the system has no Metal device")
+    assert state == "no hardware"
+
+
+@pytest.mark.skipif(bool(WHY), reason=WHY)
+def test_R10_a_gpu_with_memory_of_its_own_is_refused_when_it_is_opened() -> None:
+    before = "import metal_control; metal_control.unified = False"
+    said, _ = _ask(before, PYTHONPATH=str(FOLDER))
+    assert said.startswith("open: the GPU has memory of its own (hasUnifiedMemory is false) on ")
+    assert "Apple silicon" in said
+
+
+def test_hal_doctor_says_that_metal_is_apples() -> None:
+    text = _run("import sys; from hal_core.cli import main; sys.exit(main(['doctor']) * 0)")
+    assert "Metal is Apple's" in text
+
+
+@pytest.mark.skipif(bool(WHY), reason=WHY)
+def test_hal_doctor_opens_each_gpu() -> None:
+    code = "from hal_metal import doctor\nfor check in doctor.checks('METAL'): print(*check)"
+    first, second = _run(code, PYTHONPATH=str(FOLDER)).splitlines()
+    assert first.startswith("METAL Software GPU 0 True apple8, macOS Version")
+    assert second.startswith("METAL:1 Software GPU 1 True ")
+
+
+def test_importing_the_plugin_loads_no_pyobjc() -> None:
+    code = "import sys; before = set(sys.modules); import hal_metal; "
+    code += "print([m for m in set(sys.modules) - before if m in ('numpy', 'objc', 'Metal')])"
+    assert _run(code, PYTHONPATH=str(FOLDER)) == "[]\n"

@@ -1,0 +1,579 @@
+"""Apple's Metal in software, shaped as pyobjc gives it: kernels run on this machine's processor.
+
+Where Metal, or its validation, ends the process, `metal_control.ProcessEnds` is raised here and
+remembered. Work runs on a thread for each command queue, in the order of the commits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import mmap
+import os
+import queue
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import metal_control as control
+import msl
+from Foundation import NSURL, NSError
+from metal_control import end_process
+from objc import NSObject, seal
+from pyobjc_table import table
+
+_MAX_INDEX, _MAX_BYTES, _MAX_SHARED, _MAX_THREADS = 30, 4096, 32 << 10, 1024
+_IN_FLIGHT = 64
+_DEADLOCK_SECONDS = 60.0
+_FAMILIES = 1007, 1008, 3001, 3002, 3003, 5001  # Apple 7 and 8, Common 1 to 3, Metal 3
+
+
+def __getattr__(name: str) -> int:
+    try:
+        return table().constants[name]
+    except KeyError:
+        raise AttributeError(f"Metal has no {name}") from None
+
+
+class MTLSize(NamedTuple):
+    width: int
+    height: int
+    depth: int
+
+
+MTLSizeMake = MTLSize
+
+
+# -- memory
+
+
+class _Contents:
+    """A pointer to memory of unknown length, as pyobjc gives it (objc.varlist)."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+
+    def as_buffer(self, nbytes: int) -> memoryview:
+        return memoryview(self._memory)[:nbytes]
+
+
+class MTLBuffer(NSObject):
+    def __init__(self, device: MTLDevice, nbytes: int) -> None:
+        super().__init__()
+        self._device, self._nbytes = device, nbytes
+        self._bytes = mmap.mmap(-1, nbytes)
+        if nbytes <= 4096:
+            self._bytes[:] = b"\xa5" * nbytes  # nobody promises zeros
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._bytes))
+        with device._lock:
+            device._allocated += nbytes
+
+    def contents(self) -> _Contents:
+        return _Contents(self._bytes)
+
+    def length(self) -> int:
+        return self._nbytes
+
+    def storageMode(self) -> int:
+        return 0
+
+    def device(self) -> MTLDevice:
+        return self._device
+
+    def __del__(self) -> None:
+        if hasattr(self, "_address"):
+            with self._device._lock:
+                self._device._allocated -= self._nbytes
+
+
+# -- devices
+
+
+class MTLDevice(NSObject):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        seal()
+        self._number, self._allocated = number, 0
+        self._lock = threading.RLock()
+
+    def name(self) -> str:
+        return f"Software GPU {self._number}"
+
+    def registryID(self) -> int:
+        return 4096 + self._number
+
+    def hasUnifiedMemory(self) -> bool:
+        return control.unified
+
+    def isLowPower(self) -> bool:
+        return False
+
+    def recommendedMaxWorkingSetSize(self) -> int:
+        return control.room
+
+    def maxBufferLength(self) -> int:
+        return control.room // 2
+
+    def maxThreadgroupMemoryLength(self) -> int:
+        return _MAX_SHARED
+
+    def maxThreadsPerThreadgroup(self) -> MTLSize:
+        return MTLSize(_MAX_THREADS, _MAX_THREADS, _MAX_THREADS)
+
+    def supportsFamily_(self, family: int) -> bool:
+        return family in _FAMILIES
+
+    def currentAllocatedSize(self) -> int:
+        return self._allocated
+
+    def newCommandQueue(self) -> MTLCommandQueue:
+        return MTLCommandQueue(self)
+
+    def newSharedEvent(self) -> MTLSharedEvent:
+        return MTLSharedEvent()
+
+    def newBufferWithLength_options_(self, nbytes: int, options: int) -> MTLBuffer | None:
+        if not nbytes:
+            raise end_process("a buffer of 0 bytes")
+        if options not in (0, 0x100, 0x200):
+            raise end_process(f"software Metal has shared storage only, not options {options}")
+        if nbytes > control.room // 2 or self._allocated + nbytes > control.room:
+            return None
+        return MTLBuffer(self, nbytes)
+
+    def newLibraryWithSource_options_error_(
+        self, text: str, options: MTLCompileOptions | None, _: None
+    ) -> tuple[MTLLibrary | None, NSError | None]:
+        if options is None or options._math != 0:
+            raise end_process("the default is fast math, which kernels must not have")
+        if re.search(r"\bdouble\b", text):
+            why = "program_source:1:1: error: 'double' is not supported in Metal"
+            return None, NSError("MTLLibraryErrorDomain", 3, why)
+        try:
+            return MTLLibrary(self, text), None
+        except (msl.CompileError, OSError) as error:
+            return None, NSError("MTLLibraryErrorDomain", 3, f"program_source: {error}")
+
+    def newLibraryWithURL_error_(
+        self, url: NSURL, _: None
+    ) -> tuple[MTLLibrary | None, NSError | None]:
+        with open(url._path, "rb") as file:
+            content = file.read()
+        if not content.startswith(b"MTLB"):
+            return None, NSError("MTLLibraryErrorDomain", 1, "Invalid library file")
+        return MTLLibrary(self, content[4:].decode()), None
+
+    def newComputePipelineStateWithFunction_error_(
+        self, function: MTLFunction | None, _: None
+    ) -> tuple[MTLComputePipelineState | None, NSError | None]:
+        if function is None:
+            raise end_process("computeFunction must not be nil")
+        made = MTLComputePipelineState(self, function)
+        if made._static > _MAX_SHARED:
+            why = f"Threadgroup memory size ({made._static}) exceeds the maximum ({_MAX_SHARED})"
+            return None, NSError("AGXMetal", 3, why)
+        return made, None
+
+    def sampleTimestamps_gpuTimestamp_(self, cpu: None, gpu: None) -> tuple[None, int, int]:
+        now = time.perf_counter_ns()
+        return None, now, now
+
+
+def _devices() -> tuple[MTLDevice, ...]:
+    return tuple(MTLDevice(n) for n in range(int(os.environ.get("SIM_METAL_DEVICES", "2"))))
+
+
+_all: tuple[MTLDevice, ...] = ()
+_making = threading.Lock()
+
+
+def MTLCopyAllDevices() -> tuple[MTLDevice, ...]:
+    global _all
+    with _making:
+        _all = _all or _devices()
+    return _all
+
+
+def MTLCreateSystemDefaultDevice() -> MTLDevice | None:
+    return next(iter(MTLCopyAllDevices()), None)
+
+
+# -- kernels
+
+
+class MTLCompileOptions(NSObject):
+    _math, _version = 2, 0
+
+    def setLanguageVersion_(self, version: int) -> None:
+        if version not in table().constants.values():
+            raise end_process(f"no language version {version}")
+        self._version = version
+
+    def setMathMode_(self, mode: int) -> None:
+        self._math = mode
+
+    def setFastMathEnabled_(self, enabled: bool) -> None:
+        self._math = 2 if enabled else 0
+
+
+class MTLLibrary(NSObject):
+    def __init__(self, device: MTLDevice, text: str) -> None:
+        self._code = msl.Library(text)
+        self._text = text
+        super().__init__()
+
+    def functionNames(self) -> tuple[str, ...]:
+        return tuple(self._code.kernels)
+
+    def newFunctionWithName_(self, name: str) -> MTLFunction | None:
+        return MTLFunction(self, name) if name in self._code.kernels else None
+
+
+class MTLFunction(NSObject):
+    def __init__(self, library: MTLLibrary, name: str) -> None:
+        super().__init__()
+        self._library, self._kernel = library, library._code.kernels[name]
+
+
+_SIZES = {"char": 1, "uchar": 1, "bool": 1, "short": 2, "ushort": 2, "half": 2, "int": 4, "uint": 4,
+          "float": 4, "long": 8, "ulong": 8}  # fmt: skip
+_SHARED = re.compile(r"\bthreadgroup\s+(\w+)\s+\w+((?:\[\d+\])+)\s*;")
+
+
+class MTLComputePipelineState(NSObject):
+    def __init__(self, device: MTLDevice, function: MTLFunction) -> None:
+        super().__init__()
+        self._device, self._function = device, function
+        self._kernel, self._code = function._kernel, function._library._code
+        self._most = min(control.most_threads or _MAX_THREADS, self._kernel.most_threads)
+        self._static = sum(
+            _SIZES.get(kind, 16) * math.prod(map(int, re.findall(r"\d+", sizes))) + 15 & -16
+            for kind, sizes in _SHARED.findall(function._library._text)
+        )
+
+    def maxTotalThreadsPerThreadgroup(self) -> int:
+        return self._most
+
+    def threadExecutionWidth(self) -> int:
+        return 1  # a simdgroup has one thread here
+
+    def staticThreadgroupMemoryLength(self) -> int:
+        return self._static
+
+
+# -- work
+
+
+class _Failed(Exception):
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(words)
+        self.code, self.words = code, words
+
+
+class MTLSharedEvent(NSObject):
+    def __init__(self) -> None:
+        super().__init__()
+        self._value = 0
+        self._changed = threading.Condition()
+
+    def signaledValue(self) -> int:
+        return self._value
+
+    def setSignaledValue_(self, value: int) -> None:
+        self._signal(value)
+
+    def _signal(self, value: int) -> None:
+        with self._changed:
+            self._value = max(self._value, value)
+            self._changed.notify_all()
+
+    def _wait(self, value: int) -> None:
+        with self._changed:
+            while self._value < value:
+                self._changed.wait(0.5)
+
+
+class MTLCommandQueue(NSObject):
+    def __init__(self, device: MTLDevice) -> None:
+        super().__init__()
+        self._device = device
+        self._free = threading.Semaphore(_IN_FLIGHT)
+        self._committed: queue.SimpleQueue[MTLCommandBuffer | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def commandBuffer(self) -> MTLCommandBuffer:
+        if not self._free.acquire(timeout=_DEADLOCK_SECONDS):
+            raise end_process(f"{_IN_FLIGHT} command buffers are in flight, and none ends")
+        return MTLCommandBuffer(self._device, self._free, self._commit)
+
+    def device(self) -> MTLDevice:
+        return self._device
+
+    def _commit(self, commands: MTLCommandBuffer) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._committed,), daemon=True, name="software GPU"
+                )
+                self._thread.start()
+            self._committed.put(commands)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_committed"):
+            self._committed.put(None)
+
+
+def _serve(committed: queue.SimpleQueue[MTLCommandBuffer | None]) -> None:
+    while (commands := committed.get()) is not None:
+        commands._run()
+        del commands
+
+
+_encoders = itertools.count()
+
+
+class MTLCommandBuffer(NSObject):
+    def __init__(
+        self, device: MTLDevice, free: threading.Semaphore, commit: Callable[[Any], None]
+    ) -> None:
+        super().__init__()
+        self._device, self._free, self._commit = device, free, commit
+        self._status, self._error = 0, None
+        self._times = 0.0, 0.0
+        self._work: list[Callable[[], None]] = []
+        self._open = 0  # encoders
+
+    def computeCommandEncoder(self) -> MTLComputeCommandEncoder:
+        self._begin()
+        return MTLComputeCommandEncoder(self)
+
+    def blitCommandEncoder(self) -> MTLBlitCommandEncoder:
+        self._begin()
+        return MTLBlitCommandEncoder(self)
+
+    def _begin(self) -> None:
+        self._check_open()
+        if self._open:
+            raise end_process("an encoder is made while another one is open")
+        self._open += 1
+
+    def _check_open(self) -> None:
+        if self._status:
+            raise end_process("a command buffer is encoded after its commit")
+
+    def encodeSignalEvent_value_(self, event: MTLSharedEvent, value: int) -> None:
+        self._check_between()
+        self._work.append(lambda: event._signal(value))
+
+    def encodeWaitForEvent_value_(self, event: MTLSharedEvent, value: int) -> None:
+        self._check_between()
+        self._work.append(lambda: event._wait(value))
+
+    def _check_between(self) -> None:
+        self._check_open()
+        if self._open:
+            raise end_process("an event is encoded while an encoder is open")
+
+    def setLabel_(self, label: str) -> None:
+        pass
+
+    def commit(self) -> None:
+        if self._status:
+            raise end_process("a command buffer is committed twice")
+        if self._open:
+            raise end_process("a command buffer is committed while an encoder is open")
+        self._status = 2
+        self._commit(self)
+
+    def status(self) -> int:
+        return self._status
+
+    def error(self) -> NSError | None:
+        return self._error
+
+    def GPUStartTime(self) -> float:
+        return self._times[0]
+
+    def GPUEndTime(self) -> float:
+        return self._times[1]
+
+    def waitUntilCompleted(self) -> None:
+        if not self._status:
+            raise end_process("nobody can wait for a command buffer that is not committed")
+        while self._status < 4:
+            time.sleep(1e-4)
+
+    def _run(self) -> None:
+        self._status = 3
+        try:
+            control.go.wait()
+            start = time.perf_counter()
+            if control.seconds:
+                time.sleep(control.seconds)
+            if control.lost:
+                raise _Failed(11, "The GPU was removed")
+            if control.faults and self._work:
+                fault = control.faults.popleft()
+                raise _Failed(fault.code, fault.words)
+            for work in self._work:
+                work()
+            self._times, status = (start, time.perf_counter()), 4
+        except _Failed as error:
+            self._error = NSError("MTLCommandBufferErrorDomain", error.code, error.words)
+            status = 5
+        except Exception as error:  # such as threads of a block that end while others wait
+            self._error = NSError("MTLCommandBufferErrorDomain", 1, repr(error))
+            status = 5
+        self._work.clear()  # a command buffer holds what it uses until it is done
+        self._status = status
+        self._release()
+
+    def _release(self) -> None:
+        free, self._free = self._free, None
+        if free is not None:
+            free.release()
+
+    def __del__(self) -> None:
+        if getattr(self, "_free", None) is not None:
+            self._release()
+
+
+class _Encoder(NSObject):
+    def __init__(self, commands: MTLCommandBuffer) -> None:
+        super().__init__()
+        self._commands: MTLCommandBuffer | None = commands
+
+    def endEncoding(self) -> None:
+        self._in()._open -= 1
+        self._commands = None
+
+    def _in(self) -> MTLCommandBuffer:
+        if self._commands is None:
+            raise end_process("an encoder is used after endEncoding")
+        return self._commands
+
+    def __del__(self) -> None:
+        if getattr(self, "_commands", None) is not None:
+            end_process("an encoder is released without endEncoding")
+
+
+class MTLBlitCommandEncoder(_Encoder):
+    def copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
+        self, src: MTLBuffer, src_at: int, dest: MTLBuffer, dest_at: int, nbytes: int
+    ) -> None:
+        if src_at % 4 or dest_at % 4 or nbytes % 4 or not nbytes:
+            raise end_process(f"a blit of {nbytes} bytes from {src_at} to {dest_at}: not 4 x n")
+        for buffer, at in ((src, src_at), (dest, dest_at)):
+            self._check_range(buffer, at, nbytes)
+        if src is dest and abs(src_at - dest_at) < nbytes:
+            raise end_process("a blit between ranges that overlap")
+
+        def copy() -> None:
+            ctypes.memmove(dest._address + dest_at, src._address + src_at, nbytes)
+
+        self._in()._work.append(copy)
+
+    def fillBuffer_range_value_(self, dest: MTLBuffer, span: tuple[int, int], value: int) -> None:
+        start, nbytes = span
+        if start % 4 or nbytes % 4 or not nbytes:
+            raise end_process(f"a fill of {nbytes} bytes at {start}: not 4 x n")
+        self._check_range(dest, start, nbytes)
+
+        def fill() -> None:
+            ctypes.memset(dest._address + start, value & 255, nbytes)
+
+        self._in()._work.append(fill)
+
+    def _check_range(self, buffer: MTLBuffer, at: int, nbytes: int) -> None:
+        if at + nbytes > buffer._nbytes:
+            raise end_process(f"bytes {at} to {at + nbytes} of a buffer of {buffer._nbytes}")
+        if buffer._device is not self._in()._device:
+            raise end_process("a buffer of another device")
+
+
+class MTLComputeCommandEncoder(_Encoder):
+    def __init__(self, commands: MTLCommandBuffer) -> None:
+        super().__init__(commands)
+        self._pipeline: MTLComputePipelineState | None = None
+        self._buffers: dict[int, tuple[Any, int, int]] = {}  # index -> owner, address, offset
+        self._shared: dict[int, int] = {}
+
+    def setComputePipelineState_(self, pipeline: MTLComputePipelineState) -> None:
+        if pipeline._device is not self._in()._device:
+            raise end_process("a pipeline of another device")
+        self._pipeline = pipeline
+
+    def setBuffer_offset_atIndex_(self, buffer: MTLBuffer | None, offset: int, index: int) -> None:
+        self._check_index(index)
+        if buffer is None:
+            self._buffers.pop(index, None)
+            return
+        if buffer._device is not self._in()._device:
+            raise end_process("a buffer of another device")
+        if offset >= buffer._nbytes:
+            raise end_process(f"offset {offset} of a buffer of {buffer._nbytes} bytes")
+        self._buffers[index] = buffer, buffer._address + offset, offset
+
+    def setBytes_length_atIndex_(self, data: Any, nbytes: int, index: int) -> None:
+        self._check_index(index)
+        if not 0 < nbytes <= _MAX_BYTES:
+            raise end_process(f"setBytes of {nbytes} bytes: 1 to {_MAX_BYTES}")
+        kept = ctypes.create_string_buffer(bytes(data)[:nbytes], nbytes)
+        self._buffers[index] = kept, ctypes.addressof(kept), 0
+
+    def _check_index(self, index: int) -> None:
+        self._in()
+        if index > _MAX_INDEX:
+            raise end_process(f"index {index} is above {_MAX_INDEX}")
+
+    def setThreadgroupMemoryLength_atIndex_(self, nbytes: int, index: int) -> None:
+        self._check_index(index)
+        if nbytes % 16:
+            raise end_process(f"{nbytes} bytes of threadgroup memory: not a multiple of 16")
+        self._shared[index] = nbytes
+
+    def dispatchThreadgroups_threadsPerThreadgroup_(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int]
+    ) -> None:
+        pipeline = self._pipeline
+        if pipeline is None:
+            raise end_process("a dispatch without a pipeline")
+        if 0 in grid or 0 in block:
+            raise end_process(f"a dispatch without threads: {tuple(grid)} x {tuple(block)}")
+        if math.prod(block) > pipeline._most:
+            raise end_process(f"{math.prod(block)} threads of a block, limit {pipeline._most}")
+        if pipeline._static + sum(self._shared.values()) > _MAX_SHARED:
+            raise end_process(f"more than {_MAX_SHARED} bytes of threadgroup memory")
+        owners: list[Any] = [pipeline]
+        addresses = []
+        for argument in pipeline._kernel.arguments:
+            if argument.kind == "threadgroup":
+                kept = ctypes.create_string_buffer(self._shared.get(argument.index, 0) or 0)
+                if argument.index not in self._shared:
+                    raise end_process(f"missing threadgroup memory at index {argument.index}")
+                owners.append(kept)
+                addresses.append(ctypes.addressof(kept))
+                continue
+            if argument.index not in self._buffers:
+                raise end_process(f"missing buffer binding at index {argument.index}")
+            owner, address, offset = self._buffers[argument.index]
+            kind = re.sub(r"\b(const|device|constant|volatile)\b|[*&\s]", "", argument.type)
+            if offset % _SIZES.get(kind, 1):
+                raise end_process(f"offset {offset} of {argument.name!r} between elements")
+            owners.append(owner)
+            addresses.append(address)
+        threads = tuple(g * b for g, b in zip(grid, block, strict=True))
+        code, name = pipeline._code, pipeline._kernel.name
+
+        def run(owners: list[Any] = owners) -> None:
+            code.run(name, addresses, threads, tuple(block))
+
+        self._in()._work.append(run)
