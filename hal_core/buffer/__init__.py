@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec
 from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
-from hal_core.concurrency import Living, never_release, never_released
+from hal_core.concurrency import Living, fresh_copy, never_release, never_released
 from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, pack, uint8
-from hal_core.errors import InvalidArgument, InvalidState, NotShareable, shown
+from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, NotShareable, shown
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
 from hal_core.queue import Event, Queue, capturing, checked, on_captures, refuse_in_capture
@@ -70,8 +70,8 @@ class Buffer:
     """
 
     __slots__ = (
-        "__weakref__", "_buf", "_device", "_freed", "_host", "_key", "_lease", "_owned", "_views",
-        "base", "device", "dtype", "nbytes", "offset", "options", "size",
+        "__weakref__", "_buf", "_device", "_freed", "_host", "_key", "_lease", "_owned", "_unsaid",
+        "_views", "base", "device", "dtype", "nbytes", "offset", "options", "size",
     )  # fmt: skip
 
     device: str  # canonical name
@@ -426,10 +426,19 @@ class Buffer:
                 "memoryview", "a memoryview has no bfloat16", device=self.device,
                 fix="Take the bits: buffer.view(dtype=hal.uint16).",
             )  # fmt: skip
-        return in_place(self, "memoryview").view(self.dtype.to_numpy()).data
+        try:
+            return in_place(self, "memoryview").view(self.dtype.to_numpy()).data
+        except DeviceFault as error:
+            # numpy drops errors of this protocol and asks `__array__`; a failure is said once.
+            self._unsaid = fresh_copy(error)
+            raise
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Answer `numpy.asarray(buffer)`: no copy, where the host sees the memory."""
+        unsaid: Exception | None = getattr(self, "_unsaid", None)
+        if unsaid is not None:
+            self._unsaid = None
+            raise unsaid
         array = in_place(self, "numpy.asarray").view(self.dtype.to_numpy())
         if dtype is None or array.dtype == dtype:
             return array.copy() if copy else array

@@ -18,6 +18,7 @@ from hal_core.testing.conformance.kernels import add_one, copier, count_up
 from hal_core.testing.conformance.raw import buffer_of, pattern, read
 from hal_core.testing.conformance.slow import SlowCounter
 from hal_core.testing.conformance.threads import in_threads
+from hal_core.testing.kit.abilities import need_host_visible
 
 THREADS = 8
 AT_ONCE = 5.0  # seconds within which a child must be refused
@@ -180,10 +181,12 @@ class TestProcess:
             # A device that cannot be closed after a failure could never be opened again.
             assert opened.closed
 
-    @pytest.mark.parametrize("wait", ["synchronize", "copyout", "wait=True", "close"])
+    @pytest.mark.parametrize("wait", ["synchronize", "copyout", "wait=True", "asarray", "close"])
     def test_P9_a_failure_on_the_device_surfaces_at_the_next_wait(
         self, device: hal.Compiled, hal_fault: Callable[[hal.Program], None], wait: str
     ) -> None:
+        if wait == "asarray":
+            need_host_visible(device)
         device.close()  # the failure may ruin the open device, so this test opens its own
         opened = hal.Device[device.name]
         program = opened.compile(count_up)
@@ -195,6 +198,8 @@ class TestProcess:
                 opened.synchronize()
             elif wait == "copyout":
                 made.copyout(bytearray(400))
+            elif wait == "asarray":
+                np.asarray(made)
             elif wait == "close":
                 opened.close()
             else:

@@ -1,0 +1,291 @@
+"""Work in flight: failures, timeouts, a lost GPU, threads, what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from metal_software import FOLDER
+
+import hal_core as hal
+
+
+@hal.kernel
+def add(y: hal.Ptr[hal.int32], a: hal.int32, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] += a
+
+
+@pytest.fixture
+def opened(device: hal.Compiled, control: Any) -> Any:
+    """A device of the test's own."""
+    device.close()
+    with hal.Device["METAL"] as made:
+        yield made
+        control.reset()
+
+
+def alive(control: Any) -> Any:
+    gc.collect()
+    return control.alive()
+
+
+# -- failures
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [(2, "it took too long"), (3, "memory that is not its own"), (8, "there was no memory"),
+     (9, "was freed"), (12, "stack was too small"), (77, "MTLCommandBufferErrorDomain 77")],
+)  # fmt: skip
+@pytest.mark.parametrize("wait", ["synchronize", "numpy", "wait=True", "asarray"])
+def test_P9_a_failed_command_buffer_surfaces_at_the_next_wait(
+    opened: hal.Compiled, control: Any, code: int, says: str, wait: str
+) -> None:
+    program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
+    opened.synchronize()
+    control.faults.append(control.Fault(code, "because"))
+    program(made, vals=(1, 4), threads=4)
+    waits: dict[str, Callable[[], object]] = {
+        "synchronize": opened.synchronize,
+        "numpy": made.numpy,
+        "asarray": lambda: np.asarray(made),
+        "wait=True": lambda: program(made, vals=(0, 4), threads=4, wait=True),
+    }
+    with pytest.raises(hal.DeviceFault, match=r"launch of add failed") as caught:
+        waits[wait]()
+    assert says in str(caught.value) and "because" in str(caught.value)
+    opened.synchronize()  # it was said once
+    program(made, vals=(5, 4), threads=4)
+    assert made.numpy().tolist() == [5] * 4
+
+
+def test_a_lost_gpu_fails_all_work_and_closing_is_silent_of_no_more(
+    opened: hal.Compiled, control: Any
+) -> None:
+    program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
+    opened.synchronize()
+    control.lost = True
+    for _ in range(5):
+        program(made, vals=(1, 4), threads=4)
+    with pytest.raises(hal.DeviceFault, match="the GPU was removed"):
+        opened.synchronize()
+    opened.synchronize()
+    control.lost = False
+
+
+def test_a_command_buffer_that_never_ends(opened: hal.Compiled, control: Any) -> None:
+    program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
+    opened.synchronize()
+    control.go.clear()
+    program(made, vals=(1, 4), threads=4)
+    start = time.monotonic()
+    assert opened.synchronize(timeout=0.05) is False
+    assert time.monotonic() - start < 20
+    event = opened.default_queue.record()
+    assert not event.done
+    control.go.set()
+    assert opened.synchronize() and event.done
+    assert made.numpy().tolist() == [1] * 4
+
+
+def test_ctrl_c_ends_a_wait_and_not_the_work(opened: hal.Compiled, control: Any) -> None:
+    import _thread
+
+    program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
+    opened.synchronize()
+    control.go.clear()
+    program(made, vals=(1, 4), threads=4)
+    threading.Timer(0.1, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        opened.synchronize()
+    control.go.set()
+    assert made.numpy().tolist() == [1] * 4
+
+
+# -- many
+
+
+def test_70_launches_in_flight(opened: hal.Compiled, control: Any) -> None:
+    """Metal blocks at 64; the launch waits then, and what was launched is done in order."""
+    program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
+    opened.synchronize()
+    control.go.clear()
+    threading.Timer(0.3, control.go.set).start()
+    for turn in range(70):
+        program(made, vals=(turn, 4), threads=4)
+    assert control.go.is_set()
+    assert made.numpy().tolist() == [sum(range(70))] * 4
+
+
+def test_eight_threads(opened: hal.Compiled) -> None:
+    """X1: each sees its own work done, while the others queue theirs."""
+    program, wrong = opened.compile(add), list[object]()
+
+    def work(number: int) -> None:
+        made = hal.zeros(64, hal.int32, opened)
+        for turn in range(1, 40):
+            program(made, vals=(number, 64), threads=64)
+            if turn % 7 == 0 and made.numpy().tolist() != [number * turn] * 64:
+                wrong.append((number, turn))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_second_thread_does_not_think_the_device_idle(opened: hal.Compiled, control: Any) -> None:
+    """While one thread waits, another one that reads must wait, too."""
+    program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
+    opened.synchronize()
+    control.go.clear()
+    program(made, vals=(3, 4), threads=4)
+    first = threading.Thread(target=opened.synchronize)
+    first.start()
+    time.sleep(0.05)
+    threading.Timer(0.1, control.go.set).start()
+    assert made.numpy().tolist() == [3] * 4
+    first.join()
+
+
+def test_10000_launches_leave_nothing(opened: hal.Compiled, control: Any) -> None:
+    program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
+    program(made, vals=(1, 4), threads=4)
+    opened.synchronize()
+    before = alive(control)
+    for _ in range(10_000):
+        program(made, vals=(1, 4), threads=4)
+    assert made.numpy().tolist() == [10_001] * 4
+    assert alive(control) == before
+    assert len(opened.pending) == 0  # type: ignore[attr-defined]
+
+
+def test_opening_and_closing_leaves_nothing(opened: hal.Compiled, control: Any) -> None:
+    opened.close()
+    before = alive(control)
+    for _ in range(5):
+        with hal.Device["METAL"] as device:
+            made = hal.zeros(100, hal.int32, device)
+            device.compile(add)(made, vals=(1, 100), threads=100)
+            made.view(10, hal.int32, 40).fill(3)
+        del made, device
+        assert alive(control) == before
+
+
+def test_two_devices(opened: hal.Compiled) -> None:
+    with hal.Device["METAL:1"] as other:
+        there, here = hal.zeros(64, hal.int32, other), hal.zeros(64, hal.int32, opened)
+        other.compile(add)(there, vals=(7, 64), threads=64)
+        here.copy_from(there)
+        assert here.numpy().tolist() == [7] * 64
+        with pytest.raises(hal.InvalidArgument, match="another device"):
+            opened.compile(add)(there, vals=(7, 64), threads=64)
+
+
+# -- each message fails
+
+
+def steps(device: hal.Compiled, queue: bool) -> list[int]:
+    """Do everything that sends messages; return what is computed."""
+    device.libraries.clear()  # type: ignore[attr-defined]
+    program = device.compile(add.lower())
+    made, other = (hal.Buffer(device, 64, hal.int32).allocate() for _ in range(2))
+    made.fill(0)
+    other.copy_from(made)
+    program(other, vals=(5, 64), threads=64)
+    program(other, vals=(5, 64), threads=64, wait=True)
+    if queue:
+        beside = device.queue()
+        program(other, vals=(5, 64), threads=64, queue=beside)
+        device.queue().wait(beside.record()).record().wait()
+        beside.close()
+    return other.numpy().tolist()
+
+
+@pytest.mark.parametrize("queue", [False, True])
+def test_each_selector_fails_at_each_of_its_turns(
+    opened: hal.Compiled, control: Any, queue: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAL_CCACHE", "0")
+    expected = steps(opened, queue)
+    opened.synchronize()
+    control.messages.clear()
+    assert steps(opened, queue) == expected
+    opened.synchronize()
+    sent = {name: min(count, 12) for name, count in control.messages.items()}
+    sent = {name: count for name, count in sent.items() if name not in _NEVER_FAIL}
+    assert len(sent) >= 10
+    opened.allocator.free_cache()
+    before = alive(control)
+    for name, count in sent.items():
+        for turn in range(1, count + 1):
+            opened.allocator.free_cache()  # so that memory is asked for anew
+            control.fail(name, turn)
+            try:
+                assert steps(opened, queue) == expected
+            except hal.HalError as error:
+                said = str(error)
+                assert "METAL" in said and re.search(r"gave nothing|fails on request", said), said
+            control._failures.clear()
+            opened.synchronize()
+            gc.collect()
+    opened.libraries.clear()  # type: ignore[attr-defined]
+    assert steps(opened, queue) == expected
+    opened.libraries.clear()  # type: ignore[attr-defined]
+    opened.allocator.free_cache()
+    left = alive(control) - before
+    assert not left, left
+
+
+# Reading a number or a state cannot fail, nor can the end of an encoder.
+_NEVER_FAIL = {
+    "status", "error", "domain", "code", "localizedDescription", "endEncoding", "contents",
+    "respondsToSelector:", "GPUStartTime", "GPUEndTime", "maxTotalThreadsPerThreadgroup",
+    "threadExecutionWidth", "staticThreadgroupMemoryLength", "init", "functionNames",
+    "setLanguageVersion:", "setMathMode:", "signaledValue", "setSignaledValue:",
+}  # fmt: skip
+
+
+# -- the end
+
+
+QUEUED = "queue = device.queue(); program(y, vals=(1, 64), threads=64, queue=queue)"
+
+
+@pytest.mark.parametrize("lines", ["", QUEUED])
+def test_R15_the_interpreter_exits_with_work_in_flight(device: hal.Compiled, lines: str) -> None:
+    code = f"""
+import numpy as np, hal_core as hal, metal_control
+metal_control.seconds = 0.02
+scale = hal.Source("add", '''#include <metal_stdlib>
+using namespace metal;
+kernel void add(device int *y [[buffer(0)]], constant int &a [[buffer(1)]],
+                constant int &n [[buffer(2)]], uint i [[thread_position_in_grid]]) {{
+    y[i] += a;
+}}''', "y: int32*, a: int32, n: int32", language="metal")
+device = hal.Device["METAL"]
+program, y = device.compile(scale), hal.zeros(64, hal.int32, device)
+for _ in range(10):
+    program(y, vals=(1, 64), threads=64)
+{lines}
+print("ended")
+"""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("SIM_", "HAL_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(FOLDER), **kept},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
