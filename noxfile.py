@@ -36,8 +36,8 @@ TEST_TOOLS = (
     "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.7", "hypothesis>=6.100",
     "ml_dtypes>=0.5", "cloudpickle>=3.0",
 )  # fmt: skip
-# Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++.
-TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12")
+# Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++; and a parser.
+TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "crosstl>=3.4")
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11", "safetensors>=0.4")
 TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
 # A device and the compiler that the conformance kit asks for. The engine: kernels are loaded by

@@ -39,6 +39,11 @@ PLACES = {
     "thread_index_in_threadgroup": "number",
     "simdgroup_index_in_threadgroup": "number",
 }
+PROBLEMS = {  # runtime.c's numbers
+    1: "some threads of a block end while others wait at a barrier",
+    2: "no memory for the stacks of threads",
+    3: "threads of a block wait at different barriers",
+}
 ALONE = {"threads_per_simdgroup": "1u", "thread_index_in_simdgroup": "0u"}  # one thread each
 RECORD = """
 struct hal_place {
@@ -46,6 +51,16 @@ struct hal_place {
     uint number;
 };
 """
+# What software Metal lacks -> how a text asks for it.
+ABSENT = {
+    "textures": r"\b(?:texture(?:1d|2d|3d|cube|_buffer)|depth(?:2d|cube))\w*\s*<|\bsampler\b",
+    "function constants": r"\bfunction_constant\b",
+    "simdgroups of several threads": r"\bsimd_(?!vote\b|ballot\b|shuffle\b)\w+\s*[(<]"
+    r"|\bsimdgroup_(?!index_in_threadgroup\b)\w+\s*[(<]|\bquad(?:group)?_\w+\s*\(",
+    "matrices": r"\b(?:half|float)[234]x[234]\b",
+    "function tables": r"\b(?:visible|intersection)_function_table\b",
+    "host names": r"\bhost_name\b",
+}
 _KERNEL = re.compile(
     r"(?P<attributes>(?:\[\[[^\]]*\]\]\s*)*)\bkernel\s+(?P<late>(?:\[\[[^\]]*\]\]\s*)*)void\s+"
     r"(?P<name>\w+)\s*\("
@@ -53,6 +68,8 @@ _KERNEL = re.compile(
 _PARAMETER = re.compile(
     r"^(?P<type>.*?[\s*&])(?P<name>\w+)\s*(?:\[\[(?P<attribute>.*?)\]\])?$", re.S
 )
+_MARKED = re.compile(r"\[\[\s*kernel\s*\]\]")
+_HEADER = re.compile(r"#include\s*<(?:metal_\w+|simd/simd\.h)>")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -76,13 +93,18 @@ class Kernel(NamedTuple):
 
 
 @functools.cache
+def compilers() -> Mapping[str, tuple[str, ...]]:
+    """Name of each clang on this machine, the first choice first -> its command."""
+    names = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)))
+    found = {name: (path,) for name in names if (path := shutil.which(name))}
+    if importlib.util.find_spec("ziglang"):
+        found["zig"] = (sys.executable, "-m", "ziglang", "clang")
+    return {name: (*command, "-march=native") for name, command in found.items()}
+
+
 def compiler() -> tuple[str, ...]:
     """The command of a clang, or () where there is none."""
-    paths = [shutil.which(name) for name in ("clang", "clang-16", "clang-15")]
-    found = [(path,) for path in paths if path]
-    if not found and importlib.util.find_spec("ziglang"):
-        found = [(sys.executable, "-m", "ziglang", "clang")]
-    return found[0] if found else ()
+    return next(iter(compilers().values()), ())
 
 
 @functools.cache
@@ -126,7 +148,14 @@ def _closing(text: str, start: int) -> int:
 
 def kernels(text: str) -> list[tuple[Kernel, str]]:
     """Find the kernels of a text, and write for each the function that calls it."""
-    plain = _COMMENT.sub(" ", text)
+    plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    for what, pattern in ABSENT.items():
+        if asked := re.search(pattern, plain):
+            line = plain.count("\n", 0, asked.start()) + 1
+            column = asked.start() - plain.rfind("\n", 0, asked.start())
+            name = asked[0].rstrip("(< ")
+            problem = f"software Metal has no {what}: {name}"
+            raise CompileError(f"program_source:{line}:{column}: error: {problem}")
     found = []
     for match in _KERNEL.finditer(plain):
         declared = _parts(plain[match.end() : _closing(plain, match.end())])
@@ -183,15 +212,18 @@ class Library:
 
     _lock = threading.Lock()
 
-    def __init__(self, text: str, macros: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, text: str, macros: Sequence[tuple[str, str]] = (), clang: tuple[str, ...] = ()
+    ) -> None:
         """Raises: CompileError with clang's log, in which the text is `program_source`."""
         head = "".join(f"#define {name} {value}\n" for name, value in macros)
+        text = _HEADER.sub("#include <metal_stdlib>", _MARKED.sub("kernel", text))
         written = kernels(text)
         self.kernels = {kernel.name: kernel for kernel, _ in written}
         body = text.replace("#pragma METAL fp contract(off)", "#pragma OPENCL FP_CONTRACT OFF")
         calls = "".join(call for _, call in written)
         whole = f'{head}#line 1 "program_source"\n{body}\n#line 1 "calls"\n{RECORD}{calls}'
-        self._library = ctypes.CDLL(str(_compiled(whole)))
+        self._library = ctypes.CDLL(str(_compiled(whole, clang or compiler())))
 
     def run(
         self,
@@ -207,8 +239,7 @@ class Library:
         with self._lock:
             error = _runtime().metal_run(entry, given, triple(*threads), triple(*block))
         if error:
-            problem = {1: "some threads of a block end while others wait", 2: "no memory"}[error]
-            raise RuntimeError(f"{name}: {problem}")
+            raise RuntimeError(f"{name}: {PROBLEMS[error]}")
 
     def launch(
         self, signature: Any, given: Mapping[str, Any], threads: Triple, block: Triple
@@ -230,18 +261,19 @@ class Library:
         self.run(signature.name, addresses, threads, block)
 
 
-def _compiled(text: str) -> Path:
+def _compiled(text: str, clang: tuple[str, ...]) -> Path:
     """Return the library of a text; the same text is compiled once in a process."""
     _runtime()  # which has `metal_wait`
-    stem = hashlib.sha256(text.encode()).hexdigest()[:24]
+    stem = hashlib.sha256(f"{clang}{text}".encode()).hexdigest()[:24]
     made = _folder() / f"{stem}.so"
     if made.exists():
         return made
     source = made.with_suffix(".metal")
     source.write_text(text, encoding="utf-8")
     command = (
-        *compiler(), "-x", "cl", "-cl-std=clc++2021", "-cl-no-stdinc", "-I", str(HERE),
-        "-O1", "-march=native", "-fPIC", "-shared", "-Wall", "-Wno-unknown-attributes",
+        *clang, "-x", "cl", "-cl-std=clc++2021", "-cl-no-stdinc", "-I", str(HERE),
+        "-cl-single-precision-constant",  # 1.0 is a float in Metal
+        "-O1", "-fPIC", "-shared", "-Wall", "-Wno-unknown-attributes",
         "-Wno-unknown-pragmas", "-Wno-char-subscripts", "-Wno-unused-variable",
         "-Wno-unused-function", "-Wno-tautological-compare", "-Wno-unused-value",
     )  # fmt: skip

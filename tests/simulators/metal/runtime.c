@@ -2,7 +2,7 @@
 
 Each runs on a stack of its own, which the next one takes over when it ends. So only threads that
 wait at a barrier keep a stack, and a kernel without barriers has one. Metal leaves undefined what
-happens when some threads of a block end while others wait; here it is an error. */
+happens when not all threads of a block come to the same barrier; here it is an error. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@ happens when some threads of a block end while others wait; here it is an error.
 #include <sys/mman.h>
 
 enum { STACK = 256 << 10, MOST_THREADS = 1024 };
-enum { NO_ERROR, DIVERGENCE, NO_MEMORY };
+enum { NO_ERROR, SOME_ENDED, NO_MEMORY, OTHER_BARRIER };
 
 typedef struct {
     uint32_t global_id[3], block_id[3], thread_id[3], block_size[3], grid_size[3], threads[3];
@@ -21,6 +21,7 @@ typedef void (*Kernel)(void *const *arguments, const Place *place);
 
 typedef struct {
     void *sp;
+    void *barrier; /* the code behind it, where the thread waits */
     char *stack;
     Place place;
 } Fiber;
@@ -62,7 +63,41 @@ static void body(void) {
 
 void metal_wait(void) {
     waits = 1;
+    running->barrier = __builtin_return_address(0);
     metal_switch(&running->sp, scheduler);
+}
+
+/* What clang 14 calls for conversions of half where the processor has no instruction. */
+float __gnu_h2f_ieee(uint16_t half) {
+    uint32_t rest = (uint32_t)(half & 0x7fff) << 13, sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t bits = rest + ((rest & 0x0f800000) == 0x0f800000 ? 0x70000000 : 0x38000000);
+    float value;
+    if (rest < 0x00800000) { /* denormal: a number of 2 to the power of -24 */
+        value = (float)(rest >> 13) * 0x1p-24f;
+        memcpy(&bits, &value, sizeof bits);
+    }
+    bits |= sign;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+uint16_t __gnu_f2h_ieee(float value) {
+    uint32_t bits, rest;
+    memcpy(&bits, &value, sizeof bits);
+    rest = bits & 0x7fffffff;
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    if (rest > 0x7f800000)
+        return sign | 0x7e00;
+    if (rest >= 0x477ff000)
+        return sign | 0x7c00;
+    if (rest < 0x38800000) { /* denormal: adding 0.5 leaves the rounded number in the low bits */
+        float denormal;
+        memcpy(&denormal, &rest, sizeof rest);
+        denormal += 0.5f;
+        memcpy(&rest, &denormal, sizeof rest);
+        return sign | (uint16_t)(rest - 0x3f000000);
+    }
+    return sign | (uint16_t)((rest + 0xc8000fff + (rest >> 13 & 1)) >> 13);
 }
 
 static int ready(Fiber *fiber) {
@@ -118,7 +153,10 @@ static int one_block(const Place *first) {
     while (waiting) {
         uint32_t again = 0;
         if (waiting != count)
-            return DIVERGENCE;
+            return SOME_ENDED;
+        for (uint32_t number = 1; number < count; number++)
+            if (fibers[number].barrier != fibers[0].barrier)
+                return OTHER_BARRIER;
         for (uint32_t number = 0; number < count; number++)
             again += resume(&fibers[number]);
         waiting = again;
