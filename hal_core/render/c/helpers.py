@@ -131,11 +131,13 @@ PLAIN_ATOMICS = {
     "CAS": "const {type} old = *p;\nif (old == expected) *p = desired;\nreturn old;",
 }
 
-# One access where the address allows it; a buffer may be a view that begins at any element.
+# One access where the address allows it; a buffer may be a view that begins at any element. The
+# elements are volatile, as NVRTC 13 otherwise merges the two sides, and takes both for aligned.
 VECTORS = {
     "LOAD": """\
 {static} {vector} {name}(const {space}{type} *p) {{
     if ((({address})p & {last}) == 0) return *(const {space}{vector} *)p;
+    const volatile {space}{type} *q = p;
     const {vector} v = {{{{{elements}}}}};
     return v;
 }}""",
@@ -145,6 +147,7 @@ VECTORS = {
     if ((({address})p & {last}) == 0) {{
         *({space}{vector} *)p = v;
     }} else {{
+        volatile {space}{type} *q = p;
         {stores}
     }}
 }}""",

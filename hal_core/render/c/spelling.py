@@ -118,8 +118,8 @@ class Spelling:
             last=str(nbytes - 1),
             parameters=", ".join(f"{kind} v{lane}" for lane in lanes),
             values=", ".join(f"v{lane}" for lane in lanes),
-            elements=", ".join(f"p[{lane}]" for lane in lanes),
-            stores=" ".join(f"p[{lane}] = v{lane};" for lane in lanes),
+            elements=", ".join(f"q[{lane}]" for lane in lanes),
+            stores=" ".join(f"q[{lane}] = v{lane};" for lane in lanes),
         )
         return type_, name, f"&{self.element(uop, pointer, index)}"
 
