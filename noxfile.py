@@ -27,7 +27,7 @@ import nox
 
 ROOT = Path(__file__).resolve().parent
 OUT = ROOT / "out"
-BACKENDS = ("cpu", "cuda", "hip", "metal", "opencl")
+BACKENDS = ("cpu", "cuda", "hip", "metal", "opencl", "ray")
 PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
 DISTRIBUTIONS = ("hal-core", *PLUGINS)
 SUPPORTED = ("3.11", "3.12", "3.13")
@@ -38,6 +38,7 @@ TEST_TOOLS = (
 )  # fmt: skip
 # Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++; and a parser.
 TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "crosstl>=3.4")
+PAGE_TOOLS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11", "safetensors>=0.4")
 TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
 # A device and the compiler that the conformance kit asks for. The engine: kernels are loaded by
@@ -50,6 +51,7 @@ PAIRS = (
 ON_ARM = ("processor", "relocations", "engine", "macho", "loader")
 CORE_CHAPTERS = ("buffer", "view", "dtype", "program", "language")
 SIMULATED = ("hal-cuda", "hal-hip", "hal-metal")  # their tests load a driver in software
+ALONE_IN_A_SESSION = (*SIMULATED, "hal-ray")  # its tests start a cluster
 # How the software CUDA driver may carry out the threads of a block.
 SCHEDULES = ("barrier", "lockstep")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
@@ -321,8 +323,8 @@ def together(session: nox.Session) -> None:
     """Test the core, every backend and compilers from PyPI together, under `python -O`."""
     _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
     _opencl_platform(session)
-    # These tests load drivers in software, whose GPUs would be everybody's best devices.
-    plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name not in SIMULATED)
+    # A driver in software has GPUs that would be everybody's best devices.
+    plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name not in ALONE_IN_A_SESSION)
     without = ("tests/simulators", "tests/browser")
     required = ("CPU", "OPENCL")
     # What takes longest first, or one core would be idle at the end.
@@ -496,6 +498,19 @@ def aarch64(session: nox.Session) -> None:
     chapters = session.posargs or ("--chapter", *CORE_CHAPTERS)
     report = ("--report", str(OUT / "conformance-aarch64.md"))
     run("-m", "hal_core", "check", "CPU", "--require-device", *report, *chapters)
+
+
+@nox.session(python=FULL)
+def ray(session: nox.Session) -> None:
+    """Run all tests of hal-ray on clusters of this machine: the kit, faults, a minute of chaos."""
+    _install(
+        session, "hal-core", "hal-cpu", "hal-ray", tools=(*TEST_TOOLS, *DEMO_TOOLS, *PAGE_TOOLS)
+    )
+    # One cluster at a time: each takes more than a gigabyte.
+    _pytest(
+        session, "plugins/hal-ray/tests", require=("RAY",),
+        RAY_CHAOS_SECONDS="60", PYTEST_XDIST_AUTO_NUM_WORKERS="1",
+    )  # fmt: skip
 
 
 @nox.session(python=FULL)

@@ -15,7 +15,7 @@ from hal_core import config
 from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable
 from hal_core.device.backend import Backend, pick
 from hal_core.device.installed import Plugins
-from hal_core.device.names import KNOWN, join, parse
+from hal_core.device.names import ELSEWHERE, KNOWN, join, parse
 from hal_core.errors import (
     DeviceFault,
     DeviceUnavailable,
@@ -207,7 +207,7 @@ class DeviceRegistry(OfThisProcess):
         hints += [f"Asked: {', '.join(self) or 'no backend at all'}."]
         hints += [f"{config.PLUGINS.name}={only} allows no other."] if only else []
         hints += self._skipped.values()
-        known = {*KNOWN} - {"CPU", *self._plugins.all_families()}
+        known = {*KNOWN} - {*ELSEWHERE, "CPU", *self._plugins.all_families()}
         names = " ".join(f"hal-{family.lower()}" for family in sorted(known))
         hints += [f"Not installed yet: `python -m pip install {names}`."] if names else []
         raise DeviceUnavailable("open", "there is no device of kind gpu", fix=" ".join(hints))

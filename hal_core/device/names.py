@@ -6,7 +6,8 @@ from hal_core.errors import InvalidArgument
 
 RESERVED = ("GPU", "DEFAULT")  # requests, never a backend's name
 # Families that this project publishes, as hal-cpu, hal-cuda, ...; errors suggest them.
-KNOWN = ("CPU", "CUDA", "HIP", "METAL", "OPENCL")
+KNOWN = ("CPU", "CUDA", "HIP", "METAL", "OPENCL", "RAY")
+ELSEWHERE = ("RAY",)  # hardware of other machines
 
 
 def parse(name: object, operation: str = "device name") -> tuple[str, int]:

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = [
     "hal_core",
-    *(f"plugins/hal-{name}/hal_{name}" for name in ("cpu", "cuda", "hip", "opencl")),
+    *(f"plugins/hal-{name}/hal_{name}" for name in ("cpu", "cuda", "hip", "opencl", "ray")),
 ]
 MODULES = ("os", "mmap", "ctypes", "signal", "select", "socket", "platform")
 # Modules that Windows lacks, or that no other system has.
@@ -34,7 +34,7 @@ EVERYWHERE = {
         py_object pythonapi sizeof string_at""",
     "signal": "SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM SIG_IGN Signals getsignal signal",
     "select": "",
-    "socket": "",
+    "socket": "create_connection",
     "platform": "machine platform python_version system",
 }
 

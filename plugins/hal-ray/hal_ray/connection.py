@@ -1,0 +1,238 @@
+"""Messages to the actor that has a device open: work that nobody waits for travels together.
+
+add(a), add(b)              nothing is sent
+ask(("wait",))              one message: a, b and the question
+add(c)                      1 ms later, one message: c
+add(d) ... 64 times         one message: all of them
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from time import monotonic, perf_counter_ns, sleep
+from typing import Any
+
+from hal_core.concurrency import fork_safe_lock
+from hal_core.errors import DeviceFault, HalError
+from hal_core.profiling import events
+from hal_ray import driver
+from hal_ray.host import Command, unpack
+
+MOST = 64  # commands that wait to be sent
+_SOON_SECONDS = 1e-3  # until they are sent in any case
+_MOST_ON_THE_WAY = 256 << 20  # bytes in the object store for messages that are not done
+
+
+class Connection:
+    """The way to one actor. Messages arrive in the order in which they were sent.
+
+    Concurrency: any thread; a finalizer may add commands in the middle of any call.
+    """
+
+    def __init__(self, ray: Any, actor: Any, device: str, place: str) -> None:
+        self.ray, self.actor, self.device, self.place = ray, actor, device, place
+        self.fault: DeviceFault | None = None  # why nothing more can be sent
+        self.describe_loss: Callable[[], str] = lambda: ""
+        self.arrivals: Callable[[int, int, int], None] | None = None  # for a profile
+        self._job = ray.get_runtime_context().get_job_id()
+        self._told = False  # somebody has seen the fault
+        self._commands: deque[Command] = deque()
+        self._lock = fork_safe_lock()  # held while a message is made and sent
+        self._has_work = False  # since the last wait
+        self._waited: Any = None  # the answer to a wait whose time passed
+        self._last: Any = None  # the message sent last
+        self._on_the_way = 0  # bytes put into the object store since the last wait
+        self._is_timed = False  # a token to send lies in `_tokens`
+        self._tokens: SimpleQueue[bool] = SimpleQueue()
+        self._sender: threading.Thread | None = None
+        self.measuring = threading.local()  # `.number`: the next command is measured
+        self.sent = 0  # messages
+
+    # -- commands
+
+    def add(self, *command: Any) -> None:
+        """Send a command with those before and behind it. Its failure is told at a later wait.
+
+        Raises: DeviceFault when the actor is gone and somebody knows it.
+        """
+        if self.fault is not None:
+            self._refuse()
+        number = getattr(self.measuring, "number", 0)
+        if number:
+            self.measuring.number = 0
+            command = "measure", number, command
+        self.add_later(*command)
+        if len(self._commands) >= MOST:
+            self.send()
+
+    def add_later(self, *command: Any) -> None:
+        """Do as `add`, and send nothing: a finalizer may come in the middle of anything."""
+        self._commands.append(command)
+        self._has_work = True
+        if not self._is_timed:
+            self._is_timed = True
+            if self._sender is None:
+                self._start()
+            self._tokens.put(True)
+
+    def put(self, data: Any) -> list[Any]:
+        """Put bytes into this node's object store; return them as a command carries them."""
+        with driver.check("copyin", self.device):
+            self._check_session()
+            if self._on_the_way > _MOST_ON_THE_WAY and self._last is not None:
+                self.send()
+                self.ray.wait([self._last])
+                self._on_the_way = 0
+            self._on_the_way += data.nbytes
+            return [self.ray.put(data)]
+
+    def send(self, question: Command | None = None) -> Any:
+        """Send all commands, and a question; return the reference of its answer."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # a finalizer in the middle of it
+            return None
+        with self._lock:
+            commands = []
+            while self._commands:
+                commands.append(self._commands.popleft())
+            if not (commands or question):
+                return None
+            self.sent += 1
+            number = self.sent if events.open_profiles else 0
+            start_ns = perf_counter_ns()
+            try:
+                self._check_session()
+                self._last = self.actor.run.remote(commands, question, number)
+            except Exception as error:
+                self._lose("send", error)
+                return None
+        if number and self.arrivals is not None:
+            self.arrivals(number, len(commands), start_ns)
+        return self._last
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._sender is None:
+                self._sender = threading.Thread(
+                    target=self._serve, name=f"messages to {self.device}", daemon=True
+                )
+                self._sender.start()
+
+    def _serve(self) -> None:
+        while self._tokens.get():
+            sleep(_SOON_SECONDS)
+            self._is_timed = False
+            if self._commands and self.fault is None:
+                self.send()
+
+    # -- questions
+
+    def ask(self, *question: Any, seconds: float | None = None) -> Any:
+        """Send everything and wait for the answer, at most `seconds`.
+
+        Raises: what happened there; DeviceFault when the actor is gone, DeviceUnavailable when the
+        time has passed.
+        """
+        if self.fault is not None:
+            self._refuse()
+        operation, number = question[0], getattr(self.measuring, "number", 0)
+        if number:
+            self.measuring.number = 0
+            question = "measured", number, question
+        return self._answer(operation, self.send(question), seconds)
+
+    def ask_later(self, *question: Any) -> Any:
+        """Send everything, and return the reference of the answer for another actor."""
+        if self.fault is not None:
+            self._refuse()
+        ref = self.send(question)
+        if ref is None:
+            self._refuse()
+        return ref
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait for all commands; False when the time has passed. Raises: the first failure."""
+        deadline = None if timeout is None else monotonic() + timeout
+        if self.fault is not None:
+            if not self._told:
+                self._refuse()
+            return True
+        if timeout == 0 and not (self._has_work or self._waited):
+            return True
+        for _ in range(2):  # first for an earlier wait whose time had passed
+            ref, self._waited = self._waited, None
+            if ref is None:
+                self._has_work = False
+                ref = self.send(("wait",))
+            if ref is not None and deadline is not None:
+                left = max(0.0, deadline - monotonic())
+                if not self.ray.wait([ref], timeout=left)[0]:
+                    self._waited = ref
+                    return False
+            self._answer("wait", ref, None)
+            self._on_the_way = 0
+            if not self._has_work:
+                return True
+        return True
+
+    def _answer(self, operation: str, ref: Any, seconds: float | None) -> Any:
+        if ref is None:
+            self._refuse()
+        try:
+            self._check_session()
+            succeeded, answer = self.ray.get(ref, timeout=seconds)
+        except self.ray.exceptions.GetTimeoutError as error:
+            raise driver.explain(error, operation, self.device) from None
+        except (self.ray.exceptions.RayError, ConnectionError) as error:
+            self._lose(operation, error)
+            self._refuse()
+        if not succeeded:
+            failure = unpack(answer)
+            if isinstance(failure, HalError):
+                failure.device = self.device  # its text has the name that the device has there
+            failure.add_note(f"{self.device} is {self.place}")
+            raise failure
+        return answer
+
+    # -- end
+
+    def _check_session(self) -> None:
+        """Refuse to go on in another cluster. Raises: ConnectionError."""
+        ray = self.ray
+        if not ray.is_initialized() or ray.get_runtime_context().get_job_id() != self._job:
+            raise ConnectionError("the process has left the cluster of this device")
+
+    def _lose(self, operation: str, error: BaseException) -> None:
+        """Note that the actor is gone, or that a message could not be sent."""
+        if self.fault is None:
+            lost = f"the device on {self.place} is lost{self.describe_loss()}; "
+            made = driver.explain(error, operation, self.device, lost)
+            self.fault = (
+                made
+                if isinstance(made, DeviceFault)
+                else DeviceFault(
+                    operation, lost + made.problem, device=self.device, fix=driver.REOPEN
+                )
+            )
+        self._commands.clear()
+
+    def _refuse(self) -> None:
+        self._told = True
+        fault = self.fault
+        if fault is None:
+            fault = DeviceFault("send", "the message was not sent", device=self.device)
+        raise DeviceFault(fault.operation, fault.problem, device=self.device, fix=driver.REOPEN)
+
+    def close(self) -> None:
+        """End the actor, and with it all that it has."""
+        self._tokens.put(False)
+        self._commands.clear()
+        if self.fault is None:
+            self.fault, self._told = DeviceFault("send", "closed", device=self.device), True
+        try:
+            self._check_session()
+        except ConnectionError:
+            return
+        self.ray.kill(self.actor)

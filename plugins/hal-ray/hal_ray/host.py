@@ -1,0 +1,319 @@
+"""What runs on the nodes: an actor that lists a node's devices, and one that has a device open.
+
+A message to a device is a list of commands and at most one question, done in this order:
+
+    run([("write", place, data), ("launch", 3, geometry, places, vals)], ("wait",))
+
+A command answers nothing. When one fails, those behind it are dropped, also of later messages,
+until a question that waits tells the failure. A place is (handle, offset, nbytes): the memory that
+the other side gave that handle.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import hal_core as hal
+from hal_core.dtypes import any_
+
+FAMILY = "RAY"
+_BYTES = {1: hal.uint8, 2: hal.uint16, 4: hal.uint32, 8: hal.uint64}
+_KEPT = ("free", "unload", "forget")  # done after a failure, too: they give memory back
+_MAX_VIEWS = 1024  # of one block
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+Place = tuple[int, int, int]
+Command = tuple[Any, ...]
+Answer = tuple[bool, Any]  # (True, the answer) or (False, a packed error)
+
+
+def pack(error: BaseException) -> bytes:
+    """Return an error of hal-core as bytes; any other becomes a DeviceFault with its text."""
+    if isinstance(error, hal.HalError):
+        try:
+            return pickle.dumps(error.with_traceback(None))
+        except Exception as refused:  # a backend's own class may hold anything
+            error = hal.DeviceFault("run", f"{error} ({type(error).__name__}; {refused})")
+            return pickle.dumps(error)
+    return pickle.dumps(hal.DeviceFault("run", f"{type(error).__name__}: {error}"))
+
+
+def unpack(packed: bytes) -> Exception:
+    """Return the error, or a DeviceFault where its class is not installed on this side."""
+    try:
+        error = pickle.loads(packed)
+    except Exception as refused:
+        return hal.DeviceFault("run", f"an error that only its node can read: {refused}")
+    return error if isinstance(error, Exception) else hal.DeviceFault("run", repr(error))
+
+
+class Listing(NamedTuple):
+    """The devices of one node."""
+
+    devices: list[tuple[int, hal.DeviceInfo]]  # with their ranks, the highest first
+    missing: dict[str, str]  # family -> why it has none
+
+
+class NodeLister:
+    """An actor that tells which devices its node has; it ends after that."""
+
+    def versions(self) -> tuple[str, tuple[int, int]]:
+        """Return the versions of hal-core and of its plugin API."""
+        return hal.__version__, hal.API_VERSION
+
+    def devices(self) -> Listing:
+        """Ask every plugin of the node but this one."""
+        for name in _VISIBLE:
+            if os.environ.get(name) == "":  # Ray hides the GPUs from actors that reserve none
+                del os.environ[name]
+        found, missing = [], {}
+        for family in hal.Device:
+            if family == FAMILY:
+                continue
+            try:
+                ranks = hal.Device.backend(family).ranks
+                infos = hal.Device.devices(family)
+                found += [(ranks[info.kind], info._replace(vendor={})) for info in infos]
+            except hal.HalError as error:
+                missing[family] = str(error)
+        return Listing(found, missing)
+
+
+class DeviceHost:
+    """An actor that has one device open, and what the other side made on it."""
+
+    def __init__(self) -> None:
+        self._device: hal.Compiled
+        self._memory: dict[int, dict[Any, hal.Buffer]] = {}  # handle -> None: all; or a view
+        self._empty: dict[hal.DType, hal.Buffer] = {}
+        self._programs: dict[int, tuple[hal.Program, list[hal.DType]]] = {}
+        self._compilers: dict[str, Any] = {}
+        self._graphs: dict[int, hal.Graph] = {}
+        self._times: dict[int, Callable[[], tuple[int, int]]] = {}
+        self._arrived: dict[int, int] = {}  # number of a message -> when it came
+        self._failure: bytes | None = None
+        self._clock: Any = None
+
+    def run(
+        self, commands: Sequence[Command], question: Command | None = None, number: int = 0
+    ) -> Answer | None:
+        """Do the commands of one message and answer its question; `number`: note its arrival."""
+        if number:
+            self._arrived[number] = perf_counter_ns()
+        for command in commands:
+            if self._failure is None or command[0] in _KEPT:
+                try:
+                    self._do(command)
+                except Exception as error:
+                    self._failure = pack(error)
+        if question is None:
+            return None
+        try:
+            return True, self._tell(question)
+        except Exception as error:
+            return False, pack(error)
+
+    def _do(self, command: Command) -> None:
+        getattr(self, f"_do_{command[0]}")(*command[1:])
+
+    def _tell(self, question: Command) -> Any:
+        return getattr(self, f"_tell_{question[0]}")(*question[1:])
+
+    # -- memory
+
+    def _view(self, place: Place | None, dtype: hal.DType) -> hal.Buffer:
+        if place is None:
+            if dtype not in self._empty:
+                self._empty[dtype] = hal.Buffer(self._device, 0, dtype)
+            return self._empty[dtype]
+        handle, offset, nbytes = place
+        views = self._memory[handle]
+        key = offset, nbytes, dtype
+        view = views.get(key)
+        if view is None:
+            if len(views) >= _MAX_VIEWS:
+                views = self._memory[handle] = {None: views[None]}
+            view = views[key] = views[None].view(nbytes // dtype.itemsize, dtype, offset)
+        return view
+
+    def _tell_alloc(self, handle: int, nbytes: int, zero: bool) -> None:
+        # The cache of freed blocks is the other side's: here each goes back at once.
+        options = hal.BufferSpec(nolru=True, zero=zero)
+        self._memory[handle] = {
+            None: hal.Buffer(self._device, nbytes, hal.uint8, options).allocate()
+        }
+
+    def _do_free(self, handle: int) -> None:
+        del self._memory[handle]
+
+    def _do_write(self, place: Place, data: Any) -> None:
+        self._view(place, hal.uint8).copyin(data)
+
+    def _do_fetch(self, place: Place, put: list[Any]) -> None:
+        import ray
+
+        self._do_write(place, ray.get(put[0]))
+
+    def _do_take(self, place: Place, given: list[Any]) -> None:
+        """Copy what another device's actor has put into the object store."""
+        import ray
+
+        succeeded, answer = ray.get(given[0])
+        if not succeeded:
+            raise unpack(answer)
+        self._do_write(place, ray.get(answer[0]))
+
+    def _do_copy(self, dest: Place, src: Place) -> None:
+        self._view(dest, hal.uint8).copy_from(self._view(src, hal.uint8))
+
+    def _do_fill(self, place: Place, pattern: bytes) -> None:
+        value = int.from_bytes(pattern, sys.byteorder)
+        self._view(place, _BYTES[len(pattern)]).fill(value)
+
+    def _tell_read(self, place: Place) -> Any:
+        self._raise_failure()
+        return self._array(place)
+
+    def _tell_give(self, place: Place) -> list[Any]:
+        """Put bytes into the object store, for another actor; the failure is told to it, too."""
+        import ray
+
+        if self._failure is not None:
+            raise unpack(self._failure)
+        return [ray.put(self._array(place))]
+
+    def _array(self, place: Place) -> Any:
+        view = self._view(place, hal.uint8)
+        if self._device.info.host_visible:
+            self._device.synchronize()
+            return np.frombuffer(view.as_memoryview(), np.uint8)
+        return view.numpy()
+
+    # -- kernels
+
+    def _tell_pairs(self) -> list[tuple[str, str, bool]]:
+        pairs = self._device.compilers
+        return [(pair.name, pair.language, pair.renderer is not None) for pair in pairs]
+
+    def _tell_renderer(self, name: str) -> bytes:
+        (pair,) = [pair for pair in self._device.compilers if pair.name == name]
+        return pickle.dumps(pair.renderer and pair.renderer())
+
+    def _compiler(self, name: str) -> Any:
+        if name not in self._compilers:
+            (pair,) = [pair for pair in self._device.compilers if pair.name == name]
+            self._compilers[name] = pair.compiler()
+        return self._compilers[name]
+
+    def _tell_compiler(self, name: str) -> dict[str, Any]:
+        compiler = self._compiler(name)
+        names = ("language", "format", "target", "identity", "takes_offsets")
+        return {name: getattr(compiler, name) for name in names}
+
+    def _tell_compile(self, name: str, source: str, options: Any) -> bytes:
+        image: bytes = self._compiler(name).compile_cached(source, options)
+        return image
+
+    def _tell_current(self, name: str, image: bytes) -> bool:
+        return bool(self._compiler(name)._is_current(image))
+
+    def _tell_disassemble(self, name: str, image: bytes) -> str:
+        return str(self._compiler(name).disassemble(image))
+
+    def _tell_load(self, number: int, binary: hal.Binary) -> Any:
+        program = self._device.load(binary)
+        dtypes = [param.dtype for param in binary.signature.pointers]
+        self._programs[number] = program, [hal.uint8 if d is any_ else d for d in dtypes]
+        return program.info
+
+    def _tell_geometry(self, number: int, geometry: Any) -> None:
+        """Let the real program refuse a launch geometry. Raises: as its launch."""
+        self._programs[number][0]._geometry(*geometry)
+
+    def _do_unload(self, number: int) -> None:
+        program, _ = self._programs.pop(number)
+        program.unload()
+
+    def _do_launch(
+        self, number: int, geometry: Any, places: Sequence[Place | None], vals: tuple[Any, ...]
+    ) -> None:
+        program, dtypes = self._programs[number]
+        grid, block, shared = geometry
+        program(*map(self._view, places, dtypes), vals=vals, grid=grid, block=block, shared=shared)
+
+    def _tell_timed(
+        self, number: int, geometry: Any, places: Sequence[Place | None], vals: tuple[Any, ...]
+    ) -> float:
+        self._raise_failure()
+        program, dtypes = self._programs[number]
+        bufs, (grid, block, shared) = map(self._view, places, dtypes), geometry
+        return program(*bufs, vals=vals, grid=grid, block=block, shared=shared, wait=True)
+
+    # -- graphs
+
+    def _do_define(self, number: int, commands: Sequence[Command]) -> None:
+        with self._device.capture() as graph:
+            for command in commands:
+                self._do(command)
+        self._graphs[number] = graph
+
+    def _do_replay(self, number: int) -> None:
+        self._graphs[number].replay()
+
+    def _do_forget(self, number: int) -> None:
+        self._graphs.pop(number, None)  # it is not there if defining it failed
+
+    # -- order, time and end
+
+    def _tell_open(self, name: str, title: str, settings: dict[str, str]) -> int:
+        """Open the device: the one of that name or, where Ray shows a part of them, its like."""
+        os.environ.update(settings)
+        family = name.partition(":")[0]
+        infos = hal.Device.devices(family)
+        same = [info for info in infos if info.title == title]
+        chosen = next((info for info in same if info.name == name), same[0] if same else None)
+        if chosen is None:
+            problem = f"the node has no {name} ({title}) any more"
+            raise hal.DeviceUnavailable("open", problem, fix="Call hal.Device.refresh().")
+        self._device = hal.Device[chosen.name]
+        return os.getpid()
+
+    def _tell_wait(self) -> None:
+        self._device.synchronize()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise unpack(failure)
+
+    def _tell_statistics(self) -> hal.AllocatorStatistics:
+        return self._device.allocator.statistics()
+
+    def _tell_now(self) -> int:
+        return perf_counter_ns()
+
+    def _do_measure(self, number: int, command: Command) -> None:
+        self._measure(number, lambda: self._do(command))
+
+    def _tell_measured(self, number: int, question: Command) -> Any:
+        return self._measure(number, lambda: self._tell(question))
+
+    def _measure(self, number: int, work: Callable[[], Any]) -> Any:
+        if self._clock is None:
+            self._clock = self._device._make_clock()
+        result, self._times[number] = self._clock.measure(work)
+        return result
+
+    def _tell_times(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
+        """Tell when measured commands ran and when messages came, on this process's clock."""
+        times, arrived = {n: read() for n, read in self._times.items()}, self._arrived
+        self._times, self._arrived = {}, {}
+        return times, arrived

@@ -1,0 +1,84 @@
+"""Fixtures: a cluster of a head and two nodes on this machine, which lasts for a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+from hal_ray import plugin
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # tests touch no other machine
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else each worker warns of a change to come
+os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
+
+# Not 127.0.0.1: Ray takes that for the address of the machine in its network.
+LOOPBACK = "127.0.0.2"
+SIZES = {"num_cpus": 1, "object_store_memory": 120 << 20, "node_ip_address": LOOPBACK}
+
+
+def start_cluster(*names: str) -> Any:
+    """Start a head and one more node for each name."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        True, head_node_args={"node_name": "head", "include_dashboard": False, **SIZES}
+    )
+    for name in names:
+        cluster.add_node(node_name=name, **SIZES)
+    return cluster
+
+
+def join(cluster: Any) -> None:
+    """Connect this process."""
+    import ray
+
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+
+
+@pytest.fixture(scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if "RAY" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("RAY", plugin)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def cluster(own_cache: None) -> Iterator[Any]:
+    """A head, node-a and node-b, each with one core, and this process connected to them."""
+    import ray
+
+    made = start_cluster("node-a", "node-b")
+    try:
+        join(made)
+        hal.Device.refresh()
+        yield made
+    finally:
+        for name in list(hal.Device._devices):
+            if name.startswith("RAY") and name in hal.Device._devices:
+                hal.Device[name].close()
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture
+def device(cluster: Any) -> Iterator[hal.Compiled]:
+    """The processor of the head."""
+    opened = hal.Device["RAY"]
+    yield opened
+    if opened.closed or opened.connection.fault is not None:  # the next test has a new one
+        opened.close()
+
+
+@pytest.fixture
+def other(cluster: Any) -> Iterator[hal.Compiled]:
+    """The processor of node-a."""
+    opened = hal.Device["RAY:1"]
+    yield opened
+    if opened.connection.fault is not None:
+        opened.close()

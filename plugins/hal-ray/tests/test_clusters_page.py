@@ -1,0 +1,74 @@
+"""The code of docs/clusters.md runs: on a cluster of Ray, with Dask, and under MPI."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "clusters.md"
+NEEDS = {"dask": "distributed", "mpi4py": "mpi4py"}  # in a block -> what to install
+START = "import numpy as np\n\nimport hal_core as hal\n"
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+
+
+def run(code: str, path: Path) -> ModuleType:
+    path.write_text(code, encoding="utf-8")  # kernels are read from their file
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def part(name: str) -> str:
+    """The kernel of the page, and the block that imports `name`."""
+    if find_spec(NEEDS[name]) is None:
+        pytest.skip(f"{NEEDS[name]} is not installed; nox -s ray has it")
+    [kernel] = re.findall(r"^@hal.kernel\n(?:.+\n)+", "\n".join(blocks()), re.M)
+    [block] = [block for block in blocks() if f"from {name}" in block]
+    return f"{START}\n\n{kernel}\n\n{block}"
+
+
+def test_the_code_for_ray_runs(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = [block for block in blocks() if not any(f"from {name}" in block for name in NEEDS)]
+    assert len(code) == 4
+    run("\n".join(code), tmp_path / "page.py")
+
+
+def test_the_code_for_dask_runs(own_cache: None, tmp_path: Path) -> None:
+    code = part("dask") + (
+        "\n\nif __name__ == '__main__':\n"
+        "    how = dict(n_workers=1, threads_per_worker=1, dashboard_address=None)\n"
+        "    with Client(host='127.0.0.1', **how) as client:\n"
+        "        print(on_dask(client))\n"
+    )
+    path = tmp_path / "on_dask.py"
+    path.write_text(code, encoding="utf-8")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "[0.0, 20.0, 40.0]"
+
+
+def test_the_code_for_mpi_runs(own_cache: None, tmp_path: Path) -> None:
+    code = part("mpi4py") + "\n\nprint(sum_of_all(MPI.COMM_WORLD))\n"
+    path = tmp_path / "under_mpi.py"
+    path.write_text(code, encoding="utf-8")
+    launcher = Path(sys.executable).with_name("mpiexec")
+    start = [str(launcher), "-n", "2"] if launcher.exists() else []
+    done = subprocess.run(
+        [*start, sys.executable, str(path)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == {"6000.0" if start else "2000.0"}

@@ -1,0 +1,73 @@
+"""R7, R10: without a cluster nothing is imported, and one error says what to do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+LIST = """
+import sys
+import hal_core as hal
+assert "RAY" in hal.Device and "RAY" in repr(hal.Device)
+for turn in range(2):  # the second error is as the first
+    try:
+        hal.Device["RAY"]
+    except hal.HalError as error:
+        print(type(error).__name__, error)
+hal.Device.get_available_devices()
+print(hal.Device.states()["RAY"], "ray" in sys.modules)
+"""
+
+
+def run(code: str, **environment: str) -> list[str]:
+    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **environment}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True, text=True, timeout=120, env=env, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_R7_listing_imports_no_ray_and_says_what_to_call() -> None:
+    first, second, state = run(LIST)
+    assert first == second and state == "no hardware False"
+    assert first == (
+        "DeviceUnavailable list RAY: this process is connected to no cluster. Call "
+        "ray.init(address=...) first, or set HAL_RAY_ADDRESS=HOST:PORT (auto: this machine's)."
+    )
+
+
+def test_the_plugin_module_imports_nothing_dear() -> None:
+    code = "import sys, hal_ray; print(*(n for n in ('ray', 'numpy') if n in sys.modules))"
+    assert run(code) == [""]
+
+
+def test_R10_an_address_where_nothing_listens_is_refused_at_once() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    begin = time.monotonic()
+    first, second, state = run(LIST, HAL_RAY_ADDRESS=f"127.0.0.1:{port}")
+    assert time.monotonic() - begin < 60
+    assert first == second and state == "no hardware True"
+    assert f"127.0.0.1:{port}" in first and "Look at HAL_RAY_ADDRESS" in first
+
+
+@pytest.mark.timeout(120)
+def test_R10_an_address_that_answers_nothing_is_refused_in_time() -> None:
+    """A port that takes connections and is no cluster."""
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        port = mute.getsockname()[1]
+        begin = time.monotonic()
+        ask = LIST + "\nimport os; sys.stdout.flush(); os._exit(0)  # Ray's thread still tries"
+        first, *_ = run(ask, HAL_RAY_ADDRESS=f"127.0.0.1:{port}", HAL_RAY_SECONDS="3")
+        assert time.monotonic() - begin < 60
+    assert "no answer in time" in first and f"127.0.0.1:{port}" in first

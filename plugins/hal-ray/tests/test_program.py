@@ -1,0 +1,139 @@
+"""A kernel from its text to its result on a node, and the messages that this takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+@hal.kernel
+def write_beyond(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    y[n] = 1
+
+
+def messages(device: Any) -> int:
+    return int(device.connection.sent)
+
+
+def test_every_node_lists_its_devices_by_name(cluster: Any) -> None:
+    infos = hal.Device.devices("RAY")
+    titles = {info.name: info.title.partition(" (")[0] for info in infos}
+    assert [titles[name] for name in ("RAY", "RAY:1", "RAY:2")] == [
+        "CPU on head", "CPU on node-a", "CPU on node-b",
+    ]  # fmt: skip
+    assert {info.vendor["device"] for info in infos} >= {"CPU", "PYTHON"}
+    assert not any(info.host_visible for info in infos)
+
+
+def test_a_kernel_runs_there(device: Any) -> None:
+    import os
+
+    y = hal.Buffer.from_numpy(np.arange(1000, dtype="i4"), device)
+    seconds = device.compile(add_one)(y, vals=(1000,), threads=1000, wait=True)
+    assert y.numpy().tolist() == list(range(1, 1001)) and seconds > 0
+    assert device.process != os.getpid()
+
+
+def test_launches_copies_and_fills_travel_in_one_message(device: Any) -> None:
+    program = device.compile(add_one)
+    y, z = (hal.empty(100, hal.int32, device) for _ in range(2))
+    program(y, vals=(100,), threads=100)
+    device.synchronize()
+    before = messages(device)
+    y.copyin(np.zeros(100, "i4"))
+    program(y, vals=(100,), threads=100)
+    z.fill(5)
+    y[:50].copy_from(z[50:])
+    assert z.numpy()[0] == 5  # the question is in it, too
+    assert messages(device) - before <= 2  # a pause of this process of 1 ms makes a second one
+    assert y.numpy().tolist() == [5] * 50 + [1] * 50
+
+
+def test_a_thousand_launches_are_few_messages(device: Any) -> None:
+    program = device.compile(add_one)
+    y = hal.zeros(10, hal.int32, device)
+    program(y, vals=(10,), threads=10)
+    device.synchronize()
+    before = messages(device)
+    for _ in range(1000):
+        program(y, vals=(10,), threads=10)
+    device.synchronize()
+    assert 16 <= messages(device) - before <= 60
+    assert y.numpy().tolist() == [1001] * 10
+
+
+def test_a_command_is_sent_after_a_millisecond(device: Any) -> None:
+    import time
+
+    y = hal.zeros(10, hal.int32, device)
+    device.synchronize()
+    before = messages(device)
+    y.fill(3)
+    deadline = time.monotonic() + 10
+    while messages(device) == before and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert messages(device) == before + 1
+
+
+def test_a_replay_of_a_graph_is_one_message(device: Any) -> None:
+    program = device.compile(add_one)
+    y = hal.zeros(100, hal.int32, device)
+    with device.capture() as graph:
+        for _ in range(200):
+            program(y, vals=(100,), threads=100)
+    graph.replay(wait=True)
+    before = messages(device)
+    graph.replay(wait=True)
+    assert messages(device) - before <= 2
+    assert y.numpy().tolist() == [400] * 100
+
+
+def test_pairs_have_their_own_names_and_errors_their_log(device: Any) -> None:
+    assert device.compilers[0].name == "llvm"
+    broken = hal.Source("k", "void k(float *y) { y[0] = @; }", "y: float32*", language="c")
+    with pytest.raises(hal.CompileError, match="@") as caught:
+        device.compile(broken)
+    assert "@" in caught.value.log and caught.value.line == 1 and caught.value.device == "RAY"
+
+
+@pytest.mark.parametrize("nbytes", [4, 4 << 10, 1 << 20, 5 << 20])
+def test_transfers_go_from_actor_to_actor(
+    device: Any, other: Any, nbytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T1: no byte of the data comes here."""
+    import ray
+
+    from hal_ray.allocator import RayAllocator
+
+    data = np.random.default_rng(1).integers(0, 255, nbytes, np.uint8)
+    here = hal.Buffer.from_numpy(data, device)
+    there = hal.empty(nbytes, hal.uint8, other)
+    device.synchronize()
+    with monkeypatch.context() as patch:
+        for name in ("_copyin", "_copyout"):
+            patch.setattr(RayAllocator, name, lambda *args: pytest.fail("through this process"))
+        patch.setattr(ray, "put", lambda *args: pytest.fail("through this process"))
+        there.copy_from(here)
+        here.fill(7)  # comes after the copy
+        other.synchronize()
+    assert np.array_equal(there.numpy(), data) and set(here.numpy()) == {7}
+
+
+def test_statistics_are_of_the_real_device(device: Any) -> None:
+    before = device.statistics_there()
+    spec = hal.BufferSpec(nolru=True)
+    y = hal.Buffer(device, 1 << 20, hal.uint8, spec).allocate()
+    assert device.statistics_there().current - before.current == 1 << 20
+    del y
+    assert device.statistics_there().current == before.current

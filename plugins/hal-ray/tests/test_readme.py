@@ -1,0 +1,26 @@
+"""The README's code runs, on the cluster that the process is connected to."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+
+
+def test_the_example_runs(cluster: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    [block] = re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.M | re.S)
+    path = tmp_path / "readme.py"  # kernels are read from their file
+    path.write_text(block, encoding="utf-8")
+    spec = spec_from_file_location("readme", path)
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(module_from_spec(spec))
+    *listed, result = capsys.readouterr().out.splitlines()
+    assert result == "[3. 3. 3.]"
+    assert listed == [f"{info.name} {info.title}" for info in hal.Device.devices("RAY")]
