@@ -50,7 +50,7 @@ def explain(
     import ray
 
     known = ray.exceptions
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).partition(" Some common causes")[0]
     if isinstance(error, (known.ObjectStoreFullError, known.OutOfDiskError)):
         fix = "Copy in parts, or give ray.init or `ray start` a larger object_store_memory."
         problem = f"the object store is full: {text}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +25,31 @@ def start_cluster(*names: str) -> Any:
     """Start a head and one more node for each name."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(
-        True, head_node_args={"node_name": "head", "include_dashboard": False, **SIZES}
-    )
+    head = {"node_name": "head", "include_dashboard": False, **SIZES}
+    cluster = Cluster(True, head_node_args=head)
     for name in names:
         cluster.add_node(node_name=name, **SIZES)
     return cluster
+
+
+def named(device: str, node: str) -> str:
+    """Return the name that a device of a node has here."""
+    infos = hal.Device.devices("RAY")
+    wanted = {"device": device, "node": node}
+    (name,) = [one.name for one in infos if wanted.items() <= one.vendor.items()]
+    return name
+
+
+def write_npu(folder: Path) -> None:
+    """Write a distribution with two simulated accelerators NPU, whose chip can fail on request."""
+    folder.joinpath("ray_npu.py").write_text(
+        "from hal_core.testing.fake import FakePlugin\n\nplugin = FakePlugin()\n", encoding="utf-8"
+    )
+    facts = folder / "ray_npu-1.dist-info"
+    facts.mkdir()
+    facts.joinpath("METADATA").write_text("Name: ray-npu\nVersion: 1\n", encoding="utf-8")
+    group = "[hal.devices]\nNPU = ray_npu:plugin\n"
+    facts.joinpath("entry_points.txt").write_text(group, encoding="utf-8")
 
 
 def join(cluster: Any) -> None:
@@ -49,11 +69,15 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cluster(own_cache: None) -> Iterator[Any]:
+def cluster(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A head, node-a and node-b, each with one core, and this process connected to them."""
     import ray
 
-    made = start_cluster("node-a", "node-b")
+    folder = tmp_path_factory.mktemp("npu")
+    write_npu(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))  # of the nodes
+        made = start_cluster("node-a", "node-b")
     try:
         join(made)
         hal.Device.refresh()
@@ -69,7 +93,7 @@ def cluster(own_cache: None) -> Iterator[Any]:
 @pytest.fixture
 def device(cluster: Any) -> Iterator[hal.Compiled]:
     """The processor of the head."""
-    opened = hal.Device["RAY"]
+    opened = hal.Device[named("CPU", "head")]
     yield opened
     if opened.closed or opened.connection.fault is not None:  # the next test has a new one
         opened.close()
@@ -78,7 +102,7 @@ def device(cluster: Any) -> Iterator[hal.Compiled]:
 @pytest.fixture
 def other(cluster: Any) -> Iterator[hal.Compiled]:
     """The processor of node-a."""
-    opened = hal.Device["RAY:1"]
+    opened = hal.Device[named("CPU", "node-a")]
     yield opened
     if opened.connection.fault is not None:
         opened.close()

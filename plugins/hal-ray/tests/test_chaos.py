@@ -1,0 +1,105 @@
+"""Workers die at random moments: no wrong result, nothing left behind, no wait without an end.
+
+RAY_CHAOS_SECONDS says for how long; `nox -s ray` sets a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+SECONDS = float(os.environ.get("RAY_CHAOS_SECONDS", "8"))
+TURN_SECONDS = 60.0  # no turn takes as long, whatever dies in it
+SIZE = 4096
+
+
+@hal.kernel
+def mix(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 3 * y[i] + x[(i + 1) % n]
+
+
+def turn(devices: list[hal.Compiled], rng: random.Random) -> None:
+    """Mix on both devices, with copies between them; the same in numpy. Raises: DeviceFault."""
+    start = [np.arange(SIZE, dtype="i4") * (one + 1) for one in range(2)]
+    here = [hal.Buffer.from_numpy(start[one], devices[one]) for one in range(2)]
+    there = [hal.empty(SIZE, hal.int32, device) for device in devices]
+    programs = [device.compile(mix) for device in devices]
+    for _ in range(rng.randrange(1, 30)):
+        for one in range(2):
+            there[one].copy_from(here[1 - one])
+        old = [array.copy() for array in start]
+        for one in range(2):
+            programs[one](here[one], there[one], vals=(SIZE,), threads=SIZE)
+            start[one] = 3 * old[one] + np.roll(old[1 - one], -1)
+    for one in range(2):
+        assert np.array_equal(here[one].numpy(), start[one]), "a wrong result, and no fault"
+
+
+def lives(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.timeout(SECONDS + 240)
+def test_workers_that_die_at_random(cluster: Any) -> None:
+    wanted = {("CPU", "head"), ("CPU", "node-a")}
+    names = [
+        one.name for one in hal.Device.devices("RAY")
+        if (one.vendor["device"], one.vendor["node"]) in wanted
+    ]  # fmt: skip
+    rng, seed = random.Random(), random.randrange(1 << 32)
+    rng.seed(seed)
+    processes: set[int] = set()
+    good = faults = 0
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end or not (good and faults):
+        opened: list[Any] = [hal.Device[name] for name in names]
+        processes |= {device.process for device in opened}
+        killer = threading.Timer(
+            rng.random() * 0.5, os.kill, (rng.choice(opened).process, signal.SIGKILL)
+        )
+        begin = time.monotonic()
+        if rng.random() < 0.5:
+            killer.start()
+        try:
+            while time.monotonic() < begin + 0.6:
+                turn(opened, rng)
+                good += 1
+        except hal.DeviceFault as fault:
+            faults += 1
+            assert "lost" in str(fault) or "died" in str(fault), seed
+        if killer.ident is not None:
+            killer.join()
+        for device in opened:
+            if not lives(device.process):
+                try:
+                    device.close()
+                except hal.DeviceFault as fault:
+                    assert "is lost" in str(fault), seed
+            elif rng.random() < 0.2:
+                device.close()
+        assert time.monotonic() - begin < TURN_SECONDS, f"seed {seed}"
+    for name in names:
+        last: Any = hal.Device[name]
+        processes.add(last.process)
+        last.synchronize()
+        assert last.statistics_there().live <= 8, f"memory is left behind; seed {seed}"
+        last.close()
+    deadline = time.monotonic() + 30
+    while any(map(lives, processes)):
+        assert time.monotonic() < deadline, f"actors are left behind; seed {seed}"
+        time.sleep(0.1)

@@ -1,0 +1,341 @@
+"""What dies, is refused or does not fit: one clear error in time, and the others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_ray import driver
+
+IN_TIME = 30.0  # seconds; a process that ends is noticed at once, a machine after some
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+
+
+def named(device: str, node: str) -> str:
+    infos = hal.Device.devices("RAY")
+    [name] = [
+        one.name for one in infos if (one.vendor["device"], one.vendor["node"]) == (device, node)
+    ]
+    return name
+
+
+def adds_up(device: hal.Compiled) -> bool:
+    y = hal.zeros(100, hal.int32, device)
+    device.compile(add_one)(y, vals=(100,), threads=100)
+    return y.numpy().tolist() == [1] * 100
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + IN_TIME
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def lives(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture(params=["synchronize", "read", "timed launch", "copy to another", "allocate"])
+def use(request: pytest.FixtureRequest, other: hal.Compiled) -> Callable[[Any, Any], object]:
+    """Things that wait for a device."""
+    uses: dict[str, Callable[[Any, Any], object]] = {
+        "synchronize": lambda device, y: device.synchronize(),
+        "read": lambda device, y: y.numpy(),
+        "timed launch": lambda device, y: device.compile(add_one)(
+            y, vals=(100,), threads=100, wait=True
+        ),
+        "copy to another": lambda device, y: (
+            hal.empty(100, hal.int32, other).copy_from(y), other.synchronize(),
+        ),
+        "allocate": lambda device, y: hal.empty(1 << 20, hal.int32, device),
+    }  # fmt: skip
+    return uses[request.param]
+
+
+def test_a_dead_actor_is_a_fault_that_says_what_was_lost(
+    device: Any, other: hal.Compiled, use: Callable[[Any, Any], object]
+) -> None:
+    y, program = hal.zeros(100, hal.int32, device), device.compile(add_one)
+    program(y, vals=(100,), threads=100)
+    device.synchronize()
+    os.kill(device.process, signal.SIGKILL)
+    begin = time.monotonic()
+    with pytest.raises(hal.DeviceFault) as caught:
+        use(device, y)
+    assert time.monotonic() - begin < IN_TIME
+    if caught.value.device == device.name:
+        for part in ("head (CPU) is lost", "1 buffers of 400 bytes", "1 programs"):
+            assert part in str(caught.value)
+    else:  # the other device tells that it got nothing
+        assert "died" in str(caught.value) or "lost" in str(caught.value)
+    if other.connection.fault is None:
+        other.synchronize()
+    assert adds_up(other)
+    if device.connection.fault is None:  # nobody has waited for it so far
+        with pytest.raises(hal.DeviceFault, match="is lost"):
+            device.synchronize()
+    device.close()
+    again = hal.Device[device.name]
+    assert again is not device and adds_up(again)
+    with pytest.raises(hal.InvalidState, match="closed"):
+        program(y, vals=(100,), threads=100)
+    fresh = again.compile(add_one)
+    with pytest.raises(hal.InvalidState, match="argument 'y': the device is closed"):
+        fresh(y, vals=(100,), threads=100)
+
+
+def test_work_after_a_known_fault_is_refused_and_closing_is_quiet(device: Any) -> None:
+    y, program = hal.zeros(100, hal.int32, device), device.compile(add_one)
+    os.kill(device.process, signal.SIGKILL)
+    with pytest.raises(hal.DeviceFault):
+        device.synchronize()
+    for refused in (
+        lambda: program(y, vals=(100,), threads=100), lambda: y.fill(1), lambda: y.numpy(),
+        lambda: hal.empty(1 << 20, hal.int32, device),
+    ):  # fmt: skip
+        with pytest.raises(hal.DeviceFault, match="is lost"):
+            refused()
+    device.close()
+
+
+def test_a_queue_tells_the_fault_of_its_device(device: Any, other: hal.Compiled) -> None:
+    queue, program = device.queue(), device.compile(add_one)
+    y = hal.zeros(100, hal.int32, device)
+    program(y, vals=(100,), threads=100, queue=queue)
+    queue.synchronize()
+    os.kill(device.process, signal.SIGKILL)
+    program(y, vals=(100,), threads=100, queue=queue)
+    with pytest.raises(hal.DeviceFault, match="is lost"):
+        queue.record().wait(IN_TIME)
+    assert adds_up(other)
+
+
+def test_errors_keep_their_class_and_text(device: Any) -> None:
+    def limit(host: Any) -> None:
+        host._device.allocator.limit = 1 << 20
+
+    ray = device.connection.ray
+    ray.get(device.connection.actor.__ray_call__.remote(limit))
+    try:
+        with pytest.raises(hal.OutOfMemory) as caught:
+            hal.empty(8 << 20, hal.uint8, device)
+        assert "limit 1048576 (1 MiB)" in str(caught.value.__cause__)
+        assert caught.value.__cause__.__notes__ == [f"{device.name} is head (CPU)"]
+    finally:
+        device.close()
+
+
+def test_a_failure_drops_what_is_behind_it_and_is_told_once(cluster: Any) -> None:
+    def fail(host: Any) -> None:
+        host._device.chip.fail("run")
+
+    device: Any = hal.Device[named("NPU", "head")]
+    y, z, program = hal.zeros(8, hal.int32, device), hal.zeros(8, hal.int32, device), None
+    program = device.compile(add_one)
+    device.synchronize()
+    device.connection.ray.get(device.connection.actor.__ray_call__.remote(fail))
+    program(y, vals=(8,), threads=8)
+    with pytest.raises(hal.DeviceFault, match="add_one"):
+        device.synchronize()
+    z.fill(4)
+    assert z.numpy().tolist() == [4] * 8
+
+
+def test_what_others_have_reserved_cannot_be_opened(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processor of the head has one core, and it is in use."""
+    monkeypatch.setenv("HAL_RAY_SECONDS", "2")
+    begin = time.monotonic()
+    with pytest.raises(hal.DeviceUnavailable, match=r"node head.*num_cpus=1.*HAL_RAY_CPUS"):
+        hal.Device[named("PYTHON", "head")]
+    assert time.monotonic() - begin < 15
+    assert adds_up(device)
+
+
+def test_a_node_that_joins_is_listed_and_one_that_leaves_is_a_fault(
+    cluster: Any, device: hal.Compiled
+) -> None:
+    before = [info.title for info in hal.Device.devices("RAY")]
+    node = cluster.add_node(
+        node_name="node-c", num_cpus=1, object_store_memory=100 << 20, node_ip_address="127.0.0.2"
+    )
+    try:
+        assert [info.title for info in hal.Device.devices("RAY")] == before
+        hal.Device.refresh()
+        name = named("CPU", "node-c")
+        assert device.info.title in [info.title for info in hal.Device.devices("RAY")]
+        # The numbers have changed: a device that is open keeps its own until it is closed.
+        there: Any = driver_device(name)
+        y = hal.zeros(100, hal.int32, there)
+        there.synchronize()
+        cluster.remove_node(node)
+        begin = time.monotonic()
+        with pytest.raises(hal.DeviceFault, match=r"node-c \(CPU\) is lost, with 1 buffers"):
+            y.numpy()
+        assert time.monotonic() - begin < IN_TIME
+        there.close()
+        with pytest.raises(hal.DeviceUnavailable, match=r"refresh|node-c"):
+            driver_device(name)
+    finally:
+        if node in cluster.list_all_nodes():
+            cluster.remove_node(node)
+        hal.Device.refresh()
+    until(lambda: [i.title for i in relisted()] == before, "the node is still listed")
+    assert adds_up(device)
+
+
+def driver_device(name: str) -> Any:
+    """Open a device of that number, beside the one that may be open with it."""
+    known = hal.Device._devices.pop(name, None)
+    backend = hal.Device.backend("RAY")
+    backend.open_devices.pop(name, None)
+    try:
+        return hal.Device[name]
+    finally:
+        opened = hal.Device._devices.pop(name, None)
+        backend.open_devices.pop(name, None)
+        if known is not None:
+            hal.Device._devices[name] = backend.open_devices[name] = known
+        del opened
+
+
+def relisted() -> tuple[hal.DeviceInfo, ...]:
+    hal.Device.refresh()
+    return hal.Device.devices("RAY")
+
+
+@pytest.fixture
+def listed_anew(cluster: Any) -> Iterator[None]:
+    hal.Device.refresh()
+    yield
+    hal.Device.refresh()
+
+
+def test_nodes_of_another_version_are_refused_by_name(
+    listed_anew: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "__version__", "9.9")
+    with pytest.raises(hal.DeviceUnavailable, match=r"node-a: hal-core .* there, and 9.9 .* here"):
+        hal.Device.devices("RAY")
+    checks = hal.Device.backend("RAY").doctor()
+    assert {c.title for c in checks if not c.ok} == {"node head", "node node-a", "node node-b"}
+
+
+@pytest.mark.parametrize("lacks", ["backends", "hal-ray"])
+def test_a_node_without_plugins_is_named_and_stops_no_other(
+    cluster: Any, listed_anew: None, tmp_path: Path, lacks: str
+) -> None:
+    env = {"HAL_PLUGINS": "NOTHING"}
+    if lacks == "hal-ray":
+        (tmp_path / "hal_ray").mkdir()
+        (tmp_path / "hal_ray" / "__init__.py").write_text("raise ImportError('no hal-ray')\n")
+        env = {"PYTHONPATH": str(tmp_path)}
+    node = cluster.add_node(
+        node_name="bare", num_cpus=1, object_store_memory=100 << 20,
+        node_ip_address="127.0.0.2", env_vars=env,
+    )  # fmt: skip
+    try:
+        assert {one.vendor["node"] for one in relisted()} == {"head", "node-a", "node-b"}
+        checks = {check.title: check for check in hal.Device.backend("RAY").doctor()}
+        assert not checks["node bare"].ok and checks["node head"].ok
+        if lacks == "hal-ray":
+            assert "no hal-ray" in checks["node bare"].detail
+    finally:
+        cluster.remove_node(node)
+
+
+def test_a_full_object_store_is_out_of_memory(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = device.connection.ray
+
+    def full(data: Any) -> None:
+        raise ray.exceptions.ObjectStoreFullError("no room")
+
+    y = hal.zeros(1 << 20, hal.uint8, device)
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "put", full)
+        with pytest.raises(
+            hal.OutOfMemory, match=r"copyin: the object store is full.*Copy in parts"
+        ):
+            y.copyin(bytes(1 << 20))
+    assert not y.numpy().any() and adds_up(device)
+
+
+def test_a_copy_that_is_larger_than_the_object_store_arrives(device: hal.Compiled) -> None:
+    """The store has 120 MiB; Ray puts the rest on the disk."""
+    data = np.random.default_rng(1).integers(0, 255, 150 << 20, np.uint8)
+    y = hal.Buffer.from_numpy(data, device)
+    assert np.array_equal(y.numpy(), data)
+    y.deallocate()
+    device.allocator.free_cache()
+
+
+CHILD = """
+import sys, time
+import ray
+import hal_core as hal
+ray.init(address={address!r}, log_to_driver=False, logging_level="ERROR")
+name, = [one.name for one in hal.Device.devices("RAY")
+         if one.vendor["device"] == "NPU" and one.vendor["node"] == "node-b"]
+device = hal.Device[name]
+y = hal.zeros(100, hal.int32, device)
+print(device.process, flush=True)
+"""
+
+
+def test_the_end_of_the_driver_frees_everything(cluster: Any) -> None:
+    code = CHILD.format(address=cluster.address) + "time.sleep(60)\n"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert child.stdout is not None
+        process = int(child.stdout.readline())
+        assert lives(process)
+    finally:
+        child.kill()
+        child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+    until(lambda: not lives(process), "the actor lives on")
+
+
+def test_a_device_of_a_cluster_that_was_left_is_a_fault(cluster: Any) -> None:
+    code = CHILD.format(address=cluster.address) + (
+        "ray.shutdown()\n"
+        f"ray.init(address={cluster.address!r}, log_to_driver=False, logging_level='ERROR')\n"
+        "try:\n    y.numpy()\nexcept hal.DeviceFault as fault:\n    print(fault)\n"
+        "device.close()\nagain = hal.Device[name]\n"
+        "try:\n    hal.zeros(100, hal.int32, again).copy_from(y)\n"
+        "except hal.InvalidState as error:\n    print(error)\n"
+        "print(int(hal.zeros(9, hal.int32, again).numpy().sum()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    _, fault, closed, zero = done.stdout.splitlines()
+    assert "left the cluster" in fault and "closed" in closed and zero == "0", done.stderr
+
+
+def test_what_is_of_this_process_cannot_travel(device: hal.Compiled) -> None:
+    with pytest.raises(hal.Unsupported, match=r"program.binary"):
+        device.connection.ray.put(device.compile(add_one))
