@@ -83,19 +83,21 @@ PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
 FULL = "3.12" if _runs("3.12") else CURRENT  # the Python that runs every test, lint and types
 OTHERS = tuple(version for version in PYTHONS if version != FULL)
 
-# Every test runs once, with FULL: in `together`, but for CUDA's, which `tests` has. The sessions
-# before it ask what `together` cannot see: a core without a backend, a backend without the others,
-# another Python.
+# Every test runs once, with FULL: in `core` what has no use for a backend, in `tests` what is
+# CUDA's, all else in `together`. The sessions before it ask what that cannot see: a core without a
+# backend, a backend without the others, another Python. What `build` has checked is what they
+# install.
 nox.options.sessions = (
-    "core", *(f"tests-{FULL}({backend})" for backend in BACKENDS), "pythons", "together",
-    "template", "lint", "build",
+    "build", "core", f"tests-{FULL}(cuda)", "pythons", "together", "template", "lint",
 )  # fmt: skip
 
-# Tests that a missing backend may break: finding, opening, reporting.
+# Tests with backends of their own, or none: finding, opening, reporting.
 ALONE = (
-    "tests/test_import.py", "tests/test_discovery.py", "tests/device",
-    "tests/cli", "tests/compiler", "tests/python",
+    "tests/test_import.py", "tests/test_discovery.py", "tests/device", "tests/compiler",
+    "tests/python", "tests/cli/test_doctor.py",
 )  # fmt: skip
+# Tests that skip a part where no backend is installed.
+WITHOUT = ("tests/cli/test_cli.py", "tests/cli/test_kernels_of_a_file.py")
 # Tests that another Python may break: import, discovery, syntax trees, pickling, generated calls.
 SYNTAX = (
     "tests/test_import.py", "tests/test_discovery.py", "tests/test_fork.py",
@@ -249,11 +251,15 @@ def demo(session: nox.Session) -> None:
     session.run("python", str(ROOT / "examples" / "digits.py"), "--out", str(OUT))
 
 
-@nox.session
+@nox.session(python=FULL)
 def core(session: nox.Session) -> None:
-    """Test the core alone: it imports, lists, reports, renders, and interprets kernels."""
+    """Test the core alone: it imports, lists, reports, interprets; then with one backend each."""
     _install(session, "hal-core", tools=TEST_TOOLS)
-    _pytest(session, *ALONE)
+    _pytest(session, *ALONE, *WITHOUT, optimize=True)
+    for backend in ("hip", "opencl", "cpu"):  # CUDA's tests have an environment of their own
+        session.install(*_wheels(session, f"hal-{backend}"))
+        _test_backend(session, backend)
+        session.run("python", "-m", "pip", "uninstall", "-q", "-y", f"hal-{backend}")
 
 
 @nox.session(python=PYTHONS)
@@ -261,6 +267,11 @@ def core(session: nox.Session) -> None:
 def tests(session: nox.Session, backend: str) -> None:
     """Test the core and one backend; with CUDA all of its tests, on the driver in software."""
     _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
+    _test_backend(session, backend)
+
+
+def _test_backend(session: nox.Session, backend: str) -> None:
+    """Run the tests of one backend that is installed; `together` has more of CPU's and OpenCL's."""
     if backend == "opencl":
         _opencl_platform(session)
     own = [f"plugins/hal-{backend}/tests"]
@@ -330,7 +341,8 @@ def together(session: nox.Session) -> None:
     required = ("CPU", "OPENCL")
     # What takes longest first, or one core would be idle at the end.
     tests = [*LONGEST, *plugins, *sorted(str(path.relative_to(ROOT)) for path in _tests())]
-    _pytest(session, *dict.fromkeys(tests), without=without, optimize=True, require=required)
+    wanted = [path for path in dict.fromkeys(tests) if path not in (*without, *ALONE)]
+    _pytest(session, *wanted, without=(*without, *ALONE), optimize=True, require=required)
 
 
 @nox.session
@@ -670,6 +682,7 @@ def build(session: nox.Session) -> None:
         archive = next(dist.glob(f"{package}-*.tar.gz"))
         _check_wheel(session, wheel, package)
         _check_archive(session, archive)
+        shutil.copy(wheel, _dist())  # for the sessions after this one
     session.run("twine", "check", "--strict", *map(str, dist.iterdir()))
 
 

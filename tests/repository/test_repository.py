@@ -229,7 +229,7 @@ def test_noxfile_names_what_exists() -> None:
     }
     backends = [f"hal_{name}" for name in ast.literal_eval(values["BACKENDS"])]
     assert backends == BACKENDS
-    for named in ("ALONE", "SYNTAX", "RESULTS", "LONGEST", "QUICK", "LOWEST"):
+    for named in ("ALONE", "WITHOUT", "SYNTAX", "RESULTS", "LONGEST", "QUICK", "LOWEST"):
         for path in ast.literal_eval(values[named]):
             assert (ROOT / path).exists(), f"{named} of noxfile.py names {path}"
 
