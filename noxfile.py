@@ -122,7 +122,7 @@ QUICK = (
 # What meets a dependency: hooks, metadata, tables, arrays, folders, LLVM.
 LOWEST = (
     "tests/device/test_backend.py", "tests/device/test_installed.py",
-    "tests/buffer/test_buffer.py", "tests/test_cache.py",
+    "tests/buffer/test_buffer.py", "tests/compiler/test_cache.py",
     "tests/cli/test_cli.py", "tests/test_discovery.py", "tests/program/test_program.py",
     "plugins/hal-cpu/tests/test_compiler.py", "plugins/hal-cpu/tests/test_program.py",
 )  # fmt: skip

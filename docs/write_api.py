@@ -275,8 +275,8 @@ def stub() -> str:
     lines = [
         f'"""{head}"""',
         "",
-        "from hal_core import cache as cache, config as config",
-        "from hal_core import discovery as discovery, errors as errors",
+        "from hal_core import config as config, discovery as discovery, errors as errors",
+        "from hal_core.compiler import cache as cache",
     ]
     homes = {"discovery": "API_VERSION __version__", **vars(hal)["_NAMES"]}
     for home, names in sorted(homes.items()):

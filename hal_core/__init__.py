@@ -41,7 +41,12 @@ _NAMES = {
     "queue": "Event Queue",
     "render": "Renderer",
 }
-_MODULES = ("cache", "config", "discovery", "errors")
+_MODULES = {
+    "cache": "compiler.cache",
+    "config": "config",
+    "discovery": "discovery",
+    "errors": "errors",
+}
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = ["API_VERSION", "__version__", *_MODULES, *_HOME]
@@ -51,7 +56,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name in _MODULES:
-        return import_module(f"hal_core.{name}")
+        return import_module(f"hal_core.{_MODULES[name]}")
     if name not in _HOME:
         problem = f"module 'hal_core' has no attribute {name!r}"
         if name in ("complex64", "complex128"):  # what numpy, CuPy and Numba have

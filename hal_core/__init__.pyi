@@ -1,7 +1,7 @@
 """Public names for type checkers; `python docs/write_api.py` writes this file."""
 
-from hal_core import cache as cache, config as config
-from hal_core import discovery as discovery, errors as errors
+from hal_core import config as config, discovery as discovery, errors as errors
+from hal_core.compiler import cache as cache
 from hal_core.allocator import (
     Allocator as Allocator,
     AllocatorStatistics as AllocatorStatistics,

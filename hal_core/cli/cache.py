@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from hal_core import cache, config
+from hal_core import config
+from hal_core.compiler import cache
 
 HELP = "Show or delete the compiled kernels on disk."
 

@@ -18,8 +18,9 @@ from subprocess import DEVNULL, STDOUT, TimeoutExpired, call
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from hal_core import cache, config, discovery
+from hal_core import config, discovery
 from hal_core.cli import output
+from hal_core.compiler import cache
 from hal_core.device import Device
 from hal_core.device.installed import Plugins, origin, state_of
 from hal_core.device.names import KNOWN

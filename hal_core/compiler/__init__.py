@@ -8,7 +8,8 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core import cache, config
+from hal_core import config
+from hal_core.compiler import cache
 from hal_core.compiler.included import add_included
 from hal_core.compiler.requirements import check_kernel
 from hal_core.compiler.selection import select

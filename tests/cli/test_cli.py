@@ -15,8 +15,9 @@ import pytest
 from fake_site import FakeSite
 
 import hal_core as hal
-from hal_core import cache, config
+from hal_core import config
 from hal_core.cli import COMMANDS, main, make_parser
+from hal_core.compiler import cache
 from hal_core.hookspecs import CAPABILITIES
 from hal_core.testing.kit.report import chapters
 

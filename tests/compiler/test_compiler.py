@@ -10,8 +10,7 @@ import pytest
 from fake_backend import FakeCompiler, FakePlugin
 
 import hal_core as hal
-from hal_core import cache
-from hal_core.compiler import CompileOptions, digest
+from hal_core.compiler import CompileOptions, cache, digest
 from hal_core.ir import Signature
 
 TEXT = "def k(t): pass"

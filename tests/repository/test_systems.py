@@ -44,7 +44,7 @@ ONLY_SOME = {
         "os.posix_fallocate os.preadv os.pwritev":
             "asked for with hasattr; the others seek, and see a full disk when they write",
     },
-    "hal_core/cache.py": {
+    "hal_core/compiler/cache.py": {
         "os.geteuid": "asked for with hasattr; Windows keeps other users out of the folder",
     },
     "hal_core/concurrency.py": {
@@ -140,7 +140,7 @@ def test_what_is_listed_is_used(file: str) -> None:
      "signal.SIGUSR1", "import socket\nsocket.AF_UNIX", "import mmap\nmmap.MAP_SHARED"],
 )  # fmt: skip
 def test_a_new_use_is_found(text: str) -> None:
-    assert unlisted("hal_core/cache.py", text)
+    assert unlisted("hal_core/compiler/cache.py", text)
 
 
 def test_the_workflow_runs_sessions_that_exist() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from mutants import around, mutant
 
-from hal_core import cache, compiler, config
-from hal_core.compiler import selection
+from hal_core import compiler, config
+from hal_core.compiler import cache, selection
 from hal_core.dtypes import DType, bfloat16
 from hal_core.errors import CompileError, InvalidKernel
 from hal_core.interpreter import operations

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core import cache
-from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import CompileOptions, Compiler, CompilerPair, cache
 from hal_core.testing.conformance.kernels import add_one, count_up, triple
 from hal_core.testing.conformance.raw import buffer_of, read
 from hal_core.testing.conformance.sources import SIGNATURE, Texts

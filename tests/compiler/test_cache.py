@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core import cache, errors
+from hal_core import errors
+from hal_core.compiler import cache
 
 KEY = "ab" * 32
 CONTENT = b"machine code" * 100
@@ -178,7 +179,7 @@ def test_C3_ctrl_c_behind_the_replacement_is_not_lost(
 def test_C3_eight_processes_agree(own_cache: Path) -> None:
     work = (
         "import hashlib, random, sys\n"
-        "from hal_core import cache\n"
+        "from hal_core.compiler import cache\n"
         "rng = random.Random(int(sys.argv[1]))\n"
         "for _ in range(200):\n"
         "    n = rng.randrange(20)\n"
@@ -224,7 +225,7 @@ print(facts.misses)
 
 
 def test_C3_eight_processes_that_compile_the_same_sources_agree(own_cache: Path) -> None:
-    command = [sys.executable, "-c", COMPILES.format(tests=str(Path(__file__).parent))]
+    command = [sys.executable, "-c", COMPILES.format(tests=str(Path(__file__).parents[1]))]
     env = dict(os.environ, HAL_CACHE_DIR=str(own_cache))
     pipe = subprocess.PIPE
 
