@@ -21,10 +21,13 @@ from hal_cuda import nvrtc, plugin
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "driver"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "cuda"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "streams"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import build
 from simulator import SYSTEM, Simulator
+
+pytest.register_assert_rewrite("each_turn")
 
 
 def _software_driver() -> Any:

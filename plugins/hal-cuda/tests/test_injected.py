@@ -3,33 +3,24 @@ the program then runs again."""
 
 from __future__ import annotations
 
-import gc
 import inspect
 import re
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pytest
-from everything import everything
+from each_turn import OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure
+from every_call import Family
 from simulator import Simulator
 
 import hal_core as hal
 from hal_core.streams import calls as shared
 from hal_cuda import calls, driver
 
-UNKNOWN, OUT_OF_MEMORY = 999, 2
-
-
-class Failure(NamedTuple):
-    """The exceptions and losses that a failed call may cause."""
-
-    operations: str  # the first words of those that may raise
-    kinds: tuple[type[hal.HalError], ...] = (hal.HalError,)
-    lost: str = ""  # kind of the object that only this call could have freed
-    passes: int = 0  # number of calls whose failure has a fallback and raises nothing
-
-
+SAYS = {
+    UNKNOWN: "CUDA_ERROR_UNKNOWN: unknown error",
+    OUT_OF_MEMORY: "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+}
 _COPYING = "copyin copyout copy_from"
 _NONE_SERVES = hal.CompilerUnavailable  # compile: no compiler can serve
 _NO_MEMORY = (hal.OutOfMemory,)
@@ -108,108 +99,61 @@ NO_MEMORY = {
 }
 
 
+class Allocation:
+    """Memory as PyCUDA offers it: an address, whose size the driver knows."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __int__(self) -> int:
+        return self.address
+
+
+Allocation.__module__ = "pycuda.driver"
+
+
+def wrap_an_allocation(device: hal.Compiled, y: hal.Buffer) -> None:
+    address = int(y.__cuda_array_interface__["data"][0])
+    if hal.Buffer.wrap(Allocation(address), device).view(4000).nbytes != 4000:
+        raise AssertionError("another size")
+
+
 @pytest.fixture
 def watched(
     device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Simulator]:
+) -> Iterator[EachTurn]:
     """Close all devices, but retain their contexts: destroying one would hide a leak."""
-    device.close()
-    if "CUDA:1" in hal.Device._devices:
-        hal.Device["CUDA:1"].close()
     monkeypatch.setenv("CUDA_CC", "ptx")  # which asks the driver while it compiles, too
     monkeypatch.setenv("HAL_CCACHE", "0")
-    simulator.retain_contexts(2)
-    everything(simulator)
-    yield simulator
-    simulator.clear()
-    simulator.release_contexts(2)
-    driver.api.cache_clear()
-    hal.Device.refresh()
 
+    def leave() -> None:
+        simulator.set_context(0)
 
-def _one_run(simulator: Simulator, name: str, nth: int) -> hal.HalError | None:
-    """Return the error of `everything` without its frames, which keep buffers alive."""
-    try:
-        everything(simulator)
-    except hal.HalError as error:
-        error.__context__ = error.__cause__ = None
-        return error.with_traceback(None)
-    except RuntimeError as error:
-        if str(error) != f"{name} gave {UNKNOWN}":  # the test's own call
-            raise
-    return None
-
-
-def _close_what_is_open() -> None:
-    for name in ("CUDA:1", "CUDA"):
-        if name in hal.Device._devices:
-            hal.Device[name].close()
-
-
-def _left(simulator: Simulator) -> dict[str, int]:
-    gc.collect()
-    live = simulator.live()
-    return {name: count for name, count in live.items() if name not in ("abandoned", "nbytes")}
-
-
-def _check_each_turn(simulator: Simulator, name: str, code: int, expected: Failure) -> None:
-    before = simulator.all_calls()
-    everything(simulator)
-    turns = simulator.calls_since(before).get(name, 0)
-    assert turns, f"{name} is not called"
-    passed = 0
-    clean = _left(simulator)
-    for nth in range(1, turns + 1):
-        simulator.fail(name, code, nth)
-        before = simulator.all_calls()
-        error = _one_run(simulator, name, nth)
-        reached = simulator.calls_since(before).get(name, 0) >= nth  # how often one polls varies
-        simulator.clear()
-        _close_what_is_open()
-        if error is None:
-            passed += reached
-        else:
-            _check_error(error, name, code, expected)
-        if error is not None and name == "cuDevicePrimaryCtxRelease":
+    def after(name: str, error: hal.HalError) -> None:
+        if name == "cuDevicePrimaryCtxRelease":
             simulator.release_contexts(1, first=int(error.device == "CUDA:1"))
-        everything(simulator)
-        left = _left(simulator)
-        lost = {what: left[what] - clean[what] for what in left if left[what] != clean[what]}
-        clean = left
-        if error is None or not expected.lost:
-            cannot = name == "cuCtxSetCurrent" and error and error.operation in ("free", "close")
-            assert cannot or not lost, (name, nth, error)
-        else:
-            assert lost == {expected.lost: 1}, (name, nth, error)
-    assert passed == expected.passes, (name, passed)
 
-
-def _check_error(error: hal.HalError, name: str, code: int, expected: Failure) -> None:
-    assert type(error) in expected.kinds, error
-    assert error.operation.split()[0] in expected.operations.split(), (name, error)
-    if isinstance(error, hal.DeviceUnavailable):
-        assert f"({name} gave {code}, CUDA_ERROR_UNKNOWN)" in str(error), error
-        return
-    status = "UNKNOWN: unknown error" if code == UNKNOWN else "OUT_OF_MEMORY: out of memory"
-    assert f"{name} failed with CUDA_ERROR_{status}" in str(error), error
-    assert error.device in ("CUDA", "CUDA:1"), error
+    simulator.retain_contexts(2)
+    family = Family("CUDA", driver.api.cache_clear, leave, wrap_an_allocation)
+    turns = EachTurn(family, simulator, SAYS, "cuCtxSetCurrent", after)
+    yield turns
+    simulator.release_contexts(2)
+    turns.end()
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_call_that_fails_raises_and_leaks_nothing(watched: Simulator, name: str) -> None:
-    _check_each_turn(watched, name, UNKNOWN, EXPECTED[name])
+def test_a_call_that_fails_raises_and_leaks_nothing(watched: EachTurn, name: str) -> None:
+    watched.check(name, UNKNOWN, EXPECTED[name])
 
 
 @pytest.mark.parametrize("name", NO_MEMORY)
-def test_A4_a_call_that_finds_no_memory_raises_OutOfMemory(watched: Simulator, name: str) -> None:
-    _check_each_turn(watched, name, OUT_OF_MEMORY, NO_MEMORY[name])
+def test_A4_a_call_that_finds_no_memory_raises_OutOfMemory(watched: EachTurn, name: str) -> None:
+    watched.check(name, OUT_OF_MEMORY, NO_MEMORY[name])
 
 
-def test_no_driver_call_is_missing_here(watched: Simulator) -> None:
+def test_no_driver_call_is_missing_here(watched: EachTurn) -> None:
     """`everything` calls each driver function that the sources name; each fails once above."""
-    before = watched.all_calls()
-    everything(watched)
-    called = set(watched.calls_since(before))
+    called = set(watched.calls())
     assert called == set(EXPECTED)
     transport = type(driver.api())
     text = inspect.getsource(shared) + inspect.getsource(calls)

@@ -20,10 +20,13 @@ from hal_hip import hiprtc, plugin
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "driver"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "hip"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "streams"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import hip_build
 from runtime_control import Runtime
+
+pytest.register_assert_rewrite("each_turn")
 
 SYSTEM = os.environ.get("HAL_TEST_HIP") == "system"  # the machine's own runtime is tested
 WHY = ""

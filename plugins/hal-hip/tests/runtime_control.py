@@ -29,6 +29,12 @@ class Runtime:
         """Forget all failures."""
         self.library.sim_clear()
 
+    def set_device(self, index: int) -> None:
+        """Change this thread's device, as another library may do without our knowledge."""
+        code = self.library.hipSetDevice(index)
+        if code:
+            raise RuntimeError(f"hipSetDevice gave {code}")
+
     def all_calls(self) -> dict[str, int]:
         rows = (line.split() for line in self.library.sim_all_calls().decode().splitlines())
         return {name: int(count) for name, count in rows if name not in _ASKED}

@@ -1,0 +1,119 @@
+"""Each call of the runtime in a long program fails once: an exception of ours names it, nothing
+leaks, and the program then runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from each_turn import OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure
+from every_call import Family
+from runtime_control import Runtime
+
+import hal_core as hal
+from hal_hip import driver
+
+SAYS = {
+    UNKNOWN: "hipErrorUnknown: unknown error",
+    OUT_OF_MEMORY: "hipErrorOutOfMemory: out of memory",
+}
+_COPYING = "copyin copyout copy_from"
+_NO_MEMORY = (hal.OutOfMemory,)
+_IN_QUEUE = (hal.HalError, hal.DeviceFault)  # as what fails in a queue is raised at its waits
+_PROPERTIES = "hipGetDevicePropertiesR0600"
+
+EXPECTED = {
+    "hipGetDeviceCount": Failure("enumerate", (hal.HalError, hal.DeviceUnavailable)),
+    "hipDeviceGetAttribute": Failure("enumerate"),
+    "hipDeviceGetName": Failure("enumerate"),
+    "hipDeviceTotalMem": Failure("enumerate"),
+    _PROPERTIES: Failure("enumerate"),
+    "hipRuntimeGetVersion": Failure("external_ptr"),
+    # Of the turns that pass one is the test's own, two are for the text of an OutOfMemory.
+    "hipSetDevice": Failure(
+        f"open queue allocate load wait unload external_ptr free close {_COPYING}",
+        _IN_QUEUE,
+        passes=3,
+    ),
+    "hipGetDevice": Failure("", passes=5),  # memory is freed all the same
+    "hipDeviceCanAccessPeer": Failure("copy_from"),
+    "hipDeviceSynchronize": Failure("free", lost="blocks"),
+    "hipMemPoolSetAccess": Failure("", passes=1),  # the runtime copies through the host
+    "hipMemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
+    "hipMalloc": Failure("allocate"),
+    "hipMallocFromPoolAsync": Failure("allocate"),
+    "hipMemPoolCreate": Failure("allocate"),
+    "hipMemPoolSetAttribute": Failure("allocate"),
+    "hipMemPoolTrimTo": Failure("allocate free close"),
+    "hipMemPoolDestroy": Failure("close", lost="pools"),
+    "hipFree": Failure("free", lost="blocks"),
+    "hipFreeAsync": Failure("free", lost="blocks"),
+    "hipHostMalloc": Failure("allocate copyin"),
+    "hipHostFree": Failure("free close", lost="host_blocks"),
+    "hipMemcpyHtoDAsync": Failure("copyin"),
+    "hipMemcpyDtoHAsync": Failure("copyout"),
+    "hipMemcpyAsync": Failure("copy_from"),
+    "hipMemcpyPeerAsync": Failure("copy_from"),
+    "hipMemsetD8Async": Failure("fill"),
+    "hipMemsetD16Async": Failure("fill"),
+    "hipMemsetD32Async": Failure("wait fill", _IN_QUEUE),
+    "hipPointerGetAttribute": Failure("external_ptr"),
+    "hipStreamCreateWithFlags": Failure("open queue"),
+    "hipStreamDestroy": Failure("close", lost="streams"),
+    "hipStreamSynchronize": Failure("copyout wait free wrap allocate close"),
+    "hipStreamQuery": Failure("wait"),
+    "hipStreamWaitEvent": Failure("wait copy_from", _IN_QUEUE),
+    "hipEventCreateWithFlags": Failure("wait copyin copy_from", _IN_QUEUE),
+    "hipEventDestroy": Failure("wait copy_from close", lost="events"),
+    "hipEventRecord": Failure(f"wait {_COPYING}", _IN_QUEUE),
+    "hipEventQuery": Failure("wait", (hal.DeviceFault,)),
+    "hipEventSynchronize": Failure("wait copyin copyout"),
+    "hipEventElapsedTime": Failure("wait"),
+    "hipModuleLoadData": Failure("load"),
+    "hipModuleUnload": Failure("unload", lost="modules"),
+    "hipModuleGetFunction": Failure("load"),
+    "hipFuncGetAttribute": Failure("load"),
+    "hipModuleLaunchKernel": Failure("launch"),
+}
+NO_MEMORY = {
+    "hipStreamCreateWithFlags": Failure("open queue", _NO_MEMORY),
+    "hipEventCreateWithFlags": Failure("wait copyin copy_from", (*_NO_MEMORY, hal.DeviceFault)),
+    "hipModuleLoadData": Failure("load", _NO_MEMORY),
+    "hipModuleLaunchKernel": Failure("launch", _NO_MEMORY),
+    "hipHostMalloc": Failure("copyin", _NO_MEMORY, passes=1),
+    "hipMalloc": Failure("", passes=1),  # the cache is emptied, and there is some
+    "hipMemPoolCreate": Failure("allocate", _NO_MEMORY),
+    "hipMallocFromPoolAsync": Failure("", passes=7),
+}
+# Called where there is a fault or a refusal, and where the runtime is older than 6.0.
+_ELSEWHERE = {"hipDeviceReset", "hipGetErrorName", "hipGetErrorString"}
+
+
+@pytest.fixture
+def watched(device: hal.Compiled, runtime: Runtime) -> Iterator[EachTurn]:
+    def leave() -> None:
+        runtime.set_device(1)
+
+    family = Family("HIP", driver.api.cache_clear, leave)
+    turns = EachTurn(family, runtime, SAYS, "hipSetDevice")
+    yield turns
+    turns.end()
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_call_that_fails_raises_and_leaks_nothing(watched: EachTurn, name: str) -> None:
+    watched.check(name, UNKNOWN, EXPECTED[name])
+
+
+@pytest.mark.parametrize("name", NO_MEMORY)
+def test_A4_a_call_that_finds_no_memory_raises_OutOfMemory(watched: EachTurn, name: str) -> None:
+    watched.check(name, OUT_OF_MEMORY, NO_MEMORY[name])
+
+
+def test_no_function_of_the_runtime_is_missing_here(watched: EachTurn) -> None:
+    """Each function of the binding's tables is called by the program, and fails once above."""
+    api = driver.api()
+    bound = {api.symbol_of(name) for name in api._functions}
+    called = set(watched.calls())
+    assert called == set(EXPECTED)
+    assert called | _ELSEWHERE == bound | {_PROPERTIES}

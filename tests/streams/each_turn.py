@@ -1,0 +1,119 @@
+"""Let each turn of a driver call fail in a program: what it raises, and that nothing leaks."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from every_call import Family, everything
+
+import hal_core as hal
+
+UNKNOWN, OUT_OF_MEMORY = 999, 2
+
+
+class Failure(NamedTuple):
+    """The exceptions and losses that a failed call may cause."""
+
+    operations: str  # the first words of those that may raise
+    kinds: tuple[type[hal.HalError], ...] = (hal.HalError,)
+    lost: str = ""  # kind of the object that only this call could have freed
+    passes: int = 0  # number of calls whose failure has a fallback and raises nothing
+
+
+class EachTurn:
+    """The runs of `everything`, on a driver in software that `control` lets fail.
+
+    `says` are the driver's words for each status, and `current` is the call that makes a context
+    current, without which nothing can be freed. What a test wants after a failure, it gives as
+    `after`.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        control: Any,
+        says: dict[int, str],
+        current: str,
+        after: Callable[[str, hal.HalError], None] = lambda name, error: None,
+    ) -> None:
+        self.family, self.control, self.says = family, control, says
+        self.current, self.after = current, after
+        self.names = [family.name, f"{family.name}:1"]
+        self.close_what_is_open()
+        everything(family)
+
+    def close_what_is_open(self) -> None:
+        for name in reversed(self.names):
+            if name in hal.Device._devices:
+                hal.Device[name].close()
+
+    def end(self) -> None:
+        """Leave a driver that tests of other things can start."""
+        self.control.clear()
+        self.family.forget()
+        hal.Device.refresh()
+
+    def calls(self) -> dict[str, int]:
+        """Count the calls of one run."""
+        before = self.control.all_calls()
+        everything(self.family)
+        counts: dict[str, int] = self.control.calls_since(before)
+        return counts
+
+    def check(self, name: str, code: int, expected: Failure) -> None:
+        turns = self.calls().get(name, 0)
+        assert turns, f"{name} is not called"
+        passed, clean = 0, self._left()
+        for nth in range(1, turns + 1):
+            self.control.fail(name, code, nth)
+            before = self.control.all_calls()
+            error = self._one_run(name)
+            # How often one polls varies.
+            reached = self.control.calls_since(before).get(name, 0) >= nth
+            self.control.clear()
+            self.close_what_is_open()
+            if error is None:
+                passed += reached
+            else:
+                self._check_error(error, name, code, expected)
+                self.after(name, error)
+            everything(self.family)
+            left = self._left()
+            lost = {what: count for what in left if (count := left[what] - clean[what])}
+            clean = left
+            if error is None or not expected.lost:
+                cannot = name == self.current and error and error.operation in ("free", "close")
+                assert cannot or not lost, (name, nth, error, lost)
+            else:
+                assert lost == {expected.lost: 1}, (name, nth, error)
+        assert passed == expected.passes, (name, passed)
+
+    def _one_run(self, name: str) -> hal.HalError | None:
+        """Return the error of `everything` without its frames, which keep buffers alive."""
+        try:
+            everything(self.family)
+        except hal.HalError as error:
+            error.__context__ = error.__cause__ = None
+            return error.with_traceback(None)
+        except RuntimeError as error:
+            if str(error) != f"{name} gave {UNKNOWN}":  # the test's own call
+                raise
+        return None
+
+    def _left(self) -> Counter[str]:
+        gc.collect()
+        live: dict[str, int] = self.control.live()
+        return Counter({name: live[name] for name in live if name not in ("abandoned", "nbytes")})
+
+    def _check_error(self, error: hal.HalError, name: str, code: int, expected: Failure) -> None:
+        assert type(error) in expected.kinds, error
+        assert error.operation.split()[0] in expected.operations.split(), (name, error)
+        if isinstance(error, hal.DeviceUnavailable):
+            word = self.says[code].partition(":")[0]
+            assert f"({name} gave {code}, {word})" in str(error), error
+            return
+        assert f"{name} failed with {self.says[code]}" in str(error), error
+        assert error.device in self.names, error
