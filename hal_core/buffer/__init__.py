@@ -435,8 +435,8 @@ class Buffer:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Answer `numpy.asarray(buffer)`: no copy, where the host sees the memory."""
-        unsaid: Exception | None = getattr(self, "_unsaid", None)
-        if unsaid is not None:
+        if hasattr(self, "_unsaid"):
+            unsaid = self._unsaid
             del self._unsaid
             raise unsaid
         array = in_place(self, "numpy.asarray").view(self.dtype.to_numpy())

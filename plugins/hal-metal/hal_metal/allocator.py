@@ -100,7 +100,12 @@ class MetalAllocator(LRUAllocator[Memory]):
             self._copyin(dest, src.host[:nbytes])
             return True
         with driver.check("copy_from", self.device.name):
-            return self.device.submit("copy", lambda commands: copy(commands, dest, src, nbytes))
+            return self.device.submit(
+                "copy",
+                lambda commands: driver.copy_between(
+                    commands, dest.buffer, dest.offset, src.buffer, src.offset, nbytes
+                ),
+            )
 
     def _fill(self, dest: Memory, nbytes: int, pattern: bytes) -> Any:
         if not blit_fills(dest, nbytes, pattern):
@@ -108,7 +113,10 @@ class MetalAllocator(LRUAllocator[Memory]):
             return None
         with driver.check("fill", self.device.name):
             return self.device.submit(
-                "fill", lambda commands: fill(commands, dest, nbytes, pattern)
+                "fill",
+                lambda commands: driver.fill_range(
+                    commands, dest.buffer, dest.offset, nbytes, pattern[0]
+                ),
             )
 
     def _as_buffer(self, opaque: Memory, nbytes: int) -> memoryview:
@@ -130,11 +138,3 @@ def blit_copies(dest: Memory, src: Memory, nbytes: int) -> bool:
 def blit_fills(dest: Memory, nbytes: int, pattern: bytes) -> bool:
     """Tell whether Metal's blit does this fill, which repeats one byte."""
     return not (dest.offset | nbytes) & 3 and pattern == pattern[:1] * len(pattern)
-
-
-def copy(commands: Any, dest: Memory, src: Memory, nbytes: int) -> None:
-    driver.copy_between(commands, dest.buffer, dest.offset, src.buffer, src.offset, nbytes)
-
-
-def fill(commands: Any, dest: Memory, nbytes: int, pattern: bytes) -> None:
-    driver.fill_range(commands, dest.buffer, dest.offset, nbytes, pattern[0])

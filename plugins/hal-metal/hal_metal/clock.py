@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
+from hal_core.concurrency import poll
 from hal_core.profiling import HostClock, Times
 from hal_metal import driver
 
@@ -38,7 +41,7 @@ class MetalClock(HostClock):
         def times() -> tuple[int, int]:
             device = self.device
             if not (work.done or device.closed or device.forked):
-                device.reach(work)
+                poll(partial(driver.is_over, work), math.inf)
             start, end = (round(seconds * 1e9) for seconds in driver.passed(work))
             return (start, end) if end else called  # a failed one has no times
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hal_core.concurrency import fork_safe_lock, poll
 from hal_core.device.base import Compiled, DeviceInfo, Limits
@@ -14,6 +15,11 @@ from hal_core.errors import DeviceFault, DeviceUnavailable
 from hal_metal import driver
 from hal_metal.clock import MetalClock
 from hal_metal.driver import Work
+
+if TYPE_CHECKING:
+    from hal_core.graph import Step
+    from hal_metal.graph import Replay
+    from hal_metal.queue import MetalQueue
 
 _MAX_BLOCKS = 2**31 - 1
 MOST_PENDING = 512  # command buffers that are kept without asking whether they are done
@@ -31,7 +37,7 @@ def enumerate_devices(family: str) -> list[DeviceInfo]:
 def describe(name: str, hardware: Any) -> DeviceInfo:
     """Translate Metal's facts of one GPU."""
     facts = driver.read_facts(hardware)
-    capabilities = {"timing", "pinned", "fp16"}
+    capabilities = {"timing", "pinned", "fp16", "graphs"}
     if facts.apple_family:
         capabilities.add("subgroups")
     x, y, z = facts.max_block
@@ -77,6 +83,7 @@ class MetalDevice(Compiled):
             )  # fmt: skip
         self.pending: deque[Work] = deque()  # committed or about to be, oldest first
         self.libraries: OrderedDict[bytes, Any] = OrderedDict()  # of the last images
+        self.transfer_kernels: dict[str, Any] = {}  # pipelines of our own
         self._failures: list[DeviceFault] = []  # that no wait has raised yet
         self._settling = fork_safe_lock()
         with driver.check("open", name):
@@ -98,11 +105,32 @@ class MetalDevice(Compiled):
 
     def _close(self) -> None:
         self.libraries.clear()
+        self.transfer_kernels.clear()
         self.pending.clear()
         del self.commands, self.nothing
 
+    def _make_queue(self) -> MetalQueue:
+        from hal_metal.queue import MetalQueue
+
+        return MetalQueue(self)
+
+    def _wrap_queue(self, obj: object) -> MetalQueue | None:
+        from hal_metal.queue import MetalQueue
+
+        with driver.check("wrap", self.name):
+            if not driver.is_queue(obj, self.commands):
+                return None
+        return MetalQueue(self, obj, f"a borrowed queue of {self.name}")
+
     def _make_clock(self) -> MetalClock:
         return MetalClock(self)
+
+    @property
+    def graph(self) -> Callable[[Compiled, list[Step]], Replay | None]:
+        """The function that makes a replay in one command buffer."""
+        from hal_metal.graph import native_replay
+
+        return native_replay
 
     def wait_for(self, work: Work | None, timeout: float = math.inf) -> bool:
         """Wait for all work up to `work`, or queued so far; return False when the timeout passes.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -19,11 +20,11 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, OutOfMemor
 
 __all__ = [
     "ENCODE", "LAUNCH", "SET_BUFFER", "SET_BYTES", "SET_SHARED", "BuildError", "Facts", "Refused",
-    "Work", "allocate", "build", "build_file", "bytes_of", "check", "commit", "compute_encoder",
-    "copy_between", "end_encoding", "explain", "fault_of", "fill_range", "find_devices",
-    "foreign_buffer", "is_committed", "is_over", "kernel_names", "launch_names", "make_commands",
+    "Work", "allocate", "build", "build_file", "bytes_of", "check", "commit", "compute",
+    "copy_between", "explain", "fault_of", "fill_range", "find_devices", "foreign_buffer",
+    "is_committed", "is_over", "is_queue", "kernel_names", "launch_names", "make_commands",
     "new_event", "open_queue", "passed", "pipeline_of", "place_in", "pointer_of", "pool",
-    "read_facts", "set_event", "signal_event", "system", "wait_event",
+    "read_facts", "run_kernel", "set_event", "signal_event", "system", "wait_event",
 ]  # fmt: skip
 
 if sys.platform == "darwin":
@@ -241,6 +242,13 @@ def _word_at(address: int) -> int | None:
         os.close(writer)
 
 
+def is_queue(obj: Any, known: Any) -> bool:
+    """Tell whether an object is a command queue of the GPU that `known` is one of."""
+    if type(obj) is not type(known):
+        return False
+    return bool(obj.device().registryID() == known.device().registryID())
+
+
 def place_in(buffer: Any, device: Any) -> tuple[bool, bool, int]:
     """Tell of a buffer whether it is of this GPU, whether the host sees it, and its bytes."""
     ours = buffer.device().registryID() == device.registryID()
@@ -367,17 +375,38 @@ def passed(work: Work) -> tuple[float, float]:
     return work.commands.GPUStartTime(), work.commands.GPUEndTime()
 
 
-def compute_encoder(commands: Any) -> Any:
-    """Begin kernels. Order: `end_encoding`, whatever happens. Raises: Refused."""
-    return _given(commands.computeCommandEncoder(), "computeCommandEncoder")
+def compute(commands: Any, encode: Callable[[Any], None]) -> None:
+    """Add kernels: those that `encode(encoder)` adds. Raises: Refused."""
+    encoder = _given(commands.computeCommandEncoder(), "computeCommandEncoder")
+    try:
+        encode(encoder)
+    finally:
+        encoder.endEncoding()
+
+
+def run_kernel(
+    commands: Any,
+    pipeline: Any,
+    places: list[tuple[Any, int]],
+    numbers: list[bytes],
+    blocks: int,
+    threads: int,
+) -> None:
+    """Add a launch of one of our own kernels: buffers first, then bytes. Raises: Refused."""
+
+    def encode(encoder: Any) -> None:
+        encoder.setComputePipelineState_(pipeline)
+        for index, (buffer, offset) in enumerate(places):
+            encoder.setBuffer_offset_atIndex_(buffer, offset, index)
+        for index, data in enumerate(numbers, len(places)):
+            encoder.setBytes_length_atIndex_(data, len(data), index)
+        encoder.dispatchThreadgroups_threadsPerThreadgroup_((blocks, 1, 1), (threads, 1, 1))
+
+    compute(commands, encode)
 
 
 def _blit_encoder(commands: Any) -> Any:
     return _given(commands.blitCommandEncoder(), "blitCommandEncoder")
-
-
-def end_encoding(encoder: Any) -> None:
-    encoder.endEncoding()
 
 
 def copy_between(

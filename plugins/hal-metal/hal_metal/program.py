@@ -36,6 +36,7 @@ class MetalProgram(Program):
                 ) from None  # fmt: skip
         self._pipeline: Any = found.state
         self._enqueue: Callable[..., driver.Work] | None = None  # generated at the first launch
+        self._encode: Callable[..., None] | None = None
         self.info = ProgramInfo(
             shared_nbytes=max(found.shared_nbytes, binary.shared_nbytes),
             max_block_threads=found.max_block_threads,
@@ -61,7 +62,21 @@ class MetalProgram(Program):
 
     def _bind(self) -> Callable[..., Any]:
         if self._enqueue is None:
-            self._enqueue = self.bind_to(self.device)
+            device, name = self.device, self.name
+            names: dict[str, Any] = {
+                **driver.launch_names(),
+                "encode": self.encoder(),
+                "queue": device.commands,
+                "pending": device.pending,
+                "withdraw": device.withdraw,
+                "settle": device.settle,
+                "most": MOST_PENDING,
+                "title": f"launch of {name}",
+                "operation": f"launch {name}",
+                "device": device.name,
+            }
+            text = driver.LAUNCH.format(names=self._names())
+            self._enqueue = define(text, "launch", f"launch of {name}", names)
         return self._enqueue
 
     def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
@@ -72,31 +87,17 @@ class MetalProgram(Program):
 
     def _unload(self) -> None:
         # Replaced, not deleted: another thread may be between its checks and its launch.
-        self._enqueue = self._refuse_unloaded
+        self._enqueue = self._encode = self._refuse_unloaded
         self._pipeline = None
-
-    def bind_to(self, owner: Any) -> Callable[..., driver.Work]:
-        """Return `launch(geometry, *args)` for the queue of a device, or for another queue."""
-        names: dict[str, Any] = {
-            **driver.launch_names(),
-            "encode": self.encoder(),
-            "queue": owner.commands,
-            "pending": owner.pending,
-            "withdraw": owner.withdraw,
-            "settle": owner.settle,
-            "most": MOST_PENDING,
-            "title": f"launch of {self.name}",
-            "operation": f"launch {self.name}",
-            "device": self.device.name,
-        }
-        return define(driver.LAUNCH.format(names=self._names()), "launch", self.name, names)
 
     def encoder(self) -> Callable[..., None]:
         """Return `encode(encoder, geometry, *args)`, which adds a launch to an encoder."""
-        lines, packs = self._arguments_of()
-        names = {"pipeline": self._pipeline, **packs}
-        text = driver.ENCODE.format(names=self._names(), arguments="\n    ".join(lines))
-        return define(text, "encode", self.name, names)
+        if self._encode is None:
+            lines, packs = self._arguments_of()
+            text = driver.ENCODE.format(names=self._names(), arguments="\n    ".join(lines))
+            names = {"pipeline": self._pipeline, **packs}
+            self._encode = define(text, "encode", f"launch of {self.name}", names)
+        return self._encode
 
     def _names(self) -> str:
         return "".join(f", a{param.position}" for param in self.signature.params)

@@ -1,0 +1,295 @@
+"""Queues of a Metal device: command queues of Metal, ordered by its shared events."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+from hal_core.concurrency import fork_safe_lock
+from hal_core.profiling import record_queued
+from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
+from hal_metal import driver, transfers
+from hal_metal.allocator import Memory
+
+if TYPE_CHECKING:
+    from hal_core.device.base import Compiled
+    from hal_core.program import Program
+    from hal_core.queue import Keep
+    from hal_metal.device import MetalDevice
+    from hal_metal.program import MetalProgram
+
+
+class Command(NamedTuple):
+    """An entry of the queue that was not seen complete yet."""
+
+    name: str  # "launch of saxpy"
+    work: driver.Work | None  # None: Metal does not have it, as work before it failed
+    keep: Any  # what it needs until it is complete
+    event: Callable[[], Event | None] = lambda: None  # that happens with it, a weak reference
+    waited: Event | None = None  # before it
+    failure: Failure | None = None  # Metal refused it
+    finish: Callable[[], None] | None = None  # what the host does when it is complete
+
+    @property
+    def is_over(self) -> bool:
+        return self.work is None or driver.is_over(self.work)
+
+
+class MetalEvent(PolledEvent):
+    """A value that the queue gives its shared event."""
+
+    queue: MetalQueue
+    value = 0  # 0: Metal does not signal it
+    work: driver.Work | None = None
+
+    def _poll(self) -> bool:
+        if not self._done:
+            self.queue.look()
+        return self._done
+
+    def _time_ns(self) -> int:
+        return round(driver.passed(self.work)[1] * 1e9) if self.work else self._ns
+
+
+class _Dropped(PolledEvent):
+    """The end of the commands of a queue that nobody refers to any more."""
+
+    def __init__(self, pending: deque[Command]) -> None:
+        super().__init__()
+        self._pending = pending
+
+    def _poll(self) -> bool:
+        while self._pending and self._pending[0].is_over:
+            finish = self._pending.popleft().finish
+            if finish is not None:
+                finish()
+        return not self._pending
+
+
+class MetalQueue(Queue):
+    """A command queue of Metal, with a command buffer for each piece of work.
+
+    Work behind a failure is dropped, but for that which Metal had before the failure was known.
+
+    Owns: the command queue, but a `borrowed` one, which is another's.
+    """
+
+    device: MetalDevice
+    event_class = MetalEvent
+
+    def __init__(self, device: MetalDevice, commands: Any = None, name: str = "") -> None:
+        super().__init__(device, name)
+        with driver.check("queue", device.name):
+            self.commands = driver.open_queue(device.hardware) if commands is None else commands
+            self.shared = driver.new_event(device.hardware)
+        self._signaled = 0  # the value of the last event
+        self._lock = fork_safe_lock()
+        self._pending: deque[Command] = deque()  # in no cycle with the queue, see `__del__`
+        self._failure: Failure | None = None  # of what is complete
+        self._drops = False  # what is added: Metal refused a command
+        self._looking = False
+
+    # -- work
+
+    def _add(
+        self, name: str, encode: Callable[[Any], object], keep: Any, **more: Any
+    ) -> driver.Work | None:
+        """Commit a command buffer with what `encode(commands)` adds, unless work has failed."""
+        with self._lock:
+            self.look()
+            if self._drops or self._failure is not None:
+                self._pending.append(Command(name, None, keep, **more))
+                return None
+
+            def commit() -> driver.Work:
+                with driver.check(name, self.device.name):
+                    work = driver.Work(driver.make_commands(self.commands), name)
+                    encode(work.commands)
+                    driver.commit(work)
+                return work
+
+            try:
+                if name == "event":
+                    work = commit()
+                else:
+                    work = record_queued(self, name, more.get("waited"), commit)
+            except Exception as error:
+                failure = Failure(name, self.name, error.with_traceback(None))
+                self._pending.append(Command(name, None, keep, **more, failure=failure))
+                self._drops = True
+                return None
+            self._pending.append(Command(name, work, keep, **more))
+            return work
+
+    def look(self, wait: bool = True) -> None:
+        """Let the events of complete commands happen, and release what they needed.
+
+        Without `wait` only if no other thread does it now.
+        """
+        if not self._lock.acquire(blocking=wait):
+            return
+        try:
+            if self._looking:  # a queue that this one waited for had waited for this one
+                return
+            self._looking = True
+            try:
+                while self._pending and self._is_over(self._pending[0]):
+                    self._end(self._pending.popleft())
+            finally:
+                self._looking = False
+        finally:
+            self._lock.release()
+
+    def _end(self, done: Command) -> None:
+        self._failure = self._failure or self._failure_of(done)
+        if done.finish is not None and self._failure is None:
+            done.finish()
+        event = done.event()
+        if event is not None:
+            event._happen(self._failure)
+
+    def _is_over(self, command: Command) -> bool:
+        if not command.is_over or command.waited is None:
+            return command.is_over
+        if isinstance(command.waited, MetalEvent):  # which failed if the work before it did
+            command.waited.queue.look(wait=False)
+        return command.waited._done
+
+    def _failure_of(self, command: Command) -> Failure | None:
+        if command.waited is not None:
+            return command.waited._failure
+        fault = driver.fault_of(command.work, self.device.name) if command.work else None
+        return Failure(command.name, self.name, fault) if fault is not None else command.failure
+
+    def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
+        self._add_launch_of(program, geometry, args, keep)
+
+    def _add_launch_of(
+        self, program: MetalProgram, geometry: Any, args: tuple[Any, ...], keep: Keep
+    ) -> driver.Work | None:
+        encode = program.encoder()
+        return self._add(
+            f"launch of {program.name}",
+            lambda commands: driver.compute(
+                commands, lambda encoder: encode(encoder, geometry, *args)
+            ),
+            keep,
+        )
+
+    def _launch_timed(
+        self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
+    ) -> float:
+        work = self._add_launch_of(program, geometry, args, keep)  # type: ignore[arg-type]  # ours
+        self.record().wait()
+        if work is None:
+            return 0.0
+        start, end = driver.passed(work)
+        return end - start
+
+    def _add_replay(self, plan: Any) -> None:
+        native = plan.native()
+        if native is None:
+            super()._add_replay(plan)
+        else:
+            self._add("replay of a graph", native.encode, (plan.keep(), native))
+
+    def _copyin(self, dest: Memory, src: memoryview, keep: Keep) -> None:
+        device = self.device
+
+        def encode(commands: Any) -> None:
+            transfers.copy(device, commands, dest, transfers.staged(device, src), src.nbytes)
+
+        self._add("copyin", encode, keep)
+
+    def _copyout(self, dest: memoryview, src: Memory, keep: Keep) -> None:
+        """Queue a copy into memory of ours, which the host takes it from when it is complete."""
+        device = self.device
+        try:
+            with driver.check("copyout", device.name):
+                between = transfers.between(device, dest.nbytes)
+        except Exception as error:
+            self._refuse("copyout", Failure("copyout", self.name, error.with_traceback(None)))
+            return
+
+        def finish() -> None:
+            dest[:] = between.host
+
+        self._add(
+            "copyout",
+            lambda commands: transfers.copy(device, commands, between, src, dest.nbytes),
+            keep,
+            finish=finish,
+        )
+
+    def _copy(self, dest: Memory, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
+        device, allocator = self.device, src_device.allocator
+        if src_device is device:
+            self._add(
+                "copy", lambda commands: transfers.copy(device, commands, dest, src, nbytes), keep
+            )
+        elif allocator.host_ordered:  # the host sees it in place
+            self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
+        else:
+            helper = WorkerQueue(device, name=f"helper of {self.name}")
+            helper.wait(self.record())
+            helper._copy(dest, src, nbytes, src_device, keep)
+            self.wait(helper.record())
+
+    def _fill(self, dest: Memory, nbytes: int, pattern: bytes, keep: Keep) -> None:
+        device = self.device
+        self._add(
+            "fill", lambda commands: transfers.fill(device, commands, dest, nbytes, pattern), keep
+        )
+
+    def _refuse(self, name: str, failure: Failure | None, waited: Event | None = None) -> None:
+        """Let the queue fail here: all that is added from now on is dropped."""
+        with self._lock:
+            self._pending.append(Command(name, None, None, waited=waited, failure=failure))
+            self._drops = True
+
+    # -- order
+
+    def _record(self, event: Event) -> None:
+        with self._lock:
+            value = self._signaled + 1
+            work = self._add(
+                "event",
+                lambda commands: driver.signal_event(commands, self.shared, value),
+                None,
+                event=ref(event),
+            )
+            if work is not None:
+                self._signaled = value
+                if isinstance(event, MetalEvent):
+                    event.value, event.work = value, work
+        if not isinstance(event, MetalEvent):  # others hear of it, they do not ask
+            after = self.record()
+            after._when_done(after._poll)
+
+    def _wait(self, event: Event) -> None:
+        if event.done and event._failure is not None:
+            self._refuse("wait", None, event)
+            return
+        shared, value = getattr(event.queue, "shared", None), getattr(event, "value", 0)
+
+        def encode(commands: Any) -> None:
+            if shared is not None and value:
+                driver.wait_event(commands, shared, value)
+                return
+            ours = driver.new_event(self.device.hardware)
+            driver.wait_event(commands, ours, 1)
+            event._when_done(lambda: driver.set_event(ours, 1))
+
+        self._add("wait", encode, event, waited=event)
+
+    # -- end
+
+    def __del__(self) -> None:
+        # Metal finishes the commands; what they need stays until the device is asked again.
+        pending = getattr(self, "_pending", None)
+        if pending and not self.forked and not self.device.closed:
+            rest = _Dropped(pending)
+            if not rest._poll():
+                self.device._ends.append(rest)
