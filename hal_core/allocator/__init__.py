@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from hal_core import concurrency, config
 from hal_core.allocator.accounts import Accounts, AllocatorStatistics, Opaque
 from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec
-from hal_core.errors import HalError, InvalidArgument, InvalidState, OutOfMemory, Unsupported
+from hal_core.errors import (
+    HalError,
+    InvalidArgument,
+    InvalidState,
+    NotShareable,
+    OutOfMemory,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,8 +125,15 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         return False
 
     def _export(self, opaque: Opaque) -> tuple[int, int]:
-        """Return what DLPack has of memory on `dlpack_device`: a pointer, and a byte offset."""
-        return opaque, 0  # type: ignore[return-value]  # an address
+        """Return what DLPack has of memory on `dlpack_device`: a pointer, and a byte offset.
+
+        Raises: NotShareable for an opaque that is no address; a backend with such fills this in.
+        """
+        if isinstance(opaque, int):
+            return opaque, 0
+        problem, got = "the memory has no address", type(opaque).__name__
+        fix = "Copy it: buffer.numpy()."
+        raise NotShareable("__dlpack__", problem, got=got, device=self.device.name, fix=fix)
 
     def _place(self, opaque: Opaque) -> tuple[object, int] | None:
         """Return the memory that an opaque lies in, hashable, and the byte where it begins.

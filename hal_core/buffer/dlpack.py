@@ -84,7 +84,8 @@ def export(
         if copy:
             spec = DEFAULT_SPEC if target == native else buffer.options._replace(external_ptr=None)
             buffer = type(buffer)(device, buffer.size, buffer.dtype, spec).copy_from(buffer)
-        pointer, offset = allocator._export(buffer._opaque_for("__dlpack__"))
+        opaque = buffer._opaque_for("__dlpack__")
+        pointer, offset = allocator._export(opaque) if buffer.nbytes else (0, 0)
         owner = buffer._share()
         # -1: the consumer asks for no wait.
         ordered = stream == -1 and not copy

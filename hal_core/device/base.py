@@ -41,6 +41,12 @@ __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
 
 T = TypeVar("T")
 
+# The names with an underscore that a backend defines; all others are the base class's own.
+_FILLED_IN = frozenset({
+    "_after_fork", "_close", "_instead", "_make_clock", "_make_default_queue", "_make_queue",
+    "_synchronize", "_wrap_queue",
+})  # fmt: skip
+
 
 class BufferKey:
     """Stands for (device, dtype, aligned): an allocated buffer carries it, a program expects it.
@@ -101,6 +107,7 @@ class Compiled(concurrency.OfThisProcess):
     _instead = "Send device.name, and write hal.Device[name] there. Buffers carry their data."
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
+        earlier = dict(vars(self))
         unknown = info.capabilities - CAPABILITIES
         if unknown:
             raise InvalidArgument("open", "unknown capabilities", got=sorted(unknown), device=name)
@@ -124,6 +131,10 @@ class Compiled(concurrency.OfThisProcess):
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
+        kept = {name: value for name, value in vars(self).items() if name.startswith("_")}
+        # What a subclass had set before is lost, and so differs from what it should be.
+        self._kept = kept | {name: earlier[name] for name in kept.keys() & earlier.keys()}
+        del self._kept["_backend"]
         concurrency.devices.add(self)
         wanted = config.PROFILE.read()
         if wanted:
@@ -342,6 +353,15 @@ class Compiled(concurrency.OfThisProcess):
             if self._backend is not None:
                 steps.append(partial(self._backend.closed, self))
             concurrency.run_each(steps)
+
+    def _overwritten(self) -> list[str]:
+        """Return the names that this class keeps for itself, and that a subclass uses otherwise."""
+        mine = type(self).__mro__[: type(self).__mro__.index(Compiled)]
+        theirs = {name for kind in mine for name in vars(kind)}
+        methods = {name for name in vars(Compiled) if name.startswith("_") and name[1] != "_"}
+        taken = theirs & ((methods - _FILLED_IN) | self._kept.keys())
+        lost = {name for name, value in self._kept.items() if vars(self).get(name) is not value}
+        return sorted(taken | lost)
 
     def _forget_ends(self) -> None:
         for end in list(self._ends):  # a finalizer may append to it meanwhile

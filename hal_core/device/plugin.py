@@ -189,6 +189,10 @@ def as_device(info: DeviceInfo, answer: Any) -> Compiled:
         raise Unusable(f"{short_repr(answer)}, not the device {name} of the info it was given")
     if opened.closed:
         raise Unusable(f"{short_repr(answer)}, which is closed")
+    taken = opened._overwritten()
+    if taken:
+        kept = f"names that hal.Compiled keeps for itself: {', '.join(taken)}"
+        raise Unusable(f"{short_repr(answer)}, whose class uses {kept}")
     return opened
 
 

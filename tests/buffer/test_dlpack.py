@@ -367,6 +367,23 @@ def test_B9_memory_that_a_driver_knows_by_handles_goes_to_the_host_and_to_the_de
     assert copied.numpy().tolist() == list(range(32, 48)) and foreign.numpy().tolist() == [0, 1, 2]
 
 
+def test_B9_memory_without_an_address_is_not_exported_as_one(chip: hal.Compiled) -> None:
+    """A backend that names a place of DLPack, and whose opaques are objects of its driver."""
+
+    class Opaque(_Allocator):
+        def _wrap(self, pointer: int, nbytes: int) -> Any:
+            return object()
+
+    chip.__dict__["allocator"] = allocator = Opaque(chip)
+    allocator.honours = frozenset({"external_ptr"})
+    made = hal.Buffer(chip, 4, float32, hal.BufferSpec(external_ptr=8)).allocate()
+    refusal = r"^__dlpack__: the memory has no address \(got 'object'\) on CHIP.*buffer\.numpy\(\)"
+    with pytest.raises(hal.NotShareable, match=refusal):
+        made.__dlpack__()
+    assert made.__dlpack_device__() == CHIP
+    capsule.take(hal.Buffer(chip, 0, float32).allocate().__dlpack__())
+
+
 @pytest.mark.parametrize("place", [OTHER, (99, 3), NotImplementedError("no name")])
 def test_a_library_that_cannot_bring_its_memory_to_the_host_is_told(
     fake: hal.Compiled, place: Any

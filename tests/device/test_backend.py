@@ -191,6 +191,34 @@ def test_an_open_that_gives_no_device(answer: object) -> None:
         opened(answering("hal_open_device", answer))
 
 
+def _sets_later(self: Any, name: str, info: hal.DeviceInfo) -> None:
+    hal.Compiled.__init__(self, name, info)
+    self._queues = []
+
+
+def _sets_earlier(self: Any, name: str, info: hal.DeviceInfo) -> None:
+    self._programs = {}
+    self._own = 1
+    hal.Compiled.__init__(self, name, info)
+
+
+@pytest.mark.parametrize(("namespace", "says"), [
+    ({"__init__": _sets_later}, "_queues"),
+    ({"__init__": _sets_earlier}, "_programs"),
+    ({"_key": lambda self, dtype: None}, "_key"),
+    ({"_lock": None, "_keys": (), "_synchronize": lambda self, timeout: True},
+     "_keys, _lock"),
+], ids=["later", "earlier", "a method", "of the class"])  # fmt: skip
+def test_names_that_a_device_has_from_its_base_class_are_not_taken_in_silence(
+    namespace: dict[str, Any], says: str
+) -> None:
+    owner = make(FakePlugin())
+    device = type("Own", (hal.Compiled,), namespace)(owner.infos()[0].name, owner.infos()[0])
+    kept = f"whose class uses names that hal.Compiled keeps for itself: {says};"
+    with pytest.raises(hal.PluginError, match=kept):
+        opened(answering("hal_open_device", device))
+
+
 def test_a_vendor_error_never_escapes_raw() -> None:
     class Raising(FakePlugin):
         @hookimpl

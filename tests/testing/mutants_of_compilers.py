@@ -160,6 +160,11 @@ def sources_take_any_offset() -> None:
             self.binary = rendered
 
 
+@mutant("D1", "dtype")
+def kernels_are_compiled_for_what_the_device_lacks() -> None:
+    compiler.check_kernel = lambda kernel, info: None
+
+
 @mutant("C9", "dtype")
 def a_dtype_is_claimed_and_not_compiled() -> None:
     @around(FakeCompiler, "_compile")

@@ -35,6 +35,24 @@ COMPUTED = [dtype for dtype in EVERY if dtype not in STORAGE_DTYPES]
 CAPABILITY: dict[hal.DType, str] = {hal.float64: "fp64"}
 
 
+@hal.kernel
+def in_double(y: hal.Ptr[hal.float32]) -> None:
+    y[0] = hal.float32(hal.float64(y[0]) * 0.1)
+
+
+@hal.kernel
+def wide_atomic(y: hal.Ptr[hal.int64]) -> None:
+    hal.atomic_add(y, 0, 1)
+
+
+@hal.kernel
+def of_a_subgroup(y: hal.Ptr[hal.int32]) -> None:
+    y[hal.global_idx(0)] = hal.subgroup_lane()
+
+
+# Capability -> a kernel that needs it, and no other.
+ASKING = {"fp64": in_double, "int64_atomics": wide_atomic, "subgroups": of_a_subgroup}
+
 Refused = Callable[[KernelFunction, list[str]], None]
 
 
@@ -89,6 +107,16 @@ class TestDtype:
         # As `carrier` does: every 32 elements reversed.
         turned = x.reshape(-1, 32)[:, ::-1].reshape(-1).copy()
         assert edges.is_right(got, turned, dtype).all()
+
+    @pytest.mark.parametrize("capability", ASKING)
+    def test_D1_what_the_device_lacks_is_refused_by_its_capability(
+        self, device: hal.Compiled, capability: str, refused: Refused
+    ) -> None:
+        """The renderer, which knows no device, would write it, and its compiler say something."""
+        if capability in device.info.capabilities:
+            device.compile(ASKING[capability])
+        else:
+            refused(ASKING[capability], [rf"\({capability}\)"])
 
     @pytest.mark.parametrize("dtype", COMPUTED, ids=str)
     def test_D1_arithmetic(self, device: hal.Compiled, dtype: hal.DType, refused: Refused) -> None:
