@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.queue import order
+from hal_core.queue.order import Access, Order
 
 N = 64
 
@@ -185,6 +188,86 @@ def test_Q7_random_programs_are_judged_as_their_order_says(device: hal.Compiled)
                     before[queue].add(len(calls))
                     calls.append((queue, first, last, writes))
         device.synchronize(20)
+
+
+# -- the tests above are tested: each of these is a wrong `Order`, of which one must tell
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _check_as(change: Callable[[Access], Access | None]) -> Callable[..., None]:
+    """Compare other accesses than those that were made."""
+    inner = Order._check
+
+    def _check(self: Order, access: Access, clock: dict[str, int]) -> None:
+        changed = change(access)
+        if changed is not None:
+            inner(self, changed, clock)
+
+    return _check
+
+
+def _knows_itself_alone(self: Order, queue: str, event: hal.Event) -> None:
+    own = self._clocks.get(queue, {}).get(queue, 0)
+    event._clock, event._after, event._seen = {queue: own}, [], self.seen
+
+
+def _waits_for_what_is_recorded(self: Order, queue: str, event: hal.Event) -> None:
+    if event._clock is not None:
+        WAITED(self, queue, event)
+
+
+WAITED = Order.waited
+WRONG: dict[str, tuple[object, str, object]] = {
+    "nothing is compared": (Order, "_check", _nothing),
+    "reads are not": (Order, "_check", _check_as(lambda one: one if one.writes else None)),
+    "reads are writes": (Order, "_check", _check_as(lambda one: one._replace(writes=True))),
+    "the host is not": (
+        Order, "_check", _check_as(lambda one: None if "default" in one.queue else one)),
+    "the neighbour is": (Order, "_check", _check_as(lambda one: one._replace(end=one.end + 4))),
+    "the last element is not": (
+        Order, "_check", _check_as(lambda one: one._replace(end=one.end - 4))),
+    "waits are forgotten": (Order, "waited", _nothing),
+    "events to come are": (Order, "waited", _waits_for_what_is_recorded),
+    "events know their queue alone": (Order, "recorded", _knows_itself_alone),
+    "the host sees nothing": (Order, "seen", _nothing),
+    "the host sees no device": (Order, "seen_all", _nothing),
+    "freed memory stays": (Order, "forget", _nothing),
+    "the last access replaces all": (order, "_replaces", lambda new, old, clock: True),
+    "a read replaces a write": (
+        order, "_replaces",
+        lambda new, old, clock: new.start <= old.start and old.end <= new.end
+        and (old.queue == new.queue or clock.get(old.queue, 0) >= old.number),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_Q7_a_wrong_order_is_caught(
+    name: str, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, method, wrong = WRONG[name]
+    monkeypatch.setattr(owner, method, wrong)
+    with pytest.raises((AssertionError, hal.KernelFault, pytest.fail.Exception)):
+        for test in (
+            test_Q7_a_missing_wait_is_found_and_named, test_Q7_the_host_is_a_queue_like_any_other,
+            test_Q7_byte_ranges_count_not_buffers, test_Q7_reads_need_no_order,
+            test_Q7_freed_memory_is_forgotten, test_Q7_events_recorded_later_order_too,
+            partial(test_Q7_each_way_to_wait_orders_the_host, _wait),
+            partial(test_Q7_each_way_to_wait_orders_the_host, _synchronize),
+            test_Q7_random_programs_are_judged_as_their_order_says,
+        ):  # fmt: skip
+            test(device)
+
+
+def _wait(device: hal.Compiled, queue: hal.Queue, event: hal.Event) -> None:
+    event.wait(20)
+
+
+def _synchronize(device: hal.Compiled, queue: hal.Queue, event: hal.Event) -> None:
+    device.synchronize(20)
 
 
 async def _awaited(event: hal.Event) -> None:
