@@ -16,7 +16,6 @@ import ctypes
 import itertools
 import math
 import struct
-import sys
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,13 +27,13 @@ from hal_core.ir import Signature
 from hal_cpu import driver, loader, processor
 from hal_cpu.program import CPUProgram
 from hal_cpu.threads.stacks import STACK_NBYTES, stack_nbytes
+from hal_cpu.threads.team import PAUSES, YIELD
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_cpu.device import CPUDevice
 
 SPLIT_FROM = 100_000  # operations; for less, meeting the other cores costs more than it gains
-_YIELD = "NtYieldExecution" if sys.platform == "win32" else "sched_yield"
 _SPINS = 4000  # looks before the core is offered to others
 _COUNTERS_NBYTES = 64  # of a phase: tasks claimed and tasks done, in a cache line of their own
 
@@ -160,10 +159,6 @@ rest:
   ret void
 }}
 """
-_PAUSES = {
-    "x86-64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
-}
 _WORDS = struct.Struct("@3Q").pack
 
 
@@ -286,7 +281,7 @@ def native_replay(device: Compiled, steps: list[Step]) -> Callable[[], None] | N
     programs = [step.program for step in steps if step.program is not None]
     if any(not isinstance(one, CPUProgram) or one._moved is not None for one in programs):
         return None
-    if not steps or stack_nbytes() < STACK_NBYTES or driver.symbol_address(_YIELD) is None:
+    if not steps or stack_nbytes() < STACK_NBYTES or driver.symbol_address(YIELD) is None:
         return None
     try:
         _functions()
@@ -314,8 +309,8 @@ def _functions() -> dict[str, loader.Code]:
     from hal_cpu.compilers.llvm import LLVMCompiler
     from hal_cpu.device import LOADER
 
-    declare_pause, pause = _PAUSES[processor.machine()]
-    text = _TEXT.format(yield_=_YIELD, declare_pause=declare_pause, pause=pause, spins=_SPINS)
+    declare_pause, pause = PAUSES[processor.machine()]
+    text = _TEXT.format(yield_=YIELD, declare_pause=declare_pause, pause=pause, spins=_SPINS)
     options = CompileOptions("hal_graph", Signature.parse("hal_graph", ""), rendered=True)
     image = LLVMCompiler().compile_cached(text, options)
     load = loader.named(LOADER.read())

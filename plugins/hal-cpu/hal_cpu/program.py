@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 # While another Python thread is busy, a released GIL comes back after up to 5 ms, so work below
 # 100 us keeps it. In operations as the kernel IR counts them, at the worst 1 ns each.
 KEEP_GIL_BELOW = 100_000
-# Splitting a launch costs about 20 us. An operation takes 0.02 to 1 ns, so measured times decide,
-# not their number: two launches in a row above the first limit split the later ones, one split
-# launch below the second limit ends that.
-SPLIT_FROM_SECONDS = 60e-6
-JOIN_BELOW_SECONDS = 30e-6
+# Splitting a launch costs about 3 us, and as much as it gains where workers have to wake. An
+# operation takes 0.02 to 1 ns, so measured times decide, not their number: two launches in a row
+# above the first limit split the later ones, one split launch below the second limit ends that.
+SPLIT_FROM_SECONDS = 40e-6
+JOIN_BELOW_SECONDS = 5e-6
 SPLIT_AT_ONCE_FROM = 20_000_000  # operations
 SPLIT_AT_ONCE_THREADS = 1 << 18  # where the operations of a thread are not known
 

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from ctypes import c_int64
+from ctypes import byref, c_int32, c_int64
 from queue import SimpleQueue
 from typing import Any, Self
 
@@ -16,6 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hal_core as hal
+from hal_cpu.program import CPUProgram
+from hal_cpu.threads import pool as pool_module
 from hal_cpu.threads.pool import Pool, split
 
 
@@ -232,3 +235,73 @@ def test_close_ends_the_threads_and_a_closed_pool_still_serves() -> None:
     pool.run(record, b"", None, split(12, 3))
     assert len(record.seen) == 12
     pool.close()
+
+
+# -- launches that machine code shares
+
+
+@hal.kernel
+def count(hits: hal.Ptr[hal.int32]) -> None:
+    hal.atomic_add(hits, hal.global_idx(0), 1)
+
+
+def test_P6_machine_code_runs_every_block_once(
+    pool: Pool, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three callers at once, and workers that look, sleep, or come late."""
+    monkeypatch.setattr(pool_module, "Job", _Fallback)
+    _Fallback.made = 0
+    program = device.compile(count)
+    assert isinstance(program, CPUProgram)
+    launches = 200
+
+    def launch(blocks: int, found: list[bool]) -> None:
+        hits = hal.zeros(blocks * 8, hal.int32, device=device)
+        args, where = program._pack(hits._buf), byref((c_int32 * 6)(blocks, 1, 1, 8, 1, 1))
+        for k in range(launches):
+            pool.run(program._releasing, args, where, split(blocks, 1 + k % 64))
+            if not (hits.numpy() == k + 1).all():  # also: nobody is late
+                return
+            time.sleep(0.002 * (k % 16 == 0))
+        found.append(True)
+
+    found: list[bool] = []
+    launch(20_000, found)
+    assert found == [True] and not _Fallback.made
+    callers = [threading.Thread(target=launch, args=(n, found)) for n in (1, 370, 5000)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len(found) == 4
+    assert _Fallback.made < 3 * launches
+
+
+class _Fallback(pool_module.Job):
+    made = 0
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        type(self).made += 1
+
+
+def test_a_pool_without_such_code_shares_by_python(
+    pool: Pool, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "make_team", lambda: None)
+    program, hits = device.compile(count), hal.zeros(800, hal.int32, device=device)
+    assert isinstance(program, CPUProgram)
+    where = byref((c_int32 * 6)(100, 1, 1, 8, 1, 1))
+    pool.run(program._releasing, program._pack(hits._buf), where, split(100, 4))
+    assert set(hits.numpy().tolist()) == {1}
+
+
+def test_idle_workers_sleep(pool: Pool, device: hal.Compiled) -> None:
+    program, hits = device.compile(count), hal.zeros(800, hal.int32, device=device)
+    assert isinstance(program, CPUProgram)
+    where = byref((c_int32 * 6)(100, 1, 1, 8, 1, 1))
+    pool.run(program._releasing, program._pack(hits._buf), where, split(100, 4))
+    wait_until(lambda: len(pool._idle) == 3)
+    before = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - before < 0.1

@@ -208,7 +208,7 @@ def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.Mo
     assert launches(20e-6, 40e-6) == ["one"] * 4
     assert launches(100e-6, 70e-6) == ["one", "one", "all", "all"]
     assert launches(100e-6, 70e-6) == ["all"] * 4
-    assert launches(2e-6, 20e-6) == ["all", "one", "one", "one"]
+    assert launches(2e-6, 4e-6) == ["all", "one", "one", "one"]
     assert AdaptiveLaunch(run, Pool(), [], True)._long >= 2  # type: ignore[arg-type]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from hal_core.concurrency import fork_safe_lock, forkable
 from hal_cpu.threads.stacks import start_thread
+from hal_cpu.threads.team import Team, make_team
 
 LaunchFunction = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
 Chunks = list[tuple[c_int64, c_int64]]
@@ -98,8 +99,10 @@ class Pool:
         self._forget_workers()
 
     def _forget_workers(self) -> None:
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: Tasks = SimpleQueue()
+        self._idle: list[None] = []  # an entry for each worker that waits for the queue
         self._workers: list[threading.Thread] = []
+        self._team: Team | None = None
 
     def run(self, run: LaunchFunction, args: bytes, launch: Any, chunks: Chunks) -> None:
         """Call `run(args, launch, first, last)` for every chunk.
@@ -108,6 +111,12 @@ class Pool:
         """
         if not self._workers:
             self._start()
+        code = getattr(run, "code", None)
+        if self._team is not None and code is not None:
+            self._wake()
+            (first, second), (_, blocks) = chunks[0], chunks[-1]
+            if self._team.lead(code.entry, args, launch, blocks, second.value - first.value):
+                return
         job = Job(run, args, launch, chunks)
         try:
             put = self._queue.put
@@ -119,15 +128,22 @@ class Pool:
             job.abandon()
             raise
 
+    def _wake(self) -> None:
+        """Make the workers that sleep look for a job of the team."""
+        while self._idle:
+            del self._idle[-1:]  # before the call, so that each worker is called once
+            self._queue.put(_LOOK)
+
     def _start(self) -> None:
         with self._lock:
             queue, workers = self._queue, self._workers
             if workers:  # another thread was faster
                 return
+            self._team = make_team()
             while len(workers) < self.threads - 1:
                 name = f"hal-cpu-{len(workers) + 1}"
                 try:
-                    workers.append(start_thread(name, _serve, queue))
+                    workers.append(start_thread(name, _serve, queue, self._idle, self._team))
                 except RuntimeError:  # can't start new thread: work with fewer, or none
                     return
 
@@ -166,8 +182,21 @@ def split(blocks: int, threads: int) -> Chunks:
     return list(itertools.pairwise(bounds))
 
 
-def _serve(queue: SimpleQueue[Job | None]) -> None:
+_LOOK = object()  # in a queue of tasks: look for a job of the team
+Tasks = SimpleQueue[Any]  # a Job, _LOOK, or None as the last
+
+
+def _serve(queue: Tasks, idle: list[None], team: Team | None) -> None:
     """Work on jobs until there is a None in the queue."""
-    while (job := queue.get()) is not None:
-        job.help()
-        del job  # or an idle worker would keep the last launch's code alive
+    while True:
+        idle.append(None)
+        task = queue.get()
+        if task is not _LOOK:
+            del idle[-1:]
+        if task is None:
+            return
+        if task is not _LOOK:
+            task.help()
+        del task  # or an idle worker would keep the last launch's code alive
+        if team is not None:
+            team.serve()
