@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import hal_core as hal
-from bench.measure import OURS, Effort, Task, call, compare
+from bench.measure import OURS, SETTLED, Effort, Task, call, compare
 from bench.report import Missing, Row, beside
 
 SIZE = 1024  # rows and columns of the matrices
@@ -139,7 +139,7 @@ def product(effort: Effort) -> Row:
         raise ValueError("the product is wrong")
     tasks = {OURS: call(ours), "numpy": call(lambda: np.matmul(a, b, out=out))}
     what = f"matmul {SIZE} float32 with register tiles, beside numpy's"
-    return beside(what, compare(tasks, _long(effort)), "numpy", 0.5)
+    return beside(what, compare(tasks, _long(effort), SETTLED), "numpy", 0.5)
 
 
 def scan(effort: Effort) -> Row:
@@ -233,5 +233,5 @@ def one_thread() -> Iterator[hal.Compiled]:
 
 
 def _long(effort: Effort) -> Effort:
-    """Return fewer and longer rounds: the threads of numpy's library spin after their work."""
+    """Return fewer and longer rounds."""
     return Effort(max(5, effort.rounds // 4), 5 * effort.seconds)

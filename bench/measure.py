@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 import timeit
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -75,8 +76,14 @@ class Times:
         return added
 
 
-def compare(tasks: Mapping[str, Task], effort: Effort) -> Times:
-    """Run the tasks in turn, `effort.rounds` times, every other round in reverse order."""
+SETTLED = 0.05  # seconds after which threads of other libraries have stopped looking for work
+
+
+def compare(tasks: Mapping[str, Task], effort: Effort, pause: float = 0.0) -> Times:
+    """Run the tasks in turn, `effort.rounds` times, every other round in reverse order.
+
+    Each waits `pause` seconds first: threads that look for more work would share its cores.
+    """
     timers = {name: task.timer() for name, task in tasks.items()}
     counts = {name: _count(timer, effort.seconds) for name, timer in timers.items()}
     empty = min(timeit.repeat("pass", number=100_000, repeat=5)) / 100_000
@@ -84,6 +91,7 @@ def compare(tasks: Mapping[str, Task], effort: Effort) -> Times:
     rounds: dict[str, list[float]] = {name: [] for name in order}
     for turn in range(effort.rounds):
         for name in order if turn % 2 else reversed(order):
+            time.sleep(pause)
             spent = timers[name](counts[name]) / counts[name] - empty
             rounds[name].append(spent / tasks[name].repeats)
     return Times(rounds)

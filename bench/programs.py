@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hal_core as hal
-from bench.measure import OURS, Effort, Task, call, compare
+from bench.measure import OURS, SETTLED, Effort, Task, call, compare
 from bench.peers import Peers
 from bench.report import Missing, Row, beside
 
@@ -53,9 +53,8 @@ def beside_numba(example: Example, effort: Effort) -> Row | Missing:
     ours = on("CPU", example, results)
     if not np.allclose(results["CPU"], results["numba"], rtol=1e-3, atol=1e-4):
         raise ValueError(f"{example.what}: the results differ")
-    # Numba's threads spin for some time after their work, and would share our cores.
     long = Effort(max(5, effort.rounds // 4), 5 * effort.seconds)
-    return beside(what, compare({OURS: ours} | peers.tasks, long), "numba", 1.0)
+    return beside(what, compare({OURS: ours} | peers.tasks, long, SETTLED), "numba", 1.0)
 
 
 def on(name: str, example: Example, results: dict[str, Numbers]) -> Task:
@@ -65,7 +64,12 @@ def on(name: str, example: Example, results: dict[str, Numbers]) -> Task:
     program, vals, threads = device.compile(example.kernel), example.vals, example.threads
     program(*buffers, vals=vals, threads=threads, wait=True)
     results[name] = buffers[0].numpy(example.arrays[0].shape)
-    return call(lambda: program(*buffers, vals=vals, threads=threads, wait=True))
+
+    def run() -> None:
+        program(*buffers, vals=vals, threads=threads)
+        device.synchronize()
+
+    return call(run)
 
 
 def _numba(example: Example, results: dict[str, Numbers]) -> Task:
