@@ -1,21 +1,54 @@
 """The formula of fmod, the remainder of a division that truncates.
 
-The remainder is exact, so it is computed with integers, in a loop.
+The remainder is exact: x - n * y has no more digits than y, if n is nearly x / y.
 """
 
 from __future__ import annotations
 
-from hal_core.dtypes import uint64
+from hal_core.dtypes import float32, float64, uint64
 from hal_core.ir.math.exponential import scaled
 from hal_core.ir.math.value import Value, Variable
 
 _INFINITY, _NAN = float("inf"), float("nan")
+_NEAR = 2.0**53  # below, a quotient of float64 is rounded to its integer part or to one more
+# float32 are less than 2**277 apart: x - n * y * 2**step for these steps leaves less than 0.51 y,
+# as each n has at most 47 bits, and is at most one off.
+_STEPS = (230, 184, 138, 92, 46, 0)
 
 
 def fmod(x: Value, y: Value) -> Value:
+    above, below = abs(x).cast(float64), abs(y).cast(float64)
+    rest = (_of_float32 if x.dtype is float32 else _of_float64)(above, below)
+    rest = (rest < 0.0).where(rest + below, rest)
+    size = (above < below).where(above, rest).cast(x.dtype)
+    # Infinities, NaNs and a division by 0 have no remainder.
+    defined = (abs(x) < _INFINITY) & (abs(y) > 0.0)
+    return defined.where(size.with_sign_of(x), x.const(_NAN))
+
+
+def _of_float32(x: Value, y: Value) -> Value:
+    """Return a remainder that is less than y, and may be negative, of numbers up to 2**277 y."""
+    inverse, shifter = 1.0 / y, x.format.shifter
+    for step in _STEPS:
+        whole = x.fma(inverse * 2.0**-step, shifter) - shifter
+        x = (-whole).fma(y * 2.0**step, x)
+    return x
+
+
+def _of_float64(x: Value, y: Value) -> Value:
+    quotient = x / y
+    rest = Variable("rest", (-quotient.apply("TRUNC")).fma(y, x))
+    far = quotient.compare("GE", _NEAR)
+    block = far.statement("IF", far)
+    rest.set(_of_far(x, y))
+    far.statement("ENDIF", block)
+    return rest.get()
+
+
+def _of_far(x: Value, y: Value) -> Value:
     """(m * 2**(e - f) % n) * 2**f, for x = m * 2**e and y = n * 2**f with integers m and n."""
     form = x.format
-    (m, e), (n, f) = _parts(abs(x)), _parts(abs(y))
+    (m, e), (n, f) = _parts(x), _parts(y)
     start, bits, step = m.apply("MOD", n), e - f, 63 - form.mantissa
     # start * 2**bits % n, `step` bits at a time: more would not fit into an integer.
     rest, distance = Variable("rest", start), Variable("distance", bits)
@@ -28,12 +61,8 @@ def fmod(x: Value, y: Value) -> Value:
     rest.set((rest.get() << now.cast(uint64)).apply("MOD", n))
     distance.set(left - now)
     left.statement("ENDLOOP", loop)
-    whole = rest.get()
     unit = (f - (form.bias + form.mantissa)).cast(x.dtype)
-    size = (e < f).where(abs(x), scaled(whole.cast(x.dtype), unit))
-    # Infinities, NaNs and a division by 0 have no remainder, and the code above read them wrongly.
-    defined = (abs(x) < _INFINITY) & (abs(y) > 0.0)
-    return defined.where(size.with_sign_of(x), x.const(_NAN))
+    return scaled(rest.get().cast(x.dtype), unit)
 
 
 def _parts(x: Value) -> tuple[Value, Value]:

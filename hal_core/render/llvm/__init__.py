@@ -6,7 +6,7 @@ target: the backend sets triple and data layout.
 
 from __future__ import annotations
 
-from hal_core.dtypes import DTYPES, float32, float64
+from hal_core.dtypes import DTYPES, float64
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.expand import expand
@@ -16,14 +16,6 @@ from hal_core.render.names import Names
 from hal_core.render.renderer import Renderer, writers
 
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
-
-
-# The math functions whose formulas LLVM vectorises, which is faster than calls of the library, and
-# compiles in a short time.
-_FORMULAS = {
-    **dict.fromkeys(("EXP", "EXP2", "LOG", "LOG2", "TANH", "ATAN", "ATAN2"), (float32, float64)),
-    **dict.fromkeys(("SIN", "COS", "TAN"), (float32,)),
-}
 
 
 class LLVMRenderer(Renderer):
@@ -44,8 +36,9 @@ class LLVMRenderer(Renderer):
     def _render(self, kernel: Kernel) -> str:
         cut = kernel._replace(uops=split(kernel, grouped=True))
         if self.fma:
-            # Vectorised, formulas are faster. A thread's own loop is not, and calls are faster.
-            cut = expand(cut, _FORMULAS, in_loops=False)
+            # Vectorised, formulas are faster. A thread's own loop is not, and calls are faster, but
+            # for those of the exact remainder, which libraries find bit by bit.
+            cut = expand(expand(cut, {"FMOD": (float64,)}), in_loops=False)
         return _Module(cut, self.half).whole()
 
 
