@@ -349,7 +349,7 @@ class MultiBuffer(OfThisProcess):
 
     def _queue_of(self, device: Compiled) -> Queue:
         """Return a queue of the device that does not work on the caller's thread."""
-        if not isinstance(device.default_queue, DirectQueue):
+        if type(device.default_queue) is not DirectQueue:  # a backend's own kind queues the work
             return device.default_queue
         if device not in self._queues:
             self._queues[device] = device.queue()

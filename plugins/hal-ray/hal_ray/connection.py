@@ -190,9 +190,10 @@ class Connection:
             self._refuse()
         if not succeeded:
             failure = unpack(answer)
-            if isinstance(failure, HalError):
-                failure.device = self.device  # its text has the name that the device has there
-            failure.add_note(f"{self.device} is {self.place}")
+            if isinstance(failure, HalError):  # its text has the name that the device has there
+                failure.device = self.device
+                first, rest, more = str(failure).partition("\n")
+                failure.args = (f"{first} This is {self.device}, {self.place}.{rest}{more}",)
             raise failure
         return answer
 

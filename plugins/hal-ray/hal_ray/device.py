@@ -12,6 +12,7 @@ from hal_ray import driver
 from hal_ray.clock import RayClock
 from hal_ray.connection import Connection
 from hal_ray.driver import Node
+from hal_ray.queue import RayQueue
 
 if TYPE_CHECKING:
     from hal_core.graph import Step
@@ -96,6 +97,9 @@ class RayDevice(Compiled):
 
     def _close(self) -> None:
         self.connection.close()
+
+    def _make_default_queue(self) -> RayQueue:
+        return RayQueue(self, f"the default queue of {self.name}")
 
     def _make_clock(self) -> RayClock:
         return RayClock(self)

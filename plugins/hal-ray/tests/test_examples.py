@@ -1,0 +1,84 @@
+"""The examples that run on several devices run on a cluster, as a user would start them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+HERE = pytest.mark.skipif("CPU" not in hal.Device, reason="the examples compare with hal-cpu")
+
+
+def run(cluster: Any, folder: Path, example: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / example), *arguments],
+        env=os.environ | {"HAL_RAY_ADDRESS": cluster.address},
+        cwd=folder, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def free_cores(cluster: Any) -> None:
+    """Close what this process has open: each node has one core."""
+    for info in hal.Device.devices("RAY"):
+        if info.name in hal.Device._devices:
+            hal.Device[info.name].close()
+
+
+def cpus() -> str:
+    infos = hal.Device.devices("RAY")
+    return ",".join(info.name for info in infos if info.vendor["device"] == "CPU")
+
+
+@HERE
+def test_the_plate_is_the_same_on_nodes_and_after_a_worker_was_killed(
+    cluster: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("PIL.Image", reason="pillow is not installed here")
+    pictures = []
+    for more in ((), ("--kill",)):
+        said = run(cluster, tmp_path, "cluster.py", "--devices", cpus(), *more)
+        assert "differ from CPU by 0" in said
+        assert ("repeating steps from 200" in said) is bool(more)
+        pictures.append((tmp_path / "cluster.png").read_bytes())
+    assert pictures[0] == pictures[1]
+
+
+@HERE
+def test_M1_digits_learns_on_two_nodes(cluster: Any, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed here")
+    devices = ",".join(cpus().split(",")[1:])
+    run(cluster, tmp_path, "digits.py", "--devices", devices)  # ends with 1 where it read too few
+
+
+def test_M1_shards_are_gathered_and_reduced_as_numpy_does(cluster: Any) -> None:
+    names = cpus().split(",")
+    data = np.random.default_rng(1).standard_normal((7, 300)).astype("f4")
+    multi = hal.MultiBuffer(names, data.shape, hal.float32).copyin(data)
+    assert np.array_equal(multi.numpy(), data)
+    across = multi.reshard(1)
+    assert np.array_equal(across.numpy(), data) and across.shards[0].shape == (7, 100)
+    assert np.allclose(multi.reduce("sum").numpy(), data.sum(0), atol=1e-4)
+    assert np.array_equal(multi.reshard(None).shards[2].buffer.numpy((7, 300)), data)
+
+
+def test_Q2_queues_of_two_nodes_are_ordered_by_an_event(cluster: Any) -> None:
+    one, two = (hal.Device[name] for name in cpus().split(",")[:2])
+    first, second = one.queue(), two.queue()
+    x, y = hal.zeros(1000, hal.int32, one), hal.zeros(1000, hal.int32, two)
+    for turn in range(1, 6):
+        x.fill(turn, queue=first)
+        second.wait(first.record())
+        done = y.copy_from(x, queue=second)
+        first.wait(done)
+    assert done.wait(30) and set(y.numpy()) == {5}
