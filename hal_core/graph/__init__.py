@@ -15,7 +15,7 @@ from hal_core.errors import InvalidArgument
 from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder, recording
 from hal_core.graph.node import Node, Step, Use, dependencies
-from hal_core.graph.plan import Plan
+from hal_core.graph.plan import Plan, Replay
 from hal_core.program import Program
 from hal_core.queue import Event, Queue, capturing, checked, refuse_in_capture
 
@@ -47,10 +47,11 @@ class Graph(OfThisProcess):
         self.device = opened
         self.nodes = []
         self._plan: Plan | None = None
+        self._earlier: Plan | None = None  # before a change
         self._recorder = Recorder(opened, self.nodes, self._forget_plan)
 
     def _forget_plan(self) -> None:
-        self._plan = None
+        self._earlier, self._plan = self._plan or self._earlier, None
 
     # -- making it
 
@@ -111,7 +112,9 @@ class Graph(OfThisProcess):
         start = time.perf_counter()
         plan = self._plan
         if plan is None or not plan.is_current(buffers):
-            plan = self._plan = Plan(self.device, self.nodes, buffers)
+            earlier = plan or self._earlier
+            plan = self._plan = Plan(self.device, self.nodes, buffers, earlier)
+            self._earlier = None
         if queue is not None:
             queue = checked(queue, "replay", self.device)
             queue._check_device(self.device, "replay")
@@ -202,4 +205,4 @@ def capture(device: Compiled) -> Iterator[Graph]:
         graph._forget_plan()
 
 
-__all__ = ["Graph", "Node", "Step", "capture", "load_graph"]
+__all__ = ["Graph", "Node", "Replay", "Step", "capture", "load_graph"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,25 @@ if TYPE_CHECKING:
     from hal_core.device.base import Compiled
 
 
+class Replay(ABC):
+    """What a device's `graph` makes of steps, where other memory takes less than a new one.
+
+    A device may return any function instead.
+    """
+
+    @abstractmethod
+    def __call__(self) -> None:
+        """Replay the steps as work of the default queue."""
+
+    @abstractmethod
+    def with_steps(self, steps: list[Step]) -> Replay | None:
+        """Return the replay of other steps; None where it has to be made anew.
+
+        The steps have the same nodes, perhaps with other memory, values, sizes and order. Both
+        replays may be called afterwards, in any order and by any threads.
+        """
+
+
 class Plan:
     """The steps of a graph with the memory of one choice of buffers, checked as launches are.
 
@@ -22,9 +42,12 @@ class Plan:
     """
 
     def __init__(
-        self, device: Compiled, nodes: Sequence[Node], buffers: Mapping[Buffer, Buffer] | None
-    ) -> None:
-        """Raises: InvalidArgument, InvalidState; nothing has run then."""
+        self, device: Compiled, nodes: Sequence[Node], buffers: Mapping[Buffer, Buffer] | None,
+        earlier: Plan | None = None,
+    ) -> None:  # fmt: skip
+        """`earlier` is the last plan of the graph.
+
+        Raises: InvalidArgument, InvalidState; nothing has run then."""
         self.device = device
         self.exchanged = dict(buffers or {})
         chosen = Exchange(device, nodes, self.exchanged)
@@ -40,6 +63,7 @@ class Plan:
         self._programs = list({id(s.program): s.program for s in self.steps if s.program}.values())
         self._native: Callable[[], None] | None = None
         self._native_is_made = False
+        self._like: Any = None if earlier is None else earlier._native or earlier._like
 
     def keep(self) -> tuple[Any, ...]:
         """Return what a replay needs until it is done."""
@@ -58,8 +82,11 @@ class Plan:
         """Return what the device's `graph` has made of the steps; None where it takes them not."""
         if not self._native_is_made:
             make = self.device.graph
-            self._native = None if make is None else make(self.device, self.steps)
-            self._native_is_made = True
+            if isinstance(self._like, Replay):
+                self._native = self._like.with_steps(self.steps)
+            if self._native is None and make is not None:
+                self._native = make(self.device, self.steps)
+            self._native_is_made, self._like = True, None
         return self._native
 
     def run(self) -> None:

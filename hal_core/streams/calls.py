@@ -211,3 +211,79 @@ class PrefixedDriver(StreamDriver):
 
     def launch_refused(self, status: Any) -> Refused:
         return self.refused("LaunchKernel", status)
+
+    # -- graphs
+
+    has_graphs = True
+
+    @abstractmethod
+    def launch_node(self, function: Any, geometry: tuple[int, ...], arguments: int) -> Any:
+        """Return the parameters of a launch as the driver's structure."""
+
+    @abstractmethod
+    def copy_node(self, dest: int, src: int, nbytes: int, context: Any) -> tuple[Any, ...]:
+        """Return the arguments that say what a node copies."""
+
+    @abstractmethod
+    def fill_node(
+        self, dest: int, value: int, element: int, count: int, context: Any
+    ) -> tuple[Any, ...]:
+        """Return the arguments that say what a node fills."""
+
+    def handles(self, nodes: list[Any]) -> Any:
+        """Make an array of handles."""
+        return nodes
+
+    def make_graph(self) -> Any:
+        return self.call("GraphCreate", 0)
+
+    def add_launch(
+        self, graph: Any, after: list[Any], function: Any, geometry: tuple[int, ...], arguments: int
+    ) -> Any:
+        given = self.launch_node(function, geometry, arguments)
+        return self.call("GraphAddKernelNode", graph, self.handles(after), len(after), given)
+
+    def add_copy(
+        self, graph: Any, after: list[Any], dest: int, src: int, nbytes: int, context: Any
+    ) -> Any:
+        given = self.copy_node(dest, src, nbytes, context)
+        return self.call("GraphAddMemcpyNode", graph, self.handles(after), len(after), *given)
+
+    def add_fill(
+        self, graph: Any, after: list[Any], dest: int, pattern: bytes, count: int, context: Any
+    ) -> Any:
+        value = int.from_bytes(pattern, "little")
+        given = self.fill_node(dest, value, len(pattern), count, context)
+        return self.call("GraphAddMemsetNode", graph, self.handles(after), len(after), *given)
+
+    def instantiate(self, graph: Any) -> Any:
+        return self.call("GraphInstantiate", graph, 0)
+
+    def set_launch(
+        self, ready: Any, node: Any, function: Any, geometry: tuple[int, ...], arguments: int
+    ) -> None:
+        given = self.launch_node(function, geometry, arguments)
+        self.call("GraphExecKernelNodeSetParams", ready, node, given)
+
+    def set_copy(
+        self, ready: Any, node: Any, dest: int, src: int, nbytes: int, context: Any
+    ) -> None:
+        given = self.copy_node(dest, src, nbytes, context)
+        self.call("GraphExecMemcpyNodeSetParams", ready, node, *given)
+
+    def set_fill(
+        self, ready: Any, node: Any, dest: int, pattern: bytes, count: int, context: Any
+    ) -> None:
+        value = int.from_bytes(pattern, "little")
+        given = self.fill_node(dest, value, len(pattern), count, context)
+        self.call("GraphExecMemsetNodeSetParams", ready, node, *given)
+
+    def launch_graph(self, ready: Any, stream: Any) -> None:
+        self.call("GraphLaunch", ready, stream)
+
+    def destroy_graph(self, graph: Any, ready: Any) -> None:
+        try:
+            if ready is not None:
+                self.call("GraphExecDestroy", ready)
+        finally:
+            self.call("GraphDestroy", graph)

@@ -15,6 +15,7 @@ from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault
 from hal_core.streams import driver
 from hal_core.streams.clock import StreamClock
+from hal_core.streams.graph import Executable, native_replay
 from hal_core.streams.marks import Marks
 from hal_core.streams.queue import DefaultStreamQueue, StreamQueue, wrap
 from hal_core.streams.staging import PinnedBlocks
@@ -111,6 +112,8 @@ class StreamDevice(Compiled):
         # A program's name, for the text of a fault; in a list, as an attribute takes longer to set.
         self.last_launched = [""]
         self.unused: deque[Any] = deque()  # modules whose programs are gone
+        self.unused_graphs: deque[tuple[Any, Any]] = deque()  # and what was made of them
+        self.executables: Living[Executable] = Living()
         self._ended = False  # True: the stream is being destroyed, or gone
         self.lost = False  # True: a fault ended the context, as the end of the device showed
         self.clock = StreamClock(self)
@@ -144,6 +147,8 @@ class StreamDevice(Compiled):
                     if allocator is not None:
                         steps.callback(allocator.destroy_pool)
                     steps.callback(self.unload_unused)
+                    for executable in self.executables:
+                        steps.callback(executable.give_up)
                     steps.callback(self.pinned.destroy)
                     steps.callback(self.marks.destroy)
                     self.api.wait(self.stream)
@@ -167,6 +172,11 @@ class StreamDevice(Compiled):
 
     def _wrap_queue(self, obj: object) -> StreamQueue | None:
         return wrap(self, obj)
+
+    @property
+    def graph(self) -> Any:
+        """The function that makes a graph of the driver, where that has them."""
+        return native_replay if self.api.has_graphs else None
 
     def _make_clock(self) -> StreamClock:
         return self.clock
@@ -275,8 +285,18 @@ class StreamDevice(Compiled):
         self._forget_ends()
 
     def unload_unused(self) -> None:
-        """Unload modules whose programs are gone. The caller has made the context current."""
-        with ExitStack() as steps, suppress(IndexError):  # another thread may take the last one
+        """Unload modules whose programs are gone, and destroy such graphs.
+
+        The caller has made the context current.
+        """
+        # Another thread may take the last one.
+        with ExitStack() as steps:
+            if self.unused_graphs:
+                with suppress(IndexError):
+                    while True:
+                        steps.callback(self.api.destroy_graph, *self.unused_graphs.popleft())
+                self.api.wait(self.stream)  # a replay may be queued there; queues keep theirs
+        with ExitStack() as steps, suppress(IndexError):
             while True:
                 steps.callback(self.api.unload, self.unused.popleft())
 

@@ -354,3 +354,67 @@ class StreamDriver(ABC):
     @abstractmethod
     def launch_refused(self, status: Any) -> Refused:
         """Return what a status of `launch_of`, other than success, means."""
+
+    # -- graphs, only where `has_graphs`
+
+    has_graphs = False  # True: the functions here are there, and graphs are replayed by the driver
+
+    def make_graph(self) -> Any:
+        """Make an empty graph."""
+        raise NotImplementedError
+
+    def add_launch(
+        self, graph: Any, after: list[Any], function: Any, geometry: tuple[int, ...], arguments: int
+    ) -> Any:
+        """Add a launch that runs after some nodes, and return its node.
+
+        The geometry and the address of the arguments are those of `launch_of`; they are read before
+        the function returns, here and in `set_launch`. Cost: nothing runs in any function here but
+        `launch_graph`.
+        """
+        raise NotImplementedError
+
+    def add_copy(
+        self, graph: Any, after: list[Any], dest: int, src: int, nbytes: int, context: Any
+    ) -> Any:
+        """Add a copy between addresses, whose ranges do not overlap, and return its node."""
+        raise NotImplementedError
+
+    def add_fill(
+        self, graph: Any, after: list[Any], dest: int, pattern: bytes, count: int, context: Any
+    ) -> Any:
+        """Add a fill with `count` times a pattern of 1, 2 or 4 bytes, and return its node."""
+        raise NotImplementedError
+
+    def instantiate(self, graph: Any) -> Any:
+        """Make a graph ready to be launched. Owns: the graph has to live as long as the result."""
+        raise NotImplementedError
+
+    def set_launch(
+        self, ready: Any, node: Any, function: Any, geometry: tuple[int, ...], arguments: int
+    ) -> None:
+        """Let a node launch with other arguments.
+
+        Order: later replays see it, those that are queued do not, here and in the next two.
+        """
+        raise NotImplementedError
+
+    def set_copy(
+        self, ready: Any, node: Any, dest: int, src: int, nbytes: int, context: Any
+    ) -> None:
+        """Let a node copy other bytes."""
+        raise NotImplementedError
+
+    def set_fill(
+        self, ready: Any, node: Any, dest: int, pattern: bytes, count: int, context: Any
+    ) -> None:
+        """Let a node fill other bytes."""
+        raise NotImplementedError
+
+    def launch_graph(self, ready: Any, stream: Any) -> None:
+        """Queue a replay. Order: two of one `instantiate` never run at once. Raises: as `wait`."""
+        raise NotImplementedError
+
+    def destroy_graph(self, graph: Any, ready: Any) -> None:
+        """Destroy what `instantiate` has made, none of whose replays is queued, and its graph."""
+        raise NotImplementedError

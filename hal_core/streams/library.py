@@ -43,6 +43,9 @@ LONG: dict[str, Row] = {  # called without the GIL
     "CtxSynchronize": ((), ()),
     "LaunchKernel": ((), (_P, *[_U] * 7, _P, _P, _P)),  # waits while the queue is full
     "ModuleUnload": ((), (_P,)),
+    "GraphInstantiate": ((_A,), (_P, ctypes.c_ulonglong)),
+    "GraphLaunch": ((), (_P, _P)),
+    "GraphExecDestroy": ((), (_P,)),
 }
 SHORT: dict[str, Row] = {  # called with the GIL, which is faster than to give it up
     "DeviceGetName": ((ctypes.c_char * 128,), (_I, _I)),
@@ -62,6 +65,10 @@ SHORT: dict[str, Row] = {  # called with the GIL, which is faster than to give i
     "EventElapsedTime": ((ctypes.c_float,), (_P, _P)),
     "ModuleGetFunction": ((_A,), (_P, ctypes.c_char_p)),
     "FuncGetAttribute": ((_I,), (_U, _P)),
+    "GraphCreate": ((_A,), (_U,)),
+    "GraphDestroy": ((), (_P,)),
+    "GraphAddKernelNode": ((_A,), (_P, _P, _N, _P)),
+    "GraphExecKernelNodeSetParams": ((), (_P, _P, _P)),
 }
 
 
@@ -103,6 +110,9 @@ class LibraryDriver(PrefixedDriver):
         if len(kinds) > 1:
             return tuple(result.value for result in results)
         return results[0].value if kinds else None
+
+    def handles(self, nodes: list[int]) -> Any:
+        return (ctypes.c_void_p * len(nodes))(*nodes)
 
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: int) -> None:
         if not isinstance(dest, int):  # ctypes does not take a memoryview as a pointer

@@ -106,6 +106,12 @@ class StreamProgram(Program):
         with self.device.own(f"unload {self.name}"):
             self.device.unload_unused()
 
+    def with_arguments(self, args: tuple[Any, ...], call: Callable[..., Any], geometry: Any) -> Any:
+        """Call `call(function, geometry, address)` with the address of packed arguments."""
+        storage, addresses = self._storage.make()
+        self._storage.pack_into(storage, self._storage.first, *args)
+        return call(self._function, geometry, addresses)
+
     def _define(self, head: str) -> Callable[..., None]:
         """Return a launch with that head, whose names are this program's global variables."""
         device, api, name, storage = self.device, self.device.api, self.name, self._storage

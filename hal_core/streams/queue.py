@@ -25,6 +25,7 @@ from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events, record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_core.queue.watcher import watch
+from hal_core.streams.graph import StreamReplay
 from hal_core.streams.staging import BLOCK_NBYTES, LARGE_IN_NBYTES, PinnedBlock
 
 if TYPE_CHECKING:
@@ -334,6 +335,18 @@ class StreamQueue(Queue):
         fill = allocator.fill_on
         self._add("fill", lambda: fill(self.stream, dest, nbytes, pattern, self._send), keep)
 
+    def _add_replay(self, plan: Any) -> None:
+        native = None if events.open_profiles else plan.native()
+        if isinstance(native, StreamReplay):
+            replay = partial(native.launch, self.stream)
+            with self._lock:  # a queue that is held takes the steps, with their arguments of now
+                if is_free := self._held is None:
+                    self._put("replay of a graph", replay, (None, *plan.keep()))
+            self._settle()
+            if is_free:
+                return
+        super()._add_replay(plan)
+
     # -- order
 
     def _record(self, event: Event) -> None:
@@ -435,7 +448,7 @@ class StreamQueue(Queue):
         lost = isinstance(error, DeviceFault)
         works = [*self._pending, self._growing] if lost else []
         names = [one for work in works for one in work.names]
-        launches = [one for one in names if one.startswith("launch")]
+        launches = [one for one in names if one.startswith(("launch", "replay"))]
         self._failure = self._failure or Failure([*launches, name][0], self.name, error)
 
     # -- for other libraries

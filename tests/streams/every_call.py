@@ -65,7 +65,22 @@ def _launch(device: hal.Compiled, y: hal.Buffer) -> None:
     program(y, vals=(1000,), threads=1000, wait=True)
     program(y, vals=(0,), grid=1, block=32, shared=60_000)
     device.synchronize(timeout=10)
+    _replay(device, program, y)
     program.unload()
+
+
+def _replay(device: hal.Compiled, program: hal.Program, y: hal.Buffer) -> None:
+    x = hal.Buffer(device, 1000, hal.int32).allocate()
+    with device.capture() as graph:
+        x.fill(5)
+        program(y, vals=(0,), threads=1000)
+        x.copy_from(y)
+    graph.replay()
+    graph.replay({x: hal.Buffer(device, 1000, hal.int32).allocate()})
+    graph[1].update(vals=(0,), threads=500)
+    graph.replay()
+    graph.nodes.clear()  # the graph is a cycle, which would keep the memory
+    x.deallocate()
 
 
 def _copy(device: hal.Compiled, y: hal.Buffer, leave: Callable[[], None]) -> None:

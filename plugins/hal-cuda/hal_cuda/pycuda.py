@@ -36,11 +36,16 @@ _SHORT: dict[str, Row] = {
     "FuncSetAttribute": ((), (_P, _U, _I)),
     "GetErrorName": ((), (_U, _P)),
     "GetErrorString": ((), (_U, _P)),
+    "GraphAddMemcpyNode": ((_A,), (_P, _P, ctypes.c_size_t, _P, _P)),
+    "GraphAddMemsetNode": ((_A,), (_P, _P, ctypes.c_size_t, _P, _P)),
+    "GraphExecMemcpyNodeSetParams": ((), (_P, _P, _P, _P)),
+    "GraphExecMemsetNodeSetParams": ((), (_P, _P, _P, _P)),
 }
 # Functions whose first version took 32 bits, or another context.
 _SECOND = (
     "DevicePrimaryCtxRelease", "MemAlloc", "MemFree", "MemcpyHtoDAsync", "MemcpyDtoHAsync",
     "StreamDestroy", "DeviceTotalMem", "MemGetInfo", "MemGetAddressRange", "EventDestroy",
+    "GraphAddKernelNode", "GraphExecKernelNodeSetParams",
 )  # fmt: skip
 
 
@@ -54,7 +59,10 @@ class PyCUDA(Calls, LibraryDriver):
     """The driver's functions through ctypes; handles are integers."""
 
     prefix = "cu"
-    symbols: ClassVar[dict[str, str]] = {name: f"{name}_v2" for name in _SECOND}
+    symbols: ClassVar[dict[str, str]] = {
+        **{name: f"{name}_v2" for name in _SECOND},
+        "GraphInstantiate": "GraphInstantiateWithFlags",
+    }
 
     def __init__(self) -> None:
         super().__init__(LIBRARY, _LONG, _SHORT)

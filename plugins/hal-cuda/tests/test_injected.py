@@ -36,12 +36,13 @@ EXPECTED = {
     "cuDeviceTotalMem": Failure("enumerate"),
     "cuDevicePrimaryCtxRetain": Failure("open"),
     "cuDevicePrimaryCtxRelease": Failure("close"),
-    # Of the turns that pass one is the test's own, two are for the text of an OutOfMemory.
+    # Of the turns that pass one is the test's own, two are for the text of an OutOfMemory, one is a
+    # graph's, which is replayed step by step then.
     "cuCtxSetCurrent": Failure(
-        "open queue allocate compile load wait launch unload external_ptr wrap free close "
+        "open queue replay allocate compile load wait launch unload external_ptr wrap free close "
         f"{_COPYING}",
         (*_IN_QUEUE, _NONE_SERVES),
-        passes=3,
+        passes=4,
     ),
     "cuCtxGetCurrent": Failure("wait", passes=5),  # memory is freed all the same
     "cuDeviceCanAccessPeer": Failure("copy_from"),
@@ -84,6 +85,23 @@ EXPECTED = {
     "cuFuncGetAttribute": Failure("load"),
     "cuFuncSetAttribute": Failure("launch"),
     "cuLaunchKernel": Failure("launch"),
+    # What cannot become a graph of the driver is replayed step by step.
+    **dict.fromkeys(
+        (
+            "cuGraphCreate",
+            "cuGraphAddKernelNode",
+            "cuGraphAddMemcpyNode",
+            "cuGraphAddMemsetNode",
+            "cuGraphInstantiate",
+        ),
+        Failure("", passes=1),
+    ),
+    "cuGraphExecKernelNodeSetParams": Failure("replay"),
+    "cuGraphExecMemcpyNodeSetParams": Failure("replay"),
+    "cuGraphExecMemsetNodeSetParams": Failure("replay"),
+    "cuGraphLaunch": Failure("replay"),
+    "cuGraphExecDestroy": Failure("load unload close", lost="execs"),
+    "cuGraphDestroy": Failure("load unload close", lost="graphs"),
 }
 
 NO_MEMORY = {
@@ -95,7 +113,7 @@ NO_MEMORY = {
     "cuMemHostAlloc": Failure("copyin", _NO_MEMORY, passes=1),
     "cuMemAlloc": Failure("", passes=1),  # the cache is emptied, and there is some
     "cuMemPoolCreate": Failure("allocate", _NO_MEMORY),
-    "cuMemAllocFromPoolAsync": Failure("", passes=7),
+    "cuMemAllocFromPoolAsync": Failure("", passes=9),
 }
 
 

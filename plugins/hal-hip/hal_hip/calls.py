@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import struct
 from collections import Counter
 from typing import Any, ClassVar
 
@@ -25,6 +26,10 @@ _SHORT: dict[str, Row] = {
     "GetDevice": ((_I,), ()),
     "GetErrorName": ((), (_I,)),
     "GetErrorString": ((), (_I,)),
+    "GraphAddMemcpyNode": ((_A,), (_P, _P, _N, _A, _A, _N, _I)),
+    "GraphAddMemsetNode": ((_A,), (_P, _P, _N, _P)),
+    "GraphExecMemcpyNodeSetParams": ((), (_P, _P, _A, _A, _N, _I)),
+    "GraphExecMemsetNodeSetParams": ((), (_P, _P, _P)),
 }
 # The older one fills in the older layout.
 _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
@@ -46,6 +51,8 @@ class HIP(LibraryDriver):
         "MemFreeAsync": "FreeAsync", "MemHostAlloc": "HostMalloc", "MemFreeHost": "HostFree",
         "CtxSynchronize": "DeviceSynchronize", "StreamCreate": "StreamCreateWithFlags",
         "EventCreate": "EventCreateWithFlags", "LaunchKernel": "ModuleLaunchKernel",
+        "GraphInstantiate": "GraphInstantiateWithFlags", "GraphAddMemcpyNode":
+        "GraphAddMemcpyNode1D", "GraphExecMemcpyNodeSetParams": "GraphExecMemcpyNodeSetParams1D",
     }  # fmt: skip
     # hipDeviceAttribute..., as hip_runtime_api.h numbers them since 5.0
     attributes: ClassVar[dict[str, int]] = {
@@ -126,3 +133,21 @@ class HIP(LibraryDriver):
 
     def load(self, image: bytes) -> int:
         return int(self.call("ModuleLoadData", image))
+
+    # -- graphs
+
+    def launch_node(self, function: int, geometry: tuple[int, ...], arguments: int) -> bytes:
+        # hipKernelNodeParams: block, `extra`, function, grid, arguments, shared memory
+        sizes = geometry[3:6], geometry[:3], geometry[6]
+        return struct.pack(
+            "@3I4x2Q3I4xQI4x", *sizes[0], 0, function, *sizes[1], arguments, sizes[2]
+        )
+
+    def copy_node(self, dest: int, src: int, nbytes: int, context: int) -> tuple[int, ...]:
+        return dest, src, nbytes, _ANY_DIRECTION
+
+    def fill_node(
+        self, dest: int, value: int, element: int, count: int, context: int
+    ) -> tuple[bytes]:
+        # hipMemsetParams: address, bytes of an element, rows, pitch, value, elements
+        return (struct.pack("@QI4x2QI4xQ", dest, element, 1, 0, value, count),)

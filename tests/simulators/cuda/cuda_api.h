@@ -98,6 +98,21 @@ struct CUDA_MEMCPY3D {
     size_t WidthInBytes, Height, Depth;
 };
 
+struct CUDA_KERNEL_NODE_PARAMS {
+    CUfunction func;
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    void **kernelParams, **extra;
+    CUkernel kern;
+    CUcontext ctx;
+};
+
+struct CUDA_MEMSET_NODE_PARAMS {
+    CUdeviceptr dst;
+    size_t pitch;
+    unsigned value, elementSize;
+    size_t width, height;
+};
+
 struct CUlaunchAttribute {
     unsigned id;
     char pad[4];

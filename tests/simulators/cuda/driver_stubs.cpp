@@ -57,13 +57,8 @@ NOT_SUPPORTED(cuProfilerInitialize)
 NOT_SUPPORTED(cuProfilerStart)
 NOT_SUPPORTED(cuProfilerStop)
 
-// graphs, cooperative launches, virtual memory, stream memory operations
-NOT_SUPPORTED(cuGraphCreate)
-NOT_SUPPORTED(cuGraphDestroy)
-NOT_SUPPORTED(cuGraphExecDestroy)
-NOT_SUPPORTED(cuGraphInstantiateWithFlags)
+// graphs of other kinds, cooperative launches, virtual memory, stream memory operations
 NOT_SUPPORTED(cuGraphInstantiateWithParams)
-NOT_SUPPORTED(cuGraphLaunch)
 NOT_SUPPORTED(cuLaunchCooperativeKernel)
 NOT_SUPPORTED(cuMemAddressReserve)
 NOT_SUPPORTED(cuMemAdvise)

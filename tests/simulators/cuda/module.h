@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cuda_api.h"
+#include "graph.h"
 #include "memory.h"
 
 namespace sim {
@@ -68,6 +69,10 @@ struct Shape {
 // Arguments as an array of pointers, or as the `extra` list of keys and values.
 void launch(Context& context, const char* name, const std::shared_ptr<Function>& function,
             const Shape& shape, CUstream stream, void** arguments, void** extra);
+
+// The same as a node of a graph.
+Task launch_task(Context& context, const std::shared_ptr<Function>& function, const Shape& shape,
+                 void** arguments, void** extra);
 
 int attribute_of(const Function& function, unsigned attribute);
 

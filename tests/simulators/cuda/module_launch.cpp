@@ -106,6 +106,14 @@ void launch(Context& context, const char* name, const std::shared_ptr<Function>&
     submit(*stream, {name, [=] { execute(*function, shape, params); }});
 }
 
+Task launch_task(Context& context, const std::shared_ptr<Function>& function, const Shape& shape,
+                 void** arguments, void** extra) {
+    need(&context == &function->module->context, INVALID_HANDLE);
+    check_shape(*function, shape);
+    auto params = parameters(*function->code, arguments, extra);
+    return {Task::Launch, &context, [=] { execute(*function, shape, params); }};
+}
+
 }  // namespace sim
 
 using namespace sim;

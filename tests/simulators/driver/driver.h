@@ -21,6 +21,8 @@ namespace sim {
 
 struct Context;
 struct Event;
+struct Exec;
+struct Graph;
 struct Function;
 struct Kernel;
 struct Library;
@@ -93,6 +95,8 @@ struct Driver {
     Handles<Library> libraries;
     Handles<Kernel> kernels;
     Handles<Pool> pools;
+    Handles<Graph> graphs;
+    Handles<Exec> execs;
     uint64_t abandoned = 0;  // what was still alive when its context went
     uintptr_t first_handle = 0, next_handle = 0;
     std::deque<uintptr_t> retired;          // handles of what is gone, the oldest first

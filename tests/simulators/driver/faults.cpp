@@ -129,7 +129,7 @@ bool slow_on_stream(const char* name) {
     const std::string text = std::string(name).substr(sizeof PREFIX - 1);
     for (const char* start :
          {"Memcpy", "Memset", "Launch", "ModuleLaunch", "EventRecord", "MemFreeAsync", "FreeAsync",
-          "StreamWaitEvent", "StreamAddCallback", "StreamDestroy"})
+          "StreamWaitEvent", "GraphLaunch", "StreamAddCallback", "StreamDestroy"})
         if (text.rfind(start, 0) == 0) return true;
     return false;
 }

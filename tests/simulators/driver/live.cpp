@@ -1,5 +1,6 @@
 // What is alive, for tests that look for leaks.
 #include "event.h"
+#include "graph.h"
 #include "memory.h"
 #include "module.h"
 
@@ -30,6 +31,8 @@ EXPORT const char* sim_live() {
     add("modules", modules);
     add("libraries", driver().libraries.live.size());
     add("pools", driver().pools.live.size() - driver().devices.size());
+    add("graphs", driver().graphs.live.size());
+    add("execs", driver().execs.live.size());
     add("abandoned", driver().abandoned);
     text += "}";
     return text.c_str();

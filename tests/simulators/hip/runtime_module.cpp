@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "faults.h"
+#include "graph.h"
 #include "module.h"
 #include "runtime.h"
 
@@ -139,7 +140,42 @@ void execute(const Function& function, const Shape& shape, const std::vector<uin
     fail(context, code_of(outcome.fault), function.code->name + ": " + outcome.message);
 }
 
+struct KernelNodeParams {
+    unsigned block[3];
+    void** extra;
+    void* function;
+    unsigned grid[3];
+    void** arguments;
+    unsigned shared_nbytes;
+};
+
+Task launch_task(Context& context, const KernelNodeParams* is) {
+    need(is != nullptr);
+    Shape shape{{is->grid[0], is->grid[1], is->grid[2]},
+                {is->block[0], is->block[1], is->block[2]},
+                is->shared_nbytes};
+    auto function = driver().functions.get(is->function);
+    need(&context == &function->module->context, INVALID_HANDLE);
+    check_shape(*function->code, shape);
+    auto params = parameters(*function->code, is->arguments, is->extra);
+    return {Task::Launch, &context, [=] { execute(*function, shape, params); }};
+}
+
 }  // namespace
+
+EXPORT Status hipGraphAddKernelNode(NodeHandle* out, GraphHandle graph, const NodeHandle* after,
+                                    size_t count, const KernelNodeParams* is) {
+    return enter_context("hipGraphAddKernelNode", [&](Context& context, Lock&) {
+        add_node(graph, out, after, count, launch_task(context, is));
+    });
+}
+
+EXPORT Status hipGraphExecKernelNodeSetParams(ExecHandle exec, NodeHandle node,
+                                              const KernelNodeParams* is) {
+    return enter_context("hipGraphExecKernelNodeSetParams", [&](Context& context, Lock&) {
+        set_node(exec, node, launch_task(context, is));
+    });
+}
 
 EXPORT Status hipModuleLoadData(ModuleHandle* out, const void* image) {
     return load_image("hipModuleLoadData", out, image);

@@ -1,0 +1,178 @@
+"""Graphs of the driver: the steps of a replay as nodes, and one call that launches all of them.
+
+steps: fill x, launch f(y, x)      nodes: a fill, a launch that comes after it
+replay                             launch the graph: one call
+replay({y: z})                     set the launch's arguments, launch the graph: two calls
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hal_core.buffer import Buffer
+from hal_core.concurrency import fork_safe_lock
+from hal_core.dtypes import uint8
+from hal_core.errors import HalError
+from hal_core.graph import Replay
+from hal_core.graph.node import COPY, COPYIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hal_core.device.base import Compiled
+    from hal_core.graph import Step
+    from hal_core.streams.device import StreamDevice
+
+_WIDE_NBYTES = 1 << 20  # of a fill that is a copy of so many bytes kept on the device
+
+Parts = dict[tuple[int, str], tuple[Any, Buffer]]  # of a graph: (step, purpose) -> content, memory
+
+
+class Command(NamedTuple):
+    """A node of the driver's graph."""
+
+    kind: str  # "launch", "copy" or "fill", as the driver's functions are named
+    args: tuple[Any, ...]  # of a launch: the program, its geometry, its arguments
+
+
+class Executable:
+    """A graph of the driver that is ready to be launched.
+
+    Owns: the graph, which the device destroys some time after this object is gone.
+    """
+
+    def __init__(self, device: StreamDevice, steps: list[Step], commands: list[list[Command]]):
+        self.device, self.commands = device, commands
+        self.graph = self.ready = None
+        self.shape = _shape(steps, commands)
+        self.lock = fork_safe_lock()  # between setting nodes and the launch that is to see it
+        self.nodes: list[list[Any]] = []
+        device.executables.add(self)
+        with device.own("replay"):
+            device.unload_unused()
+            self.graph = device.api.make_graph()
+            for step, group in zip(steps, commands, strict=True):
+                after = [self.nodes[number][-1] for number in step.dependencies]
+                made: list[Any] = []
+                for command in group:
+                    made.append(self._apply("add", self.graph, [*after, *made[-1:]], command))
+                self.nodes.append(made)
+            self.ready = device.api.instantiate(self.graph)
+
+    def _apply(self, what: str, *given: Any) -> Any:
+        """Add a node, or set one that is there."""
+        api, (kind, args) = self.device.api, given[-1]
+        call: Callable[..., Any] = getattr(api, f"{what}_{kind}")
+        if kind != "launch":
+            return call(*given[:-1], *args, self.device.context)
+        program, geometry, values = args
+        return program.with_arguments(values, partial(call, *given[:-1]), geometry)
+
+    def launch(self, commands: list[list[Command]], stream: Any) -> None:
+        """Queue a replay with these commands, of which only those that differ are set."""
+        device = self.device
+        with self.lock:
+            if commands is not self.commands:
+                with device.own("replay"):
+                    for number, (old, new) in enumerate(zip(self.commands, commands, strict=True)):
+                        for place, command in enumerate(new):
+                            if command != old[place]:
+                                self._apply("set", self.ready, self.nodes[number][place], command)
+                self.commands = commands
+            device.last_launched[0] = "one of a graph"
+            device.call("replay", device.api.launch_graph, self.ready, stream)
+
+    def give_up(self) -> None:
+        """Leave the graph to the device, which destroys it when it next does such things."""
+        graph, self.graph = self.graph, None
+        if graph is not None:
+            self.device.unused_graphs.append((graph, self.ready))
+
+    __del__ = give_up
+
+
+class StreamReplay(Replay):
+    """A replay by the driver. Owns: data of the host that it copies, on the device."""
+
+    def __init__(self, executable: Executable, commands: list[list[Command]], parts: Parts) -> None:
+        self._executable, self._commands, self._parts = executable, commands, parts
+
+    def __call__(self) -> None:
+        self.launch(self._executable.device.stream)
+
+    def launch(self, stream: Any) -> None:
+        """Queue the replay on a stream of the device."""
+        self._executable.launch(self._commands, stream)
+
+    def with_steps(self, steps: list[Step]) -> StreamReplay | None:
+        device, parts = self._executable.device, dict(self._parts)
+        commands = [_commands(device, number, step, parts) for number, step in enumerate(steps)]
+        if any(group is None for group in commands):
+            return None
+        known = [group for group in commands if group is not None]
+        if _shape(steps, known) != self._executable.shape:
+            return None
+        return StreamReplay(self._executable, known, parts)
+
+
+def native_replay(device: StreamDevice, steps: list[Step]) -> StreamReplay | None:
+    """Make a graph of the driver; return None for steps that it does not take."""
+    parts: Parts = {}
+    try:
+        commands = [_commands(device, number, step, parts) for number, step in enumerate(steps)]
+        known = [group for group in commands if group is not None]
+        if not steps or len(known) < len(steps):
+            return None
+        return StreamReplay(Executable(device, steps, known), known, parts)
+    except HalError:  # the steps one by one say what is wrong with them
+        return None
+
+
+def _shape(steps: list[Step], commands: list[list[Command]]) -> list[Any]:
+    """Return what the driver cannot change in a graph that is ready: kinds, programs and order."""
+    return [
+        (step.program, step.dependencies, [command.kind for command in group])
+        for step, group in zip(steps, commands, strict=True)
+    ]
+
+
+def _commands(device: StreamDevice, number: int, step: Step, parts: Parts) -> list[Command] | None:
+    """Return the nodes of a step, one after the other; None where the driver has no such nodes."""
+    if step.program is not None:
+        return [Command("launch", (step.program, step.geometry, step.args))]
+    if step.kind == COPYIN:
+        dest, data = step.args
+        return [Command("copy", (dest, _kept(device, number, data, parts), data.nbytes))]
+    if step.kind == COPY:
+        dest, src, nbytes, _ = step.args
+        if abs(dest - src) >= nbytes:
+            return [Command("copy", (dest, src, nbytes))]
+        between = _part(device, (number, "between"), nbytes, parts)
+        return [Command("copy", (between, src, nbytes)), Command("copy", (dest, between, nbytes))]
+    dest, nbytes, pattern = step.args
+    half = len(pattern) // 2
+    if len(pattern) == 8 and pattern[:half] == pattern[half:]:
+        pattern = pattern[:half]
+    if len(pattern) < 8:
+        return [Command("fill", (dest, pattern, nbytes // len(pattern)))]
+    if nbytes > _WIDE_NBYTES:
+        return None
+    data = memoryview(pattern * (nbytes // len(pattern)))
+    return [Command("copy", (dest, _kept(device, number, data, parts), nbytes))]
+
+
+def _kept(device: Compiled, number: int, data: memoryview, parts: Parts) -> int:
+    """Return the address of a copy of `data` on the device."""
+    known = parts.get((number, "data"))
+    if known is None or known[0] != data:
+        buffer = Buffer(device, data.nbytes, uint8).copyin(data)
+        parts[number, "data"] = data, buffer
+    return int(parts[number, "data"][1]._buf)
+
+
+def _part(device: Compiled, key: tuple[int, str], nbytes: int, parts: Parts) -> int:
+    """Return the address of memory of the graph's own."""
+    if key not in parts or parts[key][0] != nbytes:
+        parts[key] = nbytes, Buffer(device, nbytes, uint8).allocate()
+    return int(parts[key][1]._buf)

@@ -1,0 +1,146 @@
+"""Tests of graphs that the driver replays; a plugin's test_graph.py imports them.
+
+`calls` counts the driver's calls of a piece of work by their names without prefix.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import numpy as np
+from any_order import SEEDS, N, expect, twofold
+
+import hal_core as hal
+from hal_core.streams.graph import StreamReplay
+from hal_core.testing.conformance.test_graph import check_sequence
+
+Calls = Callable[[Callable[[], object]], dict[str, int]]
+
+
+def ints(device: hal.Compiled, value: int = 0) -> hal.Buffer:
+    return hal.Buffer.from_numpy(np.full(N, value, np.int32), device)
+
+
+def test_G3_a_replay_is_one_call(device: hal.Compiled, calls: Calls) -> None:
+    x, y = ints(device, 3), ints(device)
+    program = device.compile(twofold)
+    with device.capture() as graph:
+        for _ in range(5):
+            program(y, x, vals=(N,), threads=N)
+            x.copy_from(y)
+        y.fill(7)
+    graph.replay()
+    expect(graph._plan is not None and isinstance(graph._plan._native, StreamReplay))
+    expect(calls(graph.replay) == {"GraphLaunch": 1})
+    queue = device.queue()
+    graph.replay(queue=queue).wait()
+    found = calls(lambda: graph.replay(queue=queue))
+    expect(found.pop("GraphLaunch") == 1 and not any("Launch" in name for name in found))
+    expect(queue.synchronize(20) and x.numpy().tolist() == [3 << 20] * N)
+
+
+def test_G2_a_change_is_one_call_for_each_node(device: hal.Compiled, calls: Calls) -> None:
+    x, y, z = ints(device, 3), ints(device), ints(device)
+    program = device.compile(twofold)
+    with device.capture() as graph:
+        y.fill(1)
+        program(y, x, vals=(N,), threads=N)
+        z.copy_from(y)
+    graph.replay()
+    other = ints(device, 5)
+    found = calls(lambda: graph.replay({x: other}))
+    expect(_graph(found) == {"GraphExecKernelNodeSetParams": 1, "GraphLaunch": 1}, str(found))
+    expect(z.numpy().tolist() == [10] * N)
+    expect(_graph(calls(lambda: graph.replay({x: other}))) == {"GraphLaunch": 1})
+    again = ints(device)
+    found = calls(lambda: graph.replay({y: again}))  # the fill, the launch and the copy
+    expect(sum(_graph(found).values()) == 4, str(found))
+    expect(z.numpy().tolist() == [6] * N and again.numpy().tolist() == [6] * N)
+    graph[1].update(vals=(2,), threads=2)
+    found = calls(graph.replay)
+    expect("GraphInstantiate" not in str(found), str(found))
+    expect(z.numpy().tolist() == [6] * 2 + [1] * (N - 2))
+
+
+def test_G2_another_order_is_another_graph(device: hal.Compiled) -> None:
+    x, y, z = ints(device, 3), ints(device, 4), ints(device)
+    program = device.compile(twofold)
+    with device.capture() as graph:
+        program(y, x, vals=(N,), threads=N)
+        z.fill(1)
+    for _ in range(3):
+        graph.replay({z: x})
+        graph.replay()
+    expect(x.numpy().tolist() == [1] * N and y.numpy().tolist() == [2] * N)
+
+
+def test_G6_nodes_in_any_order(device: hal.Compiled, shuffle: Callable[[int], None]) -> None:
+    for seed in range(3000, 3025):
+        shuffle(1 + seed)
+        check_sequence(device, seed)
+
+
+def test_a_graph_without_order_is_found(
+    device: hal.Compiled, shuffle: Callable[[int], None]
+) -> None:
+    """Without the dependencies, some order of the nodes gives other numbers."""
+    x, y, program = ints(device), ints(device), device.compile(twofold)
+
+    def right(ordered: bool) -> bool:
+        with device.capture() as graph:
+            x.fill(4)
+            program(y, x, vals=(N,), threads=N)
+            x.fill(0)
+        if not ordered:
+            graph.replay()
+            plan = graph._plan
+            if plan is not None:
+                plan.steps = [step._replace(dependencies=()) for step in plan.steps]
+                plan._native_is_made, plan._native = False, None
+        graph.replay()
+        return y.numpy().tolist() == [8] * N
+
+    found = []
+    for seed in SEEDS:
+        shuffle(seed)
+        expect(right(ordered=True), f"seed {seed}")
+        found.append(right(ordered=False))
+    expect(not all(found), "no order showed the missing dependencies")
+
+
+def test_G5_a_held_queue_replays_what_was_asked_for(device: hal.Compiled) -> None:
+    """A change between the call and the work concerns later replays alone."""
+    x, y, gate, queue = ints(device, 3), ints(device), hal.Event(), device.queue()
+    with device.capture() as graph:
+        device.compile(twofold)(y, x, vals=(N,), threads=N)
+    graph.replay()
+    queue.wait(gate)
+    event = graph.replay(queue=queue)
+    other = ints(device)
+    graph.replay({y: other})
+    y.fill(0)
+    device.synchronize(0)
+    gate.set()
+    expect(event.wait(20) and y.numpy().tolist() == [6] * N)
+    expect(other.numpy().tolist() == [6] * N)
+
+
+def test_G2_graphs_leave_nothing(device: hal.Compiled, live: Callable[[], dict[str, int]]) -> None:
+    x, y = ints(device, 3), ints(device)
+    with device.capture() as graph:
+        device.compile(twofold)(y, x, vals=(N,), threads=N)
+        x[4:].copy_from(x[:-4])
+        y.copyin(np.arange(N, dtype=np.int32))
+    for _ in range(3):
+        graph.replay()
+        graph.replay({x: ints(device)})
+    del graph, x, y
+    gc.collect()  # a graph is a cycle
+    device.close()
+    left = {name: count for name, count in live().items() if name in ("graphs", "execs")}
+    expect(not any(left.values()), str(left))
+
+
+def _graph(found: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in found.items() if name.startswith("Graph")}
