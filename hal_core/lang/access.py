@@ -5,18 +5,16 @@ from __future__ import annotations
 import ast
 from functools import partial
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hal_core.dtypes import DType
 from hal_core.ir import UOp
 from hal_core.lang import memory, refusals, shapes
 from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.constants import plain
+from hal_core.lang.expressions import Expressions
 from hal_core.lang.mathematics import LANGUAGE, MATH_NAMES
 from hal_core.lang.tables import of_array
-
-if TYPE_CHECKING:
-    from hal_core.lang.expressions import Expressions
 
 
 def constant(x: Expressions, node: ast.Constant) -> Any:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from hal_core.dtypes import STORAGE_DTYPES
 from hal_core.ir import UOp
 from hal_core.lang.builtins import ORDERS
 from hal_core.lang.emit import dtype_of
+from hal_core.lang.expressions import Expressions
 from hal_core.lang.memory import named
 from hal_core.lang.shapes import flat
-
-if TYPE_CHECKING:
-    from hal_core.lang.expressions import Expressions
 
 _FLOATS = ("ADD", "EXCHANGE", "LOAD")  # the atomics that take floats
 # The arguments after pointer and index; the other atomics take one `value`.

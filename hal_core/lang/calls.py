@@ -7,7 +7,7 @@ import builtins
 import math
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from hal_core.dtypes import (
     DTYPES,
@@ -43,12 +43,11 @@ from hal_core.lang.builtins import (
 )
 from hal_core.lang.constants import computed, convert, instead
 from hal_core.lang.emit import Memory, Nothing, dtype_of
+from hal_core.lang.expressions import Expressions
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.function import KernelFunction
+from hal_core.lang.inline import inline
 from hal_core.lang.mathematics import MATH, MATH_NAMES, MathFunction
-
-if TYPE_CHECKING:
-    from hal_core.lang.expressions import Expressions
 
 _FLOAT_FIX = "Cast first: hal.float32(x)."
 _UNBOUNDED = (math.factorial, math.comb, math.perm)  # their results could fill memory
@@ -68,8 +67,6 @@ def call(x: Expressions, node: ast.Call) -> Any:
     if not callable(function) or type(function).__hash__ is None:
         raise x.error(node, "what is called is not a function", "Correct the name.")
     if isinstance(function, InlineFunction):
-        from hal_core.lang.inline import inline  # imported late: it needs this module
-
         return inline(x, node, function)
     handler = _OWN.get(function)
     if handler is not None:

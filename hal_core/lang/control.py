@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from hal_core.dtypes import bool_, int32, int64
 from hal_core.ir import UOp
 from hal_core.lang import refusals
 from hal_core.lang.builtins import unroll
 from hal_core.lang.constants import fit
-from hal_core.lang.names import Path, assigned
-
-if TYPE_CHECKING:
-    from hal_core.lang.statements import Statements
-
-
-class Loop(NamedTuple):
-    """A loop around the statement that is being lowered."""
-
-    node: UOp | None  # None: it is unrolled
-    breaks: list[Path]  # the paths that leave it
-    block: UOp | None  # what a BREAK leaves: the node, or the LOOP around an unrolled loop
-
-
-class Exit(NamedTuple):
-    """A `return` of a function inside a loop: what it gives, and the BREAK that it became."""
-
-    value: Any
-    at: ast.AST
-    end: UOp
+from hal_core.lang.names import assigned
+from hal_core.lang.statements import Exit, Loop, Statements
 
 
 def if_(s: Statements, node: ast.If) -> None:
@@ -280,24 +262,6 @@ def return_(s: Statements, node: ast.Return) -> None:
 def returns(node: ast.stmt) -> bool:
     """Tell whether a path through the statement returns."""
     return any(isinstance(part, ast.Return) for part in ast.walk(node))
-
-
-def leaves(node: ast.stmt) -> bool:
-    """Tell whether nothing after the statement in its block can run, whatever the values are."""
-    if isinstance(node, ast.If):
-        sides = (node.body, node.orelse)
-        return all(any(map(leaves, side)) for side in sides)
-    if isinstance(node, ast.While):
-        endless = isinstance(node.test, ast.Constant) and node.test.value
-        return bool(endless) and not any(map(_breaks, node.body))
-    return isinstance(node, (ast.Break, ast.Continue, ast.Return))
-
-
-def _breaks(node: ast.stmt) -> bool:
-    """Tell whether a statement contains a `break` of the loop around it."""
-    if isinstance(node, ast.If):
-        return any(map(_breaks, node.body)) or any(map(_breaks, node.orelse))
-    return isinstance(node, ast.Break)
 
 
 _MOST_ITERATIONS = 256  # of an unrolled loop

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_, float32
 from hal_core.errors import KernelSyntaxError, shown
 from hal_core.ir import UOp
-from hal_core.lang import access, calls, operators, refusals
+from hal_core.lang import refusals
 from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.constants import Number, default_dtype, fit, instead
 from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
@@ -26,11 +26,18 @@ from hal_core.lang.text import SourceText
 _MOST_NODES = 50_000  # inlined calls and unrolled loops multiply when they are nested
 
 
+class Grammar(NamedTuple):
+    """The functions that lower each kind of expression and statement."""
+
+    expressions: Mapping[type[ast.AST], Callable[..., Any]]  # (Expressions, node), a choice: + want
+    statements: Mapping[type[ast.AST], Callable[..., None]]  # (Statements, node)
+
+
 class Expressions:
     """Lower expressions; every error points at the place in the user's file."""
 
-    def __init__(self, text: SourceText, names: Names, emit: Emitter) -> None:
-        self.text, self.names, self.emit = text, names, emit
+    def __init__(self, text: SourceText, names: Names, emit: Emitter, grammar: Grammar) -> None:
+        self.text, self.names, self.emit, self.grammar = text, names, emit, grammar
 
     def error(self, at: ast.AST, problem: str, fix: str) -> KernelSyntaxError:
         return self.text.error(at, problem, fix)
@@ -49,16 +56,14 @@ class Expressions:
         `want` is the dtype for the numbers of a choice (`1 if c else 2`) without a typed operand.
         """
         self.emit.line = self.text.mark(node)
-        # Only a choice takes `want`: other numbers stay untyped until they meet an operand.
-        if isinstance(node, ast.IfExp):
-            return operators.choice(self, node, want)
-        lower = _LOWERINGS.get(type(node))
+        lower = self.grammar.expressions.get(type(node))
         if lower is None:
             problem, fix = refusals.EXPRESSIONS.get(
                 type(node), ("this expression", "Write it with operators and hal functions.")
             )
             raise self.error(node, f"{problem} is not part of the kernel language", fix)
-        return lower(self, node)
+        # Only a choice takes `want`: other numbers stay untyped until they meet an operand.
+        return lower(self, node, want) if isinstance(node, ast.IfExp) else lower(self, node)
 
     def together(self, nodes: Sequence[ast.expr]) -> list[Any]:
         """Return operands that must have one dtype, in order.
@@ -224,16 +229,3 @@ def _describe(value: object) -> str:
     name = getattr(value, "__name__", None)
     kind = type(value).__name__
     return f"{name!r}" if name else f"{'an' if kind[0] in 'aeioAEIO' else 'a'} {kind}"
-
-
-_LOWERINGS: dict[type[ast.AST], Callable[[Expressions, Any], Any]] = {
-    ast.BinOp: operators.binary_op,
-    ast.UnaryOp: operators.unary_op,
-    ast.Compare: operators.comparison,
-    ast.BoolOp: operators.bool_op,
-    ast.Constant: access.constant,
-    ast.Name: access.name,
-    ast.Attribute: access.attribute,
-    ast.Subscript: access.subscript,
-    ast.Call: calls.call,
-}

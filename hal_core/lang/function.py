@@ -62,7 +62,7 @@ class KernelFunction:
 
         Raises: KernelSyntaxError pointing at the first thing outside the kernel language.
         """
-        from hal_core.lang.statements import lower
+        from hal_core.lang.lowering import lower
 
         with _lock:
             if self._kernel is None:

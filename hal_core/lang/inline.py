@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import ast
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hal_core.dtypes import DType
 from hal_core.lang.emit import Memory, Nothing, dtype_of
+from hal_core.lang.expressions import Expressions
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.names import Names
 from hal_core.lang.pointers import PointerType
@@ -22,9 +23,6 @@ from hal_core.lang.returns import tail
 from hal_core.lang.shapes import flattened
 from hal_core.lang.statements import Statements
 from hal_core.lang.tables import table
-
-if TYPE_CHECKING:
-    from hal_core.lang.expressions import Expressions
 
 
 def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
@@ -51,7 +49,7 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
     called = f"in {name}, called in line {line}{where}"
     within = f"{called}, {caller.within}" if caller.within else called
     text = text.within_call(caller.kernel, within, mark)
-    body = Statements(text, Names(function.__wrapped__, text.tree), emit, function)
+    body = Statements(text, Names(function.__wrapped__, text.tree), emit, x.grammar, function)
     # A parameter is the argument itself, and a variable only if the body assigns it.
     emit.calls.append(function)  # so that a call of itself in the body is refused
     for argument, (parameter, _), value in zip(node.args, function.parameters, given, strict=True):

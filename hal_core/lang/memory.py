@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import TYPE_CHECKING
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, any_, float32
 from hal_core.errors import shown
@@ -12,11 +11,9 @@ from hal_core.ir import UOp
 from hal_core.ir.uop import LOCAL_LIMIT
 from hal_core.lang.constants import Number, computed
 from hal_core.lang.emit import Memory, dtype_of
+from hal_core.lang.expressions import Expressions
 from hal_core.lang.shapes import shape_of
 from hal_core.lang.tables import table
-
-if TYPE_CHECKING:
-    from hal_core.lang.expressions import Expressions
 
 _MOST_ELEMENTS = 2**31 - 1  # of a shared array: the index is an int32
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hal_core.dtypes import DType, bool_, float32, int32, int64
 from hal_core.ir import UOp
 from hal_core.lang import refusals
 from hal_core.lang.constants import Number, default_dtype, fit, fold
 from hal_core.lang.emit import dtype_of
-
-if TYPE_CHECKING:
-    from hal_core.lang.expressions import Expressions
+from hal_core.lang.expressions import Expressions
 
 # syntax -> symbol, IR op, kinds of the dtypes it takes
 BINARY: dict[type[ast.AST], tuple[str, str, str]] = {

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import ast
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
 from hal_core.ir import UOp
-from hal_core.lang.control import leaves, returns
+from hal_core.lang.control import returns
 from hal_core.lang.emit import Nothing
 from hal_core.lang.operators import common_dtype, join
-
-if TYPE_CHECKING:
-    from hal_core.lang.statements import Statements
+from hal_core.lang.statements import Statements, leaves
 
 
 class Result(NamedTuple):

@@ -12,13 +12,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from hal_core.dtypes import DType, bool_, int32, int64
-from hal_core.errors import KernelSyntaxError, shown
+from hal_core.errors import shown
 from hal_core.ir import UOp
-from hal_core.lang.constants import Number, default_dtype
-from hal_core.lang.emit import Emitter, Memory, dtype_of
+from hal_core.lang.constants import default_dtype
+from hal_core.lang.emit import Memory, dtype_of
+from hal_core.lang.expressions import Expressions
 
 VIEW = "Write u = hal.view(p, (height, width))."
 _NUMBERS: dict[str, Callable[[int, int], int]] = {
@@ -27,19 +28,7 @@ _NUMBERS: dict[str, Callable[[int, int], int]] = {
 Extent = UOp | int  # an int where it is known at compile time
 
 
-class Lowering(Protocol):
-    """The part of the front end that shapes use; `Expressions` has it."""
-
-    emit: Emitter
-
-    def error(self, at: ast.AST, problem: str, fix: str) -> KernelSyntaxError: ...
-    def expression(self, node: ast.expr, want: DType | None = None) -> Any: ...
-    def operand(self, at: ast.AST, value: Any) -> UOp | Number: ...
-    def typed(self, at: ast.AST, value: UOp | Number, dtype: DType) -> UOp: ...
-    def unify(self, at: ast.AST, what: str, values: list[UOp | Number]) -> tuple[UOp, ...]: ...
-
-
-def flat(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr, count: int = 1) -> UOp:
+def flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr, count: int = 1) -> UOp:
     """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`.
 
     The `count` elements from there on are within the bounds.
@@ -81,7 +70,7 @@ def flat(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr, count: int 
     return flat if isinstance(flat, UOp) else x.typed(at, flat, default_dtype(flat))
 
 
-def row(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr) -> Memory:
+def row(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr) -> Memory:
     """Return a row of a table, `W[j]`, which is indexed in its turn."""
     value, shape = _one_index(x, index), memory.shape or ()
     _check_bounds(x, index, memory, 0, value)
@@ -91,7 +80,7 @@ def row(x: Lowering, at: ast.expr, memory: Memory, index: ast.expr) -> Memory:
     return Memory(memory.name, memory.node, memory.const, shape[1:], offset, memory.origin)
 
 
-def _computed(x: Lowering, at: ast.AST, op: str, a: Extent, b: Extent) -> Extent:
+def _computed(x: Expressions, at: ast.AST, op: str, a: Extent, b: Extent) -> Extent:
     """Return a sum, difference or product, at compile time as far as it is known."""
     if isinstance(a, int) and isinstance(b, int):
         return _NUMBERS[op](a, b)
@@ -106,7 +95,7 @@ def _computed(x: Lowering, at: ast.AST, op: str, a: Extent, b: Extent) -> Extent
     return x.emit.node(op, first.dtype, (first, second))
 
 
-def _test_bounds(x: Lowering, at: ast.AST, memory: Memory, position: int, value: Extent) -> None:
+def _test_bounds(x: Expressions, at: ast.AST, memory: Memory, position: int, value: Extent) -> None:
     """Leave an index that is not known at compile time to checked mode."""
     extent = memory.shape[position] if memory.shape else None
     label = f"of {memory.name!r}"
@@ -118,7 +107,9 @@ def _test_bounds(x: Lowering, at: ast.AST, memory: Memory, position: int, value:
         _assert_within(x, at, x.typed(at, value, dtype_of(extent)), extent, label)
 
 
-def _assert_within(x: Lowering, at: ast.AST, index: UOp, extent: Extent | None, label: str) -> None:
+def _assert_within(
+    x: Expressions, at: ast.AST, index: UOp, extent: Extent | None, label: str
+) -> None:
     """Emit the test of checked mode that an index is neither negative nor beyond an extent."""
     bounds: tuple[UOp, ...] = ()
     if isinstance(extent, UOp) or (extent is not None and extent <= dtype_of(index).max):
@@ -126,7 +117,7 @@ def _assert_within(x: Lowering, at: ast.AST, index: UOp, extent: Extent | None, 
     x.emit.node("ASSERT", None, (index, *bounds), label)
 
 
-def _one_index(x: Lowering, node: ast.expr) -> Extent:
+def _one_index(x: Expressions, node: ast.expr) -> Extent:
     value = x.operand(node, x.expression(node))
     dtype_or_type = value.dtype if isinstance(value, UOp) else type(value).__name__
     if dtype_or_type not in (int32, int64, "int"):
@@ -135,7 +126,9 @@ def _one_index(x: Lowering, node: ast.expr) -> Extent:
     return value if isinstance(value, UOp) else int(value)
 
 
-def _check_bounds(x: Lowering, at: ast.AST, memory: Memory, position: int, value: Extent) -> None:
+def _check_bounds(
+    x: Expressions, at: ast.AST, memory: Memory, position: int, value: Extent
+) -> None:
     if isinstance(value, UOp):
         return
     if value < 0:
@@ -156,7 +149,7 @@ def spelt(shape: tuple[Extent, ...]) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def shape_of(x: Lowering, node: ast.expr, fix: str) -> tuple[Extent, ...]:
+def shape_of(x: Expressions, node: ast.expr, fix: str) -> tuple[Extent, ...]:
     """Return a shape; extents that are not known at compile time are int32 or int64."""
     parts = [x.expression(part) for part in node.elts] if isinstance(node, ast.Tuple) else None
     given = x.expression(node) if parts is None else tuple(parts)
@@ -174,7 +167,7 @@ def shape_of(x: Lowering, node: ast.expr, fix: str) -> tuple[Extent, ...]:
     return shape
 
 
-def view(x: Lowering, second: ast.expr, memory: Memory) -> Memory:
+def view(x: Expressions, second: ast.expr, memory: Memory) -> Memory:
     """Return the same memory with the shape `second`, row after row."""
     shape = shape_of(x, second, VIEW)
     needed, there = _count(x, second, shape), None
@@ -193,7 +186,7 @@ def view(x: Lowering, second: ast.expr, memory: Memory) -> Memory:
     return Memory(memory.name, memory.node, memory.const, shape, memory.offset or 0, memory.origin)
 
 
-def _count(x: Lowering, at: ast.AST, shape: tuple[Extent, ...]) -> Extent:
+def _count(x: Expressions, at: ast.AST, shape: tuple[Extent, ...]) -> Extent:
     """Return the number of elements of a shape."""
     count: Extent = 1
     for extent in shape:
@@ -201,13 +194,13 @@ def _count(x: Lowering, at: ast.AST, shape: tuple[Extent, ...]) -> Extent:
     return count
 
 
-def flattened(x: Lowering, at: ast.AST, name: str, memory: Memory, const: bool) -> Memory:
+def flattened(x: Expressions, at: ast.AST, name: str, memory: Memory, const: bool) -> Memory:
     """Return memory as a function's parameter sees it: with one index, row after row."""
     shape = None if memory.shape is None else (_count(x, at, memory.shape),)
     return Memory(name, memory.node, const, shape, memory.offset)
 
 
-def cut(x: Lowering, node: ast.Subscript, part: ast.Slice, memory: Memory) -> Memory:
+def cut(x: Expressions, node: ast.Subscript, part: ast.Slice, memory: Memory) -> Memory:
     """Lower `p[k:]`: the same memory, from element k on."""
     label = ast.unparse(node.value)
     if part.lower is None or part.upper is not None or part.step is not None:
@@ -237,7 +230,7 @@ def cut(x: Lowering, node: ast.Subscript, part: ast.Slice, memory: Memory) -> Me
     return Memory(memory.name, memory.node, memory.const, shape, offset, memory.origin)
 
 
-def rescaled(x: Lowering, node: ast.Call, memory: Memory, dtype: DType) -> Extent | None:
+def rescaled(x: Expressions, node: ast.Call, memory: Memory, dtype: DType) -> Extent | None:
     """Return where memory begins, counted in elements of another dtype."""
     old, new = dtype_of(memory.node).itemsize, dtype.itemsize
     if not memory.offset or old == new:

@@ -1,53 +1,40 @@
-"""Lower functions to IR, statement by statement."""
+"""Lower statements: assignments, and the order of all others."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
-from hal_core.ir import CONST_POINTER, Kernel, Signature, UOp
-from hal_core.ir.blocks.uniformity import divergent
-from hal_core.lang import control, memory, refusals, shapes
+from hal_core.ir import CONST_POINTER, Signature, UOp
+from hal_core.lang import memory, refusals, shapes
 from hal_core.lang.builtins import local, shared
 from hal_core.lang.constants import computed
 from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
-from hal_core.lang.expressions import Expressions
+from hal_core.lang.expressions import Expressions, Grammar
 from hal_core.lang.func import InlineFunction
-from hal_core.lang.names import Names
+from hal_core.lang.names import Names, Path
 from hal_core.lang.operators import binary
 from hal_core.lang.text import SourceText
 
 _NEVER = "Leave it out, or put the return, break or continue before it under if."
-_TOO_DEEP = "too long or nested too deeply", "Split it over several statements."
+TOO_DEEP = "too long or nested too deeply", "Split it over several statements."
 
 
-def lower(
-    function: FunctionType,
-    lines: Sequence[str],
-    signature: Signature,
-    block: tuple[int, int, int] | None,
-    contract: bool,
-) -> Kernel:
-    """Return the IR of a kernel function; `lines` are its file. Raises: KernelSyntaxError."""
-    text, emit = SourceText(function, lines), Emitter(block)
-    try:
-        uops = Statements(text, Names(function, text.tree), emit).function(signature)
-    except RecursionError:  # too many nested blocks; `block` points at a single deep statement
-        raise text.error(text.tree, *_TOO_DEEP) from None
-    kernel = Kernel(signature.name, signature, uops, block, contract)
-    # `verify` checks this too, for kernels of other compilers. Here the error points at the call.
-    fault = divergent(kernel)
-    if fault is not None:
-        node, cause, reason = fault
-        text, place = emit.together[id(node)]
-        what = "block reach this barrier" if node.op == "BARRIER" else "subgroup reach this"
-        problem = f"not all threads of a {what}: {reason} (line {cause.line})"
-        fix = "Move it to a place that all threads reach, and put only the work under the if."
-        raise text.error(place, problem, fix)
-    return kernel
+class Loop(NamedTuple):
+    """A loop around the statement that is being lowered."""
+
+    node: UOp | None  # None: it is unrolled
+    breaks: list[Path]  # the paths that leave it
+    block: UOp | None  # what a BREAK leaves: the node, or the LOOP around an unrolled loop
+
+
+class Exit(NamedTuple):
+    """A `return` of a function inside a loop: what it gives, and the BREAK that it became."""
+
+    value: Any
+    at: ast.AST
+    end: UOp
 
 
 class _Target(NamedTuple):
@@ -70,14 +57,15 @@ class Statements:
         text: SourceText,
         names: Names,
         emit: Emitter,
+        grammar: Grammar,
         inlined: InlineFunction | None = None,
     ) -> None:
         self.text, self.names, self.emit = text, names, emit
         self.inlined = inlined  # the function whose body this is; None: the kernel's
-        self.expressions = Expressions(text, names, emit)
+        self.expressions = Expressions(text, names, emit, grammar)
         self.error = self.expressions.error
-        self.loops: list[control.Loop] = []  # the loops around the current statement
-        self.exits: list[control.Exit] = []  # the returns of a function from inside its loops
+        self.loops: list[Loop] = []  # the loops around the current statement
+        self.exits: list[Exit] = []  # the returns of a function from inside its loops
         self.returned: UOp | None = None  # the VAR that is true after one of them
 
     def function(self, signature: Signature) -> tuple[UOp, ...]:
@@ -105,11 +93,11 @@ class Statements:
     def block(self, body: list[ast.stmt]) -> None:
         for position, node in enumerate(body):
             if not self.names.reached:
-                if control.leaves(body[position - 1]):
+                if leaves(body[position - 1]):
                     raise self.error(node, "this never runs", _NEVER)
                 return  # an if that is decided at compile time has left the block
             self.emit.line = self.text.mark(node)
-            lower = _LOWERINGS.get(type(node))
+            lower = self.expressions.grammar.statements.get(type(node))
             if lower is None:
                 problem, fix = refusals.STATEMENTS.get(
                     type(node), ("this statement", "Write assignments, if and for.")
@@ -118,7 +106,7 @@ class Statements:
             try:
                 lower(self, node)
             except RecursionError:
-                raise self.error(getattr(node, "value", node), *_TOO_DEEP) from None
+                raise self.error(getattr(node, "value", node), *TOO_DEEP) from None
 
     # -- assignment
 
@@ -302,16 +290,21 @@ class Statements:
 
 
 # All other statements are refused, with the fixes of `refusals.STATEMENTS`.
-_LOWERINGS: dict[type[ast.stmt], Callable[[Statements, Any], None]] = {
-    ast.Assign: Statements.assign,
-    ast.AugAssign: Statements.augmented_assign,
-    ast.If: control.if_,
-    ast.For: control.for_,
-    ast.While: control.while_,
-    ast.Break: control.break_,
-    ast.Continue: control.continue_,
-    ast.Return: control.return_,
-    ast.Expr: Statements.expression,
-    ast.Assert: Statements.assert_,
-    ast.Pass: Statements.pass_,
-}
+
+
+def leaves(node: ast.stmt) -> bool:
+    """Tell whether nothing after the statement in its block can run, whatever the values are."""
+    if isinstance(node, ast.If):
+        sides = (node.body, node.orelse)
+        return all(any(map(leaves, side)) for side in sides)
+    if isinstance(node, ast.While):
+        endless = isinstance(node.test, ast.Constant) and node.test.value
+        return bool(endless) and not any(map(_breaks, node.body))
+    return isinstance(node, (ast.Break, ast.Continue, ast.Return))
+
+
+def _breaks(node: ast.stmt) -> bool:
+    """Tell whether a statement contains a `break` of the loop around it."""
+    if isinstance(node, ast.If):
+        return any(map(_breaks, node.body)) or any(map(_breaks, node.orelse))
+    return isinstance(node, ast.Break)

@@ -10,15 +10,12 @@ Two operations suffice. A scan takes six steps, and a sum is what the scan gives
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from hal_core.dtypes import DType, bool_, int32, uint64
 from hal_core.ir import UOp
 from hal_core.lang.constants import Number
 from hal_core.lang.emit import dtype_of
-
-if TYPE_CHECKING:
-    from hal_core.lang.expressions import Expressions
+from hal_core.lang.expressions import Expressions
 
 MOST_THREADS = 64  # of a subgroup
 _COMBINE = {"sum": "ADD", "min": "MIN", "max": "MAX"}

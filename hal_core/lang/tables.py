@@ -16,7 +16,7 @@ from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, int32
 from hal_core.ir.uop import TABLE_LIMIT
 from hal_core.lang.constants import fit
 from hal_core.lang.emit import Memory
-from hal_core.lang.shapes import Lowering
+from hal_core.lang.expressions import Expressions
 
 _BUFFER = "Pass it as a buffer: a hal.ConstPtr parameter."
 
@@ -27,7 +27,7 @@ class Table(tuple[Any, ...]):
     dtype: DType | None = None  # None: the numbers decide
 
 
-def of_array(x: Lowering, at: ast.AST, array: Any) -> Table:
+def of_array(x: Expressions, at: ast.AST, array: Any) -> Table:
     """Return a captured numpy array as nested tuples. Raises: KernelSyntaxError."""
     known = x.emit.tables.get(id(array))
     if known is not None:
@@ -57,7 +57,7 @@ def _nested(rows: list[Any], dtype: DType) -> Table:
     return made
 
 
-def table(x: Lowering, at: ast.AST, owner: tuple[Any, ...], label: str) -> Memory:
+def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Memory:
     """Return a captured tuple as constant memory. Raises: KernelSyntaxError."""
     known = x.emit.tables.get(id(owner))
     if known is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from hal_core.dtypes import STORAGE_DTYPES, float32
 from hal_core.ir import UOp
@@ -11,9 +10,7 @@ from hal_core.ir.uop import VECTORS
 from hal_core.lang import memory, shapes
 from hal_core.lang.constants import computed
 from hal_core.lang.emit import Memory, Nothing, dtype_of
-
-if TYPE_CHECKING:
-    from hal_core.lang.expressions import Expressions
+from hal_core.lang.expressions import Expressions
 
 _LOAD = "Write a, b, c, d = hal.load(p, i, 4), with 2, 4, 8 or 16."
 _STORE = "Write hal.store(p, i, a, b, c, d), with 2, 4, 8 or 16 values."
