@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_core.geometry import Dim3
-from hal_core.interpreter.races import EPOCH_BITS
 
 Array = npt.NDArray[Any]
 
+# An epoch is the number of a block and, in the lower bits, the number of barriers it has passed.
+EPOCH_BITS = 32
 _LANES = 1 << 16  # arrays of this size fit into the cache
 
 
@@ -36,7 +37,7 @@ class Lanes:
         self._block = _shuffled(first + self.own_block, grid_blocks, seed)  # its number in the grid
         self._in_block = _shuffled(lane % self.block_threads, self.block_threads, seed)
         self.threads = self._block * self.block_threads + self._in_block
-        self.epochs = self._block << EPOCH_BITS  # no barrier passed yet; see `races`
+        self.epochs = self._block << EPOCH_BITS  # no barrier passed yet
         # Times of fences: a lane's own last one, what it has heard of, what it knows; see `order`.
         self.fenced, self.heard, self.knows = np.zeros((3, self.size), np.int64)
         self.subgroup = 1  # threads of a subgroup

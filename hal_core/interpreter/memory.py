@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from hal_core.errors import KernelFault, OutOfBounds
 from hal_core.interpreter.lanes import Lanes
-from hal_core.interpreter.order import Order
+from hal_core.interpreter.order import SEVERAL, Order
 from hal_core.interpreter.overlap import ShadowPart
-from hal_core.interpreter.races import ATOMIC, READ, SEVERAL, WRITE, Shadow
+from hal_core.interpreter.races import ATOMIC, READ, WRITE, Shadow
 from hal_core.ir import UOp
 
 Array = npt.NDArray[Any]

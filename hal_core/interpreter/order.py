@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.interpreter.lanes import Lanes
-from hal_core.interpreter.races import EPOCH_BITS, SEVERAL
+from hal_core.interpreter.lanes import EPOCH_BITS, Lanes
 
 Array = npt.NDArray[Any]
+
+SEVERAL = -2  # instead of a thread or an epoch
 
 
 class _Fence(NamedTuple):

@@ -13,23 +13,20 @@ orders them. Threads of different blocks are ordered by fences and atomics alone
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from hal_core.interpreter.order import Order
+from hal_core.interpreter.lanes import EPOCH_BITS
+from hal_core.interpreter.order import SEVERAL, Order
 
 Array = npt.NDArray[Any]
 
 READ, WRITE, ATOMIC = "a read", "a write", "an atomic"
 # kind of access -> the kinds of earlier access that it races with
 _AGAINST = {READ: (WRITE, ATOMIC), WRITE: (READ, WRITE, ATOMIC), ATOMIC: (READ, WRITE)}
-NONE, SEVERAL = -1, -2  # instead of a thread or an epoch
-
-# An epoch is the number of a block and, in the lower bits, the number of barriers it has passed.
-EPOCH_BITS = 32
+NONE = -1  # instead of a thread or an epoch, as SEVERAL is
 
 
 class Race(NamedTuple):

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from threading import get_ident, local
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from hal_core.profiling.host_clock import Times
-    from hal_core.profiling.session import Profile
+from hal_core.profiling.host_clock import Times
 
 DEFAULT_QUEUE = "default queue"  # as traces name it; events of it have no name
 of_thread = local()  # `.queue`: the name of the queue whose work this thread does
-open_profiles: tuple[Profile, ...] = ()  # replaced as a whole, so readers need no lock
+open_profiles: tuple[Entries, ...] = ()  # replaced as a whole, so readers need no lock
+
+
+class Entries:
+    """The parts of the last `limit` events, in the order in which they were recorded."""
+
+    def __init__(self, limit: int) -> None:
+        self._entries: deque[tuple[Any, ...]] = deque(maxlen=limit)
+        self._numbers = itertools.count()
 
 
 class ProfileEvent(NamedTuple):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
 from os import PathLike
 from time import perf_counter_ns
@@ -31,7 +29,7 @@ _switches: list[Callable[[bool], None]] = []
 _process_profile: Profile | None = None  # opened by `start_profile` or HAL_PROFILE=1
 
 
-class Profile:
+class Profile(events.Entries):
     """The events of all devices while the profile was open.
 
     Order: `events` are sorted by their start. Reading them while the profile is open waits for
@@ -42,8 +40,7 @@ class Profile:
     def __init__(self, limit: int = LIMIT) -> None:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise InvalidArgument("profile", "limit is a number of events, 1 or more", got=limit)
-        self._entries: deque[tuple[Any, ...]] = deque(maxlen=limit)  # of the last events
-        self._numbers = itertools.count()
+        super().__init__(limit)
         self._result: tuple[tuple[ProfileEvent, ...], int] | None = None  # None until it is closed
 
     @property
