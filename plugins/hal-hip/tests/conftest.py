@@ -6,7 +6,6 @@ HAL_TEST_HIP=system runs the same tests on the machine's own runtime and GPUs.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,11 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "streams"
 sys.path.insert(0, str(Path(__file__).parent))
 
 import hip_build
-from runtime_control import Runtime
+from runtime_control import SYSTEM, Runtime
 
 pytest.register_assert_rewrite("each_turn")
 
-SYSTEM = os.environ.get("HAL_TEST_HIP") == "system"  # the machine's own runtime is tested
 WHY = ""
 try:  # under the name by which the backend asks for it, which is then found loaded already
     LIBRARY: Any = None

@@ -1,11 +1,13 @@
-"""The software runtime's functions for tests: failures, counts."""
+"""The software runtime's functions for tests: failures, delays, counts."""
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 from typing import Any
 
+SYSTEM = os.environ.get("HAL_TEST_HIP") == "system"  # the machine's own runtime is tested
 _ASKED = ("hipGetErrorName", "hipGetErrorString", "run")  # no calls of a program
 
 
@@ -25,8 +27,12 @@ class Runtime:
         """Let streams take turns in an order by chance; 0: each goes on as soon as it can."""
         self.library.sim_shuffle(ctypes.c_uint64(seed))
 
+    def delay(self, call: str, seconds: float) -> None:
+        """Make each call of that name slower; of a launch, the kernel on the device."""
+        self.library.sim_delay(call.encode(), ctypes.c_uint64(int(seconds * 1e6)))
+
     def clear(self) -> None:
-        """Forget all failures."""
+        """Forget all failures and delays."""
         self.library.sim_clear()
 
     def set_device(self, index: int) -> None:

@@ -1,0 +1,30 @@
+"""The conformance kit; `nox -s conformance` runs it as users do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from external import hal_external  # noqa: F401  # pytest finds it here
+from runtime_control import SYSTEM, Runtime
+
+import hal_core as hal
+from hal_core.testing.conformance import *  # noqa: F403
+from hal_core.testing.kit.abilities import nothing_to_try
+from hal_hip import hiprtc
+
+ILLEGAL_ADDRESS = 700
+
+
+@pytest.fixture(scope="session")
+def hal_device_name(library: hiprtc.Found) -> str:
+    return hal.Device.canonicalize("HIP")
+
+
+@pytest.fixture
+def hal_fault(request: pytest.FixtureRequest) -> Callable[[hal.Program], None]:
+    """Let the runtime accept a launch whose kernel faults."""
+    if SYSTEM:
+        nothing_to_try("a fault on a real GPU takes the process along")
+    runtime: Runtime = request.getfixturevalue("runtime")
+    return lambda program: runtime.fail("run", ILLEGAL_ADDRESS)

@@ -1,0 +1,200 @@
+"""Tests in a process of their own: no GPU, fork, exit with work in flight, memory faults."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from runtime_control import SYSTEM, Runtime
+
+HEAD = f"""
+import os, sys, threading, time, warnings
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import conftest  # loads the software runtime
+import hal_core as hal
+from runtime_control import Runtime
+sim = Runtime(conftest.LIBRARY)
+from test_program import add_one, far
+"""
+pytestmark = [
+    pytest.mark.usefixtures("device"),
+    pytest.mark.skipif(SYSTEM, reason="the machine's own runtime cannot be made to fail"),
+]
+
+
+def run(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    # The cache on disk is that of the session: the kernels are compiled once.
+    return subprocess.run(
+        [sys.executable, "-c", HEAD + text], env=os.environ | environment, capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def said(text: str, **environment: str) -> str:
+    done = run(text, **environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+ASK = """
+try:
+    hal.Device["HIP"]
+except hal.HalError as error:
+    print(type(error).__name__, error)
+print(hal.Device.states()["HIP"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sim.fail('hipGetDeviceCount', 100)", "finds no GPU"),
+        ("os.environ['SIM_HIP_DEVICES'] = '0'", "finds no GPU"),
+        ("os.environ['HIP_VISIBLE_DEVICES'] = ''", "finds no GPU under HIP_VISIBLE_DEVICES=."),
+        ("os.environ['ROCR_VISIBLE_DEVICES'] = '9'", "finds no GPU under ROCR_VISIBLE_DEVICES=9."),
+        (
+            "sim.fail('hipGetDeviceCount', 999)",
+            "does not start (hipGetDeviceCount gave 999, hipErrorUnknown). See whether rocminfo",
+        ),
+    ],
+)
+def test_R10_a_runtime_that_does_not_start_says_why(text: str, words: str) -> None:
+    error, state = said(text + ASK).splitlines()
+    assert error.startswith("DeviceUnavailable enumerate HIP: the HIP runtime ") and words in error
+    assert state == "no hardware"
+
+
+def test_R4_an_index_that_no_GPU_has() -> None:
+    ask = "try:\n    hal.Device['HIP:7']\nexcept hal.UnknownDevice as error: print(error)"
+    assert "HIP:7" in said(ask)
+    assert said("print(hal.Device['HIP:1'].name)", HIP_VISIBLE_DEVICES="0,1") == "HIP:1\n"
+
+
+def test_one_GPU_has_no_peer() -> None:
+    ask = "print('peer' in hal.Device.info('HIP').capabilities)"
+    assert said(ask, SIM_HIP_DEVICES="1") + said(ask) == "False\nTrue\n"
+
+
+FORK = """
+warnings.simplefilter("ignore")
+try:  # whose LLVM is another one than the compiler's
+    hal.zeros(8, hal.float32, hal.Device["OPENCL"]).fill(1).numpy()
+except hal.HalError:
+    pass  # no platform here
+device = hal.Device["HIP"]
+y = hal.zeros(1000, hal.int32, device)
+export = y.__dlpack__()
+program = device.compile(add_one)
+sim.delay("hipModuleLaunchKernel", 0.1)
+program(y, vals=(1000,), threads=1000)
+child = os.fork()
+if child == 0:
+    answers = []
+    for work in (
+        lambda: program(y, vals=(1000,), threads=1000), y.numpy, device.synchronize,
+        lambda: device.compile(far), lambda: hal.Buffer(device, 5, hal.int32).allocate(),
+        lambda: hal.Buffer.wrap(y, device), lambda: hal.Device["HIP"].synchronize(),
+    ):
+        try:
+            answers.append(f"gave {work()}")
+        except hal.ForkError:
+            answers.append("ok")
+        except BaseException as error:
+            answers.append(repr(error))
+    del y, export, program
+    print(answers, flush=True)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(set(y.numpy().tolist()), device.compile(far).name)
+"""
+
+
+def test_fork_a_child_is_refused_and_its_parent_goes_on() -> None:
+    assert said(FORK) == f"{['ok'] * 7}\n{{1}} far\n"
+
+
+END = """
+device = hal.Device["HIP"]
+y = hal.zeros(1000, hal.int32, device)
+there = hal.Buffer(hal.Device["HIP:1"], 1000, hal.int32).allocate()
+program = device.compile(add_one)
+export = y.__dlpack__()
+sim.delay("hipModuleLaunchKernel", 0.2)
+"""
+# At exit Python ends daemon threads where they return from the runtime, inside its caller.
+DAEMONS = """
+sim.delay("hipModuleLaunchKernel", 0.002)
+def work():
+    while not device.closed:
+        try:
+            {work}
+        except hal.InvalidState:
+            return
+for _ in range(8):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.05)
+"""
+COMPILE = """
+text = 'extern "C" __global__ void f() {}'
+def work(number):
+    device.compile(hal.Source("f", text, "", language="hip", defines={"A": str(number)}))
+for number in range(8):
+    threading.Thread(target=work, args=(number,), daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for _ in range(5): program(y, vals=(1000,), threads=1000)\nthere.copy_from(y)",
+        "program(y, vals=(1000,), threads=1000)\ndel y, there, export\nsys.exit(0)",
+        DAEMONS.format(work="program(y, vals=(1000,), threads=1000, wait=True)"),
+        DAEMONS.format(work="y.copyin(bytes(4000)), y.fill(1), y.copyout(bytearray(4000))"),
+        COMPILE,
+        "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)",
+    ],
+    ids=["queued", "dropped", "threads that launch", "threads that copy", "threads that compile",
+         "fault"],
+)  # fmt: skip
+def test_the_interpreter_ends_with_work_in_flight(text: str) -> None:
+    done = run(END + text)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr or "DeviceFault" in done.stderr, done.stderr
+
+
+def test_a_memory_fault_ends_the_process_as_ROCm_does() -> None:
+    """The README says so: no exception can tell of it."""
+    fault = """
+device = hal.Device["HIP"]
+y = hal.zeros(10, hal.int32, device)
+device.compile(far)(y, vals=(1 << 20,), grid=1, block=1)
+device.synchronize()
+"""
+    done = run(fault, SIM_HIP_FAULT="abort")
+    assert done.returncode == -6 and "Memory access fault by GPU" in done.stderr
+
+
+def test_eight_threads_on_one_device(device: object, runtime: Runtime) -> None:
+    assert (
+        said("""
+device = hal.Device["HIP"]
+program = device.compile(add_one)
+wrong = []
+def work(number):
+    y = hal.zeros(500, hal.int32, device)
+    for turn in range(30):
+        program(y, vals=(500,), threads=500)
+        if turn % 10 == number % 10:
+            hal.Buffer(device, 99 + number, hal.int32).allocate().copyin(bytes(4 * (99 + number)))
+    if set(y.numpy().tolist()) != {30}:
+        wrong.append(number)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join(60)
+print(wrong)
+""")
+        == "[]\n"
+    )
