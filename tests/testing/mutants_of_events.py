@@ -10,7 +10,7 @@ from typing import Any
 from mutants import around, mutant
 
 from hal_core import profiling
-from hal_core.profiling import events, instrumentation
+from hal_core.profiling import events, instrumentation, trace
 from hal_core.testing.fake.device import FakeDevice
 
 Times = tuple[int, int]
@@ -106,3 +106,31 @@ def every_event_is_of_one_thread() -> None:
     @around(events, "get_ident")
     def get_ident(inner: Any) -> int:
         return 1
+
+
+@mutant("F2", "event")
+def queues_share_a_row_of_the_trace() -> None:
+    @around(trace, "rows_of")
+    def rows_of(inner: Any, found: Any) -> Any:
+        return inner([event._replace(queue="one") for event in found])
+
+
+@mutant("F2", "event")
+def arrows_begin_at_the_first_work() -> None:
+    @around(trace, "arrows_of")
+    def arrows_of(inner: Any, rows: Any) -> Any:
+        return [arrow._replace(tail=(0, 0)) for arrow in inner(rows)]
+
+
+@mutant("F2", "event")
+def the_trace_counts_each_block_alone() -> None:
+    @around(trace, "memory_of")
+    def memory_of(inner: Any, found: Any) -> Any:
+        return {device: [(at, 400) for at, _ in points] for device, points in inner(found).items()}
+
+
+@mutant("F2", "event")
+def the_trace_begins_in_the_middle() -> None:
+    @around(trace, "save")
+    def save(inner: Any, found: Any, dropped: int, path: str) -> None:
+        inner(found[len(found) // 2 :], dropped, path)

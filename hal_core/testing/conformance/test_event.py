@@ -1,13 +1,16 @@
-"""Test the events of a profile: promise F1."""
+"""Test the events of a profile, and the file of them: promises F1 and F2."""
 
 from __future__ import annotations
 
 import gc
+import json
 import random
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import pairwise
+from pathlib import Path
 from time import perf_counter_ns
+from typing import Any
 
 import pytest
 
@@ -169,6 +172,50 @@ class TestEvent:
                 made.view(1 + turn).fill(turn)
         assert [event.nbytes for event in profile.events] == [7, 8, 9, 10]
         assert profile.dropped == 6
+
+    def test_F2_a_trace_has_a_row_a_queue_arrows_and_memory(
+        self, device: hal.Compiled, tmp_path: Path
+    ) -> None:
+        program = device.compile(count_up)
+        gc.collect()  # garbage of other tests is freed before the profile, not in it
+        with hal.profile() as profile:
+            one, two = device.queue(), device.queue()
+            made, other = (
+                buffer_of(device, bytes(400), hal.int32),
+                hal.Buffer(device, 100, hal.int32),
+            )
+            for turn in range(3):
+                program(made, vals=(turn, 100), threads=100, queue=one)
+            two.wait(one.record())
+            other.copy_from(made, queue=two)
+            assert two.synchronize(20) and read(other)[:4] == bytes([2, 0, 0, 0])
+        profile.save(tmp_path / "trace.json")
+        events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
+        named = {"process_name": dict[Any, str](), "thread_name": dict[Any, str]()}
+        for event in events:
+            if event["name"] in named:
+                place = event["pid"], event["tid"] if event["name"] == "thread_name" else 0
+                named[event["name"]][place] = event["args"]["name"]
+        rows = defaultdict[str, list[str]](list)
+        for event in sorted((one for one in events if one["ph"] == "X"), key=lambda one: one["ts"]):
+            if named["process_name"][event["pid"], 0] == device.name:
+                row = named["thread_name"][event["pid"], event["tid"]]
+                rows[row].append(event["cat"] if event["cat"] != "launch" else event["name"])
+                assert event["dur"] >= 0
+        assert rows[one.name] == ["count_up"] * 3
+        assert rows[two.name] == ["wait", "copy"]
+        arrows = {phase: [one for one in events if one["ph"] == phase] for phase in "sf"}
+        (tail,), (head,) = arrows["s"], arrows["f"]
+        assert tail["id"] == head["id"]
+        ends = [named["thread_name"][end["pid"], end["tid"]] for end in (tail, head)]
+        assert ends == [one.name, two.name]
+        memory = [one for one in events if one["ph"] == "C"]
+        sizes = [
+            one["args"]["bytes"]
+            for one in sorted(memory, key=lambda one: one["ts"])
+            if named["process_name"][one["pid"], 0] == device.name
+        ]
+        assert sizes == [400, 800]
 
     def test_F1_threads_are_told_apart(self, device: hal.Compiled) -> None:
         program, idents = device.compile(count_up), dict[int, int]()
