@@ -25,11 +25,19 @@ FUNCTIONS: Functions = dict.fromkeys(
 )
 
 
-def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = True) -> Kernel:
+def expand(
+    kernel: Kernel,
+    functions: Functions = FUNCTIONS,
+    in_loops: bool = True,
+    branches: bool = True,
+) -> Kernel:
     """Return the kernel with `functions` written out, or the same kernel if it has none of them.
 
     `in_loops=False` leaves functions inside a RANGE or LOOP as they are, except in loops that
     compilers unroll. In a kernel that was cut into regions, only the loops inside a region count.
+    `branches=False` writes no branches for float64, but a FAR node for arguments that are seldom
+    met. Its arg is (op, limit), its sources are a size and the operands of the op, whose value it
+    has where the size is not less than the limit.
 
     For every argument results are within 2 units in the last place of the exact value (2.5 for
     ATAN2 and the float64 TAN; FMOD is exact). Zeros, infinities, NaNs and subnormals give what C99
@@ -51,7 +59,10 @@ def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = Tr
                 wanted.discard(node)
     if not wanted:
         return kernel
-    from hal_core.ir.math import FORMULAS  # few kernels need them, and they take long to import
+    from hal_core.ir.math import (
+        FORMULAS,
+        NEAR,
+    )  # few kernels need them, and they take long to import
     from hal_core.ir.math.value import Page, Value
 
     uops: list[UOp] = []
@@ -63,8 +74,13 @@ def expand(kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = Tr
             source = tuple(replaced.get(part, part) for part in source)
         if node in wanted:
             page = Page(uops, node.line)
-            result = FORMULAS[node.op](*(Value(part, page) for part in source))
-            replaced[node] = result.node
+            values = [Value(part, page) for part in source]
+            if branches or node.op not in NEAR or node.dtype is not float64:
+                replaced[node] = FORMULAS[node.op](*values).node
+                continue
+            near, size, limit = NEAR[node.op](*values)
+            rare = size.new("FAR", float64, size, *values, arg=(node.op, limit))
+            replaced[node] = (size < limit).where(near, rare).node
             continue
         if source is not node.src:
             made = replaced[node] = UOp(node.op, node.dtype, source, node.arg, node.line)

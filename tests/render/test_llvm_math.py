@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from builder import Builder
 from toolchains import LLVM
@@ -14,7 +15,6 @@ from hal_core.render import LLVMRenderer
 
 OPS = ["EXP", "EXP2", "LOG", "LOG2", "TANH", "ATAN", "SIN", "COS", "TAN", "POW", "FMOD"]
 CASES = [(op, dtype) for op in OPS for dtype in (float32, float64)]
-VECTORS = [case for case in CASES if case != ("FMOD", float64)]  # which has a loop for far numbers
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +45,14 @@ def kernel_of(op: str, dtype: DType, turns: str = "") -> Kernel:
     return b.kernel()
 
 
-@pytest.mark.parametrize(("op", "dtype"), VECTORS, ids=str)
+@pytest.mark.parametrize(("op", "dtype"), CASES, ids=str)
 def test_functions_become_vectors(llvm: LLVM, op: str, dtype: DType) -> None:
     module, _ = llvm.optimised(LLVMRenderer().render(kernel_of(op, dtype)))
-    assert re.search(r"@llvm\.fma\.v\d+f(32|64)\(", str(module))
-    assert not re.search(rf"@(llvm\.)?{op.lower()}f?\b", str(module))
+    text = str(module.get_function("k"))
+    assert re.search(r"@llvm\.fma\.v\d+f(32|64)\(", text)
+    assert not re.search(rf"@(llvm\.)?{op.lower()}f?\b", text)
+    far = dtype is float64 and op in ("SIN", "COS", "TAN", "FMOD")
+    assert bool(re.search(rf"call <(\d+) x double> @hal\.far\.{op.lower()}\.\1\(", text)) is far
 
 
 @pytest.mark.parametrize("op", ["EXP", "SIN"])
@@ -66,3 +69,49 @@ def test_in_a_loop_that_threads_run_in_step_they_become_vectors(llvm: LLVM, op: 
 @pytest.mark.parametrize(("op", "dtype"), CASES, ids=str)
 def test_without_fused_multiply_add_they_are_called(op: str, dtype: DType) -> None:
     assert "llvm.fma" not in LLVMRenderer(fma=False).render(kernel_of(op, dtype))
+
+
+@pytest.mark.parametrize("op", ["SIN", "COS", "TAN"])
+def test_far_numbers_among_others(llvm: LLVM, op: str) -> None:
+    """In any element of a vector, and beside each other."""
+    random = np.random.default_rng(1)
+    x = random.uniform(-9, 9, 4096)
+    far = random.random(4096) < 0.02
+    x[far] = random.choice([1e9, -(2.0**27), 2.0**27, 1e300, -1e22, np.inf, np.nan], far.sum())
+    x[1000:1032] = 5e15
+    got = np.zeros_like(x)
+    llvm.run(kernel_of(op, float64), {"r": got, "x": x}, (16, 1, 1), (256, 1, 1))
+    with np.errstate(invalid="ignore"):
+        exact = {"SIN": np.sin, "COS": np.cos, "TAN": np.tan}[op](x.astype(np.longdouble))
+    known = np.isfinite(x)
+    assert np.isnan(got[~known]).all()
+    np.testing.assert_array_max_ulp(got[known], exact[known].astype(float), 3)
+
+
+def test_remainders_of_far_numbers_among_others(llvm: LLVM) -> None:
+    b = Builder("k", "r: float64*, x: const float64*, y: const float64*")
+    i = b.index()
+    b.store("r", i, b.op("FMOD", b.load("x", i), b.load("y", i)))
+    random = np.random.default_rng(1)
+    some = np.array([0.0, -0.0, 5e-324, -1e-310, 1.5, 9.0, 2.0**53, -1e300, np.inf, np.nan])
+    x, y = (
+        np.where(random.random(4096) < 0.05, random.choice(some, 4096), random.normal(0, 9, 4096))
+        for _ in "xy"
+    )
+    got = np.zeros_like(x)
+    llvm.run(b.kernel(), {"r": got, "x": x, "y": y}, (16, 1, 1), (256, 1, 1))
+    with np.errstate(invalid="ignore"):
+        expected = np.fmod(x, y)
+    np.testing.assert_array_equal(got, expected)
+    known = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(got)[known], np.signbit(expected)[known])
+
+
+def test_two_far_functions_of_one_kernel(llvm: LLVM) -> None:
+    b = Builder("both", "r: float64*, x: const float64*")
+    i = b.index()
+    x = b.load("x", i)
+    b.store("r", i, b.op("DIV", b.op("SIN", x), b.op("COS", x)))
+    x, got = np.array([1e10, 1.0, 2e10, 0.5]), np.zeros(4)
+    llvm.run(b.kernel(), {"r": got, "x": x}, (1, 1, 1), (4, 1, 1))
+    np.testing.assert_allclose(got, np.tan(x), rtol=1e-14)

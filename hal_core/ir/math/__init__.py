@@ -11,7 +11,9 @@ from hal_core.ir.math.error_function import erf, erfc
 from hal_core.ir.math.exponential import exp, exp2, expm1
 from hal_core.ir.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from hal_core.ir.math.logarithm import INFINITY, log, log1p, log2, log10
+from hal_core.ir.math.pi_multiples import LARGE
 from hal_core.ir.math.power import hypot, power
+from hal_core.ir.math.remainder import NEAR as NEAREST
 from hal_core.ir.math.remainder import fmod
 from hal_core.ir.math.value import Value
 
@@ -22,6 +24,16 @@ FORMULAS: Formulas = {
     "EXP": exp, "EXP2": exp2, "LOG": log, "LOG2": log2, "SIN": sin, "COS": cos, "TAN": tan,
     "TANH": tanh, "ATAN": atan, "ATAN2": atan2, "POW": power, "FMOD": fmod,
 }  # fmt: skip
+
+# Shorter ones of float64, for arguments that are not far from 0 or from each other: the value, and
+# a size that is less than a limit where it is right.
+NEAR: dict[str, Callable[..., tuple[Value, Value, float]]] = {
+    **{
+        op: lambda x, formula=formula: (formula(x, far=False), abs(x), LARGE)
+        for op, formula in (("SIN", sin), ("COS", cos), ("TAN", tan))
+    },
+    "FMOD": lambda x, y: (fmod(x, y, far=False), abs(x) / abs(y), NEAREST),
+}
 
 # Formulas of functions that are no operation of the IR. The front end writes them out, so that they
 # give the same result on every device, and no device language needs to have them.

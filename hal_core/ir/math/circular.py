@@ -1,7 +1,7 @@
 """The formulas of sin, cos and tan: x = n pi/2 + r with |r| <= pi/4, then polynomials in r.
 
 A float32 is computed in float64, where its products with a few pieces of 2/pi are exact, however
-large it is.
+large it is. A large float64 takes a branch of its own, which is left out if x is not `far`.
 """
 
 from __future__ import annotations
@@ -37,32 +37,34 @@ _COS: Table = {
 }  # fmt: skip
 
 
-def sin(x: Value) -> Value:
-    wide, angle = _reduced(x)
+def sin(x: Value, far: bool = True) -> Value:
+    wide, angle = _reduced(x, far)
     sine, cosine = _both(angle, x.dtype)
     value = _is_even(angle).where(sine, cosine)
     return _negated(value, (angle.quadrant << 62) ^ wide.bits()).cast(x.dtype)
 
 
-def cos(x: Value) -> Value:
-    _, angle = _reduced(x)
+def cos(x: Value, far: bool = True) -> Value:
+    _, angle = _reduced(x, far)
     sine, cosine = _both(angle, x.dtype)
     value = _is_even(angle).where(cosine, sine)
     return _negated(value, (angle.quadrant + 1) << 62).cast(x.dtype)
 
 
-def tan(x: Value) -> Value:
-    wide, angle = _reduced(x)
+def tan(x: Value, far: bool = True) -> Value:
+    wide, angle = _reduced(x, far)
     sine, cosine = _both(angle, x.dtype)
     even = _is_even(angle)
     value = even.where(sine, cosine) / even.where(cosine, sine)
     return _negated(value, (angle.quadrant << 63) ^ wide.bits()).cast(x.dtype)
 
 
-def _reduced(x: Value) -> tuple[Value, Reduced]:
+def _reduced(x: Value, far: bool) -> tuple[Value, Reduced]:
     """Return x as float64, and the reduction of its magnitude."""
     wide = x.cast(float64)
-    return wide, reduced_float32(abs(wide)) if x.dtype is float32 else reduced_float64(abs(wide))
+    if x.dtype is float32:
+        return wide, reduced_float32(abs(wide))
+    return wide, reduced_float64(abs(wide), far)
 
 
 def _is_even(angle: Reduced) -> Value:

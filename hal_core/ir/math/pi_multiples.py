@@ -57,11 +57,11 @@ def _split(value: Value) -> tuple[Value, Value]:
     return whole, value - whole
 
 
-_LARGE = 2.0**27  # from here on pi/2 as a sum of three is not accurate enough
+LARGE = 2.0**27  # from here on pi/2 as a sum of three is not accurate enough
 
 
-def reduced_float64(x: Value) -> Reduced:
-    """Reduce a positive float64."""
+def reduced_float64(x: Value, far: bool = True) -> Reduced:
+    """Reduce a positive float64, which is less than LARGE if it is not `far`."""
     shifted = x.fma(_TWO_OVER_PI, x.format.shifter)
     n = shifted - x.format.shifter
     first = n.fma(-_HALF_PI[0], x)  # exact
@@ -69,10 +69,12 @@ def reduced_float64(x: Value) -> Reduced:
     r = first - second
     lost = ((first - r) - second) - n.fma(_HALF_PI[1], -second)
     tail = n.fma(-_HALF_PI[2], lost)
+    if not far:
+        return Reduced(shifted.bits(), r, tail)
     results = [
         Variable(*given) for given in (("quadrant", shifted.bits()), ("r", r), ("tail", tail))
     ]
-    large = x.compare("GE", _LARGE) & (x < float("inf"))
+    large = x.compare("GE", LARGE) & (x < float("inf"))
     inside = large.statement("IF", large)
     for variable, value in zip(results, _reduced_large(x), strict=True):
         variable.set(value)

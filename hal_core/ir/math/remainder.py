@@ -10,15 +10,16 @@ from hal_core.ir.math.exponential import scaled
 from hal_core.ir.math.value import Value, Variable
 
 _INFINITY, _NAN = float("inf"), float("nan")
-_NEAR = 2.0**53  # below, a quotient of float64 is rounded to its integer part or to one more
+NEAR = 2.0**53  # below, a quotient of float64 is rounded to its integer part or to one more
 # float32 are less than 2**277 apart: x - n * y * 2**step for these steps leaves less than 0.51 y,
 # as each n has at most 47 bits, and is at most one off.
 _STEPS = (230, 184, 138, 92, 46, 0)
 
 
-def fmod(x: Value, y: Value) -> Value:
+def fmod(x: Value, y: Value, far: bool = True) -> Value:
+    """The remainder; if they are not `far`, of numbers whose quotient is less than NEAR."""
     above, below = abs(x).cast(float64), abs(y).cast(float64)
-    rest = (_of_float32 if x.dtype is float32 else _of_float64)(above, below)
+    rest = _of_float32(above, below) if x.dtype is float32 else _of_float64(above, below, far)
     rest = (rest < 0.0).where(rest + below, rest)
     size = (above < below).where(above, rest).cast(x.dtype)
     # Infinities, NaNs and a division by 0 have no remainder.
@@ -35,13 +36,15 @@ def _of_float32(x: Value, y: Value) -> Value:
     return x
 
 
-def _of_float64(x: Value, y: Value) -> Value:
+def _of_float64(x: Value, y: Value, far: bool) -> Value:
     quotient = x / y
-    rest = Variable("rest", (-quotient.apply("TRUNC")).fma(y, x))
-    far = quotient.compare("GE", _NEAR)
-    block = far.statement("IF", far)
+    near = (-quotient.apply("TRUNC")).fma(y, x)
+    if not far:
+        return near
+    rest, is_far = Variable("rest", near), quotient.compare("GE", NEAR)
+    block = is_far.statement("IF", is_far)
     rest.set(_of_far(x, y))
-    far.statement("ENDIF", block)
+    is_far.statement("ENDIF", block)
     return rest.get()
 
 

@@ -38,7 +38,8 @@ class LLVMRenderer(Renderer):
         if self.fma:
             # Vectorised, formulas are faster. A thread's own loop is not, and calls are faster, but
             # for those of the exact remainder, which libraries find bit by bit.
-            cut = expand(expand(cut, {"FMOD": (float64,)}), in_loops=False)
+            cut = expand(cut, in_loops=False, branches=False)
+            cut = expand(cut, {"FMOD": (float64,)})
         return _Module(cut, self.half).whole()
 
 
@@ -66,6 +67,10 @@ class _Module(Threads):
         self.close_loop()
         self.line("ret void")
         head = f"define void @{self.kernel.name}({_PARAMETERS}) {{"
+        kept = [f"ptr {name}" for names in self.variants.values() for name in names]
+        if kept:  # until the loops are vectors nothing calls them
+            used = f"appending global [{len(kept)} x ptr] [{', '.join(kept)}]"
+            self.declarations[f'@llvm.compiler.used = {used}, section "llvm.metadata"'] = None
         parts = [*self.declarations, "", *self.helpers.values(), head, "hal.entry:"]
         parts += [*self.frame, *self.lines, "}", *(["", *self.metadata] if self.metadata else [])]
         return "\n".join(parts).lstrip("\n") + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float16, float32, float64
 from hal_core.ir import UOp
 from hal_core.render.literals import llvm_float, power_of_two
+from hal_core.render.llvm.far import DECLARATIONS, call_of, definitions
 from hal_core.render.llvm.helpers import division, narrow, widen
 from hal_core.render.renderer import dtype_of
 
@@ -19,7 +20,7 @@ _INTRINSICS = {
     "ABS": "fabs", "POW": "pow", "FMA": "fma",
 }  # fmt: skip
 # LLVM before 19 has no intrinsics for these, so the C library is called.
-_LIBRARY = {"TAN": "tan", "TANH": "tanh", "ATAN": "atan", "ATAN2": "atan2"}
+_LIBRARY = {"TAN": "tan", "TANH": "tanh", "ATAN": "atan", "ATAN2": "atan2", "FMOD": "fmod"}
 
 
 _TYPES = {
@@ -42,6 +43,7 @@ class Values:
         self.values: dict[UOp, str] = {}
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, str] = {}  # name -> definition
+        self.variants: dict[str, list[str]] = {}  # helper -> those for vectors
         self.fast = "contract " if contract else ""
         self.half = half  # True when the processor converts float16 itself
 
@@ -99,11 +101,18 @@ class Values:
         if op == "RSQRT":
             root = self._float("SQRT", dtype, operands)
             return self.let(f"fdiv {kind} {llvm_float(1.0, dtype)}, {root}")
-        if op in _LIBRARY:
-            callee = f"@{_LIBRARY[op]}{'f' if dtype.itemsize == 4 else ''}"
-        else:
-            callee = f"@llvm.{_INTRINSICS[op]}.f{8 * dtype.itemsize}"
-        return self._call(callee, kind, [kind] * len(operands), operands)
+        return self._call(_function(op, dtype), kind, [kind] * len(operands), operands)
+
+    def on_FAR(self, uop: UOp) -> None:
+        """Write the call of a function for arguments that are seldom met; `expand` makes it."""
+        (op, limit), operands = uop.arg, [self.values[source] for source in uop.src]
+        name, library = f"@hal.far.{op.lower()}", _function(op, float64)
+        taken = ", ".join(["double"] * (len(operands) - 1))
+        for declaration in (f"declare double {library}({taken})", *DECLARATIONS):
+            self.declarations[declaration] = None
+        text, self.variants[name] = definitions(name, library, limit, len(operands) - 1)
+        self.helpers[name] = text
+        self.values[uop] = self.let(call_of(name, operands))
 
     def _integer(self, uop: UOp, dtype: DType, operands: list[str]) -> str:
         op, kind, a = uop.op, type_of(dtype), operands[0]
@@ -186,6 +195,13 @@ class Values:
     def _help(self, callee: str, text: str, result: str, kind: str, value: str) -> str:
         self.helpers[callee] = text
         return self.let(f"call {result} {callee}({kind} {value})")
+
+
+def _function(op: str, dtype: DType) -> str:
+    """Return the name of a function of floats."""
+    if op in _LIBRARY:
+        return f"@{_LIBRARY[op]}{'f' if dtype.itemsize == 4 else ''}"
+    return f"@llvm.{_INTRINSICS[op]}.f{8 * dtype.itemsize}"
 
 
 def _shift(op: str, dtype: DType) -> str:
