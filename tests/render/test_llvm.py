@@ -627,6 +627,21 @@ def test_an_index_wrapped_by_another_number_than_was_added(llvm: LLVM, n: int) -
     np.testing.assert_array_equal(y, expected)
 
 
+@hal.kernel
+def counted_on(y: hal.Ptr[hal.int32], n: hal.int32):
+    i = hal.global_idx(0)
+    for k in range(3):
+        if k + 1 < n:
+            y[i] += k
+
+
+def test_a_sum_of_a_counter_and_a_constant_is_no_index_of_a_thread(llvm: LLVM) -> None:
+    lowered, y, expected = counted_on.lower(), np.zeros(8, "i4"), np.zeros(8, "i4")
+    llvm.run(lowered, {"y": y, "n": 3}, (1, 1, 1), (8, 1, 1))
+    interpret(counted_on, expected, vals=(3,), grid=1, block=8)
+    np.testing.assert_array_equal(y, expected)
+
+
 # -- blocks of a row as one
 
 

@@ -108,7 +108,7 @@ class Row:
         """
         steps: list[_Offset | tuple[int, int]] = []
         while number.op != "SPECIAL":
-            first, second = (*number.src, number)[:2]
+            first, second = (*number.src, number, number)[:2]
             if number in same:
                 number = same[number]
             elif number.op == "CAST" and (first.dtype, number.dtype) == (int32, int64):
