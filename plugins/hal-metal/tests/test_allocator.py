@@ -1,0 +1,106 @@
+"""Memory: what the host sees, blits, foreign buffers, no room."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+
+def test_copies_and_fills_go_by_blit_where_metal_takes_them(
+    device: hal.Compiled, control: Any
+) -> None:
+    made = hal.zeros(64, hal.uint8, device)
+    other = hal.zeros(64, hal.uint8, device)
+    device.synchronize()
+    rows = [
+        (lambda: made.copy_from(other), 1), (lambda: made.fill(0xCB), 1),
+        (lambda: made.view(8, hal.uint8, 4).copy_from(made.view(8, hal.uint8, 12)), 1),
+        (lambda: made.view(8, hal.uint8, 4).copy_from(made.view(8, hal.uint8, 8)), 0),  # overlap
+        (lambda: made.view(8, hal.uint8, 2).copy_from(other.view(8, hal.uint8, 4)), 0),
+        (lambda: made.view(7, hal.uint8, 4).fill(1), 0),
+        (lambda: made.view(4, hal.uint16, 4).fill(0x0102), 0),
+        (lambda: hal.zeros(0, hal.uint8, device).fill(1), 0),
+    ]  # fmt: skip
+    for number, (work, blits) in enumerate(rows):
+        control.messages.clear()
+        work()  # type: ignore[no-untyped-call]
+        assert control.messages["blitCommandEncoder"] == blits, number
+        device.synchronize()
+
+
+def test_copies_equal_numpys_for_every_offset_and_size(device: hal.Compiled) -> None:
+    made = hal.Buffer.from_numpy(np.arange(128, dtype="u1"), device)
+    expected, choose = np.arange(128, dtype="u1"), random.Random(3)
+    for turn in range(150):
+        size, dest, src = choose.randrange(1, 40), choose.randrange(80), choose.randrange(80)
+        if turn % 3:
+            made.view(size, hal.uint8, dest).copy_from(made.view(size, hal.uint8, src))
+            expected[dest : dest + size] = expected[src : src + size].copy()
+        else:
+            made.view(size, hal.uint8, dest).fill(turn)
+            expected[dest : dest + size] = turn
+    assert made.numpy().tolist() == expected.tolist()
+
+
+def test_B7_what_is_no_metal_buffer_is_refused(device: hal.Compiled, control: Any) -> None:
+    import objc
+
+    memory = ctypes.create_string_buffer(256)
+    fake = (ctypes.c_uint64 * 2)(id(object), 0)
+    queue = device.commands  # type: ignore[attr-defined]
+    for pointer in (ctypes.addressof(memory), ctypes.addressof(fake), 8, 1 << 60, (1 << 64) - 8,
+                    objc.pyobjc_id(queue), objc.pyobjc_id(device.nothing[0]) + 4):  # type: ignore[attr-defined]  # fmt: skip
+        with pytest.raises(hal.InvalidArgument, match="no MTLBuffer lies at the address"):
+            hal.Buffer(device, 4, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
+
+
+def test_B7_a_buffer_of_another_gpu_or_too_small_is_refused(device: hal.Compiled) -> None:
+    import objc
+
+    with hal.Device["METAL:1"] as other:
+        theirs = hal.zeros(64, hal.int32, other)
+        pointer = objc.pyobjc_id(theirs._buf.buffer)
+        with pytest.raises(hal.InvalidArgument, match="of another GPU"):
+            hal.Buffer(device, 4, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
+    ours = hal.zeros(64, hal.int32, device)
+    pointer = objc.pyobjc_id(ours._buf.buffer)
+    with pytest.raises(hal.InvalidArgument, match=r"too small .got '256 bytes'; needs 260"):
+        hal.Buffer(device, 65, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
+    taken = hal.Buffer(device, 64, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
+    taken.fill(9)
+    assert ours.numpy().tolist() == [9] * 64
+
+
+def test_A4_out_of_memory_in_the_middle(device: hal.Compiled, control: Any) -> None:
+    device.allocator.free_cache()
+    control.room = 8 << 20
+    kept = []
+    with pytest.raises(hal.OutOfMemory, match=r"no room for .*bytes in use"):
+        while len(kept) < 20:
+            kept.append(hal.Buffer(device, 1 << 20, hal.uint8).allocate().fill(7))
+    assert 1 <= len(kept) < 20
+    assert all(one.numpy()[-1] == 7 for one in kept)
+    del kept[:]
+    hal.Buffer(device, 1 << 20, hal.uint8).allocate()
+
+
+def test_dlpack_has_the_id_and_a_byte_offset(device: hal.Compiled) -> None:
+    import objc
+
+    from hal_core.buffer import capsule
+
+    made = hal.Buffer.from_numpy(np.arange(64, dtype="i4"), device)
+    part = made.view(16, hal.int32, 128)
+    assert part.__dlpack_device__() == (1, 0)
+    taken = capsule.take(part.__dlpack__(dl_device=(8, 0), max_version=capsule.VERSION))
+    assert (taken.pointer, taken.offset) == (objc.pyobjc_id(made._buf.buffer), 128)
+    host = np.from_dlpack(part)
+    part.fill(5)
+    device.synchronize()
+    assert host.tolist() == [5] * 16

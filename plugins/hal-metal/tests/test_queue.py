@@ -1,0 +1,148 @@
+"""Queues, events and graphs as Metal has them."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+
+@hal.kernel
+def add(y: hal.Ptr[hal.int32], a: hal.int32, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] += a
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_copies_and_fills_of_any_offset_size_and_overlap(device: hal.Compiled, graph: bool) -> None:
+    """Metal's blits take multiples of 4; bytes between and overlapping ranges come out right."""
+    made = hal.Buffer.from_numpy(np.arange(256, dtype=np.uint8), device)
+    expected, choose = np.arange(256, dtype=np.uint8), random.Random(7)
+    steps = []
+    for _ in range(60):
+        size, dest, src = choose.randrange(1, 60), choose.randrange(190), choose.randrange(190)
+        if choose.random() < 0.3:
+            size, dest, src = (n & ~3 or 4 for n in (size, dest, src))
+        steps.append((choose.choice(("copy", "fill", "wide", "copyin")), size, dest, src))
+
+    def work(queue: hal.Queue | None) -> None:
+        how: dict[str, Any] = {"queue": queue} if queue else {}
+        for number, (kind, size, dest, src) in enumerate(steps):
+            part = made.view(size, hal.uint8, dest)
+            if kind == "copy":
+                part.copy_from(made.view(size, hal.uint8, src), **how)
+            elif kind == "fill":
+                part.fill(200 + number % 50, **how)
+            elif kind == "wide":
+                made.view(size, hal.uint16, dest & ~1).fill(number * 517, **how)
+            else:
+                part.copyin(bytes([number]) * size, **how)
+
+    for number, (kind, size, dest, src) in enumerate(steps):
+        if kind == "copy":
+            expected[dest : dest + size] = expected[src : src + size].copy()
+        elif kind == "fill":
+            expected[dest : dest + size] = 200 + number % 50
+        elif kind == "wide":
+            start = dest & ~1
+            expected[start : start + 2 * size] = np.full(size, number * 517, "u2").view("u1")
+        else:
+            expected[dest : dest + size] = number
+    if graph:
+        with device.capture() as captured:
+            work(None)
+        captured.replay(wait=True)
+    else:
+        queue, down = device.queue(), np.zeros(100, np.uint8)
+        work(queue)
+        made.view(100, hal.uint8, 33).copyout(down, queue=queue).wait()
+        assert down.tolist() == expected[33:133].tolist()
+    assert made.numpy().tolist() == expected.tolist()
+
+
+def test_a_replay_is_one_command_buffer_and_one_encoder_for_launches_in_a_row(
+    device: hal.Compiled, control: Any
+) -> None:
+    program, y = device.compile(add), hal.zeros(64, hal.int32, device)
+    z = hal.zeros(64, hal.int32, device)
+    with device.capture() as graph:
+        for turn in range(5):
+            program(y, vals=(turn, 64), threads=64)
+        z.copy_from(y)
+        program(z, vals=(1, 64), threads=64)
+    graph.replay(wait=True)
+    control.messages.clear()
+    graph.replay()
+    device.synchronize()
+    sent = control.messages
+    assert sent["commandBuffer"] == sent["commit"] == sent["blitCommandEncoder"] == 1
+    assert sent["computeCommandEncoder"] == 2 and sent["endEncoding"] == 3
+    assert sent["dispatchThreadgroups:threadsPerThreadgroup:"] == 6
+    assert y.numpy()[0] == 20 and z.numpy()[0] == 21
+
+
+def test_queues_of_two_devices_are_ordered_by_a_shared_event(
+    device: hal.Compiled, control: Any
+) -> None:
+    other = hal.Device["METAL:1"]
+    first, second = device.queue(), other.queue()
+    y, z = hal.zeros(64, hal.int32, device), hal.zeros(64, hal.int32, other)
+    device.synchronize()
+    other.synchronize()
+    control.messages.clear()
+    control.seconds = 0.02
+    device.compile(add)(y, vals=(3, 64), threads=64, queue=first)
+    second.wait(first.record())
+    assert control.messages["encodeWaitForEvent:value:"] == 1, "on the device, not through the host"
+    other.compile(add)(z, vals=(4, 64), threads=64, queue=second)
+    second.synchronize()
+    assert y.numpy()[0] == 3 and z.numpy()[0] == 4
+    other.close()
+
+
+def test_a_queue_waits_for_an_event_of_the_host(device: hal.Compiled, control: Any) -> None:
+    queue, event = device.queue(), hal.Event()
+    y = hal.zeros(64, hal.int32, device)
+    device.synchronize()
+    queue.wait(event)
+    device.compile(add)(y, vals=(3, 64), threads=64, queue=queue)
+    done = queue.record()
+    assert not done.wait(0.05) and y.numpy()[0] == 0
+    event.set()
+    assert done.wait(20) and y.numpy()[0] == 3
+    assert control.messages["encodeWaitForEvent:value:"] == 1
+
+
+def test_Q6_a_command_queue_of_others_is_borrowed(device: hal.Compiled, control: Any) -> None:
+    theirs = device.hardware.newCommandQueue()  # type: ignore[attr-defined]
+    queue = hal.Queue.wrap(theirs, device)
+    y = hal.zeros(64, hal.int32, device)
+    device.compile(add)(y, vals=(3, 64), threads=64, queue=queue)
+    queue.synchronize()
+    assert y.numpy()[0] == 3
+    with pytest.raises(hal.InvalidArgument, match="knows no such queue"):
+        hal.Queue.wrap(object(), device)
+    other = hal.Device["METAL:1"]
+    with pytest.raises(hal.InvalidArgument, match="knows no such queue"):
+        hal.Queue.wrap(theirs, other)
+    other.close()
+
+
+def test_work_in_64_command_buffers_of_a_queue_waits_for_room(
+    device: hal.Compiled, control: Any
+) -> None:
+    queue, y = device.queue(), hal.zeros(64, hal.int32, device)
+    program = device.compile(add)
+    device.synchronize()
+    control.go.clear()
+    threading.Timer(0.2, control.go.set).start()
+    for _ in range(70):
+        program(y, vals=(1, 64), threads=64, queue=queue)
+    queue.synchronize()
+    assert y.numpy()[0] == 70

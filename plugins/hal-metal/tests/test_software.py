@@ -1,0 +1,330 @@
+"""Metal in software is as strict as Metal: each rule is broken once, and each break is seen."""
+
+from __future__ import annotations
+
+import gc
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from metal_software import SYSTEM
+
+import hal_core as hal
+
+pytestmark = pytest.mark.skipif(SYSTEM, reason="this is about Metal in software")
+
+TEXT = """\
+#include <metal_stdlib>
+using namespace metal;
+[[max_total_threads_per_threadgroup(32)]]
+kernel void add(device int *y [[buffer(0)]], constant int &a [[buffer(1)]],
+                threadgroup int *t [[threadgroup(0)]], uint i [[thread_position_in_grid]]) {
+    t[0] = 0;
+    y[i] += a;
+}
+"""
+
+
+class Bench:
+    """A GPU, used by hand."""
+
+    def __init__(self) -> None:
+        import Metal
+        import objc
+
+        self.objc = objc
+        self.device, self.other = Metal.MTLCopyAllDevices()[:2]
+        options = Metal.MTLCompileOptions.alloc().init()
+        options.setMathMode_(0)
+        library, _ = self.device.newLibraryWithSource_options_error_(TEXT, options, None)
+        function = library.newFunctionWithName_("add")
+        self.pipeline, _ = self.device.newComputePipelineStateWithFunction_error_(function, None)
+        self.queue = self.device.newCommandQueue()
+        self.buffer = self.device.newBufferWithLength_options_(256, 0)
+        self.buffer.contents().as_buffer(256)[:] = bytes(256)
+
+    def commands(self) -> Any:
+        return self.queue.commandBuffer()
+
+    def encoder(self, commands: Any) -> Any:
+        encoder = commands.computeCommandEncoder()
+        encoder.setComputePipelineState_(self.pipeline)
+        encoder.setBuffer_offset_atIndex_(self.buffer, 0, 0)
+        encoder.setBytes_length_atIndex_(b"\5\0\0\0", 4, 1)
+        encoder.setThreadgroupMemoryLength_atIndex_(16, 0)
+        return encoder
+
+    def dispatch(self, encoder: Any, grid: Any = (2, 1, 1), block: Any = (4, 1, 1)) -> None:
+        encoder.dispatchThreadgroups_threadsPerThreadgroup_(grid, block)
+
+    def blit(self, *span: int, overlap: bool = False) -> None:
+        src, dest, nbytes = span
+        to = self.buffer if overlap else self.device.newBufferWithLength_options_(256, 0)
+        encoder = self.commands().blitCommandEncoder()
+        try:
+            encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
+                self.buffer, src, to, dest, nbytes
+            )
+        finally:
+            encoder.endEncoding()
+
+
+@pytest.fixture
+def bench(device: hal.Compiled) -> Iterator[Bench]:
+    import metal_control as control
+    import objc
+
+    with objc.autorelease_pool():
+        yield Bench()
+    control.reset()
+
+
+def test_what_keeps_to_the_rules_is_done(bench: Bench) -> None:
+    commands = bench.commands()
+    encoder = bench.encoder(commands)
+    bench.dispatch(encoder)
+    encoder.endEncoding()
+    assert (commands.status(), commands.error()) == (0, None)
+    commands.commit()
+    commands.waitUntilCompleted()
+    assert commands.status() == 4 and commands.GPUEndTime() >= commands.GPUStartTime() > 0
+    assert bytes(bench.buffer.contents().as_buffer(256)) == b"\5\0\0\0" * 8 + bytes(224)
+
+
+def _open_at_commit(bench: Bench) -> None:
+    commands = bench.commands()
+    encoder = bench.encoder(commands)
+    try:
+        commands.commit()
+    finally:
+        encoder.endEncoding()
+
+
+def _second_encoder(bench: Bench) -> None:
+    commands = bench.commands()
+    encoder = bench.encoder(commands)
+    try:
+        commands.blitCommandEncoder()
+    finally:
+        encoder.endEncoding()
+
+
+def _second_commit(bench: Bench) -> None:
+    commands = bench.commands()
+    commands.commit()
+    commands.commit()
+
+
+def _after_commit(bench: Bench) -> None:
+    commands = bench.commands()
+    commands.commit()
+    commands.computeCommandEncoder()
+
+
+def _after_the_end(bench: Bench) -> None:
+    encoder = bench.encoder(bench.commands())
+    encoder.endEncoding()
+    bench.dispatch(encoder)
+
+
+def _dropped(bench: Bench) -> None:
+    bench.encoder(bench.commands())  # released when its pool ends, which is what is checked
+
+
+def _encoding(do: Callable[[Bench, Any], object]) -> Callable[[Bench], None]:
+    def run(bench: Bench) -> None:
+        encoder = bench.encoder(bench.commands())
+        try:
+            do(bench, encoder)
+        finally:
+            encoder.endEncoding()
+
+    return run
+
+
+def _bare(bench: Bench, encoder: Any) -> None:
+    encoder.setBuffer_offset_atIndex_(None, 0, 0)
+    bench.dispatch(encoder)
+
+
+def _without_memory(bench: Bench, encoder: Any) -> None:
+    encoder._shared.clear()
+    bench.dispatch(encoder)
+
+
+def _odd_offset(bench: Bench, encoder: Any) -> None:
+    encoder.setBuffer_offset_atIndex_(bench.buffer, 2, 0)
+    bench.dispatch(encoder)
+
+
+def _of_another(bench: Bench, encoder: Any) -> None:
+    theirs = bench.other.newBufferWithLength_options_(16, 0)
+    encoder.setBuffer_offset_atIndex_(theirs, 0, 0)
+
+
+def _much_shared(bench: Bench, encoder: Any) -> None:
+    encoder.setThreadgroupMemoryLength_atIndex_(32768 + 16, 0)
+    bench.dispatch(encoder)
+
+
+RULES: dict[str, Callable[[Bench], object]] = {
+    "committed while an encoder is open": _open_at_commit,
+    "while another one is open": _second_encoder,
+    "committed twice": _second_commit,
+    "encoded after its commit": _after_commit,
+    "used after endEncoding": _after_the_end,
+    "missing buffer binding at index 0": _encoding(_bare),
+    "missing threadgroup memory at index 0": _encoding(_without_memory),
+    "offset 256 of a buffer of 256": _encoding(
+        lambda b, e: e.setBuffer_offset_atIndex_(b.buffer, 256, 0)),
+    "between elements": _encoding(_odd_offset),
+    "of another device": _encoding(_of_another),
+    "index 31 is above 30": _encoding(lambda b, e: e.setBytes_length_atIndex_(b"1234", 4, 31)),
+    "setBytes of 4097 bytes": _encoding(
+        lambda b, e: e.setBytes_length_atIndex_(bytes(4097), 4097, 1)),
+    "not a multiple of 16": _encoding(lambda b, e: e.setThreadgroupMemoryLength_atIndex_(20, 0)),
+    "more than 32768 bytes of threadgroup": _encoding(_much_shared),
+    "33 threads of a block, limit 32": _encoding(lambda b, e: b.dispatch(e, block=(33, 1, 1))),
+    "without threads": _encoding(lambda b, e: b.dispatch(e, grid=(2, 0, 1))),
+    "not 4 x n": lambda b: b.blit(2, 0, 8),
+    "a blit of 0 bytes": lambda b: b.blit(0, 0, 0),
+    "bytes 252 to 260 of a buffer of 256": lambda b: b.blit(252, 0, 8),
+    "overlap": lambda b: b.blit(0, 4, 8, overlap=True),
+    "a buffer of 0 bytes": lambda b: b.device.newBufferWithLength_options_(0, 0),
+    "fast math": lambda b: b.device.newLibraryWithSource_options_error_(TEXT, None, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_ends_the_process_is_an_error_that_is_remembered(bench: Bench, rule: str) -> None:
+    import metal_control as control
+
+    with pytest.raises(control.ProcessEnds, match=re.escape(rule)):
+        RULES[rule](bench)
+    assert len(control.aborts) == 1
+
+
+def test_an_encoder_that_is_dropped_ends_the_process(bench: Bench) -> None:
+    import metal_control as control
+
+    with bench.objc.autorelease_pool():
+        _dropped(bench)
+    gc.collect()
+    assert control.aborts == ["an encoder is released without endEncoding"]
+
+
+WRONG: dict[str, tuple[Callable[[Bench], object], str]] = {
+    "count": (lambda b: b.buffer.contents(1), "takes 0 arguments, not 1"),
+    "type": (lambda b: b.device.newBufferWithLength_options_("8", 0), "argument 0 is '8', not Q"),
+    "negative": (lambda b: b.device.newBufferWithLength_options_(-1, 0), "is -1, not Q"),
+    "out": (lambda b: b.device.newComputePipelineStateWithFunction_error_(None, 5), "pass None"),
+    "byte": (lambda b: b.commands().blitCommandEncoder().fillBuffer_range_value_(
+        b.buffer, (0, 4), 200), "is 200, not z"),
+    "size": (lambda b: b.dispatch(b.encoder(b.commands()), grid=(1, 1)), "not {MTLSize=QQQ}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_arguments_are_those_of_pyobjcs_table(bench: Bench, what: str) -> None:
+    do, says = WRONG[what]
+    with pytest.raises(TypeError, match=re.escape(says)):
+        do(bench)
+    gc.collect()
+
+
+def test_in_buffers_have_their_length(bench: Bench) -> None:
+    encoder = bench.encoder(bench.commands())
+    with pytest.raises(ValueError, match="3 bytes, and the length 4"):
+        encoder.setBytes_length_atIndex_(b"123", 4, 1)
+    encoder.endEncoding()
+
+
+def test_a_selector_that_the_table_lacks_cannot_be_written(bench: Bench) -> None:
+    import Metal
+
+    with pytest.raises(TypeError, match="no selector newBufferWithSize:"):
+        type("Wrong", (Metal.MTLDevice,), {"newBufferWithSize_": lambda self, n: None})
+    with pytest.raises(AttributeError):
+        _ = Metal.MTLNoSuchConstant
+    assert (Metal.MTLCommandBufferStatusError, Metal.MTLMathModeSafe) == (5, 0)
+
+
+def test_ownership_is_counted(bench: Bench) -> None:
+    import metal_control as control
+    import objc
+
+    rows = objc._registered.pop("newSharedEvent")
+    try:
+        bench.device.newSharedEvent()
+    finally:
+        objc._registered["newSharedEvent"] = rows
+    assert len(control.over_retained) == 1
+
+    def elsewhere() -> None:  # a thread has no pool
+        bench.device.name()
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert control.outside == [("name", "Software GPU 0")]
+
+
+def test_metadata_that_comes_after_the_first_device_is_not_seen(bench: Bench) -> None:
+    import objc
+
+    before = dict(objc._registered)
+    objc.registerMetaDataForSelector(b"NSObject", b"commit", {"retval": {"type": b"v"}})
+    assert objc._registered == before
+
+
+def test_an_out_parameter_that_is_not_restated_is_forgotten(bench: Bench) -> None:
+    import objc
+
+    selector = "newLibraryWithSource:options:error:"
+    row = objc._registered[selector]
+    objc._registered[selector] = {"retval": {"type": "@", "already_retained": True}}
+    try:
+        with pytest.raises(TypeError, match="nobody says that argument 2 is an out one"):
+            bench.device.newLibraryWithSource_options_error_(TEXT, None, None)
+    finally:
+        objc._registered[selector] = row
+
+
+def test_64_command_buffers_then_it_blocks(bench: Bench) -> None:
+    made = [bench.commands() for _ in range(64)]
+    got = threading.Event()
+
+    def one_more() -> None:
+        with bench.objc.autorelease_pool():
+            bench.commands()
+            got.set()
+
+    thread = threading.Thread(target=one_more)
+    thread.start()
+    assert not got.wait(0.1)
+    made[0].commit()
+    assert got.wait(10)
+    thread.join()
+
+
+def test_kernels_run_late_and_in_order(bench: Bench) -> None:
+    import metal_control as control
+
+    control.go.clear()
+    made = []
+    for _ in range(3):
+        commands = bench.commands()
+        encoder = bench.encoder(commands)
+        bench.dispatch(encoder)
+        encoder.endEncoding()
+        commands.commit()
+        made.append(commands)
+    time.sleep(0.02)
+    assert [one.status() for one in made] in ([2, 2, 2], [3, 2, 2])
+    control.go.set()
+    made[-1].waitUntilCompleted()
+    ends = [one.GPUEndTime() for one in made]
+    assert ends == sorted(ends) and bytes(bench.buffer.contents().as_buffer(4)) == b"\x0f\0\0\0"
