@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from bench import (
     blocks,
+    cluster,
     device,
     guards,
     kernels,
@@ -38,6 +39,7 @@ NOUNS = {
     "programs": programs,
     "libraries": libraries,
     "opencl": opencl_peers,
+    "cluster": cluster,
 }
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from bench.measure import OURS, Times
 
-MEASURED = ("hal-core", "hal-cpu", "hal-cuda", "hal-opencl")
+MEASURED = ("hal-core", "hal-cpu", "hal-cuda", "hal-opencl", "hal-ray")
 PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "numpy")
 _SCALE = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
 

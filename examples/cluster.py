@@ -20,7 +20,7 @@ import signal
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def start() -> Plate:
     """Return a cold plate with a hot ring and a hot edge."""
     y, x = np.mgrid[:ROWS, :WIDTH]
     far = np.hypot(y - ROWS / 2, x - WIDTH / 2)
-    plate = ((far > 60) & (far < 80)).astype("f4")
+    plate: Plate = ((far > 60) & (far < 80)).astype(np.float32)
     plate[-1] = 1
     return plate
 
@@ -115,8 +115,8 @@ def spread(names: list[str], console: Console, kill: bool = False) -> Plate:
                 bands = Bands(devices, plate)
                 for number in range(KEPT):
                     if kill and done + number == STEPS // 2 + 7:
-                        kill = False
-                        os.kill(devices[-1].process, signal.SIGKILL)
+                        kill, last = False, cast(Any, devices[-1])
+                        os.kill(last.process, signal.SIGKILL)
                     bands.step()
                 plate = bands.plate()
             except hal.DeviceFault as fault:

@@ -8,6 +8,7 @@ add(d) ... 64 times         one message: all of them
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from hal_ray.host import Command, unpack
 
 MOST = 64  # commands that wait to be sent
 _SOON_SECONDS = 1e-3  # until they are sent in any case
+_IDLE_TURNS = 50  # after which the thread that sends goes to sleep
 _MOST_ON_THE_WAY = 256 << 20  # bytes in the object store for messages that are not done
 
 
@@ -63,7 +65,7 @@ class Connection:
         number = getattr(self.measuring, "number", 0)
         if number:
             self.measuring.number = 0
-            command = "measure", number, command
+            command = "measure", number, *command
         self.add_later(*command)
         if len(self._commands) >= MOST:
             self.send()
@@ -94,9 +96,13 @@ class Connection:
         if self._lock._is_owned():  # type: ignore[attr-defined]  # a finalizer in the middle of it
             return None
         with self._lock:
-            commands = []
+            commands, puts = [], []
             while self._commands:
-                commands.append(self._commands.popleft())
+                command = self._commands.popleft()
+                if type(command[-1]) is list:  # of one reference
+                    puts.append(command[-1])
+                    command = (*command[:-1], None)
+                commands.append(command)
             if not (commands or question):
                 return None
             self.sent += 1
@@ -104,7 +110,8 @@ class Connection:
             start_ns = perf_counter_ns()
             try:
                 self._check_session()
-                self._last = self.actor.run.remote(commands, question, number)
+                message = pickle.dumps((commands, question, number), pickle.HIGHEST_PROTOCOL)
+                self._last = self.actor.run.remote(message, *puts)
             except Exception as error:
                 self._lose("send", error)
                 return None
@@ -122,10 +129,19 @@ class Connection:
 
     def _serve(self) -> None:
         while self._tokens.get():
-            sleep(_SOON_SECONDS)
+            # Waking this thread for each command would take longer than the command itself.
+            idle = 0
+            while idle < _IDLE_TURNS and self.fault is None:
+                waiting = len(self._commands)
+                sleep(_SOON_SECONDS)
+                idle += 1
+                if waiting and self._commands:
+                    idle = 0
+                    self.send()
             self._is_timed = False
-            if self._commands and self.fault is None:
-                self.send()
+            if self._commands:  # added between the last look and that line
+                self._tokens.put(True)
+                self._is_timed = True
 
     # -- questions
 
@@ -159,7 +175,7 @@ class Connection:
             if not self._told:
                 self._refuse()
             return True
-        if timeout == 0 and not (self._has_work or self._waited):
+        if not (self._has_work or self._waited) and (timeout == 0 or not self._is_here()):
             return True
         for _ in range(2):  # first for an earlier wait whose time had passed
             ref, self._waited = self._waited, None
@@ -182,12 +198,13 @@ class Connection:
             self._refuse()
         try:
             self._check_session()
-            succeeded, answer = self.ray.get(ref, timeout=seconds)
+            told: Any = self.ray.get(ref, timeout=seconds) or (True, None)
         except self.ray.exceptions.GetTimeoutError as error:
             raise driver.explain(error, operation, self.device) from None
         except (self.ray.exceptions.RayError, ConnectionError) as error:
             self._lose(operation, error)
             self._refuse()
+        succeeded, answer = told
         if not succeeded:
             failure = unpack(answer)
             if isinstance(failure, HalError):  # its text has the name that the device has there
@@ -199,10 +216,13 @@ class Connection:
 
     # -- end
 
-    def _check_session(self) -> None:
-        """Refuse to go on in another cluster. Raises: ConnectionError."""
+    def _is_here(self) -> bool:
+        """Tell whether this process is still connected to the cluster of the device."""
         ray = self.ray
-        if not ray.is_initialized() or ray.get_runtime_context().get_job_id() != self._job:
+        return bool(ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._job)
+
+    def _check_session(self) -> None:
+        if not self._is_here():
             raise ConnectionError("the process has left the cluster of this device")
 
     def _lose(self, operation: str, error: BaseException) -> None:

@@ -50,7 +50,9 @@ def explain(
     import ray
 
     known = ray.exceptions
-    text = " ".join(str(error).split()).partition(" Some common causes")[0]
+    text = " ".join(str(error).split())
+    for rest in (" Some common causes", " To see information"):  # advice for programs of Ray's own
+        text = text.partition(rest)[0]
     if isinstance(error, (known.ObjectStoreFullError, known.OutOfDiskError)):
         fix = "Copy in parts, or give ray.init or `ray start` a larger object_store_memory."
         problem = f"the object store is full: {text}"
@@ -151,7 +153,8 @@ def find_nodes(ray: Any) -> list[Node]:
         if facts["Alive"]:
             name = facts.get("NodeName") or facts["NodeManagerHostname"]
             found.append(Node(facts["NodeID"], name, dict(facts["Resources"])))
-    return sorted(found, key=lambda one: ("node:__internal_head__" not in one.resources, one[:2]))
+    head = "node:__internal_head__"
+    return sorted(found, key=lambda one: (head not in one.resources, one.name, one.number))
 
 
 class Answers(NamedTuple):

@@ -32,7 +32,7 @@ def replay_there(device: Compiled, steps: list[Step]) -> Callable[[], None] | No
         else:
             commands.append(("write", dest.part(0, rest[0].nbytes).place, bytes(rest[0])))
     connection, number = any_device.connection, next(any_device.numbers)
-    connection.add("define", number, commands)
+    connection.add("define", number, tuple(commands))
 
     def replay() -> None:
         connection.add("replay", number)

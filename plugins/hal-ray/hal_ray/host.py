@@ -22,6 +22,7 @@ import numpy as np
 
 import hal_core as hal
 from hal_core.dtypes import any_
+from hal_ray.driver import explain
 
 FAMILY = "RAY"
 _BYTES = {1: hal.uint8, 2: hal.uint16, 4: hal.uint32, 8: hal.uint64}
@@ -31,7 +32,7 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
 
 Place = tuple[int, int, int]
 Command = tuple[Any, ...]
-Answer = tuple[bool, Any]  # (True, the answer) or (False, a packed error)
+Answer = tuple[bool, Any] | None  # (True, the answer), None for None, or (False, a packed error)
 
 
 def pack(error: BaseException) -> bytes:
@@ -101,13 +102,19 @@ class DeviceHost:
         self._failure: bytes | None = None
         self._clock: Any = None
 
-    def run(
-        self, commands: Sequence[Command], question: Command | None = None, number: int = 0
-    ) -> Answer | None:
-        """Do the commands of one message and answer its question; `number`: note its arrival."""
-        if number:
+    def run(self, message: bytes, *puts: list[Any]) -> Answer:
+        """Do the commands of one message and answer its question.
+
+        `puts` are the references that commands end in, in their order: Ray has to see them, so
+        they travel beside the message, in which they are None.
+        """
+        commands, question, number = pickle.loads(message)
+        carried = iter(puts)
+        if number:  # the message's, which asks to note its arrival
             self._arrived[number] = perf_counter_ns()
         for command in commands:
+            if command[-1] is None:
+                command = (*command[:-1], next(carried))
             if self._failure is None or command[0] in _KEPT:
                 try:
                     self._do(command)
@@ -116,7 +123,8 @@ class DeviceHost:
         if question is None:
             return None
         try:
-            return True, self._tell(question)
+            told = self._tell(question)
+            return None if told is None else (True, told)  # None travels faster
         except Exception as error:
             return False, pack(error)
 
@@ -157,6 +165,7 @@ class DeviceHost:
         self._view(place, hal.uint8).copyin(data)
 
     def _do_fetch(self, place: Place, put: list[Any]) -> None:
+        """Copy what the other side has put into the object store."""
         import ray
 
         self._do_write(place, ray.get(put[0]))
@@ -165,10 +174,14 @@ class DeviceHost:
         """Copy what another device's actor has put into the object store."""
         import ray
 
-        succeeded, answer = ray.get(given[0])
-        if not succeeded:
-            raise unpack(answer)
-        self._do_write(place, ray.get(answer[0]))
+        try:
+            succeeded, answer = ray.get(given[0])
+            if not succeeded:
+                raise unpack(answer)
+            data = ray.get(answer[0])
+        except ray.exceptions.RayError as error:
+            raise explain(error, "copy", lost="the device that had the data is lost; ") from None
+        self._do_write(place, data)
 
     def _do_copy(self, dest: Place, src: Place) -> None:
         self._view(dest, hal.uint8).copy_from(self._view(src, hal.uint8))
@@ -300,7 +313,7 @@ class DeviceHost:
     def _tell_now(self) -> int:
         return perf_counter_ns()
 
-    def _do_measure(self, number: int, command: Command) -> None:
+    def _do_measure(self, number: int, *command: Any) -> None:
         self._measure(number, lambda: self._do(command))
 
     def _tell_measured(self, number: int, question: Command) -> Any:
