@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hal_core.config import SETTINGS
-from hal_core.device.names import KNOWN
+from hal_core.device.names import ELSEWHERE, KNOWN
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = {"hal_core": ROOT} | {
@@ -77,9 +77,11 @@ def test_backend_takes_the_core_of_its_own_minor_version(name: str) -> None:
 def test_extras_name_every_backend_that_exists() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     extras = tomllib.loads(text)["project"]["optional-dependencies"]
-    named = {name.split(">")[0] for extra in extras.values() for name in extra if "hal-" in name}
-    assert named - {f"hal-core[{','.join(b.removeprefix('hal_') for b in BACKENDS)}]"} == {
-        name.replace("_", "-") for name in BACKENDS
+    families = [name.removeprefix("hal_") for name in BACKENDS]
+    here = [name for name in families if name.upper() not in ELSEWHERE]
+    assert extras["all"] == [f"hal-core[{','.join(here)}]"]
+    assert {name: extras[name][0].split(">")[0] for name in families} == {
+        name: f"hal-{name}" for name in families
     }
 
 

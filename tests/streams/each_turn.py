@@ -14,6 +14,12 @@ import hal_core as hal
 UNKNOWN, OUT_OF_MEMORY = 999, 2
 
 
+def require(holds: object, *about: object) -> None:
+    """Assert, also under `python -O`, where helpers of tests have no assert."""
+    if not holds:
+        raise AssertionError(*about)
+
+
 class Failure(NamedTuple):
     """The exceptions and losses that a failed call may cause."""
 
@@ -65,7 +71,7 @@ class EachTurn:
 
     def check(self, name: str, code: int, expected: Failure) -> None:
         turns = self.calls().get(name, 0)
-        assert turns, f"{name} is not called"
+        require(turns, f"{name} is not called")
         passed, clean = 0, self._left()
         for nth in range(1, turns + 1):
             self.control.fail(name, code, nth)
@@ -86,10 +92,10 @@ class EachTurn:
             clean = left
             if error is None or not expected.lost:
                 cannot = name == self.current and error and error.operation in ("free", "close")
-                assert cannot or not lost, (name, nth, error, lost)
+                require(cannot or not lost, name, nth, error, lost)
             else:
-                assert lost == {expected.lost: 1}, (name, nth, error)
-        assert passed == expected.passes, (name, passed)
+                require(lost == {expected.lost: 1}, name, nth, error, lost)
+        require(passed == expected.passes, name, passed)
 
     def _one_run(self, name: str) -> hal.HalError | None:
         """Return the error of `everything` without its frames, which keep buffers alive."""
@@ -109,11 +115,11 @@ class EachTurn:
         return Counter({name: live[name] for name in live if name not in ("abandoned", "nbytes")})
 
     def _check_error(self, error: hal.HalError, name: str, code: int, expected: Failure) -> None:
-        assert type(error) in expected.kinds, error
-        assert error.operation.split()[0] in expected.operations.split(), (name, error)
+        require(type(error) in expected.kinds, name, error)
+        require(error.operation.split()[0] in expected.operations.split(), name, error)
         if isinstance(error, hal.DeviceUnavailable):
             word = self.says[code].partition(":")[0]
-            assert f"({name} gave {code}, {word})" in str(error), error
+            require(f"({name} gave {code}, {word})" in str(error), error)
             return
-        assert f"{name} failed with {self.says[code]}" in str(error), error
-        assert error.device in self.names, error
+        require(f"{name} failed with {self.says[code]}" in str(error), error)
+        require(error.device in self.names, error)
