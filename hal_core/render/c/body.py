@@ -16,7 +16,7 @@ from hal_core.ir.vectors import vectors
 from hal_core.render.c.expression import Expression
 from hal_core.render.c.language import Language
 from hal_core.render.c.lines import Lines
-from hal_core.render.c.spelling import MEMORY
+from hal_core.render.c.operations import MEMORY
 from hal_core.render.c.uses import ends_in, stays_in_range
 from hal_core.render.renderer import dtype_of, writers
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hal_core.dtypes import DTYPES, DType, float32
 from hal_core.render.c import helpers
 from hal_core.render.c.expression import Expression
-
-if TYPE_CHECKING:
-    from hal_core.render.c.spelling import Spelling
+from hal_core.render.c.spelling import Spelling
 
 
 def cast(to: Spelling, value: Expression, source: DType, target: DType) -> tuple[str, bool]:

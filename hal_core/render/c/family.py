@@ -10,7 +10,7 @@ from hal_core.ir import Kernel
 from hal_core.ir.blocks.fission import split
 from hal_core.render.c.frame import whole
 from hal_core.render.c.language import Language
-from hal_core.render.c.spelling import atomic_body
+from hal_core.render.c.operations import atomic_body
 from hal_core.render.c.words import called, reserved
 from hal_core.render.renderer import Renderer, dtype_of
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from hal_core.ir import UOp
 from hal_core.render.c.expression import Expression
 from hal_core.render.c.language import Language
-from hal_core.render.c.spelling import Spelling
+from hal_core.render.c.operations import Operations
 from hal_core.render.c.uses import used_once
 from hal_core.render.c.words import AXES
 from hal_core.render.names import Names
@@ -29,7 +29,7 @@ class Lines:
     """The lines of one kernel's body that are written so far."""
 
     def __init__(self, row: Language, uops: Sequence[UOp], reserved: frozenset[str]) -> None:
-        self.row, self.spelling, self.names = row, Spelling(row), Names(reserved)
+        self.row, self.spelling, self.names = row, Operations(row), Names(reserved)
         self.inline = used_once(uops)
         self.values: dict[UOp, Expression] = {}
         self.pending: dict[UOp, Expression] = {}  # those of `values` that read, not yet written
