@@ -14,7 +14,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = [
     "hal_core",
-    *(f"plugins/hal-{name}/hal_{name}" for name in ("cpu", "cuda", "hip", "opencl", "ray")),
+    *(
+        f"plugins/hal-{name}/hal_{name}"
+        for name in ("cpu", "cuda", "hip", "metal", "opencl", "ray")
+    ),
 ]
 MODULES = ("os", "mmap", "ctypes", "signal", "select", "socket", "platform")
 # Modules that Windows lacks, or that no other system has.
