@@ -23,6 +23,7 @@ from bench import (
     memory,
     opencl_peers,
     programs,
+    queues,
     report,
     startup,
 )
@@ -33,6 +34,7 @@ NOUNS = {
     "language": language,
     "memory": memory,
     "launch": launch,
+    "queues": queues,
     "kernels": kernels,
     "guards": guards,
     "blocks": blocks,

@@ -1,0 +1,252 @@
+"""The cost of graphs, events, asyncio, slices on several queues, and files."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hal_core as hal
+from bench import launch
+from bench.measure import OURS, Effort, Task, call, compare
+from bench.peers import Peers
+from bench.report import Missing, Row, beside
+
+NODES = 1000
+MIB = 1 << 20
+FILE_NBYTES = 256 * MIB
+SLICES, SLICE = 8, 1 << 20  # elements of float32
+Array = hal.Ptr[hal.float32]
+Input = hal.ConstPtr[hal.float32]
+
+
+@hal.kernel
+def smooth(y: Array, x: Input, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if 0 < i < n - 1:
+        y[i] = 0.25 * x[i - 1] + 0.5 * x[i] + 0.25 * x[i + 1]
+
+
+@hal.kernel
+def iterate(y: Array, turns: hal.int32, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        v = y[i]
+        for _ in range(turns):
+            v = v * 0.999 + 1.0
+        y[i] = v
+
+
+def rows(effort: Effort) -> Iterator[Row | Missing]:
+    yield from tiny(effort)
+    yield stencil(effort)
+    yield done(effort)
+    yield awaited(effort)
+    yield slices(effort)
+    yield file(effort.rarely())
+
+
+# -- graphs
+
+
+def tiny(effort: Effort) -> Iterator[Row]:
+    """Measure a graph of a thousand tiny kernels, which depend on each other, by the node."""
+    device = hal.Device["CPU"]
+    buffers = [hal.Buffer.from_numpy(np.ones(launch.COUNT, "f4"), device) for _ in range(3)]
+    program = device.compile(launch.add)
+
+    def eager() -> None:
+        for _ in range(NODES):
+            program(*buffers, vals=(launch.COUNT,), grid=(1, 1, 1), block=(16, 1, 1))
+
+    def captured() -> hal.Graph:
+        with device.capture() as graph:
+            eager()
+        return graph
+
+    graph = captured()
+    graph.replay(wait=True)
+    peers = Peers(warp=_warp)
+    tasks = {
+        OURS: call(partial(graph.replay, wait=True), NODES),
+        "launches": call(eager, NODES),
+        "capture": call(captured, NODES),
+    }
+    times = compare(tasks | peers.tasks, effort)
+    what = f"graph of {NODES} tiny kernels, replayed, a node"
+    yield beside(what, times, "launches", 3.0, name="a launch", peers=peers.results(times))
+    what = f"graph of {NODES} tiny kernels, captured, a node"
+    yield beside(what, times, "launches", 0.33, name="a launch", ours="capture")
+
+
+def _warp() -> Task:
+    """Replay Warp's capture on the CPU."""
+    import warp as wp
+
+    from bench.warp_kernels import add_kernel
+
+    arrays = [wp.ones(launch.COUNT, dtype=wp.float32, device="cpu") for _ in range(3)]
+    with wp.ScopedCapture(device="cpu") as capture:
+        for _ in range(NODES):
+            wp.launch(add_kernel, launch.COUNT, [*arrays, launch.COUNT], device="cpu")
+    return call(partial(wp.capture_launch, capture.graph), NODES)
+
+
+def stencil(effort: Effort) -> Row:
+    """Measure a thousand dependent steps over 64 KiB."""
+    device, n = hal.Device["CPU"], 1 << 14
+    a, b = (hal.Buffer.from_numpy(np.ones(n, "f4"), device) for _ in range(2))
+    program = device.compile(smooth)
+
+    def eager() -> None:
+        for _ in range(NODES // 2):
+            program(b, a, vals=(n,), threads=n)
+            program(a, b, vals=(n,), threads=n)
+
+    with device.capture() as graph:
+        eager()
+    graph.replay(wait=True)
+    tasks = {OURS: call(partial(graph.replay, wait=True), NODES), "launches": call(eager, NODES)}
+    times = compare(tasks, effort)
+    return beside(f"graph of {NODES} steps over 64 KiB, a step", times, "launches", 3.0)
+
+
+# -- events
+
+
+def done(effort: Effort) -> Row:
+    """Measure `event.done` of an event that has happened."""
+    device = hal.Device["CPU"]
+    event = hal.zeros(16, hal.float32, device).fill(1, queue=device.queue())
+    event.wait()
+    flag = threading.Event()
+    flag.set()
+    tasks = {
+        OURS: Task("event.done", {"event": event}),
+        "is_set": Task("is_set()", {"is_set": flag.is_set}),
+    }
+    peers = Peers(pyopencl=_pyopencl_done)
+    times = compare(tasks | peers.tasks, effort)
+    others = peers.results(times)
+    return beside("event.done", times, "is_set", None, name="threading.Event.is_set", peers=others)
+
+
+def _pyopencl_done() -> Task:
+    import pyopencl as cl
+
+    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
+    event = cl.enqueue_marker(queue)
+    event.wait()
+    names = {"event": event, "COMPLETE": cl.command_execution_status.COMPLETE}
+    return Task("event.command_execution_status == COMPLETE", names)
+
+
+def awaited(effort: Effort) -> Row:
+    """Measure `await` of an event that has happened, beside the cheapest turn of the loop."""
+    device = hal.Device["CPU"]
+    event = hal.zeros(16, hal.float32, device).fill(1, queue=device.queue())
+    event.wait()
+
+    async def ours() -> None:
+        for _ in range(100):
+            await event
+
+    async def turns() -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    with asyncio.Runner() as runner:
+        tasks = {
+            OURS: call(lambda: runner.run(ours()), 100),
+            "asyncio.sleep(0)": call(lambda: runner.run(turns()), 100),
+        }
+        times = compare(tasks, effort)
+    return beside("await of an event", times, times.allow("asyncio.sleep(0)", 20e-6), 1.0)
+
+
+# -- queues
+
+
+def slices(effort: Effort) -> Row | Missing:
+    """Measure copies up, kernels and copies down of slices on three queues and on one."""
+    what = f"{SLICES} slices up, computed and down, on three queues"
+    try:
+        device = hal.Device["OPENCL"]
+    except hal.DeviceUnavailable as error:
+        return Missing(what, str(error))
+    program = device.compile(iterate)
+    host = [np.ones(SLICE, "f4") for _ in range(SLICES)]
+    there = [hal.Buffer(device, SLICE, hal.float32).allocate() for _ in range(SLICES)]
+
+    def work(queues: list[hal.Queue]) -> None:
+        for turn, (array, buffer) in enumerate(zip(host, there, strict=True)):
+            queue = queues[turn % len(queues)]
+            buffer.copyin(array, queue=queue)
+            program(buffer, vals=(50, SLICE), threads=SLICE, queue=queue)
+            buffer.copyout(array, queue=queue)
+        for queue in queues:
+            queue.synchronize()
+
+    three = [device.queue() for _ in range(3)]
+    peers = Peers(pyopencl=partial(_pyopencl_slices, host))
+    tasks = {OURS: call(partial(work, three)), "one queue": call(partial(work, three[:1]))}
+    times = compare(tasks | peers.tasks, effort.rarely())
+    return beside(what, times, "one queue", None, peers=peers.results(times))
+
+
+def _pyopencl_slices(host: list[Any]) -> Task:
+    import pyopencl as cl
+
+    context = cl.Context([cl.get_platforms()[0].get_devices()[0]])
+    queues = [cl.CommandQueue(context) for _ in range(3)]
+    text = """__kernel void iterate(__global float *y, int turns, int n) {
+        int i = get_global_id(0);
+        if (i < n) {
+            float v = y[i];
+            for (int k = 0; k < turns; k++) v = v * 0.999f + 1.0f;
+            y[i] = v;
+        }
+    }"""
+    kernel = cl.Program(context, text).build().iterate
+    there = [cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * SLICE) for _ in host]
+
+    def work() -> None:
+        for turn, (array, buffer) in enumerate(zip(host, there, strict=True)):
+            queue = queues[turn % 3]
+            cl.enqueue_copy(queue, buffer, array, is_blocking=False)
+            kernel(queue, (SLICE,), None, buffer, np.int32(50), np.int32(SLICE))
+            cl.enqueue_copy(queue, array, buffer, is_blocking=False)
+        for queue in queues:
+            queue.finish()
+
+    return call(work)
+
+
+# -- files
+
+
+def file(effort: Effort) -> Row:
+    """Measure reading a file that the system has in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "numbers"
+        np.ones(FILE_NBYTES // 4, "f4").tofile(path)
+        device = hal.Device["CPU"]
+        kept: list[Any] = [None]
+
+        def keeping(read: Callable[[], Any]) -> Callable[[], None]:
+            def run() -> None:
+                kept[0] = None  # or the next one would need memory for two
+                kept[0] = read()
+
+            return run
+
+        ours = keeping(lambda: hal.Buffer.from_file(path, hal.float32, device=device))
+        theirs = keeping(lambda: np.fromfile(path, np.float32))
+        times = compare({OURS: call(ours), "np.fromfile": call(theirs)}, effort)
+    return beside(f"from_file of {FILE_NBYTES // MIB} MiB", times, "np.fromfile", 0.9)
