@@ -546,6 +546,34 @@ def test_rows_are_split_only_where_it_gains() -> None:
         assert LLVMRenderer().render(kernel.lower()).count("thread.x.middle.head:") == split
 
 
+@hal.kernel(block=(64, 1, 1))
+def block_sums(y: Floats, x: Inputs, n: hal.int32):
+    part = hal.shared(hal.float32, 64)
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    part[t] = x[i] if i < n else hal.float32(0)
+    hal.barrier()
+    if t < 32:
+        part[t] += part[t + 32]
+    hal.barrier()
+    y[i] = part[t]
+
+
+def test_a_row_inside_the_data_loads_without_masks(llvm: LLVM) -> None:
+    kernel = block_sums.lower()
+    text = LLVMRenderer().render(kernel)
+    part = text.partition("\ninside:")[2].partition("\noutside:")[0]
+    assert part.count("icmp") == 1 and "br i1 true" in part  # the loop's own
+    function = llvm.function(kernel)
+    x = np.arange(200, dtype=np.float32)
+    for n in (-1, 0, 1, 63, 64, 65, 127, 128, 192, 200):
+        got, expected = np.ones(192, np.float32), np.zeros(192, np.float32)
+        interpret(kernel, expected, x, vals=(n,), grid=(3, 1, 1), block=(64, 1, 1))
+        values = {"x": x[: max(n, 1)].copy(), "n": np.int32(n)}
+        llvm.call(function, kernel, {"y": got, **values}, (3, 1, 1), (64, 1, 1))
+        assert got.tolist() == expected.tolist(), n
+
+
 @hal.kernel(block=(32, 1, 1))
 def shares(y: Floats, x: Inputs, n: hal.int32, offset: hal.int32):
     total = hal.float32(0)

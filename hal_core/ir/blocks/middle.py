@@ -27,7 +27,7 @@ whole blocks may load nothing: `beyond` finds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
@@ -45,6 +45,12 @@ class Middle(NamedTuple):
 
 def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     """Return the middle of a region, with the conditions that are not decided before; or None."""
+    found = _guess(row, decided)
+    gains = any(node in found.known or node in found.same for node in row.needed(_steering(row)))
+    return found if gains else None
+
+
+def _guess(row: Row, decided: dict[UOp, bool]) -> Middle:
     found = Middle([], {}, {})
     for node in row.nodes:
         if node not in row.differing or node in decided:
@@ -60,8 +66,16 @@ def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
                 op = "GT" if first else "LT"
             _add_limit(found, op, number, end)
             found.known[node] = holds
-    gains = any(node in found.known or node in found.same for node in row.needed(_steering(row)))
-    return found if gains else None
+    return found
+
+
+def inside(row: Row, decided: dict[UOp, bool]) -> Middle | None:
+    """Return the middle of a region where it decides only what is loaded; or None.
+
+    A whole row in the middle then needs no masks. To cut other rows would gain nothing.
+    """
+    found = _guess(row, decided)
+    return found if any(test in found.known for test in _tests_of_loads(row)) else None
 
 
 def beyond(row: Row, decided: dict[UOp, bool]) -> Middle | None:
@@ -70,17 +84,8 @@ def beyond(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     They load nothing. Under a mask that would be slow where there is no memory: the processor looks
     up the address of each vector before it sees that no lane asks for its element.
     """
-    around: list[UOp] = []
-    tests: dict[UOp, None] = {}  # those that loads hang on
-    for node in row.nodes:
-        if node.op == "IF":
-            around.append(node.src[0])
-        elif node.op == "ENDIF":
-            around.pop()
-        elif node.op == "LOAD":
-            tests.update(dict.fromkeys(around))
     found = Middle([], {}, {})
-    for test in tests:
+    for test in _tests_of_loads(row):
         compared = None if test in decided else row.comparison(test)
         if compared is None or compared[0] not in ("LT", "LE"):
             continue
@@ -89,6 +94,20 @@ def beyond(row: Row, decided: dict[UOp, bool]) -> Middle | None:
             _add_limit(found, OPPOSITE[op], number, end)
             found.known[test] = False
     return found if found.known else None
+
+
+def _tests_of_loads(row: Row) -> Iterable[UOp]:
+    """Return the conditions that loads hang on, in a fixed order."""
+    around: list[UOp] = []
+    tests: dict[UOp, None] = {}
+    for node in row.nodes:
+        if node.op == "IF":
+            around.append(node.src[0])
+        elif node.op == "ENDIF":
+            around.pop()
+        elif node.op == "LOAD":
+            tests.update(dict.fromkeys(around))
+    return tests
 
 
 def _steering(row: Row) -> Iterator[UOp]:

@@ -9,7 +9,7 @@ from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import region_of
-from hal_core.ir.blocks.middle import Middle, beyond, middle
+from hal_core.ir.blocks.middle import Middle, beyond, inside, middle
 from hal_core.ir.blocks.rows import Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_core.ir.blocks.unrolling import written_out
@@ -62,12 +62,17 @@ class Threads(Blocks):
         row = Row(written_out(nodes) if threads.arg else nodes)
         place = self._open_rows(threads.arg, row)
         guards = bounds(row)
-        inner = middle(row, guards.known) or beyond(row, guards.known) if self.splits else None
+        inner: Middle | None = None
+        write = self._write_in_three
+        if self.splits:
+            inner = middle(row, guards.known) or beyond(row, guards.known)
+            if inner is None and (inner := inside(row, guards.known)) is not None:
+                write = self._write_twice
         whole, known = self._bound(place, row, guards, inner.limits if inner else ())
         if inner is None:
             self._write_threads(place, whole, known)
         else:
-            self._write_in_three(place, whole, known, inner)
+            write(place, whole, known, inner)
         self._close_rows()
 
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
@@ -150,6 +155,27 @@ class Threads(Blocks):
         self._write_threads(place._replace(suffix=f".rim{place.suffix}"), part, known)
         once = self._metadata('!{{!"llvm.loop.unroll.disable"}}')
         self.close_loop(f", !llvm.loop {self._metadata(f'distinct !{{{{!{{0}}, {once}}}}}')}")
+
+    def _write_twice(
+        self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
+    ) -> None:
+        """Write a row that lies within the limits, and any other row."""
+        part = self._within(inner.limits, whole)
+        ends = [
+            self.let(f"icmp eq i32 {a}, {b}") for a, b in zip(part, whole, strict=True) if a != b
+        ]
+        both = ends[0] if len(ends) == 1 else self.let(f"and i1 {', '.join(ends)}")
+        self.branch(both, f"inside{place.suffix}", f"outside{place.suffix}")
+        self.label(f"inside{place.suffix}")
+        self.same = inner.same
+        decided = {node: literal(holds, bool_) for node, holds in inner.known.items()}
+        self._write_threads(place._replace(suffix=f".inside{place.suffix}"), whole, known | decided)
+        self.same = {}
+        self.jump(f"over{place.suffix}")
+        self.label(f"outside{place.suffix}")
+        self._write_threads(place, whole, known)
+        self.jump(f"over{place.suffix}")
+        self.label(f"over{place.suffix}")
 
     def _write_threads(self, place: _Place, part: tuple[str, str], known: Known) -> None:
         """Write the loop over x, for the threads of this part of the row."""
