@@ -434,6 +434,23 @@ def test_such_elements_are_loaded_only_where_a_thread_loads_them(llvm: LLVM, ker
         assert got.tolist() == expected.tolist(), (w, h)
 
 
+# -- loops that a fixed block makes needless
+
+
+def test_an_axis_of_one_thread_has_no_loop() -> None:
+    """A kernel may have a hundred regions, and LLVM would look at each loop many times."""
+    kernel = saxpy_of_rows.lower()
+    for block, loops in [((64, 1, 1), "x"), ((8, 4, 1), "xy"), ((1, 1, 8), "xz"), (None, "xyz")]:
+        text = LLVMRenderer().render(kernel._replace(block=block))
+        found = {axis for axis in "xyz" if f"thread.{axis}.head:" in text}
+        assert found == set(loops)
+
+
+@hal.kernel
+def saxpy_of_rows(y: Floats, x: Inputs, w: hal.int32):
+    y[hal.global_idx(1) * w + hal.global_idx(0)] += x[hal.thread_idx(2)]
+
+
 # -- the middle of a row
 
 

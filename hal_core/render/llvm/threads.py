@@ -117,8 +117,9 @@ class Threads(Blocks):
         return _Place(free, row, suffix, number, width)
 
     def _close_rows(self) -> None:
-        self.close_loop()
-        self.close_loop()
+        for axis in (1, 2):
+            if self.specials["block_dim", axis] != "1":
+                self.close_loop()
         self.access, self.thread, self.frame_loop = "", "", BLOCKS
 
     def _bound(
@@ -223,7 +224,8 @@ class Threads(Blocks):
     def _open(self, axis: int, suffix: str, start: str, end: str, first: str = "") -> str:
         """Open the loop over one axis, counted from thread `first` on; return the index in it."""
         name = f"thread.{AXES[axis]}{suffix}"
-        thread = self.open_loop(name, "i32", start, end, "slt")
+        # A loop less for LLVM to see through, in each of perhaps a hundred regions.
+        thread = "0" if axis and end == "1" else self.open_loop(name, "i32", start, end, "slt")
         if first:
             thread = self.let(f"add nsw i32 {first}, {thread}")
         self.specials["thread_idx", axis] = thread

@@ -16,6 +16,9 @@ from hal_cpu.threads.stacks import call_on_stack
 
 # Longer texts are not optimised: the time of some passes grows as its square, to minutes.
 MOST_LINES = 6_000
+# In longer ones, whose barriers leave thousands of instructions in one block, instructions are not
+# put in the best order: LLVM spent 60 % of its time on that, and the code was no faster.
+MOST_LINES_ORDERED = 2_000
 _CONVENTION = "void (ptr, ptr, i64, i64)"
 # Address space, not memory that is touched. Measured: 153 MiB, 30 MiB, 8 bytes.
 _IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
@@ -52,7 +55,8 @@ class LLVMCompiler(ObjectCompiler):
                 device="CPU",
                 fix="pip install llvmlite",
             )
-        how = f"O3 to {MOST_LINES} lines pic for {self.system}, hal-cpu {__version__},"
+        limits = f"O3 to {MOST_LINES_ORDERED} and {MOST_LINES} lines"
+        how = f"{limits} pic for {self.system}, hal-cpu {__version__},"
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
 
@@ -61,18 +65,20 @@ class LLVMCompiler(ObjectCompiler):
         return call_on_stack(_STACK_NBYTES, lambda: self._make_object(source, options))
 
     def _make_object(self, source: str, options: CompileOptions) -> bytes:
-        level = 3 if source.count("\n") <= MOST_LINES else 0
+        lines = source.count("\n")
+        level = 3 if lines <= MOST_LINES else 0
+        ordering = min(level, 3 if lines <= MOST_LINES_ORDERED else 1)
         with llvm_lock:
             llvm = import_llvm()
             needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source)
             _check_memory(needed, f"compile {options.entry}")
-            machine = self._machines.get(level)
+            machine = self._machines.get(ordering)
             if machine is None:
                 target = llvm.Target.from_triple(self._triple(llvm))
-                machine = self._machines[level] = target.create_target_machine(
+                machine = self._machines[ordering] = target.create_target_machine(
                     cpu=llvm.get_host_cpu_name(),
                     features=llvm.get_host_cpu_features().flatten(),
-                    opt=level,
+                    opt=ordering,
                     reloc="pic",
                     codemodel=self._code_model,
                 )
