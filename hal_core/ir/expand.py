@@ -4,7 +4,7 @@
                       r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
                       y = polynomial(r) * 2**n
 
-The arithmetic has no calls, and except for FMOD and the float64 SIN, COS and TAN no branches, so
+The arithmetic has no calls, and except for SIN, COS, TAN and FMOD of float64 no branches, so
 compilers vectorise it. It relies on FMA nodes that round once; where the machine has no such
 instruction they are slow and still right.
 """
@@ -26,10 +26,7 @@ FUNCTIONS: Functions = dict.fromkeys(
 
 
 def expand(
-    kernel: Kernel,
-    functions: Functions = FUNCTIONS,
-    in_loops: bool = True,
-    branches: bool = True,
+    kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = True, branches: bool = True
 ) -> Kernel:
     """Return the kernel with `functions` written out, or the same kernel if it has none of them.
 
