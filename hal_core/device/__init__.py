@@ -152,12 +152,19 @@ class DeviceRegistry(OfThisProcess):
             _add_setting(error, family, index)
             raise
 
-    def devices(self, family: str) -> tuple[DeviceInfo, ...]:
-        """Facts of every device of a family, asked for once until `refresh`. Never empty.
+    def devices(self, family: str, *, kind: str | None = None) -> tuple[DeviceInfo, ...]:
+        """Facts of every device of a family, or of those of a kind, such as "gpu". Never empty.
 
-        Raises: DeviceUnavailable when there is no hardware; UnknownDevice; PluginError.
+        The backend is asked once until `refresh`.
+        Raises: DeviceUnavailable when there is no such hardware; UnknownDevice; PluginError.
         """
-        return self._plugins.backend(family).infos()
+        infos = self._plugins.backend(family).infos()
+        found = tuple(info for info in infos if kind in (None, info.kind))
+        if not found:
+            problem = "the family has no device of this kind"
+            fix = f"It has {', '.join(dict.fromkeys(info.kind for info in infos))}."
+            raise DeviceUnavailable("devices", problem, got=kind, device=family, fix=fix)
+        return found
 
     def get_available_devices(self, *, interpreters: bool = False) -> list[str]:
         """Canonical names of every device that can be opened, best first.

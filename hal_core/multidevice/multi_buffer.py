@@ -24,6 +24,7 @@ from hal_core.concurrency import OfThisProcess, run_each
 from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, bool_
 from hal_core.errors import InvalidArgument
+from hal_core.hookspecs import DeviceInfo
 from hal_core.multidevice.reductions import OPERATIONS, reduce_axis
 from hal_core.queue import DirectQueue, Event, Queue
 
@@ -69,7 +70,7 @@ class MultiBuffer(OfThisProcess):
 
     def __init__(
         self,
-        devices: Sequence[str | Compiled],
+        devices: Sequence[str | Compiled | DeviceInfo],
         shape: int | Sequence[int],
         dtype: DType,
         axis: int | None = 0,
@@ -162,7 +163,7 @@ class MultiBuffer(OfThisProcess):
     def from_numpy(
         cls,
         array: NDArray[Any],
-        devices: Sequence[str | Compiled],
+        devices: Sequence[str | Compiled | DeviceInfo],
         axis: int | None = 0,
         sizes: Sequence[int] | None = None,
     ) -> Self:
@@ -183,7 +184,7 @@ class MultiBuffer(OfThisProcess):
     def reshard(
         self,
         axis: int | None,
-        devices: Sequence[str | Compiled] | None = None,
+        devices: Sequence[str | Compiled | DeviceInfo] | None = None,
         sizes: Sequence[int] | None = None,
     ) -> MultiBuffer:
         """Return the same elements cut otherwise or on other devices; None gives all to each.
@@ -361,15 +362,16 @@ class MultiBuffer(OfThisProcess):
         return f"<MultiBuffer {self.shape} x {self.dtype.name}, {layout} {names}>"
 
 
-def _devices(given: Sequence[str | Compiled]) -> tuple[Compiled, ...]:
+def _devices(given: Sequence[str | Compiled | DeviceInfo]) -> tuple[Compiled, ...]:
     operation = "MultiBuffer"
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         fix = 'Write hal.MultiBuffer(["CPU", "OPENCL"], ...).'
         raise InvalidArgument(operation, "devices is a list, not empty", got=given, fix=fix)
-    found = tuple(Device[one] if isinstance(one, str) else one for one in given)
-    names = [device.name for device in found]
-    if len(set(names)) < len(names):
-        raise InvalidArgument(operation, "a device is given twice", got=", ".join(names))
+    names = [one.name if isinstance(one, DeviceInfo) else one for one in given]
+    found = tuple(Device[one] if isinstance(one, str) else one for one in names)
+    chosen = [device.name for device in found]
+    if len(set(chosen)) < len(chosen):
+        raise InvalidArgument(operation, "a device is given twice", got=", ".join(chosen))
     return found
 
 

@@ -916,3 +916,11 @@ def test_an_attribute_teaches_the_brackets(registry: DeviceRegistry, name: str) 
     with pytest.raises(AttributeError) as caught:
         registry.opne  # type: ignore[attr-defined]
     assert str(caught.value) == "hal.Device has no attribute 'opne'."
+
+
+def test_R5_devices_of_a_kind(registry: hal.DeviceRegistry) -> None:
+    registry.register_plugin("ACC", FakePlugin("gpu", "cpu", "gpu"))
+    assert [one.name for one in registry.devices("ACC", kind="gpu")] == ["ACC", "ACC:2"]
+    assert len(registry.devices("ACC")) == 3
+    with pytest.raises(hal.DeviceUnavailable, match=r"this kind .*npu.* on ACC. It has gpu, cpu."):
+        registry.devices("ACC", kind="npu")

@@ -264,3 +264,9 @@ def test_M1_devices_of_two_families(devices: list[Any]) -> None:
     found = [buffer.numpy() for buffer in total.bufs]
     np.testing.assert_allclose(found[0], array.sum(axis=0), rtol=1e-5, atol=1e-5)
     assert all((one == found[0]).all() for one in found), "all have the same bits"
+
+
+def test_M1_devices_may_be_given_as_they_are_listed() -> None:
+    infos = hal.Device.devices("PYTHON", kind="interpreter")
+    multi = hal.MultiBuffer(infos, (4, 2), hal.float32).fill(1)
+    assert multi.devices == (hal.Device["PYTHON"],) and multi.numpy().sum() == 8

@@ -48,6 +48,15 @@ needs_cpu = pytest.mark.skipif(
 
 
 @needs_cpu
+def test_M1_bands_of_two_devices_are_the_plate_of_one(tmp_path: Path) -> None:
+    """Without a cluster; hal-ray's tests run it on one."""
+    pytest.importorskip("PIL.Image", reason="pillow is not installed here")
+    devices = ("--devices", "CPU,CPU:1")
+    printed = _run("cluster.py", tmp_path, *devices, HAL_CPU_DEVICES="2")
+    assert "CPU + CPU:1 differ from CPU by 0\n" in printed and (tmp_path / "cluster.png").exists()
+
+
+@needs_cpu
 def test_heat_is_faster_as_a_graph(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="pillow is not installed here")
     printed = _run("heat.py", tmp_path, "--device", "CPU", "--out", "pictures")
