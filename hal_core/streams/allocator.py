@@ -15,7 +15,7 @@ from hal_core.streams.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hal_core.allocator import BufferSpec
+    from hal_core.allocator import AllocatorStatistics, BufferSpec
     from hal_core.device.base import Compiled
 
 _FILL_NBYTES = 64 << 10  # of a wide pattern, sent from the host and then doubled on the device
@@ -200,6 +200,11 @@ class StreamAllocator(LRUAllocator[int]):
         if pool is not None:
             with driver.check("free", self.device.name, opened=self.device):
                 self.device.api.trim_pool(pool)
+
+    def statistics(self) -> AllocatorStatistics:
+        if not self._device_closed:
+            self.device.release_done()  # queues keep memory until somebody asks
+        return super().statistics()
 
     def close(self) -> None:
         try:
