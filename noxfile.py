@@ -256,7 +256,8 @@ def core(session: nox.Session) -> None:
     """Test the core alone: it imports, lists, reports, interprets; then with one backend each."""
     _install(session, "hal-core", tools=TEST_TOOLS)
     _pytest(session, *ALONE, *WITHOUT, optimize=True)
-    for backend in ("hip", "metal", "opencl", "cpu"):  # CUDA's tests have an environment of their own
+    # CUDA's tests have an environment of their own.
+    for backend in ("hip", "metal", "opencl", "cpu"):
         session.install(*_wheels(session, f"hal-{backend}"))
         _test_backend(session, backend)
         session.run("python", "-m", "pip", "uninstall", "-q", "-y", f"hal-{backend}")

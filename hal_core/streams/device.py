@@ -173,13 +173,13 @@ class StreamDevice(Compiled):
     def _wrap_queue(self, obj: object) -> StreamQueue | None:
         return wrap(self, obj)
 
+    def _make_clock(self) -> StreamClock:
+        return self.clock
+
     @property
     def graph(self) -> Any:
         """The function that makes a graph of the driver, where that has them."""
         return native_replay if self.api.has_graphs else None
-
-    def _make_clock(self) -> StreamClock:
-        return self.clock
 
     def _is_used_by(self, frame: FrameType) -> bool:
         """Return True for a function of the backend that works with the stream or the context."""
