@@ -74,6 +74,9 @@ class PrefixedDriver(StreamDriver):
         """Return the driver's handle of a device."""
         return index
 
+    def count(self) -> int:
+        return int(self.call("DeviceGetCount"))
+
     def facts(self, index: int) -> Facts:
         device = self.device_of(index)
         attributes: dict[str, Any] = {}
@@ -85,6 +88,12 @@ class PrefixedDriver(StreamDriver):
         nbytes = int(self.call("DeviceTotalMem", device))
         arch = self.arch_of(device, attributes)
         return Facts(title.decode(errors="replace"), nbytes, attributes, arch)
+
+    def set_current(self, context: Any) -> None:
+        self.call("CtxSetCurrent", context)
+
+    def current_context(self) -> Any:
+        return self.call("CtxGetCurrent")
 
     # -- memory
 

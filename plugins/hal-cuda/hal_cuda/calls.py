@@ -41,9 +41,6 @@ class Calls(PrefixedDriver):
         number = self.call("DriverGetVersion")
         return number // 1000, number % 1000 // 10
 
-    def count(self) -> int:
-        return int(self.call("DeviceGetCount"))
-
     def device_of(self, index: int) -> Any:
         return self.call("DeviceGet", index)
 
@@ -57,12 +54,6 @@ class Calls(PrefixedDriver):
 
     def release(self, index: int, context: Any, lost: bool) -> None:
         self.call("DevicePrimaryCtxRelease", index)
-
-    def set_current(self, context: Any) -> None:
-        self.call("CtxSetCurrent", context)
-
-    def current_context(self) -> Any:
-        return self.call("CtxGetCurrent")
 
     # -- memory
 

@@ -14,7 +14,7 @@ from hal_core.streams.library import HANDLE, LibraryDriver, Row
 _P, _I, _N, _A = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, HANDLE
 
 _LONG: dict[str, Row] = {  # called without the GIL
-    "GetDeviceCount": ((_I,), ()),  # starts the runtime
+    "DeviceGetCount": ((_I,), ()),  # starts the runtime
     "DeviceReset": ((), ()),
     "MemcpyAsync": ((), (_A, _A, _N, _I, _P)),
     "MemcpyPeerAsync": ((), (_A, _I, _A, _I, _N, _P)),
@@ -22,8 +22,8 @@ _LONG: dict[str, Row] = {  # called without the GIL
 }
 _SHORT: dict[str, Row] = {
     "RuntimeGetVersion": ((_I,), ()),
-    "SetDevice": ((), (_I,)),
-    "GetDevice": ((_I,), ()),
+    "CtxSetCurrent": ((), (_I,)),
+    "CtxGetCurrent": ((_I,), ()),
     "GetErrorName": ((), (_I,)),
     "GetErrorString": ((), (_I,)),
     "GraphAddMemcpyNode": ((_A,), (_P, _P, _N, _A, _A, _N, _I)),
@@ -53,6 +53,8 @@ class HIP(LibraryDriver):
         "EventCreate": "EventCreateWithFlags", "LaunchKernel": "ModuleLaunchKernel",
         "GraphInstantiate": "GraphInstantiateWithFlags", "GraphAddMemcpyNode":
         "GraphAddMemcpyNode1D", "GraphExecMemcpyNodeSetParams": "GraphExecMemcpyNodeSetParams1D",
+        "DeviceGetCount": "GetDeviceCount", "CtxSetCurrent": "SetDevice",
+        "CtxGetCurrent": "GetDevice",
     }  # fmt: skip
     # hipDeviceAttribute..., as hip_runtime_api.h numbers them since 5.0
     attributes: ClassVar[dict[str, int]] = {
@@ -82,9 +84,6 @@ class HIP(LibraryDriver):
         number = self.call("RuntimeGetVersion")
         return number // 10_000_000, number // 100_000 % 100, number % 100_000
 
-    def count(self) -> int:
-        return int(self.call("GetDeviceCount"))
-
     def arch_of(self, device: int, attributes: dict[str, Any]) -> str:
         # No attribute has the architecture with its features, and the layouts differ.
         properties = ctypes.create_string_buffer(_PROPERTIES_NBYTES)
@@ -109,12 +108,6 @@ class HIP(LibraryDriver):
             self._lost.discard(index)
             self.set_current(index)
             self.call("DeviceReset")
-
-    def set_current(self, context: int) -> None:
-        self.call("SetDevice", context)
-
-    def current_context(self) -> int:
-        return int(self.call("GetDevice"))
 
     # -- memory
 

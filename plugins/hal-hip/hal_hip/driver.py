@@ -37,14 +37,16 @@ def api() -> HIP:
         calls.count()
     except Refused as error:
         problem = f"the HIP runtime does not start ({error.call} gave {error.code}, {error.name})"
-        why = problem, "See whether rocminfo lists the GPU."
-        raise _unavailable(*(_why_no_device() if error.code in _NO_DEVICE else why)) from None
+        fix = "See whether rocminfo lists the GPU."
+        if error.code in _NO_DEVICE:
+            problem, fix = _why_no_device()
+        raise DeviceUnavailable("enumerate HIP", problem, fix=fix) from None
     return calls
 
 
 def _load() -> HIP:
     if sys.platform == "darwin":
-        raise _unavailable("AMD has no HIP for macOS", "Use METAL or CPU.")
+        raise DeviceUnavailable("enumerate HIP", "macOS has no HIP", fix="Use METAL or CPU.")
     problem, fix = f"no HIP runtime is installed: none of {', '.join(LIBRARIES)} is found", _INSTALL
     for name in LIBRARIES:
         try:
@@ -54,16 +56,15 @@ def _load() -> HIP:
         except OSError as error:
             if os.path.exists(str(error).partition(":")[0]):  # found, and cannot be loaded
                 problem = f"{name} cannot be loaded: {error}"
-    raise _unavailable(problem, fix)
+    raise DeviceUnavailable("enumerate HIP", problem, fix=fix)
 
 
 def _why_no_device() -> tuple[str, str]:
     """Return why the runtime finds no device, and what to do."""
     hidden = [f"{name}={os.environ[name]}" for name in _HIDE if name in os.environ]
-    if hidden:
-        problem = f"the HIP runtime finds no GPU under {' '.join(hidden)}"
-        return problem, "The variable hides the others; unset it to see all."
     problem = "the HIP runtime finds no GPU"
+    if hidden:
+        return f"{problem} under {' '.join(hidden)}", "It hides the others; unset it to see all."
     if os.name != "nt" and not os.path.exists(_KFD):
         fix = "The kernel's driver amdgpu makes it for GPUs that ROCm supports."
         return f"{problem}: there is no {_KFD}", fix
@@ -71,7 +72,3 @@ def _why_no_device() -> tuple[str, str]:
         fix = "Run: sudo usermod -aG render,video $USER, and log in again."
         return f"{problem}: no permission for {_KFD}", fix
     return problem, "rocminfo lists those that ROCm supports."
-
-
-def _unavailable(problem: str, fix: str) -> DeviceUnavailable:
-    return DeviceUnavailable("enumerate HIP", problem, fix=fix)

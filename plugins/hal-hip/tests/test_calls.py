@@ -59,7 +59,7 @@ def test_only_the_last_user_of_a_device_with_a_fault_resets_it() -> None:
     runtime.release(0, 0, lost=True)
     assert "DeviceReset" not in runtime.calls
     runtime.release(0, 0, lost=False)
-    assert runtime.calls == ["SetDevice", "DeviceReset"]
+    assert runtime.calls == ["CtxSetCurrent", "DeviceReset"]
     runtime.retain(0)
     runtime.release(0, 0, lost=False)  # the new user had no fault
     assert runtime.calls.count("DeviceReset") == 1

@@ -62,7 +62,7 @@ def test_R10_a_library_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
 
 def test_R10_on_a_system_without_HIP() -> None:
     said = _ask("import sys; sys.platform = 'darwin'")
-    assert said == "AMD has no HIP for macOS. Use METAL or CPU."
+    assert said == "macOS has no HIP. Use METAL or CPU."
 
 
 @pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])
