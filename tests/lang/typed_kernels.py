@@ -65,11 +65,11 @@ def everything(
     halves[i] = 2 * halves[i] + image[0, j]
     hal.atomic_add(image, (i, 2), 1)
     p, q = hal.load(y, i * 2, 2)
-    r, s, t, u = hal.load(h, (i, 4), 4)
-    several = hal.load(c, i * 8, 8)
+    r, s, t, u = hal.load(h, i * 4, 4)
+    c0, c1, _, _, _, _, _, c7 = hal.load(c, i * 8, 8)
     hal.store(y, i * 4, p, q, r + s, t * u)
     hal.store(h, i * 2, p, 0.5)
-    hal.store(c, i * 2, several[0], 1)
+    hal.store(c, i * 2, c0 + c1, c7)
     bits = hal.bitcast(hal.int32, total)
     c[i] = bits | old
     assert i < n and bits > 0, "text"
