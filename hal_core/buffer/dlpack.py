@@ -166,7 +166,7 @@ def _share(
         options |= {"dl_device": target, "copy": False}
     try:
         made = obj.__dlpack__(max_version=capsule.VERSION, **options)
-    except TypeError:  # a producer from before 2023.12
+    except TypeError:  # a producer older than version 2023.12 of the array API
         if target is not None:
             raise
         made = obj.__dlpack__(stream=stream)

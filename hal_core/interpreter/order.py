@@ -24,7 +24,7 @@ from hal_core.interpreter.lanes import EPOCH_BITS, Lanes
 
 Array = npt.NDArray[Any]
 
-SEVERAL = -2  # instead of a thread or an epoch
+SEVERAL = -2  # in the place of a thread or an epoch: there was more than one
 
 
 class _Fence(NamedTuple):

@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 READ, WRITE, ATOMIC = "a read", "a write", "an atomic"
 # kind of access -> the kinds of earlier access that it races with
 _AGAINST = {READ: (WRITE, ATOMIC), WRITE: (READ, WRITE, ATOMIC), ATOMIC: (READ, WRITE)}
-NONE = -1  # instead of a thread or an epoch, as SEVERAL is
+NONE = -1  # in the place of a thread or an epoch: there was no access yet
 
 
 class Race(NamedTuple):

@@ -117,7 +117,7 @@ class _Buffer:
 
     @property
     def moved(self) -> int:
-        """The bytes that are read, and those that are written."""
+        """The sum of the bytes that are read and the bytes that are written."""
         counts = (int(np.count_nonzero(mask)) for mask in self.touched.values())
         return sum(counts) * self.elements.itemsize
 

@@ -45,7 +45,7 @@ class ProfileEvent(NamedTuple):
 
 class ProfileDeviceEvent(ProfileEvent):
     """An event of memory: "alloc", "free", "copyin", "copyout", "copy" (device to device), "fill";
-    or "wait": of a queue, for an event of the queue in its name.
+    or "wait": its queue waited for an event of another queue, whose name is the event's.
 
     Allocations and frees are timed by the host, all else by the device.
     """

@@ -88,8 +88,8 @@ class TestBuffer:
             made.copyin(bytes(48)).copyin(source)
             assert read(made) == numbers.tobytes(), type(source)
 
-    # The buffer has 12 elements, 48 bytes. Given are none, as many bytes as elements, one too few,
-    # one too many, and as many elements as bytes.
+    # The buffer has 12 elements, which are 48 bytes. Bytes given: none, 12 (counted in elements),
+    # one too few, one too many, and 192 (48 elements).
     @pytest.mark.parametrize("given", [0, 12, 47, 49, 192])
     def test_B4_another_size_is_refused_and_nothing_written(
         self, device: hal.Compiled, given: int

@@ -80,7 +80,7 @@ class _Dropped(PolledEvent):
 class OpenCLQueue(Queue):
     """A command queue of the driver, in order and with timestamps.
 
-    Owns: the command queue, but a `borrowed` one, which is another's, as the default queue's is.
+    Owns: the command queue, unless it is `borrowed`: the default queue's belongs to the device.
     """
 
     device: OpenCLDevice

@@ -92,7 +92,7 @@ class Connection:
             return [self.ray.put(data)]
 
     def send(self, question: Command | None = None) -> Any:
-        """Send all commands, and a question; return the reference of its answer."""
+        """Send the commands so far, then the question; return a reference to its answer."""
         if self._lock._is_owned():  # type: ignore[attr-defined]  # a finalizer in the middle of it
             return None
         with self._lock:

@@ -17,7 +17,7 @@ from hal_ray.queue import RayQueue
 if TYPE_CHECKING:
     from hal_core.graph import Step
 
-# What a device keeps from here; the others are about memory or processes of the node's own.
+# Capabilities of a device that it has from afar, too; others need its memory or its process.
 _KEPT = frozenset(
     {
         "fp16", "bf16", "fp64", "int64_atomics", "float_atomics", "subgroups", "timing",
