@@ -62,6 +62,7 @@ PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # The modules that a session imports are compiled then; pip would compile all of scipy, too.
 os.environ["PIP_NO_COMPILE"] = "1"
+os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "virtualenv"
@@ -107,8 +108,8 @@ SYNTAX = (
 # A kernel from text to result on a backend, and the tests of a backend that every Python runs.
 RESULTS = ("tests/program/test_program.py",)
 OWN = ("test_program.py", "test_readme.py", "test_missing.py")
-# Tests that take longest: compilers over every operation, the kit over broken backends.
-LONGEST = ("tests/fuzz", "tests/testing", "tests/render", "tests/ir")
+# Files that take longest: compilers over every operation, the kit over broken backends, pages.
+LONGEST = ("tests/fuzz", "tests/testing", "tests/render", "tests/ir", "tests/repository")
 # Tests that most changes break: `nox -s quick`.
 QUICK = (
     "tests/repository/test_layout.py", "tests/repository/test_plugins_alike.py",
