@@ -593,10 +593,21 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def graphs(session: nox.Session) -> None:
-    """Compare random sequences of work with their graphs: `nox -s graphs -- CPU --count 10000`."""
-    _install(session, *LOCAL)
-    asked = session.posargs or ("CPU",)
-    session.run("python", str(ROOT / "tests" / "fuzz" / "graphs.py"), *asked)
+    """Compare random sequences of work with their graphs: `nox -s graphs -- CPU --count 10000`.
+
+    Without a device: on the CPU, and on the drivers in software with streams in an order by chance.
+    """
+    folder = _install(session, *LOCAL)
+    command = ("python", str(ROOT / "tests" / "fuzz" / "graphs.py"))
+    session.run(*command, *(session.posargs or ("CPU",)))
+    if session.posargs:
+        return
+    env = {"LD_LIBRARY_PATH": _software_cuda(session, folder), "SIM_CUDA_DRIVER": "99.0"}
+    session.run(*command, "CUDA", env={**env, "SIM_CUDA_SHUFFLE": "1"})
+    build = ROOT / "tests" / "simulators" / "hip" / "hip_build.py"
+    session.run("python", str(build), str(folder / "hip"))
+    env = {"LD_LIBRARY_PATH": str(folder / "hip"), "SIM_HIP_SHUFFLE": "1"}
+    session.run(*command, "HIP", env=env)
 
 
 # -- the code

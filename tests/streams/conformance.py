@@ -1,4 +1,4 @@
-"""The kit about memory and programs on the third backend; test_third_backend.py runs it.
+"""The kit about memory, work, queues and graphs on the third backend, run by test_third_backend.py.
 
 In a process of its own: the fixtures of `tests/` would come between the kit's.
 """
@@ -14,7 +14,9 @@ import hal_core as hal
 from hal_core.testing.conformance import (  # noqa: F401  # pytest collects them here
     TestAllocator,
     TestBuffer,
+    TestGraph,
     TestProgram,
+    TestQueue,
     TestView,
 )
 

@@ -101,7 +101,7 @@ EXPORT Status ENTRY(cuGraphDestroy, hipGraphDestroy)(GraphHandle handle) {
 
 EXPORT Status ENTRY(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(ExecHandle* out, GraphHandle handle,
                                                                                unsigned long long flags) {
-    return enter_context(NAME(cuGraphInstantiate, hipGraphInstantiateWithFlags), [&](Context&, Lock&) {
+    return enter_context(NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags), [&](Context&, Lock&) {
         need(out && flags == 0);
         auto exec = std::make_shared<Exec>(Exec{driver().graphs.get(handle)->nodes});
         *out = new_handle<ExecHandle>();
