@@ -21,13 +21,21 @@ if TYPE_CHECKING:
     from hal_metal.device import MetalDevice
 
 MAKER = "hal-metal 1"  # the format of images and its version
-_KEPT_LIBRARIES = 32
-_FILE = "program_source"  # the name of the text in the compiler's log
+FILE = "program_source"  # the name of the text in the compiler's log
 
 
 def pairs(device: MetalDevice) -> list[CompilerPair]:
-    """List the device's compilers: `METAL_CC=system`, Metal's own, is the only one."""
-    return [CompilerPair("system", "metal", MetalRenderer, lambda: MetalCompiler(device))]
+    """List the device's compilers: Metal's own, and Xcode's by name (`METAL_CC=xcrun`)."""
+
+    def make_xcrun() -> Compiler:
+        from hal_metal.xcrun import XcrunCompiler
+
+        return XcrunCompiler(device)
+
+    return [
+        CompilerPair("system", "metal", MetalRenderer, lambda: MetalCompiler(device)),
+        CompilerPair("xcrun", "metal", MetalRenderer, make_xcrun),
+    ]
 
 
 class MetalCompiler(Compiler):
@@ -47,7 +55,7 @@ class MetalCompiler(Compiler):
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         device, operation = self.device, f"compile {options.entry}"
         self._check(options, operation)
-        text = _with_macros(source, options, operation)
+        text = with_macros(source, options, operation)
         image = seal(MAKER, self.version, text.encode())
         with driver.check(operation, device.name):
             try:
@@ -55,10 +63,10 @@ class MetalCompiler(Compiler):
             except driver.BuildError as error:
                 raise CompileError(
                     operation, "Metal's compiler refuses the text", log=error.log, source=source,
-                    line=fault_line(error.log, _FILE), device=device.name,
+                    line=fault_line(error.log, FILE), device=device.name,
                 ) from None  # fmt: skip
             check_entry(library, options.entry, operation, device.name)
-        keep_library(device, image, library)
+        device.keep_library(image, library)
         return image
 
     def _disassemble(self, image: bytes) -> str:
@@ -97,17 +105,16 @@ def check_entry(library: Any, entry: str, operation: str, device: str) -> None:
         )
 
 
-def keep_library(device: MetalDevice, image: bytes, library: Any) -> None:
-    """Keep the library of an image for the programs that are loaded next."""
-    device.libraries[image] = library
-    while len(device.libraries) > _KEPT_LIBRARIES:
-        device.libraries.popitem(last=False)
-
-
 def library_of(device: MetalDevice, image: bytes, operation: str) -> Any:
     """Return the library of an image, compiled unless it is kept. Raises: CompileError."""
+    from hal_metal import xcrun
+
     library = device.libraries.get(image)
     if library is not None:
+        return library
+    if image.startswith(xcrun.MAKER.encode()):
+        library = xcrun.load_file(device, image, operation)
+        device.keep_library(image, library)
         return library
     version, text = unseal(MAKER, image, operation, device.name)
     try:
@@ -117,13 +124,14 @@ def library_of(device: MetalDevice, image: bytes, operation: str) -> Any:
             operation, "Metal's compiler refuses the text", log=error.log, device=device.name,
             fix="Compile the kernel again from its source.",
         ) from None  # fmt: skip
-    keep_library(device, image, library)
+    device.keep_library(image, library)
     return library
 
 
-def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
+def with_macros(source: str, options: CompileOptions, operation: str) -> str:
+    """Put macros as lines above a text, which keeps its line numbers."""
     for name, value in options.defines:
         if "\n" in name + value:
             raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
     lines = "".join(f"#define {name} {value}\n" for name, value in options.defines)
-    return f'{lines}#line 1 "{_FILE}"\n{source}' if lines else source
+    return f'{lines}#line 1 "{FILE}"\n{source}' if lines else source

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_BLOCKS = 2**31 - 1
 MOST_PENDING = 512  # command buffers that are kept without asking whether they are done
+KEPT_LIBRARIES = 32  # of the images that were used last
 _NOTHING_NBYTES = 16
 VIEW_ALIGNMENT = 16  # the largest element of a `device` pointer: float4
 
@@ -182,6 +183,12 @@ class MetalDevice(Compiled):
             self.withdraw(work)
             raise
         return work
+
+    def keep_library(self, image: bytes, library: Any) -> None:
+        """Keep the library of an image for the programs that are loaded next."""
+        self.libraries[image] = library
+        while len(self.libraries) > KEPT_LIBRARIES:
+            self.libraries.popitem(last=False)
 
     def withdraw(self, work: Work) -> None:
         """Forget work whose commit was refused or interrupted, unless it was committed."""

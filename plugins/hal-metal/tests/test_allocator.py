@@ -60,6 +60,7 @@ def test_B7_what_is_no_metal_buffer_is_refused(device: hal.Compiled, control: An
             hal.Buffer(device, 4, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
 
 
+@pytest.mark.usefixtures("control")
 def test_B7_a_buffer_of_another_gpu_or_too_small_is_refused(device: hal.Compiled) -> None:
     import objc
 

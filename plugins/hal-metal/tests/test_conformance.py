@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from metal_software import SYSTEM
 
 import hal_core as hal
 from hal_core.testing.conformance import *  # noqa: F403
+from hal_core.testing.kit.abilities import nothing_to_try
 from hal_core.testing.plugin import External, device  # noqa: F401  # it is closed by some
 
 
@@ -32,8 +34,11 @@ def hal_external(device: hal.Compiled) -> External:  # noqa: F811
 
 
 @pytest.fixture
-def hal_fault(control: Any) -> Callable[[hal.Program], None]:
+def hal_fault(request: pytest.FixtureRequest) -> Callable[[hal.Program], None]:
     """Let the next command buffer that does anything fail."""
+    if SYSTEM:
+        nothing_to_try("override the fixture hal_fault: no GPU can be made to fail")
+    control: Any = request.getfixturevalue("control")
 
     def arm(program: hal.Program) -> None:
         control.faults.append(control.Fault(3, "Caused GPU Address Fault Error"))

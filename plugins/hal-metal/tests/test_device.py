@@ -266,6 +266,7 @@ QUEUED = "queue = device.queue(); program(y, vals=(1, 64), threads=64, queue=que
 
 
 @pytest.mark.parametrize("lines", ["", QUEUED])
+@pytest.mark.usefixtures("control")
 def test_R15_the_interpreter_exits_with_work_in_flight(device: hal.Compiled, lines: str) -> None:
     code = f"""
 import numpy as np, hal_core as hal, metal_control

@@ -1,0 +1,110 @@
+"""Xcode's compiler, for which a script stands in: it takes what it is given for a metallib."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+SCRIPT = """#!{python}
+import pathlib, sys
+assert sys.argv[1:4] == ["-sdk", "macosx", "metal"], sys.argv
+given = sys.argv[4:]
+with open({log!r}, "a") as log:
+    print(*given, file=log)
+if given == ["--version"]:
+    print("Apple metal version 32023.1 (metalfe-32023.1)\\nTarget: air64")
+    sys.exit({status})
+text = pathlib.Path(given[-1]).read_text()
+if "nothing" in text:
+    sys.exit("program_source:3:1: error: use of undeclared identifier 'nothing'")
+pathlib.Path(given[given.index("-o") + 1]).write_bytes(b"MTLB" + text.encode())
+"""
+TEXT = """#include <metal_stdlib>
+kernel void scale(device int *y [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+    y[i] *= FACTOR;
+}
+"""
+
+
+@pytest.fixture
+def xcrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: Any) -> Callable[..., Path]:
+    """Put the script on PATH, or one that fails; return the file of what it was given."""
+
+    def install(status: int = 0) -> Path:
+        log, path = tmp_path / "given", tmp_path / "xcrun"
+        path.write_text(SCRIPT.format(python=sys.executable, log=str(log), status=status))
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv("METAL_CC", "xcrun")
+        return log
+
+    return install
+
+
+@pytest.fixture
+def opened(device: hal.Compiled, xcrun: Any) -> Any:
+    device.close()
+    with hal.Device["METAL"] as made:
+        yield made
+
+
+def scale(text: str = TEXT, **options: Any) -> hal.Source:
+    return hal.Source("scale", text, "y: int32*", language="metal", **options)
+
+
+def test_it_makes_a_metallib_that_is_loaded(
+    opened: hal.Compiled, xcrun: Callable[..., Path], tmp_path: Path
+) -> None:
+    log = xcrun()
+    (tmp_path / "headers").mkdir()
+    program = opened.compile(
+        scale(defines={"FACTOR": "3"}, options=("-O2",), includes=(str(tmp_path / "headers"),))
+    )
+    assert program.pair == "xcrun" and program.binary.format == "metallib"
+    assert b"MTLB" in program.binary.image
+    version, compiled = log.read_text().splitlines()
+    assert version == "--version"
+    assert compiled.startswith(f"-std=metal3.2 -fno-fast-math -O2 -I{tmp_path}/headers -o ")
+    opened.libraries.clear()  # type: ignore[attr-defined]
+    y = hal.Buffer.from_numpy(np.arange(4, dtype="i4"), opened)
+    opened.load(program.binary)(y, threads=4, block=4)
+    assert y.numpy().tolist() == [0, 3, 6, 9]
+    damaged = program.binary._replace(image=program.binary.image[:-1])
+    with pytest.raises(hal.CompileError, match="checksum"):
+        opened.load(damaged)
+
+
+def test_its_errors_have_log_and_line(opened: hal.Compiled, xcrun: Callable[..., Path]) -> None:
+    xcrun()
+    with pytest.raises(hal.CompileError, match="xcrun metal refuses the text") as caught:
+        opened.compile(scale(TEXT.replace("FACTOR", "nothing")))
+    assert caught.value.line == 3 and "undeclared" in caught.value.log
+
+
+def test_options_that_name_files_are_refused(
+    opened: hal.Compiled, xcrun: Callable[..., Path]
+) -> None:
+    xcrun()
+    with pytest.raises(hal.InvalidArgument, match="cannot name files"):
+        opened.compile(scale(options=("-include=/etc/passwd",)))
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_C6_without_it_the_error_says_what_to_install(
+    opened: hal.Compiled, xcrun: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    if there:
+        xcrun(status=72)  # Xcode without the Metal toolchain
+    else:
+        monkeypatch.setenv("METAL_CC", "xcrun")
+        monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(hal.CompilerUnavailable, match=r"xcodebuild -downloadComponent"):
+        opened.compile(scale(defines={"FACTOR": "3"}))
