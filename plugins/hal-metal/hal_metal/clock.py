@@ -27,7 +27,7 @@ class MetalClock(HostClock):
     device: MetalDevice
 
     def measure(self, work: Callable[[], T]) -> tuple[T, Times]:
-        before = next(reversed([*self.device.pending]), None)
+        before = self.device.newest()
         start = perf_counter_ns()
         result = work()
         called = start, perf_counter_ns()

@@ -150,10 +150,7 @@ class MetalDevice(Compiled):
     def reach(self, work: Work | None, timeout: float = math.inf) -> bool:
         """Do as `wait_for`, and leave failures to the next wait."""
         deadline = monotonic() + timeout
-        try:
-            last = work or self.pending[-1]
-        except IndexError:
-            last = None
+        last = work or self.newest()
         while last is not None and not last.done:
             try:
                 first = self.pending[0]
@@ -163,6 +160,13 @@ class MetalDevice(Compiled):
                 return False
             self._settle(first)
         return True
+
+    def newest(self) -> Work | None:
+        """Return the work that was queued last, unless it is known to be done."""
+        try:
+            return self.pending[-1]
+        except IndexError:
+            return None
 
     def settle(self) -> None:
         """Forget work that is done, and note what failed of it."""

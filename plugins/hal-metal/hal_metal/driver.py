@@ -151,7 +151,8 @@ class Facts(NamedTuple):
 def find_devices() -> list[Any]:
     """Return every GPU, the system's default first. Raises: DeviceUnavailable when none is."""
     default = Metal.MTLCreateSystemDefaultDevice()
-    others = [one for one in Metal.MTLCopyAllDevices() or () if one is not default]
+    known = None if default is None else default.registryID()
+    others = [one for one in Metal.MTLCopyAllDevices() or () if one.registryID() != known]
     found = ([] if default is None else [default]) + others
     if not found:
         problem = "the system has no Metal device (a virtual machine without a GPU?)"
