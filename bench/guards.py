@@ -96,6 +96,20 @@ def interior(y: Array, x: Input, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def positive(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w * h and x[i] > 0.0:
+        y[i] = x[i] + x[i]
+
+
+@hal.kernel
+def selected(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w * h:
+        y[i] = x[i] + x[i] if x[i] > 0.0 else y[i]
+
+
+@hal.kernel
 def padded(y: Array, x: Input, w: hal.int32, h: hal.int32):
     i = hal.global_idx(0)
     j = hal.global_idx(1)
@@ -135,6 +149,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
     for name in SPELLINGS:
         yield beside(f"saxpy of 32 Ki, {name}", times, base, 0.87, ours=name)
     yield _beside("interior of a rectangle", interior, rectangle, "all of it", 0.87, effort)
+    yield _beside("store where x[i] > 0", positive, selected, "as a select", 0.87, effort)
     yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 0.67, effort)
     for width, height in ((768, 512), (4096, 2048)):
         long = effort._replace(rounds=effort.rounds // 3, seconds=5 * effort.seconds)
