@@ -69,6 +69,15 @@ def shifted(y: Array, x: Input, a: hal.float32, n: hal.int32):
         y[i] = a * x[i] + y[i]
 
 
+@hal.kernel
+def by_vectors(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        p, q, r, s = hal.load(x, 4 * i, 4)
+        t, u, v, w = hal.load(y, 4 * i, 4)
+        hal.store(y, 4 * i, a * p + t, a * q + u, a * r + v, a * s + w)
+
+
 SPELLINGS = {
     "if i >= n: return": early_return,
     "if i <= n - 1": up_to,
@@ -145,8 +154,9 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
     tasks = {base: _ours(below, COUNT, (FACTOR, COUNT), COUNT)}
     for name, kernel in SPELLINGS.items():
         tasks[name] = _ours(kernel, COUNT, (FACTOR, COUNT), COUNT)
+    tasks["hal.load of 4"] = _ours(by_vectors, COUNT, (FACTOR, COUNT // 4), COUNT // 4)
     times = compare(tasks, effort)
-    for name in SPELLINGS:
+    for name in [*SPELLINGS, "hal.load of 4"]:
         yield beside(f"saxpy of 32 Ki, {name}", times, base, 0.87, ours=name)
     yield _beside("interior of a rectangle", interior, rectangle, "all of it", 0.87, effort)
     yield _beside("store where x[i] > 0", positive, selected, "as a select", 0.87, effort)
