@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,21 @@ def start_cluster(*names: str) -> Any:
     from ray.cluster_utils import Cluster
 
     head = {"node_name": "head", "include_dashboard": False, **SIZES}
-    cluster = Cluster(True, head_node_args=head)
+    cluster = patiently(lambda: Cluster(True, head_node_args=head))
     for name in names:
-        cluster.add_node(node_name=name, **SIZES)
+        patiently(lambda name=name: cluster.add_node(node_name=name, **SIZES))
     return cluster
+
+
+def patiently(start: Callable[[], Any]) -> Any:
+    """Start a part of a cluster, again if Ray's own limit of 30 seconds was the load's fault."""
+    for _ in range(3):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    return start()
 
 
 def named(device: str, node: str) -> str:
