@@ -55,6 +55,11 @@ def lives(process: int) -> bool:
         return False
 
 
+def kill(process: int) -> None:
+    with suppress(ProcessLookupError):  # it has died already
+        os.kill(process, signal.SIGKILL)
+
+
 @pytest.mark.timeout(SECONDS + 240)
 def test_workers_that_die_at_random(cluster: Any) -> None:
     wanted = {("CPU", "head"), ("CPU", "node-a")}
@@ -70,9 +75,8 @@ def test_workers_that_die_at_random(cluster: Any) -> None:
     while time.monotonic() < end or not (good and faults):
         opened: list[Any] = [hal.Device[name] for name in names]
         processes |= {device.process for device in opened}
-        killer = threading.Timer(
-            rng.random() * 0.5, os.kill, (rng.choice(opened).process, signal.SIGKILL)
-        )
+        victim = rng.choice(opened).process
+        killer = threading.Timer(rng.random() * 0.5, kill, (victim,))
         begin = time.monotonic()
         if rng.random() < 0.5:
             killer.start()
