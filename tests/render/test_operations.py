@@ -21,6 +21,7 @@ from hal_core.dtypes import (
     float64,
     int16,
     int32,
+    int64,
     uint32,
     uint64,
 )
@@ -141,6 +142,20 @@ def test_unsigned_divisions_of_numbers_that_were_negative(
     wrapped = [(wrap(a, dtype), wrap(c, dtype)) for a, c in zip(left, right, strict=True)]
     same(got["q"], [a // 7 for a, _ in wrapped], "by a constant")
     same(got["r"], [a % c if c else 0 for a, c in wrapped], "by a variable")
+
+
+def test_divisions_in_64_bits_of_large_numbers_of_32(toolchain: Toolchain) -> None:
+    """AMD's compilers took 33 bits with their sign for less than 24."""
+    values = [0, 1, 127, 200, 255]
+    b = Builder("divide", "q: int64*, r: int64*, x: const uint8*")
+    i = b.index()
+    large = b.cast(b.op("NOT", b.cast(b.load("x", i), uint32)), int64)
+    b.store("q", i, b.op("FLOORDIV", large, b.const(9, int64)))
+    b.store("r", i, b.op("MOD", large, b.const(9, int64)))
+    got = {name: np.zeros(len(values), "i8") for name in "qr"}
+    toolchain.run(b.kernel(), {**got, "x": np.array(values, "u1")}, grid=(len(values), 1, 1))
+    same(got["q"], [(0xFFFFFFFF - value) // 9 for value in values], "quotients")
+    same(got["r"], [(0xFFFFFFFF - value) % 9 for value in values], "remainders")
 
 
 @pytest.mark.parametrize(("wide", "dtype"), [(int16, float16), (int32, float32)], ids=str)

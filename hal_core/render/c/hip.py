@@ -21,18 +21,16 @@ return ({type})old;"""
 _ATOMICS = {**ATOMICS, "MIN int64": _BETTER, "MAX int64": _BETTER}
 
 # Through `asm` a compiler sees nothing of a number. AMD's see too much: they divide by float32 what
-# has few bits and a sign, though a cast to unsigned has made it large; and where they extend the
-# sign of a byte whose bits are then a float's, they negate the byte instead.
-# Source: LLVM's pull requests 119325, 196418 and 140760.
+# has few bits and a sign, though a cast to unsigned or to 64 bits has made it large; and where they
+# extend the sign of a byte whose bits are then a float's, they negate the byte instead.
+# Source: LLVM's pull requests 80622, 119325, 196418 and 140760.
 _HIDDEN = 'asm("" : "+v"({0}));'
 _DIVISIONS = {
-    f"{op} uint{bits}": f"""\
-{{static}} {{type}} {{name}}({{type}} a, {{type}} b) {{{{
-    {_HIDDEN.format("a")}
-    return b == 0 ? 0 : a {sign} b;
-}}}}"""
-    for op, sign in (("FLOORDIV", "/"), ("TRUNCDIV", "/"), ("MOD", "%"), ("TRUNCMOD", "%"))
-    for bits in (32, 64)
+    f"{op} {dtype}": DIVISIONS[f"{op} {dtype[0]}"].replace(
+        "{{\n", f"{{{{\n    {_HIDDEN.format('a')}\n", 1
+    )
+    for op in ("FLOORDIV", "TRUNCDIV", "MOD", "TRUNCMOD")
+    for dtype in ("int64", "uint32", "uint64")
 }
 _OF_BITS = f"""\
 {{static}} {{to}} {{name}}({{source}} x) {{{{
