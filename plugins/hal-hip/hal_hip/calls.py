@@ -37,6 +37,7 @@ _PROPERTIES_NBYTES, _NAME_NBYTES = 16 << 10, 256  # more than either has; its fi
 _ARCH = re.compile(rb"gfx[0-9a-f]+(?::[a-z0-9]+[+-])*")
 _MEMORY_TYPE, _ORDINAL = 2, 9  # HIP_POINTER_ATTRIBUTE_...
 _ANY_DIRECTION = 4  # hipMemcpyDefault
+_INVALID_IMAGE = 200
 
 
 class HIP(LibraryDriver):
@@ -125,6 +126,9 @@ class HIP(LibraryDriver):
     # -- programs
 
     def load(self, image: bytes) -> int:
+        # The runtime is told no size: it would read past the end of a code object that was cut.
+        if image[:4] == b"\x7fELF" and (len(image) < 64 or _elf_nbytes(image) > len(image)):
+            raise self.refused("ModuleLoadData", _INVALID_IMAGE)
         return int(self.call("ModuleLoadData", image))
 
     # -- graphs
@@ -144,3 +148,10 @@ class HIP(LibraryDriver):
     ) -> tuple[bytes]:
         # hipMemsetParams: address, bytes of an element, rows, pitch, value, elements
         return (struct.pack("@QI4x2QI4xQ", dest, element, 1, 0, value, count),)
+
+
+def _elf_nbytes(image: bytes) -> int:
+    """Return where the last part of an ELF file ends, its table of sections."""
+    (table,) = struct.unpack_from("<Q", image, 40)
+    entry_nbytes, count = struct.unpack_from("<2H", image, 58)
+    return int(table + entry_nbytes * count)

@@ -35,10 +35,19 @@ def _with_code(program: hal.Program, change: Callable[[bytes], bytes]) -> Any:
         lambda code: b"\x01\x02\x1b[31m",
         lambda code: code[:100],
         lambda code: code[: len(code) // 2],
+        lambda code: code[:-1],  # read past its end, it would be whole
         lambda code: b"\x7fELF" + bytes(len(code)),
         lambda code: code[:48] + b"\x3f" + code[49:],  # gfx90a, in e_flags
     ],
-    ids=["empty", "control characters", "a part", "a half", "zeros", "another target"],
+    ids=[
+        "empty",
+        "control characters",
+        "a part",
+        "a half",
+        "all but a byte",
+        "zeros",
+        "another target",
+    ],
 )
 def test_P1_code_objects_that_are_none_or_for_others_are_refused(
     device: hal.Compiled, program: hal.Program, change: Callable[[bytes], bytes]

@@ -37,8 +37,7 @@ Table& table() {
 std::string plain(const char* name) {
     std::string text = name ? name : "";
     size_t mark = text.rfind("_v");
-    size_t flags = text.rfind("InstantiateWithFlags");  // one function, too
-    if (flags != std::string::npos) return text.substr(0, flags) + "Instantiate";
+    if (text == "cuGraphInstantiateWithFlags") return "cuGraphInstantiate";  // one function, too
     bool versioned = mark != std::string::npos && mark + 3 == text.size();
     return versioned ? text.substr(0, mark) : text;
 }
