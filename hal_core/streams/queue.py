@@ -383,12 +383,14 @@ class StreamQueue(Queue):
         mark: Mark | None = getattr(event, "mark", None)
         if event._done:
             self._failure = self._failure or event._failure
-        elif isinstance(event, StreamEvent) and mark and event.queue.device.api is self.device.api:
+            if not events.open_profiles:  # which show the waits that were short, too
+                return
+        if isinstance(event, StreamEvent) and mark and event.queue.device.api is self.device.api:
             wait = partial(self.device.api.wait_for, self.stream, mark.handle)
             self._put("wait", lambda: self.device.call("wait", wait), (), waited=event)
             if event.queue.device is not self.device:
                 self._growing.waited.append(event)
-        elif self._failure is None:
+        elif self._failure is None and not event._done:
             self._hold(event)
 
     def _hold(self, event: Event) -> None:
