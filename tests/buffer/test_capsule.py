@@ -59,7 +59,7 @@ def test_what_numpy_exports_is_read(name: str, options: dict[str, Any]) -> None:
     memory = np.arange(6).astype(name).reshape(2, 3)[1:]
     taken = capsule.take(memory.__dlpack__(**options))
     assert not taken.read_only
-    assert taken[:4] == (memory.ctypes.data, 3, DTYPES[name], HOST)
+    assert taken[:5] == (memory.ctypes.data, 0, 3, DTYPES[name], HOST)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
@@ -89,7 +89,7 @@ def test_B9_the_owner_lives_until_the_consumer_is_done() -> None:
 
 
 def test_a_bfloat16_comes_back_as_one() -> None:
-    assert capsule.take(capsule.make(4096, 3, bfloat16, (2, 0), None))[:3] == (4096, 3, bfloat16)
+    assert capsule.take(capsule.make(4096, 3, bfloat16, (2, 0), None))[:4] == (4096, 0, 3, bfloat16)
 
 
 def test_a_capsule_is_used_once() -> None:

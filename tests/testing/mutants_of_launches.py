@@ -14,6 +14,7 @@ from hal_core.errors import HalError
 from hal_core.geometry import Rules
 from hal_core.program import Program
 from hal_core.testing.fake import chip, driver
+from hal_core.testing.fake.allocator import FakeAllocator
 from hal_core.testing.fake.chip import Block, Chip
 from hal_core.testing.fake.device import FakeDevice
 from hal_core.testing.fake.program import FakeProgram
@@ -360,4 +361,4 @@ def a_program_keeps_its_own_things_under_a_name_of_the_base_class() -> None:
 
 @mutant("the_names_of_base_classes", "program")
 def a_class_attribute_has_the_name_of_an_attribute_of_the_base_class() -> None:
-    FakeDevice._failed_compilers = {}
+    FakeAllocator._held = 0

@@ -84,6 +84,6 @@ def vendor_error() -> Callable[[str, str], Exception]:
 
     def make(routine: str, name: str) -> Exception:
         code = getattr(driver.cl.status_code, name)
-        return driver.cl.Error(driver._cl._ErrorRecord(msg="", code=code, routine=routine))
+        return driver.cl.Error(driver.inner._ErrorRecord(msg="", code=code, routine=routine))
 
     return make

@@ -39,7 +39,7 @@ def test_a_failed_call_is_one_traceback_that_says_all(vendor_error: VendorError)
 
 
 def test_the_text_that_the_binding_adds_is_shown() -> None:
-    record = driver._cl._ErrorRecord(msg="the wires are loose", code=-5, routine="clFinish")
+    record = driver.inner._ErrorRecord(msg="the wires are loose", code=-5, routine="clFinish")
     text = driver.sentence(cl.Error(record))
     assert text == "clFinish failed with OUT_OF_RESOURCES: the wires are loose"
 
