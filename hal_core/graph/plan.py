@@ -159,6 +159,12 @@ def _check_pair(device: Compiled, old: object, new: Any) -> None:
                 "replay", f"{one!r} is on another device", device=device.name,
                 fix="Copy it first: there.copy_from(here).",
             )  # fmt: skip
+    if isinstance(old, Buffer) and new.dtype is not old.dtype:
+        fix = f"Give a view of it: buffer.view(dtype=hal.{old.dtype.name})."
+        raise InvalidArgument(
+            "replay", f"{new!r} has another dtype", got=new.dtype.name, limit=old.dtype.name,
+            device=device.name, fix=fix,
+        )  # fmt: skip
     if isinstance(old, Buffer) and new.nbytes < old.nbytes:
         raise InvalidArgument(
             "replay", f"{new!r} is too small", got=f"{new.nbytes} bytes",

@@ -257,7 +257,8 @@ class Program(OfThisProcess):
     def _check_buffer(self, param: Param, buffer: object) -> None:
         what = f"argument {param.name!r}"
         if not isinstance(buffer, Buffer):
-            fix = "Make one: hal.Buffer.from_numpy(array, device). Numbers go into vals=."
+            fix = "Make one: hal.Buffer.from_numpy(array, device). Numbers go into vals=, and "
+            fix += "hal.launch takes a hal.MultiBuffer."
             self._refuse(f"{what} is not a hal.Buffer", type(buffer).__name__, param, fix)
         if param.dtype is any_ and buffer._start() % ANY_ALIGNMENT:
             fix = "Copy the part into a buffer of its own."

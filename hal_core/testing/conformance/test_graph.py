@@ -261,7 +261,8 @@ class TestGraph:
         small, other = hal.empty(N - 1, hal.int32, device), hal.empty(N, hal.int32, device)
         wrong: Any = {b: 5}
         for given, why in (
-            ({b: small}, "too small"), (wrong, r"not a hal\.Buffer"), ({other: a}, "in no node"),
+            ({b: small}, "too small"), ({b: b.view(dtype=hal.uint32)}, "another dtype"),
+            (wrong, r"not a hal\.Buffer"), ({other: a}, "in no node"),
         ):  # fmt: skip
             with pytest.raises(hal.InvalidArgument, match=why):
                 graph.replay(given)

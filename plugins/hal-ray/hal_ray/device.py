@@ -132,7 +132,10 @@ class RayDevice(Compiled):
                 raise
             needs = " and ".join(f"{key}={value:g}" for key, value in facts["needs"].items())
             problem = f"node {facts['node']} did not have {needs or 'a worker'} free in time"
-            fix = f"Close what has reserved it; {driver.CORES.name} shares a processor's cores."
+            fix = (
+                "Close what has reserved it, such as another device of this process; "
+                f"{driver.CORES.name} lets a processor reserve fewer cores."
+            )
             limit = f"limit {seconds:g} seconds"
             raise DeviceUnavailable(
                 "open", problem, limit=limit, device=self.name, fix=fix

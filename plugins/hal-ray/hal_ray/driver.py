@@ -39,7 +39,10 @@ CORES = config.declare(
     "cores that a processor of a node reserves and uses; unset = all that Ray has there",
     config.number(int, lambda count: count > 0, "a number of cores, 1 or more"),
 )
-START = "Call ray.init(address=...) first, or set HAL_RAY_ADDRESS=HOST:PORT (auto: this machine's)."
+START = (
+    "Call ray.init(address=...) and then hal.Device.refresh(), or set HAL_RAY_ADDRESS=HOST:PORT "
+    "(auto: this machine's) before the program starts."
+)
 REOPEN = "Close the device and open it again; hal.Device.refresh() looks which nodes there are."
 
 

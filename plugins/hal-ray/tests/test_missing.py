@@ -39,7 +39,8 @@ def test_R7_listing_imports_no_ray_and_says_what_to_call() -> None:
     assert first == second and state == "no hardware False"
     assert first == (
         "DeviceUnavailable list RAY: this process is connected to no cluster. Call "
-        "ray.init(address=...) first, or set HAL_RAY_ADDRESS=HOST:PORT (auto: this machine's)."
+        "ray.init(address=...) and then hal.Device.refresh(), or set HAL_RAY_ADDRESS=HOST:PORT "
+        "(auto: this machine's) before the program starts."
     )
 
 
