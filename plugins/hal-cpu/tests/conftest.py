@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,13 +26,6 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("CPU_CC", "CPU_LLVM", "CPU_GCC", "CPU_CLANG", "CPU_ZIG", "HAL_CPU_THREADS"):
             patch.delenv(name, raising=False)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def interruptible() -> None:
-    """A run that was started in the background ignores SIGINT, and so would its children."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
