@@ -219,6 +219,23 @@ def test_X1_opened_and_closed_by_many(fake: hal.Compiled) -> None:
     assert not hal.Device["FAKE:1"].closed
 
 
+def test_X1_a_device_that_is_closed_while_it_is_asked_for_is_opened_anew(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = hal.Device.backend("FAKE")
+    known = backend.on_opened
+
+    def closed_before(device: hal.Compiled) -> None:
+        if device is fake:
+            device.close()
+        known(device)
+
+    monkeypatch.setattr(backend, "on_opened", closed_before)
+    again = backend.open(0, backend.info(0))
+    assert again is not fake and not again.closed
+    assert hal.Device["FAKE"] is again
+
+
 def test_X1_registry_used_while_it_is_refreshed(plugin: FakePlugin) -> None:
     registry = hal.Device
 

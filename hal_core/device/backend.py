@@ -140,7 +140,9 @@ class Backend(Plugin, OfThisProcess):
             known = self.open_devices.get(info.name)
             if known is not None:
                 self.on_opened(known)  # again: Ctrl-C may have ended its `close` half-way
-                return known
+                if self.open_devices.get(info.name) is known:
+                    return known
+                self.on_closing(known)  # another thread closes it
             device = self._provide(
                 "hal_open_device",
                 lambda answer: checks.as_device(info, answer),
@@ -232,9 +234,9 @@ class Backend(Plugin, OfThisProcess):
 
     def closing(self, device: Compiled) -> None:
         """Forget a device that is about to close: who asks for it from now on has a new one."""
-        self.on_closing(device)
         if self.open_devices.get(device.name) is device:
-            del self.open_devices[device.name]
+            del self.open_devices[device.name]  # first: `open` looks there whether it is closing
+        self.on_closing(device)
 
     def closed(self, device: Compiled) -> None:
         """Tell observers of a device that is closed."""
