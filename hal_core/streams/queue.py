@@ -21,7 +21,7 @@ from weakref import WeakSet, ref
 from hal_core.buffer import Buffer, Lease
 from hal_core.concurrency import fork_safe_lock
 from hal_core.dtypes import uint8
-from hal_core.errors import DeviceFault, HalError, InvalidState
+from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState
 from hal_core.profiling import events, record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_core.queue.watcher import watch
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hal_core.streams.device import StreamDevice
     from hal_core.streams.marks import Mark
 
+_PER_THREAD = 2  # CU_STREAM_PER_THREAD, hipStreamPerThread
 _MOST_UNMARKED = 32  # pieces of work, until the queue looks by itself which of them are done
 _MOST_PENDING = 8  # marks, until it looks at each call
 _MOST_STAGED = 16  # large pinned blocks in use, until a copy waits for earlier ones
@@ -82,6 +83,7 @@ class _Dropped(PolledEvent):
     def __init__(self, queue: StreamQueue, rest: list[Stretch]) -> None:
         super().__init__()
         self._device, self._stream, self._borrowed = queue.device, queue.stream, queue.borrowed
+        self._keeps = queue.keeps  # or the owner of a borrowed stream would destroy it now
         self._lock = queue._lock
         self._rest = rest
 
@@ -99,6 +101,7 @@ class _Dropped(PolledEvent):
                 if not self._borrowed:
                     device.call("close", device.api.destroy_stream, self._stream)
             self._rest.clear()
+            self._keeps = None
             self._happen(None)
         return True
 
@@ -148,6 +151,8 @@ class StreamQueue(Queue):
     def _do(self, call: Callable[[], object]) -> None:
         """Make a call that uses the stream: now, or after the event that the queue waits for."""
         with self._lock:
+            if self.closed:  # by another thread, after the caller had looked
+                self._check_open("queue work")
             if self._held is None:
                 call()
             else:
@@ -171,7 +176,10 @@ class StreamQueue(Queue):
         try:
             self._follow_default(keep)
             self._measured(name, work, waited)
-        except HalError as error:
+        except BaseException as error:
+            self._growing.keep.append(keep)  # the driver may have a part of the work
+            if not isinstance(error, HalError):
+                raise
             self._refused(name, error)
             return
         growing = self._growing
@@ -223,7 +231,7 @@ class StreamQueue(Queue):
         return end.seconds_since(start)
 
     def _copyin(self, dest: int, src: memoryview, keep: Keep) -> None:
-        self._after_copyouts(src)
+        self._do(partial(self._after_copyouts, src))
         self._add("copyin", partial(self._send, dest, src), keep)
 
     def _send(self, dest: int, src: memoryview) -> None:
@@ -250,6 +258,7 @@ class StreamQueue(Queue):
             return
         for start in range(0, dest.nbytes, BLOCK_NBYTES):
             self._add_receive(dest[start : start + BLOCK_NBYTES], src + start, keep)
+            self._do(partial(self._mark, None))  # which frees the pinned memory of this part
 
     def _add_receive(self, dest: memoryview, src: int, keep: Keep) -> None:
         def receive() -> None:
@@ -290,14 +299,15 @@ class StreamQueue(Queue):
 
     def _after_copyouts(self, src: memoryview) -> None:
         """Hold the queue if it still has to write to host memory that it is to read next."""
-        with self._lock:
-            dests = [dest for work in [*self._pending, self._growing] for dest in work.dests]
+        dests = [dest for work in [*self._pending, self._growing] for dest in work.dests]
         if not dests:
             return
         start, end = _range_of(src)
         ranges = map(_range_of, dests)
         if any(first < end and start < last for first, last in ranges):
-            self._hold(self.record())
+            event = self._stamped(self.event_class())
+            self._mark(event)
+            self._hold(event)
 
     def _copy(self, dest: int, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         device, api = self.device, self.device.api
@@ -340,6 +350,8 @@ class StreamQueue(Queue):
         if isinstance(native, StreamReplay):
             replay = partial(native.launch, self.stream)
             with self._lock:  # a queue that is held takes the steps, with their arguments of now
+                if self.closed:
+                    self._check_open("replay")
                 if is_free := self._held is None:
                     self._put("replay of a graph", replay, (None, *plan.keep()))
             self._settle()
@@ -451,7 +463,10 @@ class StreamQueue(Queue):
         works = [*self._pending, self._growing] if lost else []
         names = [one for work in works for one in work.names]
         launches = [one for one in names if one.startswith(("launch", "replay"))]
-        self._failure = self._failure or Failure([*launches, name][0], self.name, error)
+        # With tracebacks it would keep frames, and so be in a cycle with the memory of the work.
+        bare = error.with_traceback(None)
+        bare.__context__ = None
+        self._failure = self._failure or Failure([*launches, name][0], self.name, bare)
 
     # -- for other libraries
 
@@ -515,8 +530,13 @@ class DefaultStreamQueue(StreamQueue):
     def _follow_default(self, keep: Keep) -> None:
         pass
 
+    def _copyout(self, dest: memoryview, src: int, keep: Keep) -> None:
+        # As without `queue=`: the device's `synchronize` and `close` wait for its stream alone.
+        self.device.allocator._copyout(dest, src)
+
     def _wait(self, event: Event) -> None:
-        if getattr(event, "mark", None) is None:
+        api = getattr(event.queue and event.queue.device, "api", None)
+        if getattr(event, "mark", None) is None or api is not self.device.api:
             event.wait()
         super()._wait(event)
 
@@ -545,6 +565,10 @@ def wrap(device: StreamDevice, obj: Any) -> StreamQueue | None:
         handle = getattr(obj, _HANDLES.get(package, ""), None)
     if handle is None:
         return None
+    if handle == _PER_THREAD:
+        problem = "the per-thread default stream is another one in each thread"
+        fix = "Wrap a stream of its own."
+        raise InvalidArgument("wrap", problem, got=handle, device=device.name, fix=fix)
     with device.own("wrap"):
         device.api.is_done(handle)
     made = StreamQueue(device, handle, f"a borrowed queue of {device.name}")
