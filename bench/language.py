@@ -144,7 +144,7 @@ def interpreter() -> Row | Missing:
 
     def run() -> None:
         for case, kernel in cases:
-            inside = [array[harness.GUARD : -harness.GUARD] for array in case.arrays()]
+            inside = [array[case.guard : -case.guard] for array in case.arrays()]
             try:
                 interpret(kernel, *inside, vals=case.vals, turns=harness.TURNS, **case.launch)
             except hal.KernelFault:  # the fuzzer discards such kernels too
