@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Replay(ABC):
-    """What a device's `graph` makes of steps, where other memory takes less than a new one.
+    """A native replay that can take other memory for less than a new one costs.
 
     A device may return any function instead.
     """

@@ -1,4 +1,4 @@
-"""What a device refuses and survives: binaries of others, launches past its limits, faults."""
+"""Tests of refusals: binaries of others, launches past limits, faults."""
 
 from __future__ import annotations
 

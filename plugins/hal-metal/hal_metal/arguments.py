@@ -29,7 +29,7 @@ MOST_BYTES = 4096  # of one entry that is no buffer
 
 
 class Entries(NamedTuple):
-    """What the entries of a kernel's table hold."""
+    """The content of the entries of a kernel's table."""
 
     pointers: list[tuple[int, Param]]  # with their entry
     values: list[tuple[int, list[Param]]]  # of the struct that an entry has

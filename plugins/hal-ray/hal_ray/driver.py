@@ -161,7 +161,7 @@ def find_nodes(ray: Any) -> list[Node]:
 
 
 class Answers(NamedTuple):
-    """What the nodes told about their devices."""
+    """The nodes' answers about their devices."""
 
     listings: list[tuple[Node, Any]]  # each with its `host.Listing`
     refused: dict[str, str]  # name of a node -> why it has no devices here

@@ -1,4 +1,4 @@
-"""What runs on the nodes: an actor that lists a node's devices, and one that has a device open.
+"""The code on the nodes: an actor that lists a node's devices, and one that has a device open.
 
 A message to a device is a list of commands and at most one question, done in this order:
 

@@ -1,4 +1,4 @@
-"""What a device of a node reserves, and which device it is there."""
+"""Tests of resources: the share that a device reserves, and its identity on the node."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_open_device_reserves_and_a_closed_one_gives_back(cluster: Any, devic
 
 
 def test_where_ray_shows_a_part_of_the_devices_their_like_is_opened(cluster: Any) -> None:
-    """As for the second GPU of a node, which is the first that its actor sees."""
+    """Open the second GPU of a node, which is the first that its actor sees."""
     [npu, *_] = [one for one in hal.Device.devices("RAY") if one.vendor["device"] == "NPU:1"]
     facts = {**npu.vendor, "device": "NPU:7"}
     opened = RayDevice("RAY:90", npu._replace(name="RAY:90", vendor=facts))

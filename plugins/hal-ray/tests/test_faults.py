@@ -1,4 +1,4 @@
-"""What dies, is refused or does not fit: one clear error in time, and the others go on."""
+"""Tests of failures: deaths, refusals, limits; one clear error in time, and the others go on."""
 
 from __future__ import annotations
 
