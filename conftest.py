@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +15,14 @@ def interruptible() -> None:
     """A run that was started in the background ignores SIGINT, and so would its children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def usual_recursion_limit() -> Iterator[None]:
+    """Undo what a library has set while a module ran: tests of deep expressions go by the limit."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -234,9 +234,10 @@ class Backend(Plugin, OfThisProcess):
 
     def closing(self, device: Compiled) -> None:
         """Forget a device that is about to close: who asks for it from now on has a new one."""
-        if self.open_devices.get(device.name) is device:
-            del self.open_devices[device.name]  # first: `open` looks there whether it is closing
         self.on_closing(device)
+        if self.open_devices.get(device.name) is device:
+            del self.open_devices[device.name]
+        self.on_closing(device)  # again: `open` may have made it known in between
 
     def closed(self, device: Compiled) -> None:
         """Tell observers of a device that is closed."""
