@@ -100,7 +100,7 @@ def test_a_kernel_may_have_a_name_that_the_text_does_not_call(metal: Metal, name
 
 
 def test_every_pointer_names_its_memory() -> None:
-    """Of arguments, helpers and casts: without a name it would be a thread's own."""
+    """Arguments, helpers and casts name it: without a name it would be a thread's own."""
     kernels = everything(frozenset({float64}), wide_atomics=False)
     texts = [*map(MetalRenderer().render, kernels), *(path.read_text() for path in GOLDEN)]
     types = r"(?:const )?(?:hal_any_)?(?:atomic_)?(?:u?(?:char|short|int|long)|half|float)"
@@ -112,7 +112,7 @@ def test_every_pointer_names_its_memory() -> None:
 
 @pytest.mark.parametrize("path", GOLDEN, ids=[path.name.partition(".")[0] for path in GOLDEN])
 def test_what_another_parser_reads(path: Path) -> None:
-    """Of PyPI's crosstl: functions, and where each argument comes from. It knows no pragma of
+    """PyPI's crosstl reads functions, and where each argument comes from. It knows no pragma of
     contraction and no GNU attribute, which are taken away."""
     if importlib.util.find_spec("crosstl") is None:
         pytest.skip("crosstl is not installed (pip install crosstl)")

@@ -208,7 +208,7 @@ class LLVM(NativeToolchain):
 
 
 class DeviceToolchain(Toolchain):
-    """Those whose launches run all blocks, on as many threads as the device has."""
+    """A toolchain whose launches run all blocks, on as many threads as the device has."""
 
     def run(
         self,

@@ -13,7 +13,7 @@ from hal_core.streams import staging
 
 
 class Family(NamedTuple):
-    """What differs between two such backends."""
+    """The differences between two such backends."""
 
     name: str
     forget: Callable[[], None]  # that the driver was started

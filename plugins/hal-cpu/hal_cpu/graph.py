@@ -20,21 +20,18 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal_core.compiler import CompileOptions
 from hal_core.errors import HalError
 from hal_core.graph.node import COPY, COPYIN, Step
-from hal_core.ir import Signature
-from hal_cpu import driver, loader, processor
+from hal_cpu import driver, loader
 from hal_cpu.program import CPUProgram
 from hal_cpu.threads.stacks import STACK_NBYTES, stack_nbytes
-from hal_cpu.threads.team import PAUSES, YIELD
+from hal_cpu.threads.team import YIELD, compiled
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_cpu.device import CPUDevice
 
 SPLIT_FROM = 100_000  # operations; for less, meeting the other cores costs more than it gains
-_SPINS = 4000  # looks before the core is offered to others
 _COUNTERS_NBYTES = 64  # of a phase: tasks claimed and tasks done, in a cache line of their own
 
 # The plan is: number of phases; addresses of the phases, the tasks and the steps. A phase has its
@@ -305,13 +302,4 @@ def _levels(steps: list[Step]) -> list[list[Step]]:
 
 @cache
 def _functions() -> dict[str, loader.Code]:
-    """Compile the code for replays, once per process; the compile cache keeps it."""
-    from hal_cpu.compilers.llvm import LLVMCompiler
-    from hal_cpu.device import LOADER
-
-    declare_pause, pause = PAUSES[processor.machine()]
-    text = _TEXT.format(yield_=YIELD, declare_pause=declare_pause, pause=pause, spins=_SPINS)
-    options = CompileOptions("hal_graph", Signature.parse("hal_graph", ""), rendered=True)
-    image = LLVMCompiler().compile_cached(text, options)
-    load = loader.named(LOADER.read())
-    return {name: load(image, name, name) for name in ("hal_graph", "hal_copy", "hal_fill")}
+    return compiled(_TEXT, "hal_graph", "hal_copy", "hal_fill")

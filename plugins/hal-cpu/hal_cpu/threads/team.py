@@ -184,13 +184,17 @@ def make_team() -> Team | None:
 
 @cache
 def _functions() -> dict[str, loader.Code]:
-    """Compile the code, once per process; the compile cache keeps it."""
+    return compiled(_TEXT, "hal_lead", "hal_serve")
+
+
+def compiled(text: str, *names: str) -> dict[str, loader.Code]:
+    """Compile functions in which threads wait for each other; the compile cache keeps the code."""
     from hal_cpu.compilers.llvm import LLVMCompiler
     from hal_cpu.device import LOADER
 
     declare_pause, pause = PAUSES[processor.machine()]
-    text = _TEXT.format(yield_=YIELD, declare_pause=declare_pause, pause=pause, spins=_SPINS)
-    options = CompileOptions("hal_lead", Signature.parse("hal_lead", ""), rendered=True)
-    image = LLVMCompiler().compile_cached(text, options)
+    whole = text.format(yield_=YIELD, declare_pause=declare_pause, pause=pause, spins=_SPINS)
+    options = CompileOptions(names[0], Signature.parse(names[0], ""), rendered=True)
+    image = LLVMCompiler().compile_cached(whole, options)
     load = loader.named(LOADER.read())
-    return {name: load(image, name, name) for name in ("hal_lead", "hal_serve")}
+    return {name: load(image, name, name) for name in names}
