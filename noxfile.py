@@ -7,6 +7,7 @@ what a user installs.
 
 from __future__ import annotations
 
+import ast
 import atexit
 import ctypes
 import functools
@@ -33,9 +34,10 @@ DISTRIBUTIONS = ("hal-core", *PLUGINS)
 LOCAL = tuple(name for name in DISTRIBUTIONS if name != "hal-ray")  # Ray is 80 MB and more
 SUPPORTED = ("3.11", "3.12", "3.13")
 
+# With pip, which environments of uv lack: it fetches what Metal in software reads.
 TEST_TOOLS = (
     "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.7", "hypothesis>=6.100",
-    "ml_dtypes>=0.5", "cloudpickle>=3.0",
+    "ml_dtypes>=0.5", "cloudpickle>=3.0", "pip",
 )  # fmt: skip
 # Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++; and a parser.
 TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "crosstl>=3.4")
@@ -64,8 +66,40 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PIP_NO_COMPILE"] = "1"
 os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 
+# pip's settings of where packages come from, in the words of uv, which reads none of them; and
+# those for which it has no word.
+UV_WORDS = {
+    "index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}  # fmt: skip
+PIP_ALONE = {"no-index", "trusted-host", "client-cert", "proxy", "constraint", "pre"}
+
+
+def _installer() -> str:
+    """Return nox's word for what installs packages: uv, from where pip would, or else pip.
+
+    uv takes a second where pip takes twenty, but a machine may lack it.
+    """
+    command = (sys.executable, "-m", "pip", "config", "list")
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found: dict[str, list[str]] = {}
+    for line in listed.splitlines():  # `global.find-links='/a /b'`, after variables' `:env:.name`
+        name, _, value = line.partition("=")
+        found.setdefault(name.rpartition(".")[2], str(ast.literal_eval(value)).split())
+    if not PIP_ALONE.isdisjoint(found):
+        return "virtualenv"
+    for name in UV_WORDS.keys() & found.keys():
+        between = "," if name == "find-links" else " "
+        os.environ.setdefault(UV_WORDS[name], between.join(found[name]))
+    # As pip does: the newest of all indexes, the machine's certificates and its own Pythons.
+    os.environ.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    os.environ.setdefault("UV_SYSTEM_CERTS", "true")
+    os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
+    return "uv|virtualenv"
+
+
 nox.needs_version = ">=2024.10.9"
-nox.options.default_venv_backend = "virtualenv"
+nox.options.default_venv_backend = _installer()
 # One Python is enough for a user; the project's own machines must not lose one in silence.
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
@@ -151,6 +185,7 @@ def _wheels(session: nox.Session, *names: str) -> list[str]:
     missing = [name for name, pattern in patterns.items() if not any(dist.glob(pattern))]
     if missing:
         folders = [str(_folder_of(name)) for name in missing]
+        session.install("pip")  # uv makes environments without it
         session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(dist), *folders)
     return [str(next(dist.glob(pattern))) for pattern in patterns.values()]
 
@@ -160,13 +195,13 @@ def _install(
 ) -> Path:
     """Wheels and tools in one command, then a proof that the checkout is not what is imported.
 
-    The session goes on in a folder of its own, which is given back. What pip does is `shown`, or
-    only its errors are.
+    The session goes on in a folder of its own, which is given back. What is installed is `shown`,
+    or only errors are.
     """
     wheels = _wheels(session, *names)
     session.install(*wheels, *tools, silent=not shown)
     if getattr(session.virtualenv, "_reused", True):
-        # In a reused environment (nox -R) pip leaves a wheel of the same version as it is.
+        # In a reused environment (nox -R) an installer leaves a wheel of the same version as it is.
         session.install("--force-reinstall", "--no-deps", *wheels)
     folder = Path(session.create_tmp()).resolve()
     session.chdir(folder)
@@ -240,7 +275,7 @@ def _nvidia_driver() -> bool:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Blur a photograph and find its edges, learn to read digits; on every device here."""
-    _install(session, "hal-core", "hal-cpu", shown=True)  # pip is most of the time
+    _install(session, "hal-core", "hal-cpu", shown=True)  # most of the time
     session.run("python", str(ROOT / "examples" / "saxpy.py"))
     # NVRTC alone is a large download, and of no use without a GPU.
     others = ["hal-opencl", *(["hal-cuda"] if _nvidia_driver() else [])]
@@ -350,7 +385,7 @@ def together(session: nox.Session) -> None:
 @nox.session
 def template(session: nox.Session) -> None:
     """Build what `hal new` writes, install it beside wheels only, and run the kit on it."""
-    folder = _install(session, "hal-core", tools=("ruff", "mypy"))
+    folder = _install(session, "hal-core", tools=("pip", "ruff", "mypy"))
     for name in ("NPU2", "X", "AAA", "ZZZZZZZZ"):  # imports sort and lines break by the name
         shutil.rmtree(folder / f"hal-{name.lower()}", ignore_errors=True)
         session.run("hal", "new", name)
@@ -360,7 +395,7 @@ def template(session: nox.Session) -> None:
     session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(project))
     (wheel,) = folder.glob("hal_npu2-*.whl")
     session.install("--force-reinstall", "--no-deps", str(wheel))
-    session.install(f"{wheel}[test]")
+    session.run("python", "-m", "pip", "install", "-q", f"{wheel}[test]")
     session.run("hal", "doctor")
     session.chdir(project)
     session.run("mypy", "hal_npu2")
@@ -371,7 +406,7 @@ def template(session: nox.Session) -> None:
 @nox.session
 def broken(session: nox.Session) -> None:
     """Install broken distributions: the CPU works all the same, and `hal doctor` names each."""
-    folder = _install(session, "hal-core", "hal-cpu", tools=("hatchling",))
+    folder = _install(session, "hal-core", "hal-cpu", tools=("hatchling", "pip"))
     helpers = ROOT / "tests" / "broken"
     projects = folder / "projects"
     shutil.rmtree(projects, ignore_errors=True)
@@ -417,7 +452,7 @@ def conformance(session: nox.Session, pair: str) -> None:
     if compiler in ("clang", "gcc") and shutil.which(compiler) is None:
         session.skip(f"{compiler} is not installed")
     tools = ("ziglang",) if compiler == "zig" else ()
-    folder = _install(session, *LOCAL, tools=("pytest>=8.2", *tools))
+    folder = _install(session, *LOCAL, tools=("pytest>=8.2", "pip", *tools))
     if device == "OPENCL":
         _opencl_platform(session)
     if device == "CUDA":
@@ -479,7 +514,8 @@ def pycuda(session: nox.Session) -> None:
         encoding="utf-8",
     )
     kept = str(session.run("python", "-m", "pip", "cache", "dir", silent=True)).strip()
-    session.install("pycuda", env={"HOME": str(folder), "PIP_CACHE_DIR": kept})
+    env = {"HOME": str(folder), "PIP_CACHE_DIR": kept}
+    session.run("python", "-m", "pip", "install", "-q", "pycuda", env=env)
     for pair in ("nvrtc", "ptx"):
         _check_software_cuda(session, driver, "pycuda", pair)
     _pytest(session, "plugins/hal-cuda/tests", require=("CUDA",), HAL_CUDA_DRIVER="pycuda")
@@ -491,6 +527,7 @@ def aarch64(session: nox.Session) -> None:
 
     Needs Debian or Ubuntu, and half an hour. `-- --chapter program` runs that part of the kit.
     """
+    session.install("pip")
     wheels = _wheels(session, "hal-core", "hal-cpu")
     folder = Path(session.create_tmp()).resolve()
     session.chdir(folder)
@@ -541,7 +578,7 @@ def browser(session: nox.Session) -> None:
 def outside(session: nox.Session) -> None:
     """Run the kit on a backend for an API that is not shipped, examples/wgpu-backend."""
     project = ROOT / "examples" / "wgpu-backend"
-    folder = _install(session, "hal-core", tools=("pytest>=8.2",))
+    folder = _install(session, "hal-core", tools=("pytest>=8.2", "pip"))
     session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(project))
     (wheel,) = folder.glob("hal_wgpu-*.whl")
     session.install(str(wheel))
