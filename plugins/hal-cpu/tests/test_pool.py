@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from ctypes import byref, c_int32, c_int64
+from ctypes import CFUNCTYPE, byref, c_int32, c_int64, c_void_p, cast
 from queue import SimpleQueue
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import hal_core as hal
 from hal_cpu.program import CPUProgram
 from hal_cpu.threads import pool as pool_module
+from hal_cpu.threads import team as team_module
 from hal_cpu.threads.pool import Pool, split
 
 
@@ -294,6 +295,52 @@ def test_a_pool_without_such_code_shares_by_python(
     where = byref((c_int32 * 6)(100, 1, 1, 8, 1, 1))
     pool.run(program._releasing, program._pack(hits._buf), where, split(100, 4))
     assert set(hits.numpy().tolist()) == {1}
+
+
+_HELD = """enter:
+  %arrived = getelementptr i64, ptr %job, i64 30
+  store atomic i64 1, ptr %arrived seq_cst, align 8
+  %gate = getelementptr i64, ptr %job, i64 31
+  br label %held
+held:
+  %opened = load atomic i64, ptr %gate seq_cst, align 8
+  %goes_on = icmp ne i64 %opened, 0
+  br i1 %goes_on, label %go_on, label %held
+go_on:
+"""
+
+
+def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has seen the job open, and enters while the caller fills in the next one."""
+    monkeypatch.setattr(team_module, "_TEXT", team_module._TEXT.replace("enter:\n", _HELD))
+    code = team_module._functions.__wrapped__()
+    monkeypatch.setattr(team_module, "_functions", lambda: code)
+    team = team_module.Team()
+    ran: list[tuple[int, str]] = []
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            team.serve()
+
+    def kernel(args: int, launch: int, first: int, last: int) -> None:
+        ran.append((first, threading.current_thread().name))
+        wait_until(lambda: team._job[30])  # until the worker has seen the job
+
+    called = CFUNCTYPE(None, c_void_p, c_void_p, c_int64, c_int64)(kernel)
+    worker = threading.Thread(target=serve, name="worker")
+    worker.start()
+    try:
+        address = cast(called, c_void_p).value
+        assert address and team.lead(address, b"", None, c_int64(2), 1)
+        team._job[8] = 0  # the first block of the next job, which is not open yet
+    finally:
+        over.set()
+        team._job[31] = 1
+        worker.join()
+    assert ran == [(first, threading.current_thread().name) for first in (0, 1)]
 
 
 def test_idle_workers_sleep(pool: Pool, device: hal.Compiled) -> None:
