@@ -5,9 +5,10 @@
     phase 1: small kernels g, h, i       core 0: g, h, i            core 1: waits
     ...
 
-A phase has tasks, which the cores claim one by one; a task has steps, which one core runs in
-order. A core that finds no task waits until the phase is done: it spins briefly and then yields. A
-core that comes late runs past the phases that are done, and one that never comes is not missed.
+A phase has a task for each core that takes part, so that a core works on the same memory from phase
+to phase. A task has steps, which run in order. A core that has waited for a while does the task
+that another has not begun: one that comes late runs past the phases that are done, and one that
+never comes is not missed. A wait spins briefly and then yields.
 """
 
 from __future__ import annotations
@@ -31,57 +32,31 @@ if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_cpu.device import CPUDevice
 
+_RELEASING: Any = ctypes.CFUNCTYPE(None)
 SPLIT_FROM = 100_000  # operations; for less, meeting the other cores costs more than it gains
-_COUNTERS_NBYTES = 64  # of a phase: tasks claimed and tasks done, in a cache line of their own
+_LINE_NBYTES = 64
+_PATIENCE = 16  # looks at a task that its core has not begun, before another does it
 
 # The plan is: number of phases; addresses of the phases, the tasks and the steps. A phase has its
 # first task and their number, a task its first step and the one behind its last, a step the address
 # of its function and that function's four arguments. `%args` has the addresses of the plan and of
-# the counters.
+# the state: a cache line that is 1 at the end, then one for each task of a phase. That is 2p + 1
+# while a core does the task in phase p, and 2p + 2 from its end until it begins in a later phase.
 _TEXT = """
 declare i32 @{yield_}()
 {declare_pause}
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 
-define void @hal_graph(ptr %args, ptr %launch, i64 %first, i64 %last) {{
-  %plan = load ptr, ptr %args
-  %counters_at = getelementptr i64, ptr %args, i64 1
-  %counters = load ptr, ptr %counters_at
-  %count = load i64, ptr %plan
-  %phases_at = getelementptr i64, ptr %plan, i64 1
-  %phases = load ptr, ptr %phases_at
-  %tasks_at = getelementptr i64, ptr %plan, i64 2
-  %tasks = load ptr, ptr %tasks_at
-  %steps_at = getelementptr i64, ptr %plan, i64 3
-  %steps = load ptr, ptr %steps_at
-  br label %phase
-phase:
-  %p = phi i64 [0, %0], [%next_p, %over]
-  %left = icmp ult i64 %p, %count
-  br i1 %left, label %begin, label %end
-begin:
-  %phase_at = getelementptr [2 x i64], ptr %phases, i64 %p
-  %first_task = load i64, ptr %phase_at
-  %task_count_at = getelementptr i64, ptr %phase_at, i64 1
-  %task_count = load i64, ptr %task_count_at
-  %claimed_at = getelementptr [8 x i64], ptr %counters, i64 %p
-  %done_at = getelementptr i64, ptr %claimed_at, i64 1
-  br label %claim
-claim:
-  %claimed = atomicrmw add ptr %claimed_at, i64 1 acq_rel
-  %mine = icmp ult i64 %claimed, %task_count
-  br i1 %mine, label %task, label %spin
-task:
-  %t = add i64 %first_task, %claimed
+define internal void @run_task(ptr %tasks, ptr %steps, i64 %t) {{
   %task_at = getelementptr [2 x i64], ptr %tasks, i64 %t
   %first_step = load i64, ptr %task_at
   %last_step_at = getelementptr i64, ptr %task_at, i64 1
   %last_step = load i64, ptr %last_step_at
   br label %step
 step:
-  %s = phi i64 [%first_step, %task], [%next_s, %run]
+  %s = phi i64 [%first_step, %0], [%next_s, %run]
   %more = icmp ult i64 %s, %last_step
-  br i1 %more, label %run, label %done
+  br i1 %more, label %run, label %end
 run:
   %step_at = getelementptr [5 x i64], ptr %steps, i64 %s
   %function = load ptr, ptr %step_at
@@ -96,27 +71,91 @@ run:
   call void %function(ptr %a, ptr %l, i64 %from, i64 %to)
   %next_s = add i64 %s, 1
   br label %step
-done:
-  %before = atomicrmw add ptr %done_at, i64 1 acq_rel
-  br label %claim
-spin:
-  %turn = phi i64 [0, %claim], [%next_turn, %pause], [0, %yield]
-  %finished = load atomic i64, ptr %done_at acquire, align 8
-  %all = icmp uge i64 %finished, %task_count
-  br i1 %all, label %over, label %wait
+end:
+  ret void
+}}
+
+define void @hal_graph(ptr %args, ptr %launch, i64 %me, i64 %last) {{
+  %plan = load ptr, ptr %args
+  %state_at = getelementptr i64, ptr %args, i64 1
+  %state = load ptr, ptr %state_at
+  %count = load i64, ptr %plan
+  %phases_at = getelementptr i64, ptr %plan, i64 1
+  %phases = load ptr, ptr %phases_at
+  %tasks_at = getelementptr i64, ptr %plan, i64 2
+  %tasks = load ptr, ptr %tasks_at
+  %steps_at = getelementptr i64, ptr %plan, i64 3
+  %steps = load ptr, ptr %steps_at
+  %ended = load atomic i64, ptr %state acquire, align 8
+  %is_ended = icmp ne i64 %ended, 0
+  br i1 %is_ended, label %end, label %phase
+phase:
+  %p = phi i64 [0, %0], [%next_p, %over]
+  %left = icmp ult i64 %p, %count
+  br i1 %left, label %begin, label %mark
+begin:
+  %phase_at = getelementptr [2 x i64], ptr %phases, i64 %p
+  %first_task = load i64, ptr %phase_at
+  %task_count_at = getelementptr i64, ptr %phase_at, i64 1
+  %task_count = load i64, ptr %task_count_at
+  %twice = shl i64 %p, 1
+  %begun = add i64 %twice, 1
+  %done = add i64 %twice, 2
+  %has_own = icmp ult i64 %me, %task_count
+  %own = select i1 %has_own, i64 %me, i64 0
+  br label %task
+task:
+  %seen = phi i64 [0, %begin], [%next_seen, %after]
+  %some = icmp ult i64 %seen, %task_count
+  br i1 %some, label %choose, label %over
+choose:
+  %sum = add i64 %own, %seen
+  %wraps = icmp uge i64 %sum, %task_count
+  %wrapped = sub i64 %sum, %task_count
+  %t = select i1 %wraps, i64 %wrapped, i64 %sum
+  %line = add i64 %t, 1
+  %word = getelementptr [8 x i64], ptr %state, i64 %line
+  %is_mine = icmp eq i64 %t, %me
+  %patience = select i1 %is_mine, i64 0, i64 {patience}
+  br label %look
+look:
+  %turn = phi i64 [0, %choose], [%next_turn, %pause], [%next_turn, %yield], [%turn, %claim]
+  %found = load atomic i64, ptr %word acquire, align 8
+  %is_done = icmp uge i64 %found, %done
+  br i1 %is_done, label %after, label %ask
+ask:
+  %is_free = icmp ult i64 %found, %begun
+  %is_late = icmp uge i64 %turn, %patience
+  %takes = and i1 %is_free, %is_late
+  br i1 %takes, label %claim, label %wait
+claim:
+  %pair = cmpxchg ptr %word, i64 %found, i64 %begun acq_rel acquire
+  %claimed = extractvalue {{i64, i1}} %pair, 1
+  br i1 %claimed, label %run, label %look
+run:
+  %number = add i64 %first_task, %t
+  call void @run_task(ptr %tasks, ptr %steps, i64 %number)
+  store atomic i64 %done, ptr %word release, align 8
+  br label %after
 wait:
   %next_turn = add i64 %turn, 1
   %long = icmp ugt i64 %turn, {spins}
   br i1 %long, label %yield, label %pause
 pause:
   {pause}
-  br label %spin
+  br label %look
 yield:
   %ignored = call i32 @{yield_}()
-  br label %spin
+  br label %look
+after:
+  %next_seen = add i64 %seen, 1
+  br label %task
 over:
   %next_p = add i64 %p, 1
   br label %phase
+mark:
+  store atomic i64 1, ptr %state release, align 8
+  br label %end
 end:
   ret void
 }}
@@ -173,32 +212,29 @@ class NativeReplay:
     """A graph's steps with the memory of one replay, as a plan for the machine code.
 
     Owns: the code of its programs and the plan; the memory is the caller's.
-    Concurrency: replays that overlap have counters of their own.
+    Concurrency: replays that overlap have states of their own.
     """
 
     def __init__(self, device: CPUDevice, steps: list[Step]) -> None:
         self._device = device
         self._kept: list[Any] = [code := _functions(), steps]
-        self._function = ctypes.CFUNCTYPE(None)(code["hal_graph"].entry)
+        self._function = _RELEASING(code["hal_graph"].entry)
+        self._function.code = code["hal_graph"]  # for the team, which calls it by its address
+        self._cores = device.pool.threads
         tasks: list[list[Piece]] = []
         phases: list[tuple[int, int]] = []  # first task, and their number
         alone = False  # the last phase has one task, which takes further small steps
         for level in _levels(steps):
-            pieces = [self._pieces(step) for step in level]
-            if all(len(cut) == 1 for cut in pieces):
-                if not alone:
-                    phases.append((len(tasks), 1))
-                    tasks.append([])
-                tasks[-1] += itertools.chain.from_iterable(pieces)
-                alone = True
+            shares = self._shares(level)
+            if len(shares) == 1 and alone:
+                tasks[-1] += shares[0]
             else:
-                cuts = [[piece] for cut in pieces for piece in cut]
-                phases.append((len(tasks), len(cuts)))
-                tasks += cuts
-                alone = False
-        self._is_shared = any(count > 1 for _, count in phases)
+                phases.append((len(tasks), len(shares)))
+                tasks += shares
+            alone = len(shares) == 1
+        cores = max(count for _, count in phases)
+        self._chunks = [(ctypes.c_int64(core), ctypes.c_int64(core + 1)) for core in range(cores)]
         self._plan = self._laid_out(phases, tasks)
-        self._counters_nbytes = _COUNTERS_NBYTES * len(phases)
         self._addresses = sorted({
             step.args[param.position]
             for step in steps if step.program is not None
@@ -208,27 +244,36 @@ class NativeReplay:
 
     def __call__(self) -> None:
         """Run the graph once, on all cores where a phase is worth it."""
-        counters = ctypes.create_string_buffer(self._counters_nbytes + 64)
-        start = (ctypes.addressof(counters) + 63) & -64
+        state = ctypes.create_string_buffer(_LINE_NBYTES * (len(self._chunks) + 2))
+        start = (ctypes.addressof(state) + _LINE_NBYTES - 1) & -_LINE_NBYTES
         args = struct.pack("@2Q", ctypes.addressof(self._plan), start)
-        pool = self._device.pool
         with self._device.in_flight.using(*self._addresses):
-            if self._is_shared and pool.threads > 1:
-                chunks = [(_ZERO, _ZERO)] * pool.threads  # each is a core's whole part
-                pool.run(self._function, args, None, chunks)
+            if len(self._chunks) > 1:
+                self._device.pool.run(self._function, args, None, self._chunks)
             else:
-                self._function(args, None, _ZERO, _ZERO)
+                self._function(args, None, *self._chunks[0])
 
-    def _pieces(self, step: Step) -> list[Piece]:
+    def _shares(self, level: list[Step]) -> list[list[Piece]]:
+        """Return what each core does of steps that have no order among them."""
+        works = [_operations(step) for step in level]
+        count = max(1, min(self._cores, 2 * sum(works) // SPLIT_FROM))
+        shares: list[list[Piece]] = [[] for _ in range(count)]
+        turn = itertools.count()
+        for step, work in zip(level, works, strict=True):
+            for piece in self._pieces(step, min(count, 2 * work // SPLIT_FROM)):
+                shares[next(turn) % count].append(piece)
+        return [share for share in shares if share]
+
+    def _pieces(self, step: Step, count: int) -> list[Piece]:
+        """Return the step in `count` pieces if it can be cut, else as one."""
         if not isinstance(step.program, CPUProgram):
             return [self._memory_piece(step)]
         program, (_, where, _) = step.program, step.geometry
         code: Any = program.code
         self._kept += [code, where, args := program._pack(*step.args)]
         launch = ctypes.addressof(where._obj)
-        blocks, threads = math.prod(where._obj[:3]), math.prod(where._obj[3:])
-        work, cores = program.binary.work or 1, self._device.pool.threads
-        count = min(blocks, cores) if work * blocks * threads >= SPLIT_FROM else 1
+        blocks = math.prod(where._obj[:3])
+        count = max(1, min(blocks, count))
         bounds = [blocks * number // count for number in range(count + 1)]
         return [Piece(code.entry, args, launch, *pair) for pair in itertools.pairwise(bounds)]
 
@@ -266,9 +311,6 @@ class NativeReplay:
         return (ctypes.c_uint64 * 4)(len(phases), *map(ctypes.addressof, parts))
 
 
-_ZERO = ctypes.c_int64(0)
-
-
 def native_replay(device: Compiled, steps: list[Step]) -> Callable[[], None] | None:
     """Return what replays the steps in one call; None where they run one by one.
 
@@ -287,6 +329,13 @@ def native_replay(device: Compiled, steps: list[Step]) -> Callable[[], None] | N
     return NativeReplay(device, steps)  # type: ignore[arg-type]  # the CPU's device calls it
 
 
+def _operations(step: Step) -> int:
+    """Return about how much work a step is, as the kernel IR counts it."""
+    if isinstance(step.program, CPUProgram):
+        return (step.program.binary.work or 1) * int(math.prod(step.geometry[1]._obj))
+    return int(step.args[1].nbytes if step.kind == COPYIN else step.args[-2]) // 8
+
+
 def _levels(steps: list[Step]) -> list[list[Step]]:
     """Return steps that come after nothing, those that come after only these, and so on."""
     depths: list[int] = []
@@ -302,4 +351,6 @@ def _levels(steps: list[Step]) -> list[list[Step]]:
 
 @cache
 def _functions() -> dict[str, loader.Code]:
-    return compiled(_TEXT, "hal_graph", "hal_copy", "hal_fill")
+    return compiled(
+        _TEXT.replace("{patience}", str(_PATIENCE)), "hal_graph", "hal_copy", "hal_fill"
+    )

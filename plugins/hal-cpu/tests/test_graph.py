@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import struct
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.graph.plan import Plan
 from hal_core.testing.conformance import test_graph as kit
 from hal_cpu import graph as native
 
@@ -58,6 +63,73 @@ def test_G3_a_replay_is_one_native_call(device: hal.Compiled) -> None:
         graph.replay()
     assert [event.kind for event in profile.events].count("launch") == 6
     assert not np.array_equal(a.numpy(), once)
+
+
+@pytest.fixture
+def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[hal.Compiled]:
+    monkeypatch.setenv("HAL_CPU_THREADS", "4")
+    hal.Device["CPU"].close()
+    yield hal.Device["CPU"]
+    hal.Device["CPU"].close()
+
+
+def native_of(graph: hal.Graph) -> native.NativeReplay:
+    graph.replay()
+    assert graph._plan is not None
+    made = graph._plan._native
+    assert isinstance(made, native.NativeReplay)
+    return made
+
+
+@pytest.mark.parametrize("core", range(4))
+def test_G3_cores_that_never_come_are_not_missed(
+    core: int, four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One core alone does the tasks of all; those that come later do none again."""
+    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    graph, a, _ = steps(four_threads, 5)
+    other, wanted, _ = steps(four_threads, 5)
+    replay = native_of(graph)
+    assert len(replay._chunks) == 4
+    state = ctypes.create_string_buffer(64 * 8)
+    start = (ctypes.addressof(state) + 63) & -64
+    args = struct.pack("@2Q", ctypes.addressof(replay._plan), start)
+    for number in (core, 0, 3):
+        replay._function(args, None, *replay._chunks[number])
+    for _ in range(2):
+        other.replay()
+    assert np.array_equal(a.numpy(), wanted.numpy())
+
+
+def test_G3_a_replay_leads_the_team_that_shares_launches(
+    four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers look for it in machine code; none has to be called by Python."""
+    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    graph, _, _ = steps(four_threads, 5)
+    replay, led = native_of(graph), []
+    team: Any = four_threads.pool._team  # type: ignore[attr-defined]
+    lead = team.lead
+    monkeypatch.setattr(team, "lead", lambda *call: (led.append(call), lead(*call))[1])
+    graph.replay()
+    assert len(led) == 1 and led[0][0] == replay._kept[0]["hal_graph"].entry
+
+
+def test_G3_steps_without_an_order_are_dealt_to_the_cores(
+    four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of six launches is worth a cut; all six together are worth three cores."""
+    program, n = four_threads.compile(smooth), 64
+    bufs = [hal.zeros(n, hal.float32, four_threads) for _ in range(12)]
+    with four_threads.capture() as graph:
+        for b, a in zip(bufs[::2], bufs[1::2], strict=True):
+            program(b, a, vals=(n,), threads=n, block=16)
+    work = program.binary.work * n
+    for worth, shares in ((work, [2, 2, 1, 1]), (2 * work, [2, 2, 2]), (30 * work, [6])):
+        monkeypatch.setattr(native, "SPLIT_FROM", 2 * worth)
+        steps = Plan(four_threads, graph.nodes, None).steps
+        found = native.NativeReplay(four_threads, steps)._shares(steps)  # type: ignore[arg-type]
+        assert [len(share) for share in found] == shares
 
 
 def test_G5_replays_of_several_threads_have_counters_of_their_own(
