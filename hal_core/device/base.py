@@ -29,7 +29,7 @@ from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
 from hal_core.queue import DirectQueue, Event, Queue, WorkerQueue, seconds_of
-from hal_core.queue.order import Order
+from hal_core.queue.order import order
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
@@ -102,7 +102,7 @@ class Compiled(concurrency.OfThisProcess):
     closed: bool
     forked: bool  # True in a forked child whose parent opened it: every use raises ForkError there
 
-    checks_order = False  # True: work of two queues that nothing orders is an error
+    checks_order = False  # True: HAL_CHECK compares the memory that its queues use
 
     _instead = "Send device.name, and write hal.Device[name] there. Buffers carry their data."
 
@@ -126,7 +126,8 @@ class Compiled(concurrency.OfThisProcess):
         self._loaded: Living[Program] = Living()
         self._queues: Living[Queue] = Living()
         self._queue_numbers = itertools.count(1)
-        self._order = Order(name) if self.checks_order else None
+        # Queues of other devices, too, as those that are checked may wait for them.
+        self._order = order if self.checks_order or config.CHECK.read() else None
         self._ends: list[Event] = []  # of queues that were dropped with work in them
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
@@ -322,7 +323,7 @@ class Compiled(concurrency.OfThisProcess):
                 return False
         self._forget_ends()
         if self._order is not None:
-            self._order.seen_all()
+            self._order.seen_all(self.name)
         return self._synchronize(None if timeout is None else max(0.0, deadline - monotonic()))
 
     def close(self) -> None:
@@ -342,6 +343,8 @@ class Compiled(concurrency.OfThisProcess):
                 finally:
                     self.closed = True
                     self._programs.clear()
+                    if self._order is not None:
+                        self._order.seen_all(self.name)
 
             steps: list[Callable[[], object]] = [queue._stop for queue in self._queues]
             steps += [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
@@ -365,7 +368,7 @@ class Compiled(concurrency.OfThisProcess):
 
     def _forget_ends(self) -> None:
         for end in list(self._ends):  # a finalizer may append to it meanwhile
-            if end.done:
+            if end._is_over():
                 with suppress(ValueError):  # another thread was faster
                     self._ends.remove(end)
 

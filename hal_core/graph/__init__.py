@@ -118,11 +118,13 @@ class Graph(OfThisProcess):
         if queue is not None:
             queue = checked(queue, "replay", self.device)
             queue._check_device(self.device, "replay")
+            queue._check_replay(plan)
             queue._add_replay(plan)
             event = queue.record()
             if wait:
                 event.wait()
             return event
+        self.device.default_queue._check_replay(plan)
         plan.run()
         if not wait:
             return None
@@ -174,7 +176,17 @@ class Graph(OfThisProcess):
         return iter(self.nodes)
 
     def __getitem__(self, number: int) -> Node:
-        return self.nodes[number]
+        try:
+            return self.nodes[number]
+        except IndexError:
+            count = len(self.nodes)
+            limit = f"nodes 0 to {count - 1}" if count else "it has none"
+            error = _NoSuchNode("graph[...]", f"{self!r} has no such node", got=number, limit=limit)
+            raise error from None
+
+
+class _NoSuchNode(InvalidArgument, IndexError):
+    pass
 
 
 def load_graph(path: str | os.PathLike[str], device: str | Compiled | None = None) -> Graph:

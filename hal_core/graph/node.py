@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.concurrency import OfThisProcess
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 LAUNCH, COPY, FILL, COPYIN = "launch", "copy", "fill", "copyin"
 
 
+_SIZES = ("grid", "block", "threads", "shared")
 _BORROWED = "borrowed"  # memory of others, of which nobody knows what it shares
 
 
@@ -70,7 +72,6 @@ class Node(OfThisProcess):
         number: int,
         bufs: tuple[Buffer, ...],
         changed: Callable[[], None],
-        *,
         program: Program | None = None,
         geometry: Any = None,
         args: tuple[Any, ...] = (),
@@ -99,6 +100,11 @@ class Node(OfThisProcess):
             fix = "replay({old: new}) exchanges the buffers of every node."
             raise InvalidArgument("update", f"node {self.number} is a {self.kind}", fix=fix)
         program = self.program
+        for unknown in how.keys() - _SIZES:
+            near = get_close_matches(unknown, (*_SIZES, "vals"), 1)
+            fix = f"Did you mean {near[0]}=?" if near else f"It takes vals, {', '.join(_SIZES)}."
+            problem = "a launch has no such argument"
+            raise InvalidArgument("update", problem, got=unknown, fix=fix)
         given = bufs or self.bufs
         args = program._arguments(given, self.vals if vals is None else vals)
         if how:
@@ -110,14 +116,16 @@ class Node(OfThisProcess):
         self.bufs, self._args = given, args
         self._changed()
 
+    def writes(self) -> list[bool]:
+        """Return for each of the node's buffers True where it may be written."""
+        if self.program is not None:
+            return [param.kind == POINTER for param in self.program.signature.pointers]
+        return [True, False][: len(self.bufs)]
+
     def uses(self, bufs: Sequence[Buffer]) -> list[Use]:
         """Return the byte ranges that the node uses when it has these buffers."""
-        if self.program is not None:
-            kinds = [param.kind == POINTER for param in self.program.signature.pointers]
-        else:
-            kinds = [True, False][: len(bufs)]
         found = []
-        for buffer, writes in zip(bufs, kinds, strict=True):
+        for buffer, writes in zip(bufs, self.writes(), strict=True):
             place = buffer._device.allocator._place(buffer._buf)
             if place is None:
                 root = buffer if buffer.base is None else buffer.base

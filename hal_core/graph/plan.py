@@ -60,10 +60,18 @@ class Plan:
         ]
         distinct = {id(one): one for bufs in rows for one in bufs}.values()
         self._memory = [(one, one._key, one._buf) for one in distinct]
+        self._nodes = [(node, bufs, node.writes()) for node, bufs in zip(nodes, rows, strict=True)]
         self._programs = list({id(s.program): s.program for s in self.steps if s.program}.values())
         self._native: Callable[[], None] | None = None
         self._native_is_made = False
         self._like: Any = None if earlier is None else earlier._native or earlier._like
+
+    def accesses(self) -> list[tuple[str, list[tuple[Buffer, bool]]]]:
+        """Return for each step its name, and its buffers with True where they are written."""
+        return [
+            (f"{node.kind} of node {node.number} in a replay", list(zip(bufs, writes, strict=True)))
+            for node, bufs, writes in self._nodes
+        ]
 
     def keep(self) -> tuple[Any, ...]:
         """Return what a replay needs until it is done."""

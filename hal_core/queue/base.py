@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -18,6 +18,7 @@ from hal_core.device import Device
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.ir import POINTER
 from hal_core.queue.event import Event, Failure, obstacle, seconds_of
+from hal_core.queue.order import Range, range_of
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
@@ -42,6 +43,7 @@ class Queue(OfThisProcess):
     closed: bool
     forked: bool  # True in a forked child of the process that made it
     event_class: type[Event] = Event  # of `record()`
+    _ordered_as = ""  # in checked mode, if not by its name
 
     _instead = "Make one there: device.queue()."
 
@@ -131,11 +133,11 @@ class Queue(OfThisProcess):
         self._check_open("record")
         if event is None:
             event = self.event_class()
-        elif _as_event(event, "record").queue is not None or event.done:
+        elif _as_event(event, "record").queue is not None or event._is_over():
             fix = "An event happens once: make a new one."
             raise InvalidState("record", f"{event!r} has its place already", fix=fix)
         if self.device._order is not None:
-            self.device._order.recorded(self.name, event)
+            self.device._order.recorded(self, event)
         self._record(self._stamped(event))
         return event
 
@@ -147,11 +149,11 @@ class Queue(OfThisProcess):
         """
         self._check_open("wait")
         if _as_event(event, "wait").queue is not self:
-            while self._waits and self._waits[0][1].done:
+            while self._waits and self._waits[0][1]._is_over():
                 self._waits.popleft()
             self._waits.append((next(self._places), event))
             if self.device._order is not None:
-                self.device._order.waited(self.name, event)
+                self.device._order.waited(self, event)
             self._wait(event)
         return self
 
@@ -218,14 +220,14 @@ class Queue(OfThisProcess):
     def _add_copyin(self, dest: Buffer, opaque: Any, src: memoryview) -> Event:
         self._check_device(dest._device, "copyin")
         if src.nbytes:
-            self._check_order("copyin", (dest, True))
+            self._check_order("copyin", (dest, True), host=(src, False))
             self._copyin(opaque, src, (src, dest._share()))
         return self.record()
 
     def _add_copyout(self, dest: memoryview, src: Buffer, opaque: Any) -> Event:
         self._check_device(src._device, "copyout")
         if dest.nbytes:
-            self._check_order("copyout", (src, False))
+            self._check_order("copyout", (src, False), host=(dest, True))
             self._copyout(dest, opaque, (dest, src._share()))
         return self.record()
 
@@ -253,7 +255,7 @@ class Queue(OfThisProcess):
     def _blocked_by(self, place: int) -> Event | None:
         """Return the first pending event that work before `place` waits for."""
         for at, event in list(self._waits):
-            if at < place and not event.done:
+            if at < place and not event._is_over():
                 return event
         return None
 
@@ -264,13 +266,21 @@ class Queue(OfThisProcess):
             uses = [(buf, one.kind == POINTER) for one, buf in zip(params, bufs, strict=True)]
             self._check_order(f"launch of {program.name}", *uses)
 
-    def _check_order(self, work: str, *uses: tuple[Buffer, bool]) -> None:
+    def _check_order(
+        self, work: str, *uses: tuple[Buffer, bool], host: tuple[memoryview, bool] | None = None
+    ) -> None:
         """In checked mode, refuse work on memory that another queue uses meanwhile."""
-        order = self.device._order
-        if order is not None:
-            ours = [use for use in uses if use[0]._device is self.device]
-            ranges = [(one._buf, one._buf + one.nbytes, writes) for one, writes in ours]
-            order.add(self.name, work, ranges)
+        if self.device._order is not None and self.device.checks_order:
+            ranges = ranges_of(uses)
+            if host is not None:
+                ranges.append(range_of(*host))
+            self.device._order.add(self, [(work, ranges, host)])
+
+    def _check_replay(self, plan: Any) -> None:
+        """In checked mode, refuse a replay as its launches and copies would be."""
+        if self.device._order is not None and self.device.checks_order:
+            works = [(work, ranges_of(uses), None) for work, uses in plan.accesses()]
+            self.device._order.add(self, works)
 
     def _check_device(self, device: Compiled, operation: str) -> None:
         if device is not self.device:
@@ -295,9 +305,9 @@ class Queue(OfThisProcess):
         try:
             event = self._stamped(self.event_class())
             self._record(event)
-            while not event.done:
+            while not event._is_over():
                 event._sleep(_LOOK_SECONDS)
-                if not event.done and can_never_happen(event):
+                if not event._is_over() and can_never_happen(event):
                     self._abandon()
         finally:
             self.closed = True
@@ -306,7 +316,7 @@ class Queue(OfThisProcess):
     def _abandon(self) -> None:
         """Give up the wait that can never end, as the device is closed."""
         for _, event in list(self._waits):
-            if not event.done:
+            if not event._is_over():
                 text = f"{self.device.name} was closed while {self.name} waited for {event!r}"
                 event._happen(Failure("wait", self.name, InvalidState("close", text)))
                 return
@@ -333,6 +343,15 @@ def _as_event(event: object, operation: str) -> Event:
         got, fix = type(event).__name__, "queue.record() is one."
         raise InvalidArgument(operation, "not a hal.Event", got=got, fix=fix)
     return event
+
+
+def ranges_of(uses: Iterable[tuple[Buffer, bool]]) -> list[Range]:
+    """Return the addresses of buffers that are read or, where it says True, written."""
+    return [
+        (buffer._buf, buffer._buf + buffer.nbytes, writes)
+        for buffer, writes in uses
+        if buffer._device.checks_order
+    ]
 
 
 def checked(queue: object, operation: str, device: Compiled) -> Queue:

@@ -31,7 +31,8 @@ class Failure(NamedTuple):
         """Return the exception for one wait; each wait has an exception of its own."""
         problem = f"{self.work} failed in {self.queue}: {self.error}"
         fix = "Work queued behind it was dropped. Make a new queue."
-        fault = DeviceFault(operation, problem, device=getattr(self.error, "device", None), fix=fix)
+        fault = DeviceFault(operation, problem, fix=fix)
+        fault.device = getattr(self.error, "device", None)  # the problem names it already
         fault.__cause__ = self.error
         return fault
 
@@ -60,9 +61,7 @@ class Event(OfThisProcess):
         self._callbacks: deque[Callable[[], object]] = deque()
         self._clock: dict[str, int] | None = None  # of checked mode: what it comes after
         self._after: list[Event] = []  # of checked mode: waited for, and recorded later
-        self._seen: Callable[[Event], None] | None = (
-            None  # told when the host knows that it is done
-        )
+        self._seen: Callable[[Event], None] | None = None  # told when the host knows it is done
 
     # -- what a native event fills in
 
@@ -90,7 +89,12 @@ class Event(OfThisProcess):
     @property
     def done(self) -> bool:
         """True once the event has happened, also by a failure. Never waits."""
-        return self._done or self._poll()
+        if self._seen is None:
+            return self._done or self._poll()
+        over = self._is_over()
+        if over:
+            self._seen(self)
+        return over
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the event has happened; return False when `timeout` passes first.
@@ -103,7 +107,7 @@ class Event(OfThisProcess):
         """
         limit = seconds_of(timeout, "wait")
         deadline = monotonic() + limit
-        while not self.done:
+        while not self._is_over():
             left = deadline - monotonic()
             if left <= 0 or limit > _LOOK_SECONDS:
                 self._check_can_happen()
@@ -115,7 +119,7 @@ class Event(OfThisProcess):
 
     def __await__(self) -> Generator[Any, None, None]:
         """Let the asyncio task go on once the event has happened. Raises: as `wait` does."""
-        if not self.done:
+        if not self._is_over():
             from asyncio import get_running_loop
 
             loop = get_running_loop()
@@ -151,11 +155,15 @@ class Event(OfThisProcess):
 
     # -- for queues
 
+    def _is_over(self) -> bool:
+        """Return `done` without the host taking notice, which is an order in checked mode."""
+        return self._done or self._poll()
+
     def _reached(self, seconds: float) -> bool:
         """Wait as `wait` does, without raising anything: the work may have failed."""
-        if not self.done:
+        if not self._is_over():
             self._sleep(seconds)
-        return self.done
+        return self._is_over()
 
     def _happen(self, failure: Failure | None) -> None:
         if self._done:
@@ -189,19 +197,8 @@ class Event(OfThisProcess):
             raise circle_error(circle, "wait")
 
     def __repr__(self) -> str:
-        state = "failed" if self._failure else "done" if self.done else "pending"
+        state = "failed" if self._failure else "done" if self._is_over() else "pending"
         return f"<Event {self.queue.name if self.queue else 'of the host'} {state}>"
-
-
-class CheckedEvent(Event):
-    """The event of a queue under HAL_CHECK=1: the host that has seen it done comes after it."""
-
-    @property
-    def done(self) -> bool:
-        """True once the event has happened, also by a failure. Never waits."""
-        if self._done and self._seen is not None:
-            self._seen(self)
-        return self._done
 
 
 class PolledEvent(Event):
@@ -222,7 +219,7 @@ def obstacle(event: Event) -> tuple[list[Queue], bool]:
     """
     way: list[Event] = []
     waited: Event | None = event
-    while waited is not None and waited.queue is not None and not waited.done:
+    while waited is not None and waited.queue is not None and not waited._is_over():
         if waited in way:
             circle = [*way[way.index(waited) :], waited]
             return [one.queue for one in circle if one.queue is not None], True

@@ -1,5 +1,8 @@
 """Checked mode: finds accesses of one byte range by queues that nothing orders.
 
+Ranges are addresses in memory that the host sees: of buffers on the CPU, and of host memory that
+queues copy from or to.
+
     queue 1: launch of f, writes bytes 0 to 400       f is access 1 of queue 1
     queue 2: wait(event of queue 1)                   queue 2 now knows of access 1 of queue 1
     queue 2: launch of g, reads bytes 0 to 100        in order
@@ -15,14 +18,18 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, forkable
 from hal_core.errors import KernelFault
 
 if TYPE_CHECKING:
+    from hal_core.queue.base import Queue
     from hal_core.queue.event import Event
 
 Clock = dict[str, int]  # name of a queue -> the number of its last access that this one knows of
 Range = tuple[int, int, bool]  # first byte, the byte after the last, whether it is written
+Work = tuple[str, Iterable[Range], object]  # name, ranges, what keeps host memory from reuse
+
+HOST = "the default queue"  # the host's calls are its work: each is done when it returns
 
 working = threading.local()  # `.now`: this thread does the work of a queue, whose calls are checked
 
@@ -36,61 +43,93 @@ class Access(NamedTuple):
     queue: str
     number: int
     work: str  # "launch of saxpy"
+    memory: object  # of the host, which is not used anew while the access is known
 
 
 class Order:
-    """The accesses of one device, and what each of its queues comes after."""
+    """The accesses of all queues that the host has not waited for, and what each queue comes after.
 
-    def __init__(self, device: str) -> None:
-        self._device = device
-        # The host's calls are those of the default queue: each is done when it returns.
-        self.host = f"the default queue of {device}"
+    One for all devices: their queues wait for each other, and copy from each other's memory.
+    """
+
+    def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._clocks: dict[str, Clock] = {self.host: {}}
+        self._after_fork()
+        forkable.add(self)
+
+    def _after_fork(self) -> None:
+        """Begin anew in a child, which has none of its parent's queues."""
+        self._clocks: dict[str, Clock] = {HOST: {}}
+        self._devices: dict[str, str] = {}  # name of a queue -> name of its device
         self._unknown: dict[str, list[Event]] = {}  # waited for before they were recorded
         self._accesses: list[Access] = []
-        self._has_queues = False  # before, there is nothing to compare
 
-    def add(self, queue: str, work: str, ranges: Iterable[Range]) -> None:
-        """Add the accesses of one call. Raises: KernelFault for one that nothing orders."""
-        self._has_queues = self._has_queues or queue != self.host
-        if not self._has_queues:
-            return
+    def add(self, queue: Queue, works: Iterable[Work]) -> None:
+        """Add the accesses of one call, or of the launches of a replay.
+
+        Raises: KernelFault for one that nothing orders; then none is added.
+        """
         with self._lock:
-            clock = self._clock(queue)
-            number = clock.get(queue, 0) + 1
-            made = [Access(*one, queue, number, work) for one in ranges if one[0] < one[1]]
-            if not self._unknown.get(queue):  # else nobody knows yet what it comes after
-                for access in made:
-                    self._check(access, clock)
-            clock[queue] = number
+            name, clock = queue._ordered_as or queue.name, self._clock(queue)
+            number = clock.get(name, 0) + 1
+            made = self._checked(queue.device.name, name, number, works)
+            if name == HOST:  # all that comes later comes after it
+                return
+            clock[name] = number
             for access in made:
                 self._accesses = [
                     old for old in self._accesses if not _replaces(access, old, clock)
                 ]
                 self._accesses.append(access)
 
-    def recorded(self, queue: str, event: Event) -> None:
+    def add_of_host(self, device: str, work: str, ranges: Iterable[Range]) -> None:
+        """Check a call without a queue. Raises: KernelFault."""
+        if self._accesses:
+            with self._lock:
+                self._checked(device, HOST, 0, [(work, ranges, None)])
+
+    def _checked(self, device: str, name: str, number: int, works: Iterable[Work]) -> list[Access]:
+        made = [
+            Access(*one, name, number, work, memory)
+            for work, ranges, memory in works
+            for one in ranges
+            if one[0] < one[1]
+        ]
+        if not self._unknown.get(name):  # else nobody knows yet what it comes after
+            for access in made:
+                self._check(access, self._clocks[name], device)
+        return made
+
+    def recorded(self, queue: Queue, event: Event) -> None:
         with self._lock:
             event._clock = dict(self._clock(queue))
-            event._after = list(self._unknown.get(queue, ()))
+            event._after = list(self._unknown.get(queue.name, ()))
             event._seen = self.seen
 
-    def waited(self, queue: str, event: Event) -> None:
+    def waited(self, queue: Queue, event: Event) -> None:
+        if queue._ordered_as == HOST:  # it waits now, and has then seen the event
+            return
         with self._lock:
-            self._unknown.setdefault(queue, []).append(event)
+            self._unknown.setdefault(queue.name, []).append(event)
             self._clock(queue)
 
     def seen(self, event: Event) -> None:
         """The host knows that the event has happened: its later calls come after it."""
         with self._lock:
-            _merge(self._clocks[self.host], _known(event, ()) or {})
+            _merge(self._clocks[HOST], _known(event, ()) or {})
+            self._forget_seen()
 
-    def seen_all(self) -> None:
-        """The host has waited for all queues."""
+    def seen_all(self, device: str) -> None:
+        """The host has waited for all queues of a device."""
         with self._lock:
-            for clock in list(self._clocks.values()):
-                _merge(self._clocks[self.host], clock)
+            for queue, of in list(self._devices.items()):
+                if of == device:
+                    _merge(self._clocks[HOST], self._clocks[queue])
+            self._forget_seen()
+
+    def _forget_seen(self) -> None:
+        host = self._clocks[HOST]
+        self._accesses = [old for old in self._accesses if host.get(old.queue, 0) < old.number]
 
     def forget(self, start: int, nbytes: int) -> None:
         """Forget accesses of memory that is freed."""
@@ -98,20 +137,22 @@ class Order:
             end = start + nbytes
             self._accesses = [old for old in self._accesses if old.end <= start or old.start >= end]
 
-    def _clock(self, queue: str) -> Clock:
+    def _clock(self, queue: Queue) -> Clock:
         """Return the queue's clock as of now. Its work comes after what the host has done."""
-        clock = self._clocks.setdefault(queue, {})
-        _merge(clock, self._clocks[self.host])
+        name = queue._ordered_as or queue.name
+        self._devices[name] = queue.device.name
+        clock = self._clocks.setdefault(name, {})
+        _merge(clock, self._clocks[HOST])
         unknown = []
-        for event in self._unknown.pop(queue, []):
+        for event in self._unknown.pop(name, []):
             known = _known(event, ())
             _merge(clock, known or {})
             unknown += [event] if known is None else []
         if unknown:
-            self._unknown[queue] = unknown
+            self._unknown[name] = unknown
         return clock
 
-    def _check(self, access: Access, clock: Clock) -> None:
+    def _check(self, access: Access, clock: Clock, device: str) -> None:
         for old in self._accesses:
             apart = old.end <= access.start or access.end <= old.start
             if apart or not (old.writes or access.writes):
@@ -120,16 +161,27 @@ class Order:
                 first, last = max(old.start, access.start), min(old.end, access.end)
                 verbs = ["writes" if one.writes else "reads" for one in (access, old)]
                 waits = f"{access.queue}.wait(event of {old.queue})"
-                if access.queue == self.host:
+                if access.queue == HOST:
                     waits = f"wait for an event of {old.queue}"
                 raise KernelFault(
                     access.work,
                     f"{access.queue} {verbs[0]} {last - first} bytes that {old.work} in "
                     f"{old.queue} {verbs[1]}, and nothing orders the two",
                     got=f"bytes {first:#x} to {last:#x}",
-                    device=self._device,
+                    device=device,
                     fix=f"Before it: {waits}, recorded behind the {old.work}.",
                 )
+
+
+order = Order()
+
+
+def range_of(memory: memoryview, writes: bool) -> Range:
+    """Return the addresses of memory of the host."""
+    import numpy as np
+
+    start = int(np.frombuffer(memory, np.uint8).__array_interface__["data"][0])
+    return start, start + memory.nbytes, writes
 
 
 def _replaces(new: Access, old: Access, clock: Clock) -> bool:

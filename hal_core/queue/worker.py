@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from hal_core import profiling
 from hal_core.concurrency import fork_safe_lock
 from hal_core.queue.base import Keep, Queue
-from hal_core.queue.event import CheckedEvent, Event, Failure, PolledEvent
-from hal_core.queue.order import working
+from hal_core.queue.event import Event, Failure, PolledEvent
+from hal_core.queue.order import HOST, working
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -65,8 +65,6 @@ class WorkerQueue(Queue):
     ) -> None:
         super().__init__(device, name)
         self._worker = Worker(finish)
-        if device._order is not None:
-            self.event_class = CheckedEvent
         self._starting = fork_safe_lock()
         self._put = self._worker.items.put
 
@@ -134,7 +132,7 @@ class WorkerQueue(Queue):
 
         def wait() -> None:
             start = perf_counter_ns()
-            while not event.done:
+            while not event._is_over():
                 event._sleep(_WAIT_SECONDS)
             _record_wait(event, device, start)
             worker.failure = event._failure
@@ -195,6 +193,7 @@ class DirectQueue(Queue):
     """
 
     event_class = _IdleEvent
+    _ordered_as = HOST
 
     def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         _run(program, geometry, args)

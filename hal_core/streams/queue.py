@@ -388,7 +388,7 @@ class StreamQueue(Queue):
         return event._done
 
     def _wait(self, event: Event) -> None:
-        event.done  # noqa: B018  # asks the driver, which the calls below do not
+        event._is_over()  # asks the driver, which the calls below do not
         self._do(partial(self._wait_now, event))
 
     def _wait_now(self, event: Event) -> None:
@@ -425,7 +425,7 @@ class StreamQueue(Queue):
             return
         with suppress(IndexError):  # nothing is pending
             for earlier in self._pending[0].waited:
-                earlier.done  # noqa: B018  # looks at its own queue, so not under our lock
+                earlier._is_over()  # looks at its own queue, so not under our lock
         over = []
         with self._lock:
             while self._pending and self._is_over(self._pending[0]):

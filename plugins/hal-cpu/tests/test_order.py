@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import Callable
+import re
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.queue import order
-from hal_core.queue.order import Access, Order
+from hal_core.queue import Queue, base, order
+from hal_core.queue.order import HOST, Access, Order
 
 N = 64
+PAGE = Path(__file__).parents[3] / "docs" / "queues.md"
 
 
 @hal.kernel
@@ -34,14 +42,20 @@ def doubled(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> hal.Compiled:
     monkeypatch.setenv("HAL_CHECK", "1")
+    monkeypatch.setenv("HAL_CPU_DEVICES", "2")
     hal.Device["CPU"].close()
+    hal.Device.refresh()
     return hal.Device["CPU"]
 
 
 @pytest.fixture(autouse=True)
-def closed_afterwards():
+def closed_afterwards(monkeypatch: pytest.MonkeyPatch):
     yield
-    hal.Device["CPU"].close()
+    for info in hal.Device.devices("CPU"):
+        hal.Device[info.name].close()
+    monkeypatch.undo()
+    hal.Device.refresh()
+    order.order._after_fork()  # a wrong one leaves accesses
 
 
 def test_Q7_a_missing_wait_is_found_and_named(device: hal.Compiled) -> None:
@@ -64,6 +78,23 @@ def test_Q7_a_missing_wait_is_found_and_named(device: hal.Compiled) -> None:
     two.wait(one.record())
     device.compile(doubled)(y, x, vals=(N,), threads=N, queue=two)  # nothing was done before
     assert two.synchronize(20) and y.numpy().tolist() == [2] * N
+
+
+def test_Q7_a_program_that_is_wrong_by_chance_is_found_at_its_first_run(tmp_path: Path) -> None:
+    """The page's program ends well nearly always, and never in checked mode."""
+    text = PAGE.read_text(encoding="utf-8")
+    (code,) = re.findall(
+        r"^```python\n(\"\"\"The launch in .*?)^```", text, re.MULTILINE | re.DOTALL
+    )
+    (shown,) = re.findall(r"^KernelFault: (.*?) \.\.\. ", text, re.MULTILINE | re.DOTALL)
+    program = tmp_path / "program.py"
+    program.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(program)], env=os.environ | {"HAL_CHECK": "1"}, text=True,
+        capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1 and not done.stdout
+    assert shown.replace("\n", " ") in done.stderr and "KernelFault" in done.stderr
 
 
 def test_Q7_the_host_is_a_queue_like_any_other(device: hal.Compiled) -> None:
@@ -130,10 +161,94 @@ def test_Q7_reads_need_no_order(device: hal.Compiled) -> None:
 
 def test_Q7_freed_memory_is_forgotten(device: hal.Compiled) -> None:
     queue = device.queue()
-    hal.zeros(N, hal.int32, device).fill(1, queue=queue).wait(20)
-    device.synchronize(20)
-    order = device._order
-    assert order is not None and not order._accesses
+    event = hal.zeros(N, hal.int32, device).fill(1, queue=queue)
+    assert event._reached(20)  # of which the host knows nothing
+    assert device._order is not None and not device._order._accesses
+
+
+def test_Q7_what_the_host_has_waited_for_is_forgotten(device: hal.Compiled) -> None:
+    """So checked mode neither slows down with each call, nor keeps the memory of the host."""
+
+    class Bytes(bytearray):
+        pass
+
+    queue, x, data = device.queue(), hal.zeros(N, hal.int32, device), Bytes(4 * N)
+    order, gone = device._order, weakref.ref(data)
+    assert order is not None
+    waits: list[Callable[[hal.Event], object]] = [
+        lambda event: event.wait(20), _polled, lambda event: device.synchronize(20)
+    ]  # fmt: skip
+    for wait in waits:
+        event = x.copyin(data, queue=queue)
+        assert len(order._accesses) == 2
+        wait(event)
+        assert not order._accesses
+    del data
+    assert gone() is None
+
+
+def test_Q7_memory_of_the_host_counts_too(device: hal.Compiled) -> None:
+    one, two, host = device.queue(), device.queue(), np.zeros(N, "i4")
+    x, y = hal.zeros(N, hal.int32, device).fill(7), hal.zeros(N, hal.int32, device)
+    done = x.copyout(host, queue=one)
+    for early in (
+        lambda: y.copyin(host, queue=two), lambda: y.copyin(host), lambda: y[:1].copyout(host[5:6]),
+        lambda: y[:1].copyin(host[-1:], queue=two),
+    ):  # fmt: skip
+        with pytest.raises(hal.KernelFault, match=r"bytes that copyout in queue \d of CPU writes"):
+            early()
+    y.copyin(host.copy(), queue=two)
+    two.wait(done)
+    y.copyin(host, queue=two)
+    assert two.synchronize(20) and y.numpy().tolist() == [7] * N
+    y.copyin(host)
+
+
+def test_Q7_replays_are_compared_before_they_run(device: hal.Compiled) -> None:
+    one, two = device.queue(), device.queue()
+    x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, device)
+    program = device.compile(add_one)
+    with device.capture() as graph:
+        program(y, vals=(N,), threads=N)
+        program(x, vals=(N,), threads=N)
+    x.fill(5, queue=one)
+    for early in (graph.replay, lambda: graph.replay(queue=two), lambda: graph.replay({y: x})):
+        with pytest.raises(
+            hal.KernelFault, match=r"launch of node \d in a replay: .* that fill in"
+        ):
+            early()
+    y.fill(3, queue=one)  # two has no part of the replay
+    two.wait(one.record())
+    event = graph.replay(queue=two)
+    with pytest.raises(hal.KernelFault, match="launch of node 0 in a replay in queue"):
+        y.fill(0, queue=one)
+    event.wait(20)
+    assert (x.numpy()[0], y.numpy()[0]) == (6, 4)
+
+
+def test_Q7_devices_copy_from_each_other(device: hal.Compiled) -> None:
+    other = hal.Device["CPU:1"]
+    x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, other)
+    one, two = device.queue(), other.queue()
+    x.fill(4, queue=one)
+    with pytest.raises(
+        hal.KernelFault, match=r"queue \d of CPU:1 reads 256 bytes that fill in que"
+    ):
+        y.copy_from(x, queue=two)
+    two.wait(one.record())
+    y.copy_from(x, queue=two)
+    with pytest.raises(hal.KernelFault, match=r"that copy in queue \d of CPU:1 reads"):
+        x.fill(5, queue=one)
+    device.synchronize(20)  # of which the other device's queue knows nothing
+    with pytest.raises(hal.KernelFault, match="default queue writes 256 bytes that copy"):
+        x.fill(5)
+    other.synchronize(20)
+    x.fill(5)
+    multi = hal.MultiBuffer([device, other], (4, N), hal.int32).fill(1)
+    for shard in multi.reduce("sum").reshard(0).reduce("max").bufs:  # all in order by itself
+        assert shard.numpy().tolist() == [4]
+    hal.launch(add_one, multi, vals=lambda s: (s.buffer.size,), threads=lambda s: s.buffer.size)
+    assert multi.numpy().max() == 2
 
 
 def test_Q7_events_recorded_later_order_too(device: hal.Compiled) -> None:
@@ -157,7 +272,7 @@ def test_Q7_random_programs_are_judged_as_their_order_says(device: hal.Compiled)
         calls: list[tuple[int, int, int, bool]] = []  # queue, first, last, writes
         before: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}  # calls that a queue knows of
         known: list[set[int]] = []
-        for _ in range(14):
+        for _ in range(24):
             queue, step = chance.randrange(3), chance.random()
             if step < 0.25:
                 events.append((queues[queue].record(), len(known)))
@@ -201,31 +316,44 @@ def _check_as(change: Callable[[Access], Access | None]) -> Callable[..., None]:
     """Compare other accesses than those that were made."""
     inner = Order._check
 
-    def _check(self: Order, access: Access, clock: dict[str, int]) -> None:
+    def _check(self: Order, access: Access, clock: dict[str, int], device: str) -> None:
         changed = change(access)
         if changed is not None:
-            inner(self, changed, clock)
+            inner(self, changed, clock, device)
 
     return _check
 
 
-def _knows_itself_alone(self: Order, queue: str, event: hal.Event) -> None:
-    own = self._clocks.get(queue, {}).get(queue, 0)
-    event._clock, event._after, event._seen = {queue: own}, [], self.seen
+def _knows_itself_alone(self: Order, queue: hal.Queue, event: hal.Event) -> None:
+    own = self._clocks.get(queue.name, {}).get(queue.name, 0)
+    event._clock, event._after, event._seen = {queue.name: own}, [], self.seen
 
 
-def _waits_for_what_is_recorded(self: Order, queue: str, event: hal.Event) -> None:
+def _waits_for_what_is_recorded(self: Order, queue: hal.Queue, event: hal.Event) -> None:
     if event._clock is not None:
         WAITED(self, queue, event)
 
 
-WAITED = Order.waited
+def _without_host(self: Queue, work: str, *uses: Any, host: Any = None) -> None:
+    CHECK_ORDER(self, work, *uses)
+
+
+def _one_by_one(self: Order, queue: hal.Queue, works: Iterable[Any]) -> None:
+    for work in works:
+        ADD(self, queue, [work])
+
+
+def _of_cpu_alone(uses: Iterable[Any]) -> list[Any]:
+    return RANGES_OF([use for use in uses if use[0].device == "CPU"])
+
+
+WAITED, ADD, CHECK_ORDER, RANGES_OF = Order.waited, Order.add, Queue._check_order, base.ranges_of
 WRONG: dict[str, tuple[object, str, object]] = {
     "nothing is compared": (Order, "_check", _nothing),
     "reads are not": (Order, "_check", _check_as(lambda one: one if one.writes else None)),
     "reads are writes": (Order, "_check", _check_as(lambda one: one._replace(writes=True))),
     "the host is not": (
-        Order, "_check", _check_as(lambda one: None if "default" in one.queue else one)),
+        Order, "_check", _check_as(lambda one: None if one.queue == HOST else one)),
     "the neighbour is": (Order, "_check", _check_as(lambda one: one._replace(end=one.end + 4))),
     "the last element is not": (
         Order, "_check", _check_as(lambda one: one._replace(end=one.end - 4))),
@@ -235,6 +363,11 @@ WRONG: dict[str, tuple[object, str, object]] = {
     "the host sees nothing": (Order, "seen", _nothing),
     "the host sees no device": (Order, "seen_all", _nothing),
     "freed memory stays": (Order, "forget", _nothing),
+    "what is over stays": (Order, "_forget_seen", _nothing),
+    "host memory is not": (Queue, "_check_order", _without_host),
+    "replays are not": (Queue, "_check_replay", _nothing),
+    "half a refused replay stays": (Order, "add", _one_by_one),
+    "other devices are not": (base, "ranges_of", _of_cpu_alone),
     "the last access replaces all": (order, "_replaces", lambda new, old, clock: True),
     "a read replaces a write": (
         order, "_replaces",
@@ -257,6 +390,9 @@ def test_Q7_a_wrong_order_is_caught(
             test_Q7_freed_memory_is_forgotten, test_Q7_events_recorded_later_order_too,
             partial(test_Q7_each_way_to_wait_orders_the_host, _wait),
             partial(test_Q7_each_way_to_wait_orders_the_host, _synchronize),
+            test_Q7_what_the_host_has_waited_for_is_forgotten,
+            test_Q7_memory_of_the_host_counts_too, test_Q7_replays_are_compared_before_they_run,
+            test_Q7_devices_copy_from_each_other,
             test_Q7_random_programs_are_judged_as_their_order_says,
         ):  # fmt: skip
             test(device)

@@ -269,7 +269,7 @@ class MetalQueue(Queue):
             after._when_done(after._poll)
 
     def _wait(self, event: Event) -> None:
-        if event.done and event._failure is not None:
+        if event._is_over() and event._failure is not None:
             self._refuse("wait", None, event)
             return
         shared, value = getattr(event.queue, "shared", None), getattr(event, "value", 0)

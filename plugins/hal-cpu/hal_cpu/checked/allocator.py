@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import DeviceFault
+from hal_core.queue.order import range_of
 from hal_cpu import driver
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.checked.guarded_memory import Address, Block, Quarantine
@@ -121,12 +122,14 @@ class CheckedAllocator(CPUAllocator):
         return address.part(offset, nbytes)
 
     def _copyin(self, dest: Any, src: memoryview) -> None:
-        self.device.check_order("copyin", (dest, dest + src.nbytes, True))
+        written = dest, dest + src.nbytes, True
+        self.device.check_order("copyin", written, range_of(src, False))
         super()._copyin(dest, src)
         dest.mark_written(src.nbytes)
 
     def _copyout(self, dest: memoryview, src: Any) -> None:
-        self.device.check_order("copyout", (src, src + dest.nbytes, False))
+        read = src, src + dest.nbytes, False
+        self.device.check_order("copyout", read, range_of(dest, True))
         super()._copyout(dest, src)
 
     def _transfer(self, dest: Any, src: Any, nbytes: int, src_device: Compiled) -> bool:

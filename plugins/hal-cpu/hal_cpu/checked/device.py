@@ -78,7 +78,7 @@ class CheckedDevice(CPUDevice):
     def check_order(self, work: str, *ranges: Range) -> None:
         """Refuse work of the default queue on memory that another queue uses meanwhile."""
         if not getattr(working, "now", False) and self._order is not None:
-            self._order.add(self._order.host, work, ranges)
+            self._order.add_of_host(self.name, work, ranges)
 
     def _synchronize(self, timeout: float | None) -> bool:
         if not super()._synchronize(timeout):
