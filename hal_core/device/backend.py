@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hal_core import hookspecs
+from hal_core import config, hookspecs
 from hal_core.concurrency import (
     OfThisProcess,
     flights,
@@ -258,6 +258,11 @@ def pick(infos: Sequence[DeviceInfo], family: str, index: int) -> DeviceInfo:
         return infos[index]
     count = f"{len(infos)} device{'' if len(infos) == 1 else 's'}"
     fix = f"Use one of {', '.join(info.name for info in infos)}."
+    parts = config.SETTINGS.get(f"HAL_{family}_DEVICES")  # of hardware that may be split
+    if parts is not None:
+        with suppress(ValueError):
+            parts.parse(str(index + 1))
+            fix += f" {parts.name}={index + 1} splits it into more, if it is set at the start."
     problem = f"{family} has {count}, numbered from 0"
     raise UnknownDevice("open", problem, got=join(family, index), fix=fix)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import InvalidState, Unsupported
+from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
 from hal_core.queue import Event, Queue, captures, refuse_in_capture, switch_captures
 
@@ -26,23 +26,38 @@ class Recorder(Queue):
         super().__init__(device, f"a graph of {device.name}")
         self._nodes, self._changed = nodes, changed
 
-    def _append(self, kind: str, *bufs: Buffer, **more: Any) -> None:
-        device = bufs[0]._device if bufs else more["program"].device
-        self._check_device(device, f"{kind} in a graph")
-        if all(buffer.nbytes for buffer in bufs) or kind == LAUNCH:
-            self._nodes.append(Node(kind, len(self._nodes), bufs, self._changed, **more))
+    def _append(self, kind: str, *bufs: Buffer, data: bytes = b"") -> None:
+        self._check_device(bufs[0]._device, kind)
+        if all(buffer.nbytes for buffer in bufs):
+            self._nodes.append(Node(kind, len(self._nodes), bufs, self._changed, data=data))
             self._changed()
 
     def _add_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
     ) -> None:
-        self._append(LAUNCH, *bufs, program=program, geometry=geometry, args=args)
+        if program.device is not self.device or program.device.closed:
+            self._check_device(program.device, f"launch {program.name}")
+        nodes = self._nodes
+        nodes.append(Node(LAUNCH, len(nodes), bufs, self._changed, program, geometry, args))
+        self._changed()
 
     def _add_timed_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
     ) -> float:
         why = "wait=True cannot wait"
         return refuse_in_capture(f"launch {program.name}", why, self.device.name)
+
+    def _check_device(self, device: Compiled, operation: str) -> None:
+        if device is not self.device and not device.closed:
+            fix = (
+                f"Capture a graph of {device.name}, too; an event of one replay orders the other. "
+            )
+            fix += "With queue= the work is in no graph, and runs now."
+            raise InvalidArgument(
+                operation, f"a graph of {self.device.name} has work of {self.device.name} alone",
+                got=f"work of {device.name}", device=device.name, fix=fix,
+            )  # fmt: skip
+        super()._check_device(device, operation)
 
     def _add_copyin(self, dest: Buffer, opaque: Any, src: memoryview) -> Event:
         # The caller may change the bytes as soon as the call returns.

@@ -6,6 +6,7 @@ gets this call:
 
     def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False,
                  queue=None):
+        # While some thread captures a graph: if queue is None: queue = captures.get(get_ident())
         try:
             [b0] = bufs
             [v1] = vals
@@ -29,22 +30,29 @@ gets this call:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from threading import get_ident
 from typing import Any, TypeVar
 
 from hal_core.dtypes import DType, any_
 from hal_core.ir import Signature
-from hal_core.queue import captures, capturing, checked, on_captures
+from hal_core.queue import Queue, captures, checked, on_captures
 
 ANY_ALIGNMENT = 8  # bytes: memory without a dtype may be seen as elements of any
 
 P = TypeVar("P", bound=type[Any])
 
-_SHAPES: dict[tuple[type, tuple[tuple[bool, DType], ...], bool], type] = {}
+Call = Callable[..., Any]
+
+# Of a backend's program and a signature: the class, its call, and what makes its call in captures.
+_SHAPES: dict[
+    tuple[type, tuple[tuple[bool, DType], ...], bool], tuple[Any, Call, Callable[[], Call]]
+] = {}
 
 _CALL = """
 def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False,
              queue=None):
-    try:
+    {begin}try:
         [{buffers}] = bufs
         [{values}] = vals
         [{keys}] = self._keys
@@ -61,6 +69,7 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
     return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,
                    shared=shared, wait=wait, queue=queue)
 """
+_IN_CAPTURES = "if queue is None: queue = captures.get(get_ident())\n    "
 
 
 def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
@@ -72,7 +81,7 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     shape = tuple((param.is_pointer, param.dtype) for param in signature.params)
     found = _SHAPES.get((cls, shape, any_offset))
     if found is not None:
-        return found  # type: ignore[return-value]
+        return found[0]  # type: ignore[no-any-return]
     buffers = [f"b{param.position}" for param in signature.pointers]
     values = [f"v{param.position}" for param in signature.values]
     keys = [f"k{param.position}" for param in signature.pointers]
@@ -91,6 +100,7 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
             tests.append(f"{dtype.min!r} <= {value} <= {dtype.max!r}")
     args = [f"b{p.position}._buf" if p.is_pointer else f"v{p.position}" for p in signature.params]
     text = _CALL.format(
+        begin="{begin}",
         buffers=", ".join(buffers),
         values=", ".join(values),
         keys=", ".join(keys),
@@ -98,44 +108,48 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
         args=", ".join(args),
         tuple="".join(f"{arg}, " for arg in args),
     )
-    call = define(
-        text, "__call__", f"launch of {cls.__name__}", {"checked": cls.__call__, "add": _add}
-    )
+    made: Any = type(cls.__name__, (cls,), {"__module__": cls.__module__})
+    calls = _call(cls, text, ""), cache(lambda: _call(cls, text, _IN_CAPTURES))
+    found = _SHAPES.setdefault((cls, shape, any_offset), (made, *calls))
+    _choose_call(*found)
+    return found[0]  # type: ignore[no-any-return]
+
+
+def _call(cls: Any, text: str, begin: str) -> Call:
+    names = {"checked": cls.__call__, "add": _add, "captures": captures, "get_ident": get_ident}
+    call = define(text.format(begin=begin), "__call__", f"launch of {cls.__name__}", names)
     call.__doc__ = cls.__call__.__doc__
-    if captures:
-        call = _captured(call)
-    made = type(cls.__name__, (cls,), {"__call__": call, "__module__": cls.__module__})
-    return _SHAPES.setdefault((cls, shape, any_offset), made)  # type: ignore[return-value]
+    # Python's own error for a misspelt keyword begins with this name.
+    call.__qualname__ = "program(*buffers, vals, grid, block, threads, shared, wait, queue)"
+    return call
 
 
-def _captured(call: Any) -> Any:
-    """Return a launch that goes to the graph which its thread captures, if it captures one."""
+def _choose_call(made: Any, plain: Call, make_captured: Callable[[], Call]) -> None:
+    """Let launches ask whether their thread captures a graph, while one does; else not."""
+    if not captures:
+        made.__call__ = plain
+        return
 
-    def __call__(self: Any, *bufs: Any, queue: Any = None, **how: Any) -> Any:
-        return call(self, *bufs, queue=capturing() if queue is None else queue, **how)
+    def first(self: Any, *bufs: Any, **how: Any) -> Any:
+        made.__call__ = make_captured()  # at the first launch, as it takes a millisecond
+        return made.__call__(self, *bufs, **how)
 
-    __call__.__doc__, __call__.plain = call.__doc__, call  # type: ignore[attr-defined]
-    return __call__
+    made.__call__ = first
 
 
 def _switch(active: bool) -> None:
-    """Let launches ask whether their thread captures a graph, or not ask any more."""
-    every: list[Any] = list(_SHAPES.values())
-    for made in every:
-        call = made.__call__
-        plain = getattr(call, "plain", None)
-        if active and plain is None:
-            made.__call__ = _captured(call)
-        elif plain is not None and not active:
-            made.__call__ = plain
+    for shape in list(_SHAPES.values()):
+        _choose_call(*shape)
 
 
 on_captures(_switch)
 
 
-def _add(queue: Any, program: Any, *launch: Any) -> None:
+def _add(queue: Any, program: Any, geometry: Any, bufs: Any, args: Any) -> None:
     """Queue a launch whose arguments are checked."""
-    checked(queue, f"launch {program.name}", program.device)._add_launch(program, *launch)
+    if not isinstance(queue, Queue):
+        checked(queue, f"launch {program.name}", program.device)
+    queue._add_launch(program, geometry, bufs, args)
 
 
 def define(text: str, name: str, title: str, names: dict[str, Any]) -> Callable[..., Any]:

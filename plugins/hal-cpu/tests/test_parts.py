@@ -39,6 +39,14 @@ def test_another_number_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -
         enumerate_devices("CPU")
 
 
+@pytest.mark.parametrize(("index", "advice"), [(1, "=2 splits"), (63, "=64 splits"), (64, "")])
+def test_R5_an_index_beyond_the_count_says_how_to_split(index: int, advice: str) -> None:
+    with pytest.raises(hal.UnknownDevice) as caught:
+        hal.Device[f"CPU:{index}"]
+    assert f"HAL_CPU_DEVICES{advice}" in str(caught.value) or not advice
+    assert bool(advice) == ("HAL_CPU_DEVICES" in str(caught.value))
+
+
 PROGRAM = """
 import threading
 import numpy as np

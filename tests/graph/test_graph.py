@@ -1,0 +1,136 @@
+"""Graphs where the kit does not reach: what a capture costs others, and what errors teach."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import hal_core as hal
+from hal_core.program import generated
+
+DOUBLE = hal.Source(
+    "double", "def double(t, y, n):\n    if t[0] < n: y[t[0]] = 2 * y[t[0]]", "y: int32*, n: int32",
+    language="python",
+)  # fmt: skip
+N = 8
+
+
+def double(device: hal.Compiled) -> tuple[hal.Program, hal.Buffer]:
+    program, made = device.compile(DOUBLE), hal.zeros(N, hal.int32, device).fill(1)
+    program(made, vals=(N,), threads=N)
+    return program, made
+
+
+def first(buffer: hal.Buffer) -> int:
+    return int(buffer.numpy()[0])
+
+
+def test_G4_a_launch_asks_for_a_capture_while_there_is_one(fake: hal.Compiled) -> None:
+    """Any way to say that there is no queue is the same; a program compiled meanwhile is, too."""
+    program, made = double(fake)
+    plain = type(program).__call__
+    with fake.capture() as graph:
+        for how in ({}, {"queue": None}, {"vals": [N]}, {"threads": (N,)}):
+            program(made, **{"vals": (N,), "threads": N, **how})  # type: ignore[arg-type]
+        assert type(program).__call__ is not plain
+        text = "def g(t, y, x): pass"
+        other = fake.compile(hal.Source("g", text, "y: int8*, x: int8*", language="python"))
+        a, b = (hal.Buffer(fake, N, hal.int8) for _ in range(2))
+        other(a, b, threads=N)
+        with fake.queue() as queue:  # outside of the graph
+            program(made, vals=(N,), threads=N, queue=queue)
+    assert [node.kind for node in graph] == ["launch"] * 5 and first(made) == 4
+    assert type(program).__call__ is plain
+    program(made, vals=(N,), threads=N)
+    graph.replay()
+    assert first(made) == 8 << 4
+
+
+def test_G4_the_first_launch_of_a_capture_may_come_when_it_is_over(fake: hal.Compiled) -> None:
+    program, made = double(fake)
+    with fake.capture():
+        call = type(program).__call__
+    call(program, made, vals=(N,), threads=N)  # by a thread that was in the middle of it
+    assert first(made) == 4
+
+
+def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
+    program, made = double(fake)
+    both, graphs = threading.Barrier(2, timeout=20), []
+
+    def capture(count: int) -> None:
+        with fake.capture() as graph:
+            both.wait()
+            for _ in range(count):
+                program(made, vals=(N,), threads=N)
+            both.wait()
+        graphs.append(graph)
+
+    threads = [threading.Thread(target=capture, args=(count,)) for count in (3, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(map(len, graphs)) == [3, 5] and first(made) == 2
+
+
+def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake: hal.Compiled) -> None:
+    other = hal.Device["FAKE:1"]
+    program, made = double(other)
+    works: list[Any] = [
+        lambda: program(made, vals=(N,), threads=N), lambda: made.fill(3),
+        lambda: made.copyin(bytes(4 * N)),
+    ]  # fmt: skip
+    with fake.capture() as graph:
+        for work in works:
+            with pytest.raises(hal.InvalidArgument, match="FAKE alone .*FAKE:1.*queue= the work"):
+                work()
+        with other.queue() as queue:
+            program(made, vals=(N,), threads=N, queue=queue)
+    assert not len(graph) and first(made) == 4
+
+
+def test_a_node_that_is_not_there_says_how_many_there_are(fake: hal.Compiled) -> None:
+    _, made = double(fake)
+    graph = hal.Graph(fake)
+    with pytest.raises(IndexError, match=r"0 nodes.* has no such node .got 0; it has none"):
+        graph[0]
+    graph.fill(made, 1)
+    graph.fill(made, 2)
+    assert graph[-1] is graph[1]
+    for number in (2, -3, 9):
+        with pytest.raises(IndexError, match=rf"2 nodes.* .got {number}; nodes 0 to 1"):
+            graph[number]
+        with pytest.raises(hal.InvalidArgument):
+            graph[number]
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({"thread": 4}, "Did you mean threads="),
+        ({"grids": 4}, "Did you mean grid="),
+        ({"val": (4,)}, "Did you mean vals="),
+        ({"queue": None}, "It takes vals, grid, block, threads, shared"),
+    ],
+)
+def test_an_update_suggests_the_argument_that_is_meant(
+    given: dict[str, Any], advice: str, fake: hal.Compiled
+) -> None:
+    program, made = double(fake)
+    graph = hal.Graph(fake)
+    node = graph.add(program, made, vals=(N,), threads=N)
+    with pytest.raises(hal.InvalidArgument, match=advice):
+        node.update(**given)
+    assert node.vals == (N,)
+
+
+def test_a_misspelt_argument_of_a_launch_is_told_with_those_there_are(fake: hal.Compiled) -> None:
+    program, made = double(fake)
+    with pytest.raises(TypeError, match="vals.*threads.*unexpected keyword argument 'thread'"):
+        program(made, vals=(N,), thread=N)  # type: ignore[call-overload]
+    with fake.capture(), pytest.raises(TypeError, match="grid, block, threads.*'thread'"):
+        program(made, vals=(N,), thread=N)  # type: ignore[call-overload]
+    assert first(made) == 2 and generated.captures == {}
