@@ -81,8 +81,9 @@ def given(options: argparse.Namespace, file: KernelFile, signature: Signature) -
     for text in options.assignments:
         name, equals, expression = (part.strip() for part in text.partition("="))
         if not equals or name not in params:
+            problem = "no such parameter" if name not in params else "a parameter without a value"
             fix = f"Give NAME=VALUE for {', '.join(params) or 'no parameter: it has none'}."
-            raise InvalidArgument(signature.name, "no such parameter", got=name, fix=fix)
+            raise InvalidArgument(f"arguments of {signature.name}", problem, got=name, fix=fix)
         value = file.evaluate(expression)
         if not params[name].is_pointer:
             if isinstance(value, float) and value.is_integer() and not params[name].dtype.is_float:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 
 from hal_core import config
 from hal_core.cli import output
 from hal_core.device import Device
-from hal_core.device.names import KNOWN
+from hal_core.device.names import KNOWN, parse
 from hal_core.errors import HalError
 from hal_core.hookspecs import MEANINGS, DeviceInfo
 
-HELP = "List every device of every installed backend."
+HELP = "List the devices of every installed backend."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    names = "List this device, OPENCL:1, or the devices of this family, OPENCL; all when left out."
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     verbose = "Show limits and capabilities too."
     parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
     parser.add_argument("--json", action="store_true", help="Print JSON, for programs to read.")
@@ -27,19 +30,19 @@ def run(options: argparse.Namespace) -> int:
         default = Device.info(Device.DEFAULT).name
     except HalError as error:  # a wrong HAL_DEVICE; every device is listed all the same
         problem = str(error)
+    available = chosen(options.names)
+    states = Device.states()
     if options.json:
-        print(json.dumps(record(default, problem), indent=2, default=str))
+        print(json.dumps(record(available, states, default, problem), indent=2, default=str))
         return 0
     table = output.table(("name", "kind", "title", "memory", "arch", "backend", "state"))
-    available = Device.get_available_devices(interpreters=True)
-    states = Device.states()
     for name in available:
         info, family = Device.info(name), name.partition(":")[0]
         backend = Device.backend(family).distribution or "registered"
         state = states[family] + (", default" if name == default else "")
         memory = config.size(info.memory_nbytes)
         table.add_row(name, info.kind, info.title, memory, info.arch, backend, state)
-    absent = [family for family in states if family not in available]
+    absent = [family for family in states if not options.names and family not in available]
     for family in absent:
         table.add_row(family, "", "", "", "", "", states[family])
     console = output.console()
@@ -67,17 +70,36 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def record(default: str, problem: str) -> dict[str, object]:
-    """Return what `--json` prints: every device with all its facts, and the absent families."""
+def chosen(names: Sequence[str]) -> list[str]:
+    """Return the devices that were asked for, by name or by family; all of them for no names.
+
+    Raises: as `hal.Device[...]` for a name that is wrong, or of a device that is not there.
+    """
+    if not names:
+        return Device.get_available_devices(interpreters=True)
     found = []
-    for name in Device.get_available_devices():
+    for name in names:
+        family, _ = parse(name)
+        if ":" in name or family == "GPU":
+            found.append(Device.info(name).name)
+        else:
+            found += [info.name for info in Device.devices(family)]
+    return list(dict.fromkeys(found))
+
+
+def record(
+    available: Sequence[str], states: Mapping[str, str], default: str, problem: str
+) -> dict[str, object]:
+    """Return what `--json` prints: devices with all their facts, and the families."""
+    found = []
+    for name in available:
         info = Device.info(name)
         found.append({
             **info._asdict(), "limits": info.limits._asdict(), "vendor": dict(info.vendor),
             "capabilities": sorted(info.capabilities),
             "backend": Device.backend(name.partition(":")[0]).distribution,
         })  # fmt: skip
-    return {"devices": found, "families": Device.states(), "default": default, "problem": problem}
+    return {"devices": found, "families": states, "default": default, "problem": problem}
 
 
 def facts(info: DeviceInfo) -> list[tuple[str, str]]:

@@ -75,6 +75,8 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    names = "Examine this backend or extension, OPENCL, and nothing else."
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--json", action="store_true", help="Print JSON, for programs to read.")
     parser.add_argument("-v", "--verbose", action="store_true", help="Show every check.")
     limit = "Give each plugin this many seconds to answer; 30 when left out."
@@ -92,7 +94,9 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    findings = [*examine(options.time_limit), *examine_settings(), examine_cache()]
+    findings = examine(options.time_limit, options.names)
+    if not options.names:
+        findings += [*examine_settings(), examine_cache()]
     if options.json:
         rows = [
             {**one._asdict(), "checks": [check._asdict() for check in one.checks]}
@@ -104,12 +108,33 @@ def run(options: argparse.Namespace) -> int:
     return 0 if all(one.is_sound for one in findings) else 1
 
 
-def examine(time_limit: float) -> list[Finding]:
-    """Examine every installed plugin and every damaged `entry_points.txt`.
+def examine(time_limit: float, names: Sequence[str] = ()) -> list[Finding]:
+    """Examine every installed plugin and every damaged `entry_points.txt`; or these plugins alone.
 
     Units: seconds, for each probe; all of them run at once.
+    Raises: UnknownDevice for a name that no plugin has.
     """
     plugins = Plugins(None, lambda backend: None)  # lists what is installed, and loads nothing
+    found = before_probes(plugins)
+    if names:
+        wanted = {name.partition(":")[0].upper() for name in names}
+        for name in sorted(wanted - {one.name.upper() for one in found}):
+            plugins.choose(name)  # raises, with the names that are near
+        found = [one for one in found if one.name.upper() in wanted]
+    with ThreadPoolExecutor(len(found) or 1) as threads:
+        found = list(threads.map(lambda one: one if one.state else probed(one, time_limit), found))
+    if names:
+        return found
+    for entry in plugins.misnamed():
+        why = "A family is letters, digits and _, and neither GPU nor DEFAULT."
+        found.append(Finding(entry.name, "device", "broken", origin(entry), why))
+    for file, problem in discovery.scan(thorough=True).damaged.items():
+        found.append(Finding(file, "file", "broken", file, f"The file {problem}."))
+    return found
+
+
+def before_probes(plugins: Plugins) -> list[Finding]:
+    """Return what is known of every plugin, and of the default device, before its probe."""
     found = []
     for family in plugins.all_families():
         try:
@@ -128,13 +153,6 @@ def examine(time_limit: float) -> list[Finding]:
     asked = [one for one in asked if not one.endswith("=")]
     if asked:
         found.append(Finding("default device", "setting", "", ", ".join(asked)))
-    with ThreadPoolExecutor(len(found) or 1) as threads:
-        found = list(threads.map(lambda one: one if one.state else probed(one, time_limit), found))
-    for entry in plugins.misnamed():
-        why = "A family is letters, digits and _, and neither GPU nor DEFAULT."
-        found.append(Finding(entry.name, "device", "broken", origin(entry), why))
-    for file, problem in discovery.scan(thorough=True).damaged.items():
-        found.append(Finding(file, "file", "broken", file, f"The file {problem}."))
     return found
 
 

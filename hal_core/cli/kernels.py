@@ -8,9 +8,11 @@ import os
 import runpy
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from traceback import extract_tb
 from typing import Any
 
+from hal_core.device import Device
 from hal_core.errors import InvalidArgument, KernelSyntaxError
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
@@ -117,8 +119,10 @@ def lowered(kernel: AnyKernel) -> Kernel | Source:
 
 
 def is_file(target: str) -> bool:
-    """Tell whether a word names a Python file, or a kernel of one, and not a device."""
-    return ".py" in target or os.path.isfile(target)
+    """Tell whether a word means a Python file, or a kernel of one, and not a device."""
+    if ".py" in target or os.path.isfile(target):
+        return True
+    return target not in Device and (os.path.isdir(target) or os.path.isfile(f"{target}.py"))
 
 
 def divided(target: str) -> tuple[str, str]:
@@ -133,5 +137,18 @@ def divided(target: str) -> tuple[str, str]:
             if path.endswith(".py"):
                 return path, target[end + 1 :].strip()
             raise InvalidArgument(_OPERATION, "not a Python file", got=path)
-    path = target.partition(":")[0]
-    raise InvalidArgument(_OPERATION, "no such file", got=path, fix="Give FILE:KERNEL.")
+    raise missing(_OPERATION, target.partition(":")[0], "Give a Python file, or FILE:KERNEL.")
+
+
+def missing(operation: str, path: str, fix: str) -> InvalidArgument:
+    """Return the error for a path where there is no file, with the name of one that is near."""
+    if os.path.isdir(path):
+        return InvalidArgument(operation, "a folder, not a file", got=path, fix=fix)
+    folder, name = os.path.split(path)
+    try:
+        beside = [one for one in os.listdir(folder or ".") if one.endswith(".py")]
+    except OSError:
+        beside = []
+    near = get_close_matches(name, beside, 1)
+    fix = f"Did you mean {os.path.join(folder, near[0])}?" if near else fix
+    return InvalidArgument(operation, "no such file", got=path, fix=fix)

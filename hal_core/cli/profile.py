@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from hal_core.cli import output
+from hal_core.cli.kernels import missing
 from hal_core.errors import InvalidArgument
 from hal_core.profiling import ProfileEvent, profile
 from hal_core.profiling.trace import check_path
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     """
     path = options.file
     if not os.path.isfile(path):
-        raise InvalidArgument("profile", "no such file", got=path, fix="Give a Python file.")
+        raise missing("profile", path, "Give a Python file.")
     target = _target(options.out)
     sys.argv = [path, *options.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))

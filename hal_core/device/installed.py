@@ -180,7 +180,7 @@ class Plugins:
     def _unknown(self, family: str) -> UnknownDevice:
         installed, near = self.all_families(), list[str]()
         if family not in KNOWN:  # else the name is right, and only not installed
-            near = difflib.get_close_matches(family, installed, 3, 0.5)
+            near = difflib.get_close_matches(family, [*installed, "GPU"], 3, 0.5)
             near = near or difflib.get_close_matches(family, KNOWN, 1, 0.7)
         hints = [f"Did you mean {' or '.join(near)}?"] if near else []
         hints.append(f"Installed: {', '.join(installed) or 'no backend at all'}.")

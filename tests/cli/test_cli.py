@@ -68,8 +68,7 @@ def test_usage_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["cache", "--clean"], ["devices", "CPU"], ["check", "CPU", "--fast"], ["cache", "clean"]],
+    "arguments", [["cache", "--clean"], ["check", "CPU", "--fast"], ["cache", "clean"]]
 )
 def test_a_wrong_argument_is_told_with_the_usage_of_its_command(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -79,6 +78,32 @@ def test_a_wrong_argument_is_told_with_the_usage_of_its_command(
     assert caught.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith(f"usage: hal {arguments[0]} ") and arguments[-1] in said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("devcies", "no such command: devcies. Did you mean devices?"),
+        ("help", "no such command: help. There are devices, doctor, new, check, render, "),
+        ("--vresion", "unrecognized arguments: --vresion. Did you mean --version?"),
+        ("-q", "unrecognized arguments: -q."),
+        ("devices --jsno", "unrecognized arguments: --jsno. Did you mean --json?"),
+        ("doctor --time-limt=3", "--time-limt=3. Did you mean --time-limit?"),
+        ("check --chaptr buffer CPU", "Did you mean --chapter?"),
+        ("bench f.py:k --devise CPU --jsn", "Did you mean --device and --json?"),
+        ("render f.py:k --langauge c", "Did you mean --language?"),
+        ("profile --outt t.html f.py", "unrecognized arguments: --outt. Did you mean --out?"),
+        ("new NPU2 --intoo .", "Did you mean --into?"),
+        ("cache --claer", "Did you mean --clear?"),
+    ],
+)
+def test_a_misspelt_command_or_option_names_the_nearest(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(line.split())
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])
@@ -162,6 +187,29 @@ def test_devices_in_json(site: FakeSite) -> None:
     assert json.loads(hal_command(FakeSite(site.folder / "none"), "devices", "--json").stdout) == {
         "devices": [], "families": {}, "default": "", "problem": ANY,
     }  # fmt: skip
+
+
+def test_devices_by_name(site: FakeSite) -> None:
+    site.backend("ACC")
+    site.backend("OTHER")
+    site.backend("NONE", "# more\nPlugin.kinds = ()\n")
+    for given, names in {
+        ("acc",): ["ACC", "ACC:1"],
+        ("OTHER:1", "acc:0", "ACC:0"): ["OTHER:1", "ACC"],
+    }.items():
+        rows = hal_command(site, "devices", *given).stdout.splitlines()[1:]
+        assert [row.split()[0] for row in rows] == names
+        listed = json.loads(hal_command(site, "devices", "--json", *given).stdout)
+        assert [one["name"] for one in listed["devices"]] == names
+    for name, said in {
+        "ACK": "open: no installed backend has this name (got 'ACK'). Did you mean ACC?",
+        "ACC:7": "open: ACC has 2 devices, numbered from 0 (got 'ACC:7'). Use one of ACC, ACC:1.",
+        "ACC:x": "device name: a device is FAMILY or FAMILY:INDEX (got 'ACC:x').",
+        "NONE": "NONE",  # as `hal.Device[...]` says that there is none
+    }.items():
+        done = hal_command(site, "devices", name)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("hal: ") and said in done.stderr
 
 
 def test_devices_of_an_empty_machine(site: FakeSite) -> None:
@@ -376,7 +424,11 @@ def test_render_says_what_is_wrong(
         f"{tmp_path}/scale.cl": "not a Python file",
         f"{kernels}:scales": "no such kernel (got 'scales'). In the file: scale, wrong, text.",
         f"{tmp_path}/none.py:scale": "no such file",
-        "scale": "no such file (got 'scale'). Give FILE:KERNEL",
+        "scale": "no such file (got 'scale'). Give a Python file, or FILE:KERNEL.",
+        f"{tmp_path}/scael.cl:scale": "no such file",
+        f"{tmp_path}/kernel.py:scale": f"Did you mean {kernels}?",
+        f"{tmp_path}/none/kernel.py": "no such file",
+        str(tmp_path): "a folder, not a file",
         f"{tmp_path}/fails.py:scale": "fails.py ran and failed: SystemExit: no. See line 2.",
         f"{tmp_path}/device.py:scale": "device.py ran and failed: InvalidArgument: device name:",
         f"{kernels}:wrong": "kernels.py",  # a KernelSyntaxError shows its place

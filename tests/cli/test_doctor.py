@@ -172,6 +172,23 @@ def test_nothing_to_mend(site: FakeSite) -> None:
     assert done.stdout.endswith("\n\nNothing to mend. `hal doctor -v` shows every check.\n")
 
 
+def test_the_plugins_that_are_named_are_examined_alone(site: FakeSite) -> None:
+    site.backend("GOOD")
+    site.backend("BAD", "raise OSError('no file')")
+    site.backend("watch", "raise OSError('no such log')", group="hal.extensions")
+    for given, names, code in (
+        ("'good:1'", ["GOOD"], 0),
+        ("'bad'", ["BAD"], 1),
+        ("'Watch', 'GOOD'", ["GOOD", "watch"], 1),
+    ):
+        done = doctor(site, f"{given}, '--json'", env={"HAL_CHEK": "1"})
+        assert [row["name"] for row in json.loads(done.stdout)] == names
+        assert (done.returncode, done.stderr) == (code, "")
+    done = doctor(site, "'GOOD', 'GOOOD'")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no installed backend has this name (got 'GOOOD'). Did you mean GOOD?" in done.stderr
+
+
 def test_what_a_plugin_says_is_text_not_markup(site: FakeSite) -> None:
     site.backend("ACC", "# more\nraise OSError('[bold]no[/bold] :warning: " + "x" * 200 + "')")
     out = doctor(site, "").stdout

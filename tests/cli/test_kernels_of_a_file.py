@@ -192,7 +192,10 @@ def test_bench_of_a_source_needs_every_argument(
     ("given", "said"),
     [
         (["scale", "b=1"], "scale: no such parameter (got 'b'). Give NAME=VALUE for y, a, n."),
-        (["scale", "n"], "scale: no such parameter (got 'n')"),
+        (
+            ["scale", "n"],
+            "scale: a parameter without a value (got 'n'). Give NAME=VALUE for y, a, n.",
+        ),
         (["scale", "n=1.5"], "value 'n' is a float where an integer is expected"),
         (["scale", "n=1e99"], "value 'n' is out of range"),
         (["scale", "n=nn"], "load kernel: nn failed: NameError"),

@@ -111,6 +111,11 @@ def test_no_device_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "no device did anything" in capsys.readouterr().err
     assert main(["profile", str(tmp_path / "none.py")]) == 2
     assert "hal: profile: no such file" in capsys.readouterr().err
+    (tmp_path / "program.py").write_text("pass")
+    assert main(["profile", str(tmp_path / "porgram.py")]) == 2
+    assert f"Did you mean {tmp_path / 'program.py'}?" in capsys.readouterr().err
+    assert main(["profile", str(tmp_path)]) == 2
+    assert "profile: a folder, not a file" in capsys.readouterr().err
 
 
 def test_events_that_gave_way_are_counted(

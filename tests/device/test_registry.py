@@ -164,7 +164,8 @@ def test_R6_unknown_family_says_all_there_is_to_say(registry: DeviceRegistry) ->
         ("CUDA", "Installed: CPU. `python -m pip install hal-cuda` installs it."),
         ("METAL:1", "Installed: CPU. `python -m pip install hal-metal` installs it."),
         ("OPNCL", "Did you mean OPENCL? Installed: CPU."),
-        ("NPU", "Did you mean CPU? Installed: CPU."),
+        ("NPU", "Did you mean GPU or CPU? Installed: CPU."),
+        ("GPPU", "Did you mean GPU or CPU? Installed: CPU."),
         ("TENSIX", "Installed: CPU."),
     ],
 )
