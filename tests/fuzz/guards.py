@@ -14,6 +14,10 @@ INDICES = [
     "hal.thread_idx(2)",
 ]  # fmt: skip
 ADDED = ["", "", "", " + 1", " - 1", " + 3", " + 65536", " + 65537", " - 2147483647"]
+STEPS = [
+    "", "", "", "", " * 2", " // 2", " >> 1", " << 30", " * 3", " & -4", " * {kind}(n)",
+    " // {kind}(n)",
+]  # fmt: skip
 CHANGED = ["", "", " - 1", " + 2", " // 2", " * 3"]
 AROUND = ["({})", "({})", "({})", "(not ({}))", "(0 <= n < 9 and {})", "({} or n % 3 == 7)"]
 CLAMPED = [
@@ -38,6 +42,7 @@ def bound(random: Random, numbers: list[str]) -> str:
     """Write the condition that an index lies within `numbers`, int32 values of all threads."""
     kind = random.choice(["hal.int32", "hal.int32", "hal.int64"])
     index = f"{kind}({random.choice(INDICES)}){random.choice(ADDED)}"
+    index = f"({index}){random.choice(STEPS).format(kind=kind)}"
     end = f"{kind}({random.choice([*numbers, *numbers, '0', '1', '5', 'hal.block_idx(1)'])})"
     sides = [index, f"({end}{random.choice(CHANGED)})"]
     random.shuffle(sides)

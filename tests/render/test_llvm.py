@@ -121,6 +121,24 @@ NUMBERS = [-(2**31), -(2**31) + 1, -3, -1, 5, 6, 7, 11, 12, 13, 2**31 - 2, 2**31
 NUMBERS += [65535, 65536, 65537, *range(13), *range(5)]
 
 
+FACTORS = [1, 2, 3, 4, 5, 2**28, 2**29, 2**30, -2]
+OPERANDS = {"MUL": FACTORS, "FLOORDIV": FACTORS, "TRUNCDIV": FACTORS,
+            "SHL": [0, 1, 2, 29, 30, 31, 33], "SHR": [0, 1, 2, 31, 33],
+            "AND": [-4, -2, -1, -(2**31), 3], "ADD": [-7, 3, 2**31 - 5],
+            "SUB": [-3, 7, 2**31 - 9]}  # fmt: skip
+PARAMETERS = ("ADD", "SUB", "MUL", "FLOORDIV")
+STEPS: dict[str, Any] = {
+    "ADD": lambda a, b: wrapped(a + b),
+    "SUB": lambda a, b: wrapped(a - b),
+    "MUL": lambda a, b: wrapped(a * b),
+    "FLOORDIV": lambda a, b: wrapped(a // b) if b else 0,
+    "TRUNCDIV": lambda a, b: wrapped(abs(a) // abs(b) * (1 if a * b > 0 else -1)) if b else 0,
+    "SHL": lambda a, b: wrapped(a << b % 32),
+    "SHR": lambda a, b: a >> b % 32,
+    "AND": operator.and_,
+}
+
+
 def wrapped(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
@@ -183,8 +201,11 @@ class Guarded:
         return made
 
     def operand(self, some: list[UOp]) -> UOp:
-        """One of `some`, or a sum or difference of it and a constant."""
+        """One of `some`, or what steps make of it: factors, quotients, sums, differences."""
         made = self.rng.choice(some)
+        if some is self.along_x:
+            for _ in range(self.rng.choice([0, 0, 0, 1, 1, 2])):
+                made = self.step(made)
         for op, change in (("ADD", operator.add), ("SUB", operator.sub)):
             if self.rng.random() < 0.4:
                 pair = (made, self.constant())
@@ -193,6 +214,19 @@ class Guarded:
                 made = self.b.op(op, *pair)
                 self.number[made] = self.applied(lambda a, b, f=change: wrapped(f(a, b)), *pair)
         return made
+
+    def step(self, made: UOp) -> UOp:
+        op = self.rng.choice([*STEPS])
+        number = self.b.const(value := self.rng.choice(OPERANDS[op]))
+        self.number[number] = lambda at: value
+        if op in PARAMETERS and self.rng.random() < 0.3:
+            number = self.b.params[self.rng.choice("mn")]
+        pair = made, number
+        if op in ("MUL", "ADD") and self.rng.random() < 0.3:
+            pair = pair[::-1]
+        result = self.b.op(op, *pair)
+        self.number[result] = self.applied(STEPS[op], *pair)
+        return result
 
     def applied(self, function: Any, *sources: UOp) -> Number:
         parts = [self.number[source] for source in sources]
@@ -237,7 +271,7 @@ def test_no_thread_runs_that_should_not_and_every_other_does(llvm: LLVM) -> None
         made = Guarded(seed)
         kernel = made.b.kernel(made.block if seed % 2 else None)
         function = llvm.function(kernel)
-        for _ in range(8):
+        for _ in range(24):
             made.draw_values()
             expected = made.expected()
             got = np.zeros(len(expected), np.int32)
@@ -361,9 +395,51 @@ def wide(y: Floats, x: Inputs, n: hal.int64):
         y[i] = x[i + 1]
 
 
+@hal.kernel
+def by_fours(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if 4 * i < n:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def by_steps(y: Floats, x: Inputs, n: hal.int32, k: hal.int32):
+    i = hal.global_idx(0)
+    if n > i * k + 3:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def halved(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i // 2 < n and (i << 1) >= n:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def in_pairs(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i >> 1 < n and (i & -4) < n:
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def counted(y: Floats, x: Inputs, n: hal.uint32):
+    i = hal.uint32(hal.global_idx(0))
+    if i < n:
+        y[hal.int32(i)] = 2.0 * x[hal.int32(i)]
+
+
+@hal.kernel
+def by_rows(y: Floats, x: Inputs, w: hal.int32, n: hal.int32):
+    c = hal.global_idx(1) * w + hal.global_idx(0)
+    if c < n:
+        y[c] = 2.0 * x[c]
+
+
 SPELLINGS = [
     below, returned, up_to, between, neither, shifted, by_blocks, by_fixed_blocks, interior,
-    triangle, wide,
+    triangle, wide, by_fours, by_steps, halved, in_pairs, counted, by_rows,
 ]  # fmt: skip
 
 

@@ -80,9 +80,10 @@ def _lanes(nest: Sequence[UOp]) -> int:
     spills = {node for node in spills if node.op == "SPILL"}
     row = Row(region)
     limits = bounds(row)
-    needed = [test for test, _ in limits.rows]
-    needed += [node for limit in limits.limits for node in (limit.end, limit.offset) if node]
-    used = {source for node in row.needed(needed) for source in node.src}.union(needed)
+    used = {source for node in limits.needed(row) for source in node.src}
+    used |= {source for node in limits.solving for source in node.src}
+    used |= {node for limit in limits.limits for node in (limit.end, limit.offset) if node}
+    used |= {test for test, _ in limits.rows}
     if not spills or not used.isdisjoint(around) or middle(row, limits.known) is not None:
         return 0
     nbytes = sum(node.dtype.itemsize for node in spills if node.dtype)

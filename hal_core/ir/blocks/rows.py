@@ -16,7 +16,7 @@ from hal_core.ir.uop import UOp, array_of
 
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
-_X = (("thread_idx", 0), ("global_idx", 0))
+ALONG_X = (("thread_idx", 0), ("global_idx", 0))
 _LEAST_ADDED = -(2**31 - 1)
 
 
@@ -68,7 +68,7 @@ class Row:
 
     def _is_shared(self, node: UOp) -> bool:
         if node.op == "SPECIAL":
-            return node.arg not in _X
+            return node.arg not in ALONG_X
         # A region sets no variable that was declared outside of it; a SPILL is no variable.
         if node.op == "GET" and node.src[0].op != "VAR":
             return False
@@ -91,15 +91,21 @@ class Row:
         self, test: UOp, same: Mapping[UOp, UOp] | None = None
     ) -> tuple[str, Counted, UOp] | None:
         """Return a comparison as op, a number that counts threads, and one they share."""
+        sides = self.sides(test)
+        if sides is None or sides[2].dtype not in (int32, int64):
+            return None
+        op, number, end = sides
+        found = self.counted(number, same or {})
+        return found and (op, found, end)
+
+    def sides(self, test: UOp) -> tuple[str, UOp, UOp] | None:
+        """Return a comparison as op, a number that differs between threads, and one they share."""
         if test.op not in MIRRORED:
             return None
         op, (number, end) = test.op, test.src
         if end in self.differing:  # `n > i`
             op, number, end = MIRRORED[op], end, number
-        if end in self.differing or end.dtype not in (int32, int64):
-            return None
-        found = self.counted(number, same or {})
-        return found and (op, found, end)
+        return None if end in self.differing else (op, number, end)
 
     def counted(self, number: UOp, same: Mapping[UOp, UOp]) -> Counted | None:
         """Return what a number along x is made of; None for other numbers.
@@ -126,7 +132,7 @@ class Row:
                 else:
                     return None
                 number = first
-        return _summed(number, steps) if number.arg in _X else None
+        return _summed(number, steps) if number.arg in ALONG_X else None
 
     def _offset(self, node: UOp) -> _Offset | None:
         """Return an int32 that threads share, or the product of one and of a loop's counter."""

@@ -6,13 +6,13 @@
 
 Threads that would do nothing are not run, and a loop without a test is vectorised without masks.
 A condition that is the same for all threads of a row decides whether the row runs. One that
-compares a thread's index along x, with or without a constant added, with a value that is the same
-for the row is a start or an end of the loop. Any other stays where it is.
+compares a number that grows with a thread's index along x with a value that is the same for the row
+is a start or an end of the loop. Any other stays where it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hal_core.ir.blocks.rows import OPPOSITE, Limit, Row
@@ -30,27 +30,52 @@ class Bounds(NamedTuple):
     limits: list[Limit]
     rows: list[tuple[UOp, bool]]  # conditions that are the same for a row, and what they must be
     known: dict[UOp, bool]  # all these conditions, which need no test in the loop
+    far: list[Limit]  # threads beyond all `limits` that run the region as it was written
+    solving: list[UOp]  # new nodes that `limits` and `far` need, in order
+
+    def needed(self, row: Row, more: Sequence[Limit] = ()) -> list[UOp]:
+        """Return the nodes of a region that these limits, and more of them, depend on, in order."""
+        nodes = [condition for condition, _ in self.rows]
+        for limit in (*self.limits, *more):
+            nodes += [node for node in (limit.end, limit.offset) if node]
+        return row.needed([*nodes, *(source for node in self.solving for source in node.src)])
 
 
-def bounds(row: Row) -> Bounds:
-    """Return the bounds of a region."""
-    found = Bounds([], [], {})
+def bounds(row: Row, solves: bool = True) -> Bounds:
+    """Return the bounds of a region; `solves` allows `far`, for which it is written once more."""
+    found = Bounds([], [], {}, [], [])
     for test, holds in _conditions(row):
         if test not in row.differing:
             found.rows.append((test, holds))
             found.known[test] = holds
-        elif (compared := row.comparison(test)) is not None:
+            continue
+        compared = row.comparison(test)
+        if compared is not None and compared[1].offset is None:
             op, number, end = compared
             op = op if holds else OPPOSITE[op]
-            # A sum with an offset may wrap, and then the condition holds for other threads.
-            if op != "NE" and number.least == number.most and number.offset is None:
+            if op != "NE" and number.least == number.most:
                 found.limits.append(Limit(number.number, None, number.least, op, end))
                 found.known[test] = holds
+        elif solves:
+            _solve(found, row, test, holds)
     for node in row.nodes:  # and what is made of them
         values = {found.known.get(source) for source in node.src}
         if node.op in _JOINS and len(values) == 1 and None not in values:
             found.known[node] = values != {node.op == "NOT"}
     return found
+
+
+def _solve(found: Bounds, row: Row, test: UOp, holds: bool) -> None:
+    from hal_core.ir.blocks.solving import (
+        solved,
+    )  # few kernels need it, and it takes long to import
+
+    solution = solved(row, test, holds)
+    if solution is not None:
+        found.limits.extend(solution.limits)
+        found.far.extend(solution.far)
+        found.solving.extend(solution.nodes)
+        found.known[test] = holds
 
 
 def _conditions(row: Row) -> Iterator[tuple[UOp, bool]]:

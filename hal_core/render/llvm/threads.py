@@ -35,6 +35,7 @@ class _Place(NamedTuple):
     number: str  # of the row, among the rows of the block
     width: str  # threads of the row
     first: str = ""  # the thread that the loop along x begins with, if it is not 0
+    rare: bool = False  # the loop along x is kept small
 
 
 class Threads(Blocks):
@@ -61,7 +62,7 @@ class Threads(Blocks):
         """Write a region in loops over z, y and x, without the threads that have no effect."""
         row = Row(written_out(nodes) if threads.arg else nodes)
         place = self._open_rows(threads.arg, row)
-        guards = bounds(row)
+        guards = bounds(row, self.splits)
         inner: Middle | None = None
         write = self._write_in_three
         if self.splits:
@@ -73,13 +74,16 @@ class Threads(Blocks):
             self._write_threads(place, whole, known)
         else:
             write(place, whole, known, inner)
+        if guards.far:
+            self._write_threads(self._far(place), self._far_part(place, guards), {})
         self._close_rows()
 
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
         """Write loops around one region, which so many threads along x run at a time."""
         row = Row(region_of(nodes))
         place = self._open_rows(True, row)
-        (start, end), known = self._bound(place, row, bounds(row), ())
+        guards = bounds(row, self.splits)
+        (start, end), known = self._bound(place, row, guards, ())
         several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-groups.arg}")
         last = self.let(f"add nsw i32 {start}, {several}")
         name = f"group{place.suffix}"
@@ -89,6 +93,8 @@ class Threads(Blocks):
         self.close_loop()
         rest = place._replace(suffix=f".rest{place.suffix}")
         self._write_nest(nodes, rest, (last, end), known)
+        if guards.far:
+            self._write_nest(nodes, self._far(place), self._far_part(place, guards), {})
         self._close_rows()
 
     def _write_nest(
@@ -126,11 +132,8 @@ class Threads(Blocks):
         self, place: _Place, row: Row, guards: Bounds, inner: Sequence[Limit]
     ) -> tuple[tuple[str, str], Known]:
         """Write what the bounds of a row need; return the part that runs, and what is known."""
-        needed = [condition for condition, _ in guards.rows]
-        for limit in (*guards.limits, *inner):
-            needed += [node for node in (limit.end, limit.offset) if node]
-        early = row.needed(needed)
-        for node in early:
+        early = guards.needed(row, inner)
+        for node in (*early, *guards.solving):
             self.write(node)
         known = {node: self.values[node] for node in early}
         known.update({node: literal(holds, bool_) for node, holds in guards.known.items()})
@@ -154,8 +157,7 @@ class Threads(Blocks):
         ahead = self.let(f"icmp eq i32 {rim}, 0")
         part = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
         self._write_threads(place._replace(suffix=f".rim{place.suffix}"), part, known)
-        once = self._metadata('!{{!"llvm.loop.unroll.disable"}}')
-        self.close_loop(f", !llvm.loop {self._metadata(f'distinct !{{{{!{{0}}, {once}}}}}')}")
+        self.close_loop(self._loop(self._metadata('!{{!"llvm.loop.unroll.disable"}}')))
 
     def _write_twice(
         self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
@@ -178,6 +180,17 @@ class Threads(Blocks):
         self.jump(f"over{place.suffix}")
         self.label(f"over{place.suffix}")
 
+    def _far(self, place: _Place) -> _Place:
+        """Return the place of threads whose guards wrap, which no real launch has."""
+        return place._replace(suffix=f".far{place.suffix}", free=False, rare=True)
+
+    def _far_part(self, place: _Place, guards: Bounds) -> tuple[str, str]:
+        starts = [self._within([limit], ("0", place.width))[0] for limit in guards.far]
+        first = starts[0]
+        for start in starts[1:]:
+            first = self._call("@llvm.smin.i32", "i32", ["i32"] * 2, [first, start])
+        return first, place.width
+
     def _write_threads(self, place: _Place, part: tuple[str, str], known: Known) -> None:
         """Write the loop over x, for the threads of this part of the row."""
         holds = [node for node, value in known.items() if value == literal(True, bool_)]
@@ -199,8 +212,10 @@ class Threads(Blocks):
             # The metadata says that iterations of the loop over x do not depend on each other.
             group = self._metadata("distinct !{{}}")
             free = self._metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}')
-            end = f", !llvm.loop {self._metadata(f'distinct !{{{{!{{0}}, {free}}}}}')}"
+            end = self._loop(free)
             self.access = f", !llvm.access.group {group}"
+        elif place.rare:
+            end = self._loop(*map(self._metadata, _PLAIN))
         for node in place.row.nodes:
             if node in known:
                 self.values[node] = known[node]
@@ -214,6 +229,11 @@ class Threads(Blocks):
         if loads:
             self.jump(f"row{place.suffix}.end")
             self.label(f"row{place.suffix}.end")
+
+    def _loop(self, *facts: str) -> str:
+        """Return what the jump back of a loop carries, with these nodes of metadata."""
+        whole = self._metadata(f"distinct !{{{{!{{0}}, {', '.join(facts)}}}}}")
+        return f", !llvm.loop {whole}"
 
     def _metadata(self, text: str) -> str:
         """Add a metadata node, in whose text `{0}` is its own number; return its name."""
@@ -301,3 +321,4 @@ class Threads(Blocks):
 
 
 _FAR = 1 << 40  # beyond any thread
+_PLAIN = ('!{{!"llvm.loop.vectorize.enable", i1 false}}', '!{{!"llvm.loop.unroll.disable"}}')
