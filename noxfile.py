@@ -617,6 +617,8 @@ def hardware(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Compare random kernels with the interpreter; a wrong one is made small and printed.
 
+    Each is interpreted once for all targets, and eight are compiled at once where that is quicker.
+
     `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip,msl`;
     ptx, nvrtc and hip on drivers in software, or with HAL_TEST_CUDA=system and
     HAL_TEST_HIP=system on the machine's, msl by clang.

@@ -1,4 +1,4 @@
-"""Many cases on one target, in processes that may end or hang."""
+"""Many cases on several targets, in processes that may end or hang."""
 
 from __future__ import annotations
 
@@ -8,85 +8,124 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from case import Case
 from device import TARGETS
 from generator import generate
-from harness import WRONG, Verdict
+from harness import ENDED, MISSING, WRONG, Verdict
 from reduce import reduced
 
-WORKER = Path(__file__).with_name("worker.py")
-BATCH = 500  # kernels a process: a loaded program keeps some memory
-PATIENCE = 120.0  # seconds for one kernel
+WORKER = (sys.executable, str(Path(__file__).with_name("worker.py")))
+JOBS = 500  # a process: a loaded program keeps some memory
+PATIENCE = 120.0  # seconds for one kernel, or for the compilation of several
+
+Found = tuple[int, str, Verdict]  # a number, a target, and what became of it there
+Job = tuple[str, list[int]]  # a target, and numbers whose kernels are compiled at once
 
 
-class Missing(Exception):
-    """The target is not on this machine; the text says why."""
+def together(names: Sequence[str]) -> list[list[str]]:
+    """The targets by the process that runs them."""
+    shared = [name for name in names if not TARGETS[name].alone]
+    return [*([shared] if shared else []), *([name] for name in names if TARGETS[name].alone)]
 
 
-def verdicts(target: str, first: int, count: int) -> Iterator[tuple[int, Verdict]]:
-    """Each number with what became of it. Raises: Missing."""
-    number, end = first, first + count
-    while number < end:
-        for seed, verdict in _batch(target, number, min(end, number + BATCH)):
-            yield seed, verdict
-            number = seed + 1
+def verdicts(
+    names: Sequence[str], first: int, count: int, batch: int = 1, worker: Sequence[str] = WORKER
+) -> Iterator[Found]:
+    """Each number on each target of one process; a target that is missing says so once.
+
+    So many numbers, a `batch`, are compiled at once where a target can. Where a process ends in the
+    middle of one, the numbers that it owes are done one by one.
+    """
+    end, missing = first + count, set[str]()
+    jobs: deque[Job] = deque(
+        (name, list(range(begin, min(begin + batch, end))))
+        for begin in range(first, end, batch)
+        for name in names
+    )
+    while jobs:
+        with _started(worker) as (ask, answer):
+            for _ in range(JOBS):
+                if not jobs:
+                    break
+                name, numbers = jobs.popleft()
+                if name in missing:
+                    continue
+                ask(f"{name} {' '.join(map(str, numbers))}")
+                while numbers and (verdict := answer()).kind != ENDED:
+                    yield numbers.pop(0), name, verdict
+                    if verdict.kind == MISSING:
+                        missing.add(name)
+                        numbers.clear()
+                if len(numbers) == 1:
+                    yield numbers[0], name, verdict._replace(kind=WRONG)
+                elif numbers:
+                    jobs.extendleft((name, [number]) for number in reversed(numbers))
+                if numbers:
+                    break
 
 
-def _batch(target: str, first: int, end: int) -> Iterator[tuple[int, Verdict]]:
-    """Up to `end`, or to the first case that ends its process or hangs."""
-    command = [sys.executable, str(WORKER), target, str(first), str(end)]
+@contextmanager
+def _started(
+    command: Sequence[str],
+) -> Iterator[tuple[Callable[[str], None], Callable[[], Verdict]]]:
+    """A process, as two functions: one sends it a line, one gives its next verdict.
+
+    That is ENDED when the process has ended, or has given no verdict for too long.
+    """
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
-    ) as process:
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        errors="replace",
+    ) as process:  # fmt: skip
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        errors: list[str] = []
+        errors: list[str | None] = []
         readers = [
             threading.Thread(target=_read, args=(process.stdout, lines.put)),
             threading.Thread(target=_read, args=(process.stderr, errors.append)),
         ]
         for reader in readers:
             reader.start()
+
+        def ask(line: str) -> None:
+            with suppress(BrokenPipeError):  # then there is no answer
+                print(line, file=process.stdin, flush=True)
+
+        def answer() -> Verdict:
+            try:
+                line = lines.get(timeout=PATIENCE)
+            except queue.Empty:
+                return Verdict(ENDED, f"no answer within {PATIENCE:.0f} seconds")
+            if line is None:
+                return Verdict(ENDED, f"the process ended with {process.wait()}")
+            return Verdict(**json.loads(line))
+
         try:
-            yield from _answers(lines, first, end, process)
+            yield ask, answer
         finally:
             process.kill()
+            with suppress(BrokenPipeError):  # a line that nobody has read
+                process.stdin.close()  # type: ignore[union-attr]
             for reader in readers:
                 reader.join()
     if process.returncode not in (0, -9):
         print("".join(filter(None, errors))[-2000:], file=sys.stderr)
 
 
-def _answers(
-    lines: queue.SimpleQueue[str | None], first: int, end: int, process: subprocess.Popen[str]
-) -> Iterator[tuple[int, Verdict]]:
-    for number in range(first, end):
-        try:
-            line = lines.get(timeout=PATIENCE)
-        except queue.Empty:
-            yield number, Verdict(WRONG, f"no answer within {PATIENCE:.0f} seconds")
-            return
-        if line is None:
-            yield number, Verdict(WRONG, f"the process ended with {process.wait()}")
-            return
-        answer = json.loads(line)
-        if "missing" in answer:
-            raise Missing(answer["missing"])
-        yield answer["seed"], Verdict(answer["kind"], answer["why"])
-
-
-def _read(stream: object, put: object) -> None:
-    for line in stream:  # type: ignore[attr-defined]
-        put(line)  # type: ignore[operator]
-    put(None)  # type: ignore[operator]
+def _read(stream: Iterable[str] | None, put: Callable[[str | None], object]) -> None:
+    for line in stream or ():
+        put(line)
+    put(None)
 
 
 def small(target: str, seed: int) -> str:
     """The failing case as Python, made small."""
-    command = [sys.executable, str(WORKER), target, str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(
+        [*WORKER, target, str(seed)], capture_output=True, text=True, timeout=1800
+    )
     if not done.returncode:
         return done.stdout
     end = time.monotonic() + PATIENCE * 3
@@ -99,6 +138,6 @@ def small(target: str, seed: int) -> str:
 
 def _ends(target: str, case: Case) -> bool:
     """Tell whether the case ends its process."""
-    command = [sys.executable, str(WORKER), target, str(case.seed), "-"]
+    command = [*WORKER, target, str(case.seed), "-"]
     done = subprocess.run(command, input=case.source, capture_output=True, text=True)
     return done.returncode != 0

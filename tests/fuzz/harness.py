@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from contextlib import redirect_stdout
+from functools import cached_property
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,8 @@ import hal_core as hal
 from hal_core.testing import interpret
 
 OK, DISCARDED, UNSUPPORTED, WRONG = "ok", "discarded", "unsupported", "wrong"
+MISSING = "missing"  # the target is not on this machine
+ENDED = "ended"  # no verdict came any more
 TURNS = 5000
 ULPS = 32  # of what is only close; OpenCL allows pow 16
 
@@ -24,25 +28,57 @@ class Verdict(NamedTuple):
     why: str = ""
 
 
+class Trial:
+    """A case, its kernel, and what the interpreter makes of it: computed once for all runners."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self._expected: dict[int, list[Array]] = {}
+
+    @cached_property
+    def kernel(self) -> Any:
+        """Raises: SyntaxError, NameError, KernelFault for a text that is no kernel."""
+        return load(self.case.source, str(self.case.seed))
+
+    def expected(self, subgroup: int) -> list[Array]:
+        """The buffers afterwards, with subgroups of this size. Raises: as `kernel`."""
+        case, key = self.case, subgroup if _sees_subgroups(self.kernel) else 0
+        if key not in self._expected:
+            arrays = case.arrays()
+            inside = [a[within(place, a)] for place, a in zip(case.places, arrays, strict=True)]
+            with redirect_stdout(StringIO()):  # of `hal.print`
+                how = {"vals": case.vals, "turns": TURNS, "subgroup": subgroup}
+                interpret(self.kernel, *inside, **how, **case.launch)
+            self._expected[key] = arrays
+        return self._expected[key]
+
+
+def _sees_subgroups(kernel: Any) -> bool:
+    return any(
+        node.op in ("SHUFFLE", "BALLOT")
+        or (node.op == "SPECIAL" and node.arg[0].startswith("subgroup"))
+        for node in kernel.lower().uops
+    )
+
+
 class Runner:
     """A way to run kernels, in subgroups of this size."""
 
     subgroup = 32
     why = ""  # why it is not on this machine
 
-    def run(self, case: Case) -> Verdict:
+    def prepare(self, trials: list[Trial]) -> str:
+        """Compile several kernels at once, which `run` then launches; or say why that failed."""
+        return ""
+
+    def run(self, trial: Trial) -> Verdict:
         """Raises: what the way itself raises."""
-        before = case.arrays()
-        expected = [array.copy() for array in before]
         try:
-            kernel = load(case.source)
-            inside = [a[within(place, a)] for place, a in zip(case.places, expected, strict=True)]
-            with redirect_stdout(StringIO()):  # of `hal.print`
-                how = {"vals": case.vals, "turns": TURNS, "subgroup": self.subgroup}
-                interpret(kernel, *inside, **how, **case.launch)
+            expected = trial.expected(self.subgroup)
         except (SyntaxError, NameError, hal.KernelFault) as error:
             return Verdict(DISCARDED, f"{type(error).__name__}: {error}")
-        return compare(case.places, self.launch(kernel, case, before), expected)
+        case = trial.case
+        return compare(case.places, self.launch(trial.kernel, case, case.arrays()), expected)
 
     def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
         """The buffers afterwards; the kernel sees them without their guard elements."""
@@ -83,12 +119,17 @@ def _close(a: Array, b: Array) -> Array:
         return near | (limit & (np.sign(a) == np.sign(b)))
 
 
-def load(source: str) -> Any:
-    """The kernel of a module's text. The front end reads a function's text from its file."""
+def load(source: str, number: str = "") -> Any:
+    """The kernel of a module's text. The front end reads a function's text from its file.
+
+    With a `number` it has names that the kernels of other numbers lack: its own, and its tables'.
+    """
+    name = f"fuzzed{number}"
+    source = re.sub(r"\b(fuzzed|W\d)\b", rf"\g<1>{number}", source)
     with tempfile.TemporaryDirectory(prefix="hal-fuzz-") as folder:
         path = Path(folder) / "fuzzed.py"
         path.write_text(source, encoding="utf-8")
         space: dict[str, Any] = {"__name__": "fuzzed"}
         exec(compile(source, str(path), "exec", dont_inherit=True), space)
-        space["fuzzed"].lower()
-        return space["fuzzed"]
+        space[name].lower()
+        return space[name]

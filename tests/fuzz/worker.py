@@ -1,7 +1,7 @@
-"""Runs cases in a process of its own, which a wrong kernel may take down: a line of JSON a case.
+"""Runs cases in a process of its own, which a wrong kernel may take down.
 
-`python worker.py TARGET FIRST END` runs those numbers, `python worker.py TARGET SEED` makes a
-failing one small and prints it, `python worker.py TARGET SEED -` runs it with another text.
+`python worker.py` answers lines of its input. `python worker.py TARGET SEED` makes a failing case
+small and prints it, `python worker.py TARGET SEED -` runs it with another text.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from case import Case
+from case import Case, Kinds
 from device import TARGETS, opened
 from generator import generate
-from harness import WRONG, Runner, Verdict
+from harness import MISSING, WRONG, Runner, Trial, Verdict
 from reduce import reduced
 
 
-def verdict(runner: Runner, case: Case) -> Verdict:
+def verdict(runner: Runner, tried: Case | Trial) -> Verdict:
     """What the runner says; an error it does not expect is a finding too."""
     try:
-        return runner.run(case)
+        return runner.run(tried if isinstance(tried, Trial) else Trial(tried))
     except Exception as error:
         return Verdict(WRONG, f"not expected: {type(error).__name__}: {error}")
 
@@ -45,19 +47,53 @@ def small(runner: Runner, case: Case) -> str:
     return f"{found}\n# {verdict(runner, found).why}"
 
 
+@lru_cache(256)
+def trial(kinds: Kinds, seed: int) -> Trial:
+    return Trial(generate(seed, kinds))
+
+
+def judged(runner: Runner, trials: list[Trial]) -> Iterator[Verdict]:
+    """The verdicts of kernels that are compiled at once; a finding is that of the kernel alone."""
+    refused = runner.prepare(trials) if len(trials) > 1 else ""
+    for one in trials:
+        found = verdict(runner, one)
+        if found.kind == WRONG and len(trials) > 1:
+            alone = verdict(runner, one)  # what was prepared is used up
+            others = f"only beside {[other.case.seed for other in trials]}: {found.why}"
+            found = alone if alone.kind == WRONG else Verdict(WRONG, others)
+        if refused and one is trials[-1]:
+            found = found if found.kind == WRONG else Verdict(WRONG, refused)
+        yield found
+
+
+def serve() -> None:
+    """Read `TARGET NUMBER NUMBER ...`, write a verdict for each; all are compiled at once."""
+    runners: dict[str, Runner] = {}
+    for line in sys.stdin:
+        name, *numbers = line.split()
+        if name not in runners:
+            runners[name] = opened(name)
+        runner = runners[name]
+        if runner.why:
+            print(json.dumps(Verdict(MISSING, runner.why)._asdict()), flush=True)
+            continue
+        trials = [trial(TARGETS[name].kinds, int(number)) for number in numbers]
+        for found in judged(runner, trials):
+            print(json.dumps(found._asdict()), flush=True)
+
+
 def main() -> None:
-    name, first, *end = sys.argv[1:]
-    runner, kinds = opened(name), TARGETS[name].kinds
+    if len(sys.argv) == 1:
+        return serve()
+    name, seed, *more = sys.argv[1:]
+    runner, case = opened(name), generate(int(seed), TARGETS[name].kinds)
     if runner.why:
-        print(json.dumps({"missing": runner.why}), flush=True)
-    elif end == ["-"]:
-        verdict(runner, generate(int(first), kinds)._replace(source=sys.stdin.read()))
-    elif end:
-        for seed in range(int(first), int(end[0])):
-            kind, why = verdict(runner, generate(seed, kinds))
-            print(json.dumps({"seed": seed, "kind": kind, "why": why}), flush=True)
+        print(f"{name} is not on this machine: {runner.why}")
+    elif more:
+        verdict(runner, case._replace(source=sys.stdin.read()))
     else:
-        print(small(runner, generate(int(first), kinds)))
+        print(small(runner, case))
+    return None
 
 
 if __name__ == "__main__":
