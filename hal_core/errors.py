@@ -105,6 +105,10 @@ class DeviceUnavailable(HalError, RuntimeError):
     """The backend is installed and whole, but there is nothing to open: the normal answer of a
     machine without that hardware, and what a driver's refusal becomes."""
 
+    # As the answer of `hal_enumerate`. True: it is remembered until `hal.Device.refresh()`. False:
+    # the program may change it, as by connecting to a cluster, and the plugin is asked each time.
+    lasting: bool = True
+
 
 class PluginError(HalError, ImportError):
     """An installed backend cannot be used: it fails at import or is not a plugin.

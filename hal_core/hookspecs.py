@@ -104,7 +104,8 @@ def hal_enumerate(family: str) -> Sequence[DeviceInfo]:
     The name of device 0 is the family (`CUDA`), of device 1 `CUDA:1`. Asked once until
     `Device.refresh()`. An empty list is the normal answer of a machine without the hardware.
 
-    Raises: DeviceUnavailable(why) when the driver is missing or refuses.
+    Raises: DeviceUnavailable(why) when the driver is missing or refuses; with `lasting = False` on
+    the exception the hook is called again when somebody next asks.
     """
     raise NotImplementedError
 

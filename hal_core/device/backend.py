@@ -90,12 +90,13 @@ class Backend(Plugin, OfThisProcess):
     def infos(self) -> tuple[DeviceInfo, ...]:
         """Return the facts of every device, asked for once until `forget`. Never empty.
 
-        Raises: DeviceUnavailable when there is no hardware; PluginError; ForkError.
+        Raises: DeviceUnavailable when there is no hardware, asked for again if that is not
+        `lasting`; PluginError; ForkError.
         """
         answer = self._answer
 
         def ask() -> None:
-            if answer:
+            if _lasts(answer):
                 return
             self._check_fork()
             self._touched = True
@@ -111,11 +112,11 @@ class Backend(Plugin, OfThisProcess):
                     problem = "the backend is installed, but finds no hardware"
                     fix = "`hal doctor` tells what it looked at."
                     raise DeviceUnavailable("open", problem, device=self.family, fix=fix)
-                answer.append(infos)
+                answer[:] = [infos]
             except HalError as error:
-                answer.append(error.with_traceback(None))
+                answer[:] = [error.with_traceback(None)]
 
-        if not answer:
+        if not _lasts(answer):
             flights.run((self, "list", id(answer)), ask, operation=f"list {self.family}")
         known = answer[0]
         if isinstance(known, HalError):
@@ -250,6 +251,11 @@ class Backend(Plugin, OfThisProcess):
 
     def __repr__(self) -> str:
         return f"<Backend {self.family} from {self.origin}>"
+
+
+def _lasts(answer: Sequence[object]) -> bool:
+    """Tell whether a family has answered, and need not be asked again."""
+    return bool(answer) and getattr(answer[0], "lasting", True)
 
 
 def pick(infos: Sequence[DeviceInfo], family: str, index: int) -> DeviceInfo:

@@ -230,6 +230,32 @@ def test_R10_no_hardware_is_a_normal_answer(registry: DeviceRegistry, why: str) 
     assert plugin.asked == 2
 
 
+def test_R10_an_answer_that_the_program_can_change_is_not_remembered(
+    registry: DeviceRegistry,
+) -> None:
+    class Connected(FakePlugin):
+        asked = 0
+
+        @hookimpl
+        def hal_enumerate(self, family: str) -> list[hal.DeviceInfo]:
+            self.asked += 1
+            if self.asked < 4:
+                error = hal.DeviceUnavailable("list", "connect first")
+                error.lasting = False
+                raise error
+            return super().hal_enumerate(family)
+
+    plugin = Connected()
+    registry.register_plugin("ACC", plugin)
+    for count in (1, 2):
+        with pytest.raises(hal.DeviceUnavailable, match="connect first"):
+            registry["ACC"]
+        assert plugin.asked == count and registry.states() == {"ACC": "no hardware"}
+    assert registry.get_available_devices() == [] and plugin.asked == 3
+    assert registry["ACC"].name == "ACC" and registry.states() == {"ACC": "open"}
+    assert registry.devices("ACC") and plugin.asked == 4
+
+
 REFUSES = """# more
 from hal_core.errors import DeviceUnavailable
 def refuse(self, family):
