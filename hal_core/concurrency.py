@@ -344,6 +344,19 @@ def poll(is_done: Callable[[], bool], timeout: float) -> bool:
     return True
 
 
+def is_of_a_signal(error: BaseException) -> bool:
+    """Tell whether the handler of a signal raised the error, in the middle of other code.
+
+    SIGTERM often becomes a SystemExit that way, which is the end of the program.
+    """
+    import signal
+    from traceback import walk_tb
+
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {code for one in handlers if (code := getattr(one, "__code__", None))}
+    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+
+
 # -- drivers that a child may not use
 
 never_released: list[object] = []  # parts of abandoned drivers; empty but in a forked child

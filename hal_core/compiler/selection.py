@@ -92,7 +92,7 @@ def _try(device: Compiled, pair: CompilerPair) -> Compiler | None:
             reason = str(error)
         except HalError as error:  # as part of a sentence that names operation and device itself
             reason = f"{error.problem} ({error.fix.rstrip('.')})" if error.fix else error.problem
-        except (Exception, SystemExit) as error:  # a plugin may raise anything
+        except Exception as error:  # a plugin may raise anything
             reason = f"{type(error).__name__}: {error}"
         device._failed_compilers[pair.name] = reason
         return None

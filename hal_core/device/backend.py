@@ -209,14 +209,15 @@ class Backend(Plugin, OfThisProcess):
     def _provide(self, hook: str, checked: Callable[[Any], T], **arguments: object) -> T:
         """Call the owner's hook and check the answer.
 
-        Raises: HalError as the hook raised it; PluginError for anything else, which names the
-        plugin and the extensions that wrap the hook.
+        Raises: HalError as the hook raised it; PluginError for any other Exception, which names
+        the plugin and the extensions that wrap the hook. SystemExit and KeyboardInterrupt are no
+        failures of a plugin: a signal asks for the program's end.
         """
         try:
             return checked(getattr(self.manager.hook, hook)(**arguments))
-        except (HalError, KeyboardInterrupt):
+        except HalError:
             raise
-        except BaseException as error:  # SystemExit too: a plugin must not end the process
+        except Exception as error:
             around = [
                 f"{extension.name} ({extension.origin})"
                 for extension in self.extensions
@@ -278,9 +279,7 @@ def _logged(plugin: Plugin, hook: str, device: Compiled) -> Iterator[None]:
     """Log a failure inside the block: an observer or an extension stops no other."""
     try:
         yield
-    except (KeyboardInterrupt, GeneratorExit):  # the latter: Ctrl-C before the block
-        raise
-    except BaseException as error:
+    except Exception as error:
         log.warning(
             "%s of plugin %s failed on %s: %s; from %s",
             hook, plugin.name, device.name, one_line(error), plugin.origin, exc_info=error,

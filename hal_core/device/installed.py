@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hal_core import config, discovery
-from hal_core.concurrency import flights, fresh_copy
+from hal_core.concurrency import flights, fresh_copy, is_of_a_signal
 from hal_core.device.backend import Backend
 from hal_core.device.names import KNOWN, is_family
 from hal_core.device.plugin import Extension, Plugin, one_line
@@ -283,9 +283,9 @@ def _import(entry: EntryPoint) -> object:
         found: object = importlib.import_module(module)
         for attribute in attributes.strip().split(".") if attributes.strip() else ():
             found = getattr(found, attribute)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # SystemExit too: a plugin must not end the process
+    except BaseException as error:  # SystemExit too: a module's own must not end the process
+        if isinstance(error, KeyboardInterrupt) or is_of_a_signal(error):
+            raise
         spec = getattr(sys.modules.get(module), "__spec__", None)
         if isinstance(error, AttributeError) and getattr(spec, "_initializing", False):
             problem = "its module is still being imported, and asks for its own device"

@@ -280,7 +280,7 @@ def test_C7_when_all_fail_every_reason_is_shown(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("by what"), SystemExit(3), KeyError("cc"), NameError("no name cc")]
+    "error", [ZeroDivisionError("by what"), TypeError(3), KeyError("cc"), NameError("no name cc")]
 )
 def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(
     error: BaseException, monkeypatch: pytest.MonkeyPatch

@@ -227,7 +227,7 @@ def test_a_vendor_error_never_escapes_raw() -> None:
 
         @hookimpl
         def hal_make_allocator(self, device: object) -> Any:
-            raise SystemExit(3)
+            raise KeyError(3)
 
         @hookimpl
         def hal_make_program(self, device: object, binary: object) -> Any:
@@ -237,9 +237,53 @@ def test_a_vendor_error_never_escapes_raw() -> None:
     for failing in (lambda: opened(owner), lambda: owner.make_allocator(None)):  # type: ignore[arg-type]
         with pytest.raises(hal.PluginError) as caught:
             failing()
-        assert isinstance(caught.value.__cause__, (OSError, SystemExit))
+        assert isinstance(caught.value.__cause__, (OSError, KeyError))
     with pytest.raises(hal.CompileError):
         owner.make_program(None, None)  # type: ignore[arg-type]
+
+
+class Stopped(BaseException):
+    """What a program's own handler of a signal may raise."""
+
+
+@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt(), Stopped()])
+@pytest.mark.parametrize("hook", ["hal_enumerate", "hal_open_device", "hal_device_opened"])
+def test_the_end_of_the_program_passes_through_every_hook(end: BaseException, hook: str) -> None:
+    """SIGTERM while a device opens ends the program; nothing of it is remembered or left open."""
+    ends = [end]
+    closed = []
+
+    def stop(*_: Any) -> None:
+        if ends:
+            raise ends.pop()
+
+    class Ended(FakePlugin):
+        @hookimpl
+        def hal_enumerate(self, family: str) -> Any:
+            if hook == "hal_enumerate":
+                stop()
+            return super().hal_enumerate(family)
+
+        @hookimpl
+        def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+            if hook == "hal_open_device":
+                stop()
+            return super().hal_open_device(family, index, info)
+
+        @hookimpl
+        def hal_device_opened(self, device: hal.Compiled) -> None:
+            if hook == "hal_device_opened":
+                stop()
+
+        @hookimpl
+        def hal_device_closed(self, device: hal.Compiled) -> None:
+            closed.append(device)
+
+    owner = make(Ended())
+    with pytest.raises(type(end)):
+        opened(owner)
+    assert len(closed) == (hook == "hal_device_opened") and not owner.open_devices
+    assert not opened(owner).closed
 
 
 def test_a_hook_that_may_be_left_out() -> None:
@@ -341,7 +385,7 @@ def test_R21_observers_are_isolated(caplog: pytest.LogCaptureFixture) -> None:
         def hal_device_opened(self, device: hal.Compiled) -> None:
             seen.append(self.name)
             if self.name == "bad":
-                raise SystemExit("observer")
+                raise OSError("observer")
 
         hal_device_closed = hookimpl(hal_device_opened)
 

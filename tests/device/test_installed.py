@@ -45,6 +45,27 @@ FAILURES = {
 }
 
 
+TERMINATED = """
+import os, signal, sys
+import hal_core as hal
+def end(number, frame):
+    sys.exit(7)
+signal.signal(signal.SIGTERM, end)
+try:
+    hal.Device["SLOW"]
+except Exception as error:
+    print(error)
+print("still here")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGTERM")
+def test_R8_a_signal_while_a_plugin_is_imported_ends_the_program(site: FakeSite) -> None:
+    site.backend("SLOW", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)")
+    done = site.run(TERMINATED)
+    assert (done.returncode, done.stdout) == (7, ""), done.stderr
+
+
 @pytest.mark.parametrize("source, cause", FAILURES.values(), ids=FAILURES.keys())
 def test_R8_a_plugin_that_fails_at_import(
     site: FakeSite, registry: DeviceRegistry, source: str, cause: type[BaseException]

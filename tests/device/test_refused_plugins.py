@@ -87,7 +87,6 @@ ANSWERS = {
         "as device 0, not a DeviceInfo of EVIL",
     ),
     "enumerating raises": enumerates("1 / 0", "hal_enumerate failed: ZeroDivisionError"),
-    "enumerating exits": enumerates("exit(3)", "SystemExit"),
     "an unknown kind": replaced("kind='tpu'", "the kind 'tpu'"),
     "no limits": replaced("limits=None", "None for limits, not a Limits"),
     "memory as text": replaced("memory_nbytes='64G'", "'64G' for memory_nbytes, not a int"),
@@ -203,7 +202,7 @@ EXTENSIONS = {
     "is a number": "plugin = 42",
     "has no version": "# more\ndel Plugin.hal_api",
     "owns a device": "# more\nPlugin.hal_enumerate = hookimpl(lambda self: [])",
-    "fails at each hook": "# more\ndef bad(self, device): raise SystemExit(5)\n"
+    "fails at each hook": "# more\ndef bad(self, device): raise OSError(5)\n"
     "for name in ('hal_device_opened', 'hal_device_closed', 'hal_make_compilers'):\n"
     "    setattr(Plugin, name, hookimpl(bad))",
     "adds rubbish": "# more\nPlugin.hal_make_compilers = hookimpl(lambda self, device: [1, 2])",
