@@ -48,6 +48,15 @@ class DType(type):
         """True for an integer dtype, signed or not; bool is none."""
         return cls.kind in "iu"
 
+    @property
+    def dtype(cls) -> np.dtype[Any]:
+        """The numpy dtype of the same bits, by the name that numpy asks for it.
+
+        So `np.zeros(8, hal.float32)` has elements of float32, and not Python objects.
+        Raises: Unsupported for bfloat16 without ml_dtypes.
+        """
+        return cls.to_numpy()
+
     def to_numpy(cls) -> np.dtype[Any]:
         """Return the numpy dtype of the same bits.
 

@@ -15,6 +15,13 @@ MOST_ADDED = 1 << 16  # a constant up to this, added to an index of a thread, do
 _MAX_INDEX = 2**31 - 1 - MOST_ADDED  # global_idx is an int32
 _MAX_THREADS = 2**62  # of a whole launch; backends count them in 64 bits
 
+_FORMS = "Give grid= (blocks) and block= (threads of a block), or threads= (all threads)."
+_SMALLER = {
+    "block": "Give smaller blocks and more of them, or threads= alone.",
+    "grid": "Launch several times, or let each thread do several elements: "
+    "while i < n: ...; i += hal.grid_dim(0) * hal.block_dim(0).",
+}
+
 
 class Limits(NamedTuple):
     """The limits of a device for launches and allocations. Blocks and grids are (x, y, z)."""
@@ -62,7 +69,8 @@ class Rules(NamedTuple):
         else:
             self._refuse("nothing says how many threads run")
         if fixed and shape != fixed:
-            self._refuse("the kernel fixes its block", shape, f"block {fixed}")
+            fix = "Leave out block=, which is the kernel's."
+            self._refuse("the kernel fixes its block", shape, f"block {fixed}", fix=fix)
         self._check_limits(blocks, shape, shared)
         return blocks, shape
 
@@ -74,21 +82,24 @@ class Rules(NamedTuple):
         ):
             for axis, size, limit in zip("xyz", sizes, most, strict=True):
                 if size > limit:
-                    self._refuse(f"{what}.{axis} is too large", size, limit)
+                    self._refuse(f"{what}.{axis} is too large", size, limit, fix=_SMALLER[what])
         total = block[0] * block[1] * block[2]
         if total > self.max_block_threads:
-            self._refuse("a block has too many threads", total, self.max_block_threads)
+            problem, fix = "a block has too many threads", _SMALLER["block"]
+            self._refuse(problem, total, self.max_block_threads, fix=fix)
         for axis, blocks, size in zip("xyz", grid, block, strict=True):
             if blocks * size > _MAX_INDEX:
                 problem = f"threads along {axis} exceed a 32-bit index"
-                self._refuse(problem, blocks * size, _MAX_INDEX)
+                self._refuse(problem, blocks * size, _MAX_INDEX, fix=_SMALLER["grid"])
         total *= grid[0] * grid[1] * grid[2]
         if total > _MAX_THREADS:
-            self._refuse("too many threads", total, _MAX_THREADS)
+            self._refuse("too many threads", total, _MAX_THREADS, fix=_SMALLER["grid"])
         room = max(0, limits.shared_nbytes - self.shared_nbytes)
         if not (isinstance(shared, int) and 0 <= shared <= room):
-            own = f" beside the kernel's own {self.shared_nbytes}" if self.shared_nbytes else ""
-            self._refuse(f"bytes of shared memory{own}", shared, room)
+            own = f", beside the kernel's own {self.shared_nbytes} bytes"
+            problem = "shared= is no number of bytes that fits into a block's shared memory"
+            problem += own if self.shared_nbytes else ""
+            self._refuse(problem, shared, room, fix="A kernel's own arrays need no shared=.")
 
     def _dim3(self, what: str, extent: Any) -> Dim3:
         items = (extent,) if hasattr(extent, "__index__") else extent
@@ -100,9 +111,8 @@ class Rules(NamedTuple):
             self._refuse(f"{what} is one to three integers, none negative", extent)
         return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
 
-    def _refuse(self, problem: str, *values: object) -> NoReturn:
+    def _refuse(self, problem: str, *values: object, fix: str = _FORMS) -> NoReturn:
         facts = dict(zip(("got", "limit"), values, strict=False))
-        fix = "Give grid= (blocks) and block= (threads of a block), or threads= (all threads)."
         raise InvalidArgument(self.operation, problem, device=self.device, fix=fix, **facts)
 
 

@@ -60,6 +60,47 @@ MISTAKES: list[tuple[str, Callable[[Any], object]]] = [
 ]
 
 
+ADVICE: list[tuple[Callable[[Any], object], str]] = [
+    (lambda t: t.buffer[3], "copy out: buffer.numpy()[...]."),
+    (lambda t: t.buffer[::2], "For a view write buffer[a:b]"),
+    (lambda t: hal.zeros(1e3, hal.float32, t.device), "int(...)"),  # type: ignore[arg-type]
+    (lambda t: t.device.compile(t.program), "A hal.Program is compiled already: call it."),
+    (lambda t: t.program(t.buffer, vals=(1.0, 8), threads=1 << 40), "Launch several times"),
+    (lambda t: t.program(t.buffer, vals=(1.0, 8), grid=1, block=1 << 20), "smaller blocks"),
+    (lambda t: t.program(t.buffer, vals=(1.0, 8), threads=8, shared=1 << 40), "no shared="),
+    (lambda t: _fixed(t), "Leave out block="),
+    (lambda t: hal.Buffer.from_file("/", hal.float32, device=t.device), "in this folder"),
+    (lambda t: hal.Graph(t.device).replay([t.buffer]), "replay({old: new})"),  # type: ignore
+]
+
+
+@pytest.mark.parametrize(("mistake", "advice"), ADVICE, ids=[advice for _, advice in ADVICE])
+def test_the_advice_is_of_the_mistake(
+    things: Things, mistake: Callable[[Any], object], advice: str
+) -> None:
+    with pytest.raises(hal.HalError) as caught:
+        mistake(things)
+    assert advice in (caught.value.fix or "")
+
+
+def _fixed(things: Things) -> None:
+    @hal.kernel(block=4)
+    def fill(y: hal.Ptr[hal.float32]) -> None:
+        y[hal.global_idx(0)] = 1.0
+
+    things.device.compile(fill)(things.buffer, grid=1, block=8)
+
+
+def test_a_node_that_is_not_there_is_told_with_their_number(things: Things) -> None:
+    graph = hal.Graph(things.device)
+    graph.fill(things.buffer, 1)
+    assert graph[0] is graph[-1]
+    with pytest.raises(IndexError, match=r"graph\[9\]: the graph has 1 nodes"):
+        graph[9]
+    with pytest.raises(TypeError, match=r"update\(\) got an unexpected keyword argument 'a'"):
+        graph[0].update(a=3)  # type: ignore[call-arg]
+
+
 def _special(things: Things, **options: Any) -> None:
     hal.Buffer(things.device, 8, hal.float32, hal.BufferSpec(**options)).allocate()
 
@@ -69,3 +110,9 @@ def test_a_mistake_is_told_with_advice(things: Things, mistake: Callable[[Any], 
     with pytest.raises(hal.HalError) as caught:
         mistake(things)
     assert caught.value.fix and str(caught.value).endswith(caught.value.fix)
+
+
+def test_numpy_takes_a_dtype_for_its_own() -> None:
+    """Without that numpy makes an array of Python objects, and says nothing."""
+    for dtype in (hal.bool_, hal.int8, hal.uint64, hal.float16, hal.float32, hal.float64):
+        assert np.zeros(3, dtype).dtype == np.dtype(dtype) == np.dtype(dtype.name)

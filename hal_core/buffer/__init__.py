@@ -360,7 +360,8 @@ class Buffer:
     def __getitem__(self, index: slice) -> Buffer:
         """Make a view, `buffer[a:b]`, of elements a to b; Python's rules, step 1 only."""
         if not isinstance(index, slice) or index.step not in (None, 1):
-            problem, fix = "not a slice of step 1", "Copy out first: buffer.numpy()[...]."
+            problem = "a slice has step 1" if isinstance(index, slice) else "an element has no view"
+            fix = "For a view write buffer[a:b]; to see elements, copy out: buffer.numpy()[...]."
             raise InvalidArgument("buffer[...]", problem, got=index, fix=fix)
         start, stop, _ = index.indices(self.size)
         return self.view(max(0, stop - start), offset=start * self.dtype.itemsize)
@@ -750,7 +751,8 @@ def _size(value: Any, operation: str, what: str = "size") -> int:
     except (AttributeError, TypeError):
         number = -1
     if number < 0 or isinstance(value, bool):
-        advice = "A buffer has one dimension: give the product, and numpy(shape) at the end."
-        fix = advice if isinstance(value, (tuple, list)) else None
+        fix = "Convert it by int(...)." if isinstance(value, float) else None
+        if isinstance(value, (tuple, list)):
+            fix = "A buffer has one dimension: give the product, and numpy(shape) at the end."
         raise InvalidArgument(operation, f"{what} is an integer, not negative", got=value, fix=fix)
     return int(number)

@@ -40,7 +40,12 @@ def elements_in(path: Path, itemsize: int, offset: int, operation: str) -> int:
     """
     with _opened(path, os.O_RDONLY, operation) as file:
         nbytes = os.fstat(file).st_size - offset
-    if nbytes < 0 or nbytes % itemsize:
+    if nbytes < 0:
+        raise InvalidArgument(
+            operation, f"{os.fspath(path)!r} ends before the offset", got=offset,
+            limit=f"has {offset + nbytes} bytes", fix="offset counts bytes.",
+        )  # fmt: skip
+    if nbytes % itemsize:
         raise InvalidArgument(
             operation, f"{os.fspath(path)!r} does not end after a whole number of elements",
             got=f"{shown(nbytes)} bytes from byte {shown(offset)}",
@@ -163,9 +168,11 @@ def _opened(path: Path, flags: int, operation: str) -> Iterator[int]:
     """Open a regular file. Raises: OSError, InvalidArgument for a pipe or a device."""
     file = os.open(path, flags | _FLAGS | _NO_WAIT, 0o666)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        mode = os.fstat(file).st_mode
+        if not stat.S_ISREG(mode):
             problem = f"{os.fspath(path)!r} is no regular file"
             fix = "Pipes and devices have no offsets: read them with Python, and use copyin."
+            fix = "Name a file in this folder." if stat.S_ISDIR(mode) else fix
             raise InvalidArgument(operation, problem, fix=fix)
         yield file
     finally:

@@ -175,7 +175,8 @@ class CompilerPair(NamedTuple):
 def compile_kernel(device: Compiled, kernel: object) -> Program:
     """Make a program of a kernel, whatever was compiled before. Raises: as `Compiled.compile`."""
     if not isinstance(kernel, (KernelFunction, Kernel, Source)):
-        fix = "Decorate a function with @hal.kernel, or make a hal.Source. A program is ready."
+        fix = "Decorate a function with @hal.kernel, or make a hal.Source. "
+        fix += "A hal.Program is compiled already: call it."
         raise InvalidArgument("compile", "not a kernel", got=kernel, device=device.name, fix=fix)
     pair, compiler = select(device, kernel.language if isinstance(kernel, Source) else None)
     if isinstance(kernel, KernelFunction):

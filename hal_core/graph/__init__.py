@@ -109,6 +109,11 @@ class Graph(OfThisProcess):
         if capturing() is not None:
             refuse_in_capture("replay", "a graph cannot be replayed", self.device.name)
         self.device._check_open("replay")
+        if buffers is not None and not isinstance(buffers, Mapping):
+            raise InvalidArgument(
+                "replay", "buffers is no mapping", got=type(buffers).__name__,
+                fix="Write replay({old: new}).",
+            )  # fmt: skip
         start = time.perf_counter()
         plan = self._plan
         if plan is None or not plan.is_current(buffers):

@@ -163,7 +163,7 @@ def write(path: str | os.PathLike[str], content: bytes) -> None:
             half.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidArgument(
-            "save", f"the file cannot be written: {error}", got=str(place)
+            "save", f"the file cannot be written: {error.strerror}", got=str(place)
         ) from None
 
 
@@ -172,5 +172,5 @@ def read(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        problem = f"the file cannot be read: {error}"
+        problem = f"the file cannot be read: {error.strerror}"
         raise InvalidArgument("load_graph", problem, got=str(path)) from None

@@ -95,10 +95,12 @@ def call(x: Expressions, node: ast.Call) -> Any:
 
 def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:
     if count is not None and len(node.args) != count:
+        from inspect import signature  # here: it takes longer than all of hal_core
+
         name = ast.unparse(node.func)
-        raise x.error(
-            node, f"{name} takes {count} argument(s), not {len(node.args)}", "Correct the call."
-        )
+        names = list(signature(x.expression(node.func)).parameters)[:count]
+        problem = f"{name} takes {count} argument(s), not {len(node.args)}"
+        raise x.error(node, problem, f"Write {name}({', '.join(names)}).")
     return list(map(x.operand, node.args, x.together(node.args)))
 
 
