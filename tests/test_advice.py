@@ -91,16 +91,6 @@ def _fixed(things: Things) -> None:
     things.device.compile(fill)(things.buffer, grid=1, block=8)
 
 
-def test_a_node_that_is_not_there_is_told_with_their_number(things: Things) -> None:
-    graph = hal.Graph(things.device)
-    graph.fill(things.buffer, 1)
-    assert graph[0] is graph[-1]
-    with pytest.raises(IndexError, match=r"graph\[9\]: the graph has 1 nodes"):
-        graph[9]
-    with pytest.raises(TypeError, match=r"update\(\) got an unexpected keyword argument 'a'"):
-        graph[0].update(a=3)  # type: ignore[call-arg]
-
-
 def _special(things: Things, **options: Any) -> None:
     hal.Buffer(things.device, 8, hal.float32, hal.BufferSpec(**options)).allocate()
 
