@@ -111,9 +111,7 @@ class Queue(OfThisProcess):
 
     def _synchronize(self, seconds: float) -> bool:
         """Wait for the work queued so far; False when the time has passed. Raises no failure."""
-        event = self._stamped(self.event_class())
-        self._record(event)
-        return event._reached(seconds)
+        return self._record_end()._reached(seconds)
 
     def _close(self) -> None:
         """Release what the driver has for the queue. Order: after its work."""
@@ -136,10 +134,7 @@ class Queue(OfThisProcess):
         elif _as_event(event, "record").queue is not None or event._is_over():
             fix = "An event happens once: make a new one."
             raise InvalidState("record", f"{event!r} has its place already", fix=fix)
-        if self.device._order is not None:
-            self.device._order.recorded(self, event)
-        self._record(self._stamped(event))
-        return event
+        return self._placed(event)
 
     def wait(self, event: Event) -> Self:
         """Let work that is queued from now on begin after `event`; the caller does not wait.
@@ -165,7 +160,8 @@ class Queue(OfThisProcess):
         seconds_of(timeout, "synchronize")
         if self.closed:
             return True
-        return self.record().wait(timeout)
+        self._check_open("synchronize")
+        return self._record_end().wait(timeout)
 
     def close(self) -> None:
         """Wait for the work, and refuse more; a second call does nothing.
@@ -247,6 +243,17 @@ class Queue(OfThisProcess):
         return self.record()
 
     # -- helpers
+
+    def _record_end(self) -> Event:
+        """Return an event of the work queued so far."""
+        return self._placed(self.event_class())
+
+    def _placed(self, event: Event) -> Event:
+        """Record an event behind the work queued so far."""
+        if self.device._order is not None:
+            self.device._order.recorded(self, event)
+        self._record(self._stamped(event))
+        return event
 
     def _stamped(self, event: Event) -> Event:
         event.queue, event._place = self, next(self._places)

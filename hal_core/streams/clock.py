@@ -61,7 +61,9 @@ class StreamClock(SampledClock):
         self._samples.add(device_ns, host_ns)
 
     def _queue(self, work: Callable[[], T], span: Span) -> T:
-        stream = getattr(self.of_thread, "stream", None) or self.device.stream
+        stream = getattr(self.of_thread, "stream", None)
+        if stream is None:  # 0 is a stream
+            stream = self.device.stream
         with self._lock:
             start = self._try_record(stream)
             result = work()

@@ -114,18 +114,19 @@ class StreamDevice(Compiled):
         self.unused: deque[Any] = deque()  # modules whose programs are gone
         self.unused_graphs: deque[tuple[Any, Any]] = deque()  # and what was made of them
         self.executables: Living[Executable] = Living()
+        self.in_doubt: list[Any] = []  # used by work of which nobody knows whether it is over
         self._ended = False  # True: the stream is being destroyed, or gone
         self.lost = False  # True: a fault ended the context, as the end of the device showed
         self.clock = StreamClock(self)
         self.marks, self.pinned = Marks(self), PinnedBlocks(self)  # of its queues
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
-            try:
-                self.api.use(self.context)
+        try:
+            with self.own("open"):  # another library may have changed this thread's context
                 self.stream = self.api.make_stream()
-            except BaseException:
-                self.release_context()
-                raise
+        except BaseException:
+            self.release_context()
+            raise
 
     def _synchronize(self, timeout: float | None) -> bool:
         if timeout is None:
@@ -151,6 +152,7 @@ class StreamDevice(Compiled):
                         steps.callback(executable.give_up)
                     steps.callback(self.pinned.destroy)
                     steps.callback(self.marks.destroy)
+                    steps.callback(self.in_doubt.clear)
                     self.api.wait(self.stream)
             except DeviceFault:
                 self.lost = True  # the context, with all that it held

@@ -9,17 +9,18 @@ another family, holds a queue: its calls are kept, and go to the stream when the
 
 from __future__ import annotations
 
-import ctypes
 import operator
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from threading import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from hal_core.buffer import Buffer, Lease
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.dtypes import uint8
 from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState
 from hal_core.profiling import events, record_queued
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from hal_core.streams.device import StreamDevice
     from hal_core.streams.marks import Mark
 
+_LEGACY = 0, 1  # handles of the legacy default stream, another one in each context
 _PER_THREAD = 2  # CU_STREAM_PER_THREAD, hipStreamPerThread
 _MOST_UNMARKED = 32  # pieces of work, until the queue looks by itself which of them are done
 _MOST_PENDING = 8  # marks, until it looks at each call
@@ -48,10 +50,15 @@ class StreamEvent(PolledEvent):
 
     queue: StreamQueue
     mark: Mark | None = None  # once it is in the stream
+    writes: Sequence[memoryview] = ()  # memory of the host that is complete when it has happened
 
     def _poll(self) -> bool:
         self.queue.look()
         return self._done
+
+    def _happen(self, failure: Failure | None) -> None:
+        self.writes = ()
+        super()._happen(failure)
 
     def seconds_since(self, earlier: Event) -> float:
         """Return the seconds of device time that lie between another event and this one."""
@@ -72,9 +79,15 @@ class Stretch:
         self.names: list[str] = []  # "launch of saxpy"
         self.keep: list[Any] = []
         self.finish: list[Callable[[], object]] = []  # what the host does when it is done
-        self.dests: list[memoryview] = []  # memory of the host that it writes to
-        self.waited: list[Event] = []  # of other devices, whose failures are not this one's
-        self.event: Callable[[], Event | None] = lambda: None  # at its end, a weak reference
+        self.dests: list[memoryview] = []  # memory of the host that is written by then
+        # Of other devices, whose failures are not this one's, or of queues that write to the host.
+        self.waited: list[StreamEvent] = []
+        self.event: Callable[[], Event | None] = _nothing  # at its end, a weak reference
+        self.is_large = False  # it uses a large pinned block
+
+    def comes_after(self) -> bool:
+        """Tell whether all events that it waits for have happened. Looks at their queues."""
+        return all(event.done for event in self.waited)
 
 
 class _Dropped(PolledEvent):
@@ -84,24 +97,33 @@ class _Dropped(PolledEvent):
         super().__init__()
         self._device, self._stream, self._borrowed = queue.device, queue.stream, queue.borrowed
         self._keeps = queue.keeps  # or the owner of a borrowed stream would destroy it now
+        self._is_legacy = queue.is_legacy
         self._lock = queue._lock
         self._rest = rest
 
     def _poll(self) -> bool:
         device = self._device
+        if not all(stretch.comes_after() for stretch in self._rest):
+            return False
         with self._lock:
             if self._done or device.closed:
                 return True
-            with suppress(HalError):  # the context is lost, and its memory with it
+            try:
+                if self._is_legacy:
+                    device.own("wait")
                 if not device.call("wait", device.api.is_done, self._stream):
                     return False
                 for stretch in self._rest:
                     for finish in stretch.finish:
                         finish()
-                if not self._borrowed:
+            except DeviceFault:  # the context is lost, and its memory with it
+                pass
+            except HalError:
+                device.in_doubt.append((self._rest, self._keeps))
+            if not self._borrowed:
+                with suppress(HalError):
                     device.call("close", device.api.destroy_stream, self._stream)
-            self._rest.clear()
-            self._keeps = None
+            self._rest, self._keeps = [], None
             self._happen(None)
         return True
 
@@ -121,6 +143,7 @@ class StreamQueue(Queue):
     def __init__(self, device: StreamDevice, stream: Any = None, name: str = "") -> None:
         super().__init__(device, name)
         self.borrowed = stream is not None
+        self.is_legacy = self.borrowed and stream in _LEGACY
         self.stream = stream
         self._lock = fork_safe_lock()
         self._growing = Stretch()
@@ -129,6 +152,12 @@ class StreamQueue(Queue):
         self._held: Event | None = None  # that the calls of `_later` wait for
         self._later: deque[Callable[[], object]] = deque()
         self._outside: deque[Callable[[], object]] = deque()  # calls to make without the lock
+        self._last: Callable[[], Event | None] = _nothing  # behind all work, a weak reference
+        self._asked: Event | None = None  # that `synchronize` waits for
+        self._is_shared = self.borrowed  # others may put work on the stream
+        # Threads that look now. An event that a queue behind ours waits for may have been taken by
+        # another thread and not have happened yet; to look for it would lead back here.
+        self._looking: set[int] = set()
         self._failure: Failure | None = None  # of work: what comes behind it is dropped
         self._passed: Failure | None = None  # that the stream itself has come to
         if stream is None:
@@ -140,24 +169,37 @@ class StreamQueue(Queue):
 
     # -- work
 
-    def _add(
-        self, name: str, work: Callable[[], object], keep: Keep,
-        finish: Callable[[], object] | None = None, dest: memoryview | None = None,
-    ) -> None:  # fmt: skip
-        self._do(partial(self._put, name, work, keep, finish, dest))
+    def _add(self, name: str, work: Callable[[], object], keep: Keep) -> None:
+        self._do(partial(self._put, name, work, keep))
         if len(self._pending) > _MOST_PENDING:
             self.look()
 
-    def _do(self, call: Callable[[], object]) -> None:
-        """Make a call that uses the stream: now, or after the event that the queue waits for."""
+    def _do(
+        self, call: Callable[[], object], last: Callable[[], Event | None] | None = None
+    ) -> None:
+        """Make a call that uses the stream: now, or after the event that the queue waits for.
+
+        `last` refers to the event that the call puts behind all work.
+        """
         with self._lock:
             if self.closed:  # by another thread, after the caller had looked
                 self._check_open("queue work")
-            if self._held is None:
+            self._last = last or _nothing
+            if self._held is None and not self._later:
                 call()
             else:
                 self._later.append(call)
         self._settle()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Make the calls that were kept, up to one that waits. Any thread that comes does it."""
+        while self._later and self._held is None:
+            self._make_room()
+            with self._lock:
+                if self._later and self._held is None:
+                    self._later.popleft()()
+            self._settle()
 
     def _settle(self) -> None:
         """Let events happen, whose callbacks may work with other queues: without the lock."""
@@ -166,14 +208,14 @@ class StreamQueue(Queue):
                 self._outside.popleft()()
 
     def _put(
-        self, name: str, work: Callable[[], object], keep: Keep,
-        finish: Callable[[], object] | None = None, dest: memoryview | None = None,
-        waited: Event | None = None,
-    ) -> None:  # fmt: skip
+        self, name: str, work: Callable[[], object], keep: Keep, waited: Event | None = None
+    ) -> None:
         """Queue work on the stream, unless work before it has failed."""
         if self._failure is not None:
             return
         try:
+            if self.is_legacy:
+                self.device.own(name)
             self._follow_default(keep)
             self._measured(name, work, waited)
         except BaseException as error:
@@ -185,10 +227,6 @@ class StreamQueue(Queue):
         growing = self._growing
         growing.names.append(name)
         growing.keep.append(keep)
-        if finish is not None:
-            growing.finish.append(finish)
-        if dest is not None:
-            growing.dests.append(dest)
         if len(growing.names) >= _MOST_UNMARKED:
             self._mark(None)
 
@@ -214,8 +252,9 @@ class StreamQueue(Queue):
             elif isinstance(one, type(self.device)) and one is not self.device:
                 devices.add(one)  # of the source of a copy
         for device in devices:
-            mark = device.marks.record(device.stream)
-            self.device.call("wait", self.device.api.wait_for, self.stream, mark.handle)
+            if device.stream is not self.stream:
+                mark = device.marks.record(device.stream)
+                self.device.call("wait", self.device.api.wait_for, self.stream, mark.handle)
 
     def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         launch = partial(program.launch_on, self.stream, geometry, args)
@@ -231,74 +270,84 @@ class StreamQueue(Queue):
         return end.seconds_since(start)
 
     def _copyin(self, dest: int, src: memoryview, keep: Keep) -> None:
+        device, address = self.device, self._known_at(src)
+        if address:
+            copy = partial(device.api.copy_in, dest, address, src.nbytes, self.stream)
+            self._add("copyin", partial(device.call, "copyin", copy), keep)
+            return
         self._do(partial(self._after_copyouts, src))
-        self._add("copyin", partial(self._send, dest, src), keep)
+        for start, part in self._parts(src):
+            self._add("copyin", partial(self._send, dest + start, part), keep)
 
     def _send(self, dest: int, src: memoryview) -> None:
-        device, stream, copy_in = self.device, self.stream, self.device.api.copy_in
-        if src.nbytes <= LARGE_IN_NBYTES:
+        """Copy from pageable memory, at most a block of it."""
+        device, nbytes = self.device, src.nbytes
+        sent: Any
+        if nbytes <= LARGE_IN_NBYTES:
             sent = bytes(src)
             self._growing.keep.append(sent)
-            device.call("copyin", copy_in, dest, sent, len(sent), stream)
-            return
-        address = self._pinned_at(src)
-        if address:
-            device.call("copyin", copy_in, dest, address, src.nbytes, stream)
-            return
-        for start in range(0, src.nbytes, BLOCK_NBYTES):
-            part = src[start : start + BLOCK_NBYTES]
-            block = self._block(part.nbytes)
-            block.part(part.nbytes)[:] = part
-            device.call("copyin", copy_in, dest + start, block.address, part.nbytes, stream)
-            self._mark(None)
+        else:
+            block = self._block(nbytes)
+            block.part(nbytes)[:] = src
+            sent = block.address
+        device.call("copyin", device.api.copy_in, dest, sent, nbytes, self.stream)
 
     def _copyout(self, dest: memoryview, src: int, keep: Keep) -> None:
-        if dest.nbytes <= BLOCK_NBYTES or self._pinned_at(dest):
-            self._add_receive(dest, src, keep)
+        device, address = self.device, self._known_at(dest)
+        if address:
+            copy = partial(device.api.copy_out, address, src, dest.nbytes, self.stream)
+            self._add("copyout", partial(device.call, "copyout", copy), keep)
             return
-        for start in range(0, dest.nbytes, BLOCK_NBYTES):
-            self._add_receive(dest[start : start + BLOCK_NBYTES], src + start, keep)
-            self._do(partial(self._mark, None))  # which frees the pinned memory of this part
+        for start, part in self._parts(dest):
+            self._add("copyout", partial(self._receive, part, src + start), keep)
 
-    def _add_receive(self, dest: memoryview, src: int, keep: Keep) -> None:
-        def receive() -> None:
-            device, stream, copy_out = self.device, self.stream, self.device.api.copy_out
-            address = self._pinned_at(dest)
-            if address:
-                device.call("copyout", copy_out, address, src, dest.nbytes, stream)
-                return
-            block = self._block(dest.nbytes)
-            device.call("copyout", copy_out, block.address, src, dest.nbytes, stream)
-            received.append(block.part(dest.nbytes))
+    def _receive(self, dest: memoryview, src: int) -> None:
+        """Copy to pageable memory, at most a block of it; the host does the last step."""
+        device, nbytes = self.device, dest.nbytes
+        block = self._block(nbytes)
+        device.call("copyout", device.api.copy_out, block.address, src, nbytes, self.stream)
+        last = partial(operator.setitem, dest, slice(None), block.part(nbytes))
+        self._growing.finish.append(last)
+        self._growing.dests.append(dest)
 
-        def finish() -> None:
-            for part in received:
-                dest[:] = part
+    def _parts(self, memory: memoryview) -> Iterator[tuple[int, memoryview]]:
+        """Yield offsets and parts of pageable memory, each with pinned memory for its copy."""
+        for start in range(0, memory.nbytes, BLOCK_NBYTES):
+            if start:
+                self._do(partial(self._mark, None))  # which frees that of the part before
+            self._make_room()
+            yield start, memory[start : start + BLOCK_NBYTES]
 
-        received: list[memoryview] = []
-        self._add("copyout", receive, keep, finish, dest)
+    def _make_room(self) -> None:
+        """Wait while many large pinned blocks are in use. The caller does not hold the lock."""
+        marks = [stretch.mark for stretch in list(self._pending) if stretch.is_large]
+        if len(marks) >= _MOST_STAGED and marks[0] is not None:
+            with suppress(HalError):  # which `look` comes to, too
+                self.device.call("wait", self.device.api.wait_event, marks[0].handle)
+            self.look()
 
     def _block(self, nbytes: int) -> PinnedBlock:
         """Return pinned memory for the work that is being queued."""
-        large = [one for one in self._pending if any(map(_is_large, one.keep))]
-        if nbytes > LARGE_IN_NBYTES and len(large) >= _MOST_STAGED and large[0].mark is not None:
-            self.device.call("wait", self.device.api.wait_event, large[0].mark.handle)
-            self.look()
         block = self.device.pinned.take(nbytes)
-        self._growing.keep.append(block)
+        growing = self._growing
+        growing.keep.append(block)
+        growing.is_large |= nbytes > LARGE_IN_NBYTES
         return block
 
-    def _pinned_at(self, memory: memoryview) -> int:
-        """Return the address of host memory that the driver reaches by itself, else 0."""
-        if memory.readonly or memory.nbytes <= LARGE_IN_NBYTES:
-            return 0
-        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    def _known_at(self, memory: memoryview) -> int:
+        """Return the address of host memory that the driver knows, else 0.
+
+        What it knows it copies in the stream's order, as other work there may use the memory too.
+        """
+        start, end = _range_of(memory)
         owner_of = self.device.api.owner_of
-        both = (address, address + memory.nbytes - 1)
-        return address if all(self.device.call("copy", owner_of, at)[1] for at in both) else 0
+        with suppress(HalError):  # such as a fault, which the copy comes to, too
+            if all(self.device.call("copy", owner_of, at)[0] >= 0 for at in (start, end - 1)):
+                return start
+        return 0
 
     def _after_copyouts(self, src: memoryview) -> None:
-        """Hold the queue if it still has to write to host memory that it is to read next."""
+        """Hold the queue if host memory that it is to read next is still to be written."""
         dests = [dest for work in [*self._pending, self._growing] for dest in work.dests]
         if not dests:
             return
@@ -352,7 +401,8 @@ class StreamQueue(Queue):
             with self._lock:  # a queue that is held takes the steps, with their arguments of now
                 if self.closed:
                     self._check_open("replay")
-                if is_free := self._held is None:
+                self._last = _nothing
+                if is_free := self._held is None and not self._later:
                     self._put("replay of a graph", replay, (None, *plan.keep()))
             self._settle()
             if is_free:
@@ -362,12 +412,36 @@ class StreamQueue(Queue):
     # -- order
 
     def _record(self, event: Event) -> None:
-        self._do(partial(self._mark, event))
+        self._do(partial(self._mark, event), ref(event))
+
+    def _record_end(self) -> Event:
+        last = None if self._is_shared else self._last()
+        event = super()._record_end() if last is None else last
+        if not event._done:
+            self._asked = event  # which the next call finds, if it comes before
+        return event
+
+    def _synchronize(self, seconds: float) -> bool:
+        deadline = monotonic() + seconds
+        if not super()._synchronize(seconds):
+            return False
+        # Work before the one that failed may be on the stream still.
+        return self._failure is None or poll(self._is_idle, deadline - monotonic())
+
+    def _is_idle(self) -> bool:
+        with suppress(HalError):
+            if self.stream is not None:
+                if self.is_legacy:
+                    self.device.own("wait")
+                return self.device.call("wait", self.device.api.is_done, self.stream)
+        return True
 
     def _mark(self, event: Event | None) -> None:
         """End the stretch that grows, and let the event happen with it."""
         if self._failure is None:
             try:
+                if self.is_legacy:
+                    self.device.own("record")
                 self._growing.mark = self.device.marks.record(self.stream)
             except HalError as error:
                 self._refused("record", error)
@@ -378,6 +452,7 @@ class StreamQueue(Queue):
         stretch, self._growing = self._growing, Stretch()
         self._pending.append(stretch)
         if isinstance(event, StreamEvent):
+            event.writes = [dest for one in self._pending for dest in one.dests]
             stretch.event, event.mark = ref(event), stretch.mark
         elif event is not None:  # others hear of it, they do not ask
             stretch.event = ref(event)
@@ -400,8 +475,9 @@ class StreamQueue(Queue):
         if isinstance(event, StreamEvent) and mark and event.queue.device.api is self.device.api:
             wait = partial(self.device.api.wait_for, self.stream, mark.handle)
             self._put("wait", lambda: self.device.call("wait", wait), (), waited=event)
-            if event.queue.device is not self.device:
+            if event.writes or event.queue.device is not self.device:
                 self._growing.waited.append(event)
+                self._growing.dests += event.writes
         elif self._failure is None and not event._done:
             self._hold(event)
 
@@ -411,18 +487,20 @@ class StreamQueue(Queue):
         self._outside.append(lambda: event._when_done(self._resume))
 
     def _resume(self) -> None:
+        if self.forked:
+            return
         with self._lock:
             event, self._held = self._held, None
             if event is not None:
                 self._failure = self._failure or event._failure
-            while self._later and self._held is None:
-                self._later.popleft()()
-        self._settle()
+        self._go_on()
 
     def look(self) -> None:
-        """Let the events of work that is done happen, and release what it needed."""
-        if self.forked:
+        """Let the events of work that is done happen, and release what it needed. Never waits."""
+        thread = get_ident()
+        if self.forked or thread in self._looking:
             return
+<<<<<<< HEAD
         with suppress(IndexError):  # nothing is pending
             for earlier in self._pending[0].waited:
                 earlier._is_over()  # looks at its own queue, so not under our lock
@@ -434,23 +512,55 @@ class StreamQueue(Queue):
                 event = over[-1].event()
                 if event is not None:
                     self._outside.append(partial(event._happen, failure))
+=======
+        over: list[Stretch] = []  # released without the lock
+        try:
+            self._looking.add(thread)
+            for stretch in list(self._pending):
+                if not stretch.comes_after():  # looks at other queues, so not under our lock
+                    break
+                # Whoever has the lock may wait for the driver, as in a launch.
+                run_unless_busy(self._lock, partial(self._take, stretch, over))
+                self._settle()
+                if stretch not in over:
+                    break
+        finally:
+            self._looking.discard(thread)
+>>>>>>> bda65c9 (Queues on streams keep the order of copies to the host: pinned memory is copied in the stream's order, and a copy to pageable memory is over for every queue behind its event)
         self._settle()
+
+    def _take(self, stretch: Stretch, over: list[Stretch]) -> None:
+        """Take the first stretch if it is over, and let its event happen."""
+        if self._pending and self._pending[0] is stretch and self._is_over(stretch):
+            over.append(self._pending.popleft())
+            self._let_happen(stretch)
+
+    def _let_happen(self, stretch: Stretch) -> None:
+        event, stretch.event = stretch.event(), _nothing
+        if event is not None:
+            if event is self._asked:
+                self._asked = None
+            self._outside.append(partial(event._happen, self._passed))
 
     def _is_over(self, stretch: Stretch) -> bool:
         device, mark = self.device, stretch.mark
-        if self._passed is not None or mark is None:
-            return True
+        if mark is None or not all(event._done for event in stretch.waited):
+            return False
         try:
             if not device.call("wait", device.api.is_reached, mark.handle):
                 return False
         except HalError as error:
             self._fail("wait", error)
-            self._passed = self._failure
-            return True
-        for finish in stretch.finish:
-            finish()
-        for event in stretch.waited:
-            self._passed = self._failure = self._failure or event._failure
+            self._passed = self._passed or self._failure
+            for one in self._pending:
+                self._let_happen(one)
+            # Of a fault the context is lost, and its memory with it; else that may be in use.
+            return isinstance(error, DeviceFault)
+        if self._passed is None:
+            for finish in stretch.finish:
+                finish()
+            for event in stretch.waited:
+                self._passed = self._failure = self._failure or event._failure
         return True
 
     def _refused(self, name: str, error: HalError) -> None:
@@ -476,7 +586,9 @@ class StreamQueue(Queue):
         Raises: InvalidState while work waits for an event that is in no stream.
         """
         self._check_open("__cuda_stream__")
+        self._go_on()
         with self._lock:
+            self._is_shared = True
             if self._held is not None:
                 problem = f"{self.name} waits for {self._held!r}, which is in no stream"
                 raise InvalidState("__cuda_stream__", problem, fix="Wait for that event first.")
@@ -484,11 +596,14 @@ class StreamQueue(Queue):
 
     def precede(self, stream: Any) -> bool:
         """Let later work of any stream come after ours; False if the host has to wait for it."""
+        self._go_on()
         with self._lock:
             if self._held is not None or self._failure is not None:
                 return False
             if not (self._growing.names or self._pending):
                 return True
+            if self.is_legacy:
+                self.device.own("record")
             mark = self.device.marks.record(self.stream)
             self.device.call("wait", self.device.api.wait_for, stream, mark.handle)
         return True
@@ -520,23 +635,24 @@ class StreamQueue(Queue):
 class DefaultStreamQueue(StreamQueue):
     """The stream of calls without `queue=`.
 
-    Its `wait` for an event that is in no stream waits on the calling thread, as those calls cannot
-    be held. What the driver refuses is raised at once.
+    Its `wait` for an event that is in no stream, or behind a copy to pageable memory, waits on the
+    calling thread, as those calls cannot be held. What the driver refuses is raised at once.
     """
 
     def __init__(self, device: StreamDevice) -> None:
         super().__init__(device, device.stream, f"the default queue of {device.name}")
-
-    def _follow_default(self, keep: Keep) -> None:
-        pass
 
     def _copyout(self, dest: memoryview, src: int, keep: Keep) -> None:
         # As without `queue=`: the device's `synchronize` and `close` wait for its stream alone.
         self.device.allocator._copyout(dest, src)
 
     def _wait(self, event: Event) -> None:
-        api = getattr(event.queue and event.queue.device, "api", None)
-        if getattr(event, "mark", None) is None or api is not self.device.api:
+        if (
+            not isinstance(event, StreamEvent)
+            or event.queue.device.api is not self.device.api
+            or event.mark is None
+            or event.writes
+        ):
             event.wait()
         super()._wait(event)
 
@@ -576,13 +692,13 @@ def wrap(device: StreamDevice, obj: Any) -> StreamQueue | None:
     return made
 
 
-def _is_large(one: object) -> bool:
-    return isinstance(one, PinnedBlock) and one.nbytes > LARGE_IN_NBYTES
+def _nothing() -> None:
+    """Stand where a weak reference may."""
 
 
 def _range_of(memory: memoryview) -> tuple[int, int]:
     """Return the addresses of host memory."""
     import numpy as np
 
-    start = np.frombuffer(memory, np.uint8).ctypes.data if memory.nbytes else 0
+    start = np.frombuffer(memory, np.uint8).__array_interface__["data"][0] if memory.nbytes else 0
     return start, start + memory.nbytes

@@ -13,6 +13,8 @@ from any_order import N, twofold
 from simulator import Simulator
 
 import hal_core as hal
+from hal_core.streams import queue as queues
+from hal_core.streams.staging import BLOCK_NBYTES
 
 
 @hal.kernel
@@ -167,3 +169,158 @@ def test_P10_closing_a_queue_while_others_launch_in_it(
 def test_Q6_the_per_thread_stream_is_refused(device: hal.Compiled) -> None:
     with pytest.raises(hal.InvalidArgument, match="another one in each thread"):
         hal.Queue.wrap(2, device)
+
+
+def test_Q4_memory_of_work_that_nobody_knows_to_be_done_is_kept(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    """A status that is no fault says nothing about the work."""
+    for dropped in (False, True):
+        queue, x = device.queue(), hal.empty(9 << 20, hal.uint8, device)
+        lease = weakref.ref(x._share())
+        device.synchronize()
+        simulator.shuffle(1)
+        event = x.fill(5, queue=queue)
+        del x
+        if dropped:
+            del event, queue
+            gc.collect()
+            simulator.fail("cuStreamQuery", 999)
+            device._forget_ends()
+        else:
+            simulator.fail("cuEventQuery", 999)
+            with pytest.raises(hal.DeviceFault, match="cuEventQuery"):
+                event.wait(20)
+        gc.collect()
+        assert lease() is not None
+        simulator.shuffle(0)
+        if dropped:
+            device.close()
+        else:
+            device.synchronize()
+            with pytest.raises(hal.DeviceFault, match="cuEventQuery"):
+                queue.close()
+        gc.collect()
+        assert lease() is None
+
+
+def test_Q4_memory_is_kept_when_work_of_another_device_failed(
+    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
+) -> None:
+    """The work here is as far as it was."""
+    queue, there = device.queue(), other.queue()
+    x, y = hal.empty(N, hal.uint8, device), hal.empty(N, hal.uint8, other)
+    lease = weakref.ref(x._share())
+    simulator.shuffle(1)
+    queue.wait(y.fill(1, queue=there))
+    first, last = queue.record(), x.fill(5, queue=queue)
+    simulator.fail("cuEventQuery", 999)
+    with pytest.raises(hal.DeviceFault):
+        there.synchronize(20)
+    with pytest.raises(hal.DeviceFault):
+        first.wait(20)
+    del x
+    reached = device.call("test", device.api.is_reached, last.mark.handle)
+    assert reached or lease() is not None
+    simulator.shuffle(0)
+    with pytest.raises(hal.DeviceFault):
+        last.wait(20)
+    gc.collect()
+    assert lease() is None
+    for one in (queue, there):
+        with pytest.raises(hal.DeviceFault):
+            one.close()
+
+
+def test_Q1_a_device_is_not_idle_while_a_queue_that_failed_still_works(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    queue, x, y = device.queue(), ints(device, 1), ints(device, 0)
+    simulator.delay("cuLaunchKernel", 0.2)
+    device.compile(twofold)(y, x, vals=(N,), threads=N, queue=queue)
+    simulator.fail("cuMemsetD32Async", 999)
+    x.fill(3, queue=queue)
+    assert not device.synchronize(0.01)
+    assert device.synchronize(20)
+    assert device.call("test", device.api.is_done, queue.stream)
+    with pytest.raises(hal.DeviceFault, match="cuMemsetD32Async"):
+        queue.close()
+
+
+def test_Q2_asking_again_makes_no_events(device: hal.Compiled, simulator: Simulator) -> None:
+    queue, x = device.queue(), ints(device, 0)
+    device.synchronize()
+    simulator.delay("cuMemsetD32Async", 0.2)
+    x.fill(3, queue=queue)
+    made = simulator.all_calls().get("cuEventRecord", 0)
+    for ask in (device.synchronize, queue.synchronize):
+        while not ask(0):
+            assert simulator.all_calls()["cuEventRecord"] - made <= 1
+    assert len(queue._pending) == 0
+    made = simulator.all_calls()["cuEventRecord"]
+    y = x.fill(4, queue=queue)
+    assert device.synchronize(20) and y.done  # new work counts
+    gate = hal.Event()
+    queue.wait(gate)
+    for _ in range(50):
+        assert not queue.synchronize(0)
+    assert len(queue._later) == 1
+    gate.set()
+    assert queue.synchronize(20)
+
+
+def test_Q2_done_does_not_wait_for_a_launch_of_another_thread(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch waits while the driver's queue is full."""
+    queue, x = device.queue(), ints(device, 0)
+    event, entered, leave = x.fill(3, queue=queue), threading.Event(), threading.Event()
+    fill = device.api.fill
+
+    def slow(*given: object) -> None:
+        entered.set()
+        leave.wait(20)
+        fill(*given)
+
+    monkeypatch.setattr(device.api, "fill", slow)
+    thread = threading.Thread(target=lambda: x.fill(4, queue=queue))
+    thread.start()
+    assert entered.wait(20)
+    start = time.monotonic()
+    event.done  # noqa: B018
+    assert time.monotonic() - start < 5
+    leave.set()
+    thread.join(20)
+    assert event.wait(20) and queue.synchronize(20)
+
+
+def test_Q2_done_does_not_wait_while_a_copy_waits_for_pinned_memory(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "_MOST_STAGED", 2)
+    nbytes = 6 * BLOCK_NBYTES
+    queue, x, found = device.queue(), hal.empty(nbytes, hal.uint8, device), np.zeros(nbytes, "u1")
+    data, gate, wait = np.arange(nbytes, dtype="u1"), hal.Event(), device.api.wait_event
+    free = list[bool]()
+
+    def look_whether_free(handle: object) -> None:
+        def look() -> None:
+            free.append(queue._lock.acquire(blocking=False))
+            if free[-1]:
+                queue._lock.release()
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(20)
+        wait(handle)
+
+    monkeypatch.setattr(device.api, "wait_event", look_whether_free)
+    for held in (False, True):
+        found[:] = 0
+        if held:
+            queue.wait(gate)
+        x.copyin(data, queue=queue)
+        done = x.copyout(found, queue=queue)
+        gate.set()
+        assert done.wait(60) and np.array_equal(found, data)
+    assert len(free) > 4 and all(free) and len(device.pinned._made) <= 4

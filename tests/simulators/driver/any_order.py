@@ -127,3 +127,75 @@ def test_Q3_a_copy_from_memory_that_the_queue_still_writes_to(device: hal.Compil
     x.copyout(host, queue=queue)
     y.copyin(host, queue=queue)
     expect(queue.synchronize(20) and y.numpy().tolist() == [7] * N)
+
+
+def pinned(device: hal.Compiled, nbytes: int) -> tuple[hal.Buffer, np.ndarray]:
+    """Return pinned memory of zeros, and the host's array over it."""
+    made = hal.Buffer(device, nbytes, hal.uint8, hal.BufferSpec(host=True)).allocate()
+    array = np.asarray(made)
+    array[:] = 0
+    return made, array
+
+
+def test_Q1_copies_to_one_place_in_pinned_memory_keep_their_order(
+    device: hal.Compiled, shuffle: Callable[[int], None]
+) -> None:
+    nbytes = 1 << 20
+    memory, array = pinned(device, nbytes)
+    small = hal.empty(1024, hal.uint8, device).fill(1)
+    large = hal.empty(nbytes, hal.uint8, device).fill(2)
+    queue = device.queue()
+    shuffle(1)
+    small.copyout(array[:1024], queue=queue)
+    large.copyout(array, queue=queue)
+    expect(queue.synchronize(20) and set(array.tolist()) == {2})
+    small.copyout(array[:1024], queue=queue)
+    memory.fill(3, queue=queue)
+    expect(queue.synchronize(20) and set(array.tolist()) == {3})
+
+
+@pytest.mark.parametrize("nbytes", [100, 64 << 10, (64 << 10) + 1])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_Q1_a_copy_from_pinned_memory_reads_what_the_queue_wrote_there(
+    device: hal.Compiled, shuffle: Callable[[int], None], nbytes: int, read_only: bool
+) -> None:
+    memory, array = pinned(device, nbytes)
+    x, y = hal.empty(nbytes, hal.uint8, device).fill(7), hal.empty(nbytes, hal.uint8, device)
+    queue = device.queue()
+    shuffle(1)
+    memory.copy_from(x, queue=queue)
+    array.flags.writeable = not read_only
+    done = y.copyin(array, queue=queue)
+    expect(queue.__cuda_stream__()[0] == 0, "the queue does not wait for the host")
+    expect(done.wait(20) and set(y.numpy().tolist()) == {7})
+
+
+def test_Q3_a_copyout_is_over_for_every_queue_behind_its_event(
+    device: hal.Compiled, shuffle: Callable[[int], None]
+) -> None:
+    """Its last step is the host's, which no stream waits for."""
+    first, second, third = (device.queue() for _ in range(3))
+    host, x, y = (np.zeros(N, np.int32), *(hal.empty(N, hal.int32, device) for _ in range(2)))
+    for seed in SEEDS:
+        shuffle(seed)
+        x.fill(seed, queue=first)
+        third.wait(second.wait(x.copyout(host, queue=first)).record())
+        expect(y.copyin(host, queue=third).wait(20))
+        expect(y.numpy().tolist() == [seed] * N, f"seed {seed}")
+        third.wait(second.wait(x.copyout(host, queue=first)).record())
+        host[:] = 0
+        expect(third.synchronize(20) and host.tolist() == [seed] * N, f"the host, seed {seed}")
+        second.wait(x.copyout(host, queue=first))
+        y.fill(-seed, queue=second)
+        expect(y.copyout(host, queue=second).wait(20) and first.synchronize(20))
+        expect(host.tolist() == [-seed] * N, f"two copies, seed {seed}")
+
+
+def test_Q3_the_default_queue_waits_for_the_data_of_a_copyout(
+    device: hal.Compiled, shuffle: Callable[[int], None]
+) -> None:
+    queue, host, y = device.queue(), np.zeros(N, np.int32), hal.empty(N, hal.int32, device)
+    shuffle(1)
+    x = hal.empty(N, hal.int32, device).fill(7)
+    device.default_queue.wait(x.copyout(host, queue=queue))
+    expect(y.copyin(host).numpy().tolist() == [7] * N)
