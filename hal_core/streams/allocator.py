@@ -25,8 +25,8 @@ class StreamAllocator(LRUAllocator[int]):
     """Memory of one device. An opaque is a device address.
 
     `host` is pinned host memory, which kernels reach over the bus. `external_ptr` is an address of
-    this device's memory that another library allocated. A subclass adds `exports`, `dlpack_device`,
-    `dlpack_pinned` and `dlpack_stream` if other libraries know the memory by them.
+    this device's memory that another library allocated. A subclass adds `exports`, `dlpack_types`
+    and `dlpack_stream` if other libraries know the memory by them.
 
     Order: allocations, frees, copies and fills are queued on the device's stream. A copy from
     pageable memory returns when its bytes may change, a copy to the host when the data is there.
@@ -36,11 +36,15 @@ class StreamAllocator(LRUAllocator[int]):
     honours = frozenset({"nolru", "zero", "host", "external_ptr"})
     null = 0
     wraps_addresses = True
+    dlpack_types: tuple[int, int] | None = None  # DLPack's: of device memory, of pinned memory
     another_context_fix = "Let both libraries use one context."  # for memory out of reach
     device: StreamDevice
 
     def __init__(self, device: StreamDevice) -> None:
         super().__init__(device)
+        if self.dlpack_types:
+            self.dlpack_device = self.dlpack_types[0], device.index
+            self.dlpack_pinned = self.dlpack_types[1], 0  # which counts as device 0's
         self.pool: Any = None  # of our own: others share the device's default pool
         if device.info.vendor["memory_pools_supported"]:
             with device.check("allocate"):

@@ -30,6 +30,17 @@ _SET = {1: "MemsetD8Async", 2: "MemsetD16Async", 4: "MemsetD32Async"}
 _TITLE_NBYTES = 128
 
 
+class Layout:
+    """A structure of the driver: its type, and its fields as `struct` packs them."""
+
+    def __init__(self, type: str, format: str, fields: str) -> None:
+        self.type, self.format, self.fields = type, format, tuple(fields.split())
+
+    def filled(self, facts: dict[str, int]) -> tuple[str, bytes]:
+        """Return the type and the bytes; a field that has no fact is 0."""
+        return self.type, struct.pack(self.format, *(facts.get(name, 0) for name in self.fields))
+
+
 class PrefixedDriver(StreamDriver):
     """The driver functions of one prefix; handles are what `call` returns."""
 
@@ -224,20 +235,13 @@ class PrefixedDriver(StreamDriver):
     # -- graphs
 
     has_graphs = True
+    launch_layout: ClassVar[Layout]  # function, gx .. bz, shared, arguments
+    fill_layout: ClassVar[Layout]  # dest, element (bytes), value, count (of elements), rows
+    nodes_have_context = False  # True: calls about copies and fills end with the context
 
     @abstractmethod
-    def launch_node(self, function: Any, geometry: tuple[int, ...], arguments: int) -> Any:
-        """Return the parameters of a launch as the driver's structure."""
-
-    @abstractmethod
-    def copy_node(self, dest: int, src: int, nbytes: int, context: Any) -> tuple[Any, ...]:
+    def copy_node(self, dest: int, src: int, nbytes: int) -> tuple[Any, ...]:
         """Return the arguments that say what a node copies."""
-
-    @abstractmethod
-    def fill_node(
-        self, dest: int, value: int, element: int, count: int, context: Any
-    ) -> tuple[Any, ...]:
-        """Return the arguments that say what a node fills."""
 
     def handles(self, nodes: list[Any]) -> Any:
         """Make an array of handles."""
@@ -249,21 +253,33 @@ class PrefixedDriver(StreamDriver):
     def add_launch(
         self, graph: Any, after: list[Any], function: Any, geometry: tuple[int, ...], arguments: int
     ) -> Any:
-        given = self.launch_node(function, geometry, arguments)
+        given = self._launch_node(function, geometry, arguments)
         return self.call("GraphAddKernelNode", graph, self.handles(after), len(after), given)
+
+    def _launch_node(self, function: Any, geometry: tuple[int, ...], arguments: int) -> Any:
+        sizes = zip(("gx", "gy", "gz", "bx", "by", "bz", "shared"), geometry, strict=True)
+        facts = {"function": int(function), "arguments": arguments, **dict(sizes)}
+        return self.structure(*self.launch_layout.filled(facts))
 
     def add_copy(
         self, graph: Any, after: list[Any], dest: int, src: int, nbytes: int, context: Any
     ) -> Any:
-        given = self.copy_node(dest, src, nbytes, context)
+        given = (*self.copy_node(dest, src, nbytes), *self._context(context))
         return self.call("GraphAddMemcpyNode", graph, self.handles(after), len(after), *given)
+
+    def _context(self, context: Any) -> tuple[Any, ...]:
+        return (context,) if self.nodes_have_context else ()
 
     def add_fill(
         self, graph: Any, after: list[Any], dest: int, pattern: bytes, count: int, context: Any
     ) -> Any:
-        value = int.from_bytes(pattern, "little")
-        given = self.fill_node(dest, value, len(pattern), count, context)
+        given = (self._fill_node(dest, pattern, count), *self._context(context))
         return self.call("GraphAddMemsetNode", graph, self.handles(after), len(after), *given)
+
+    def _fill_node(self, dest: int, pattern: bytes, count: int) -> Any:
+        value, nbytes = int.from_bytes(pattern, "little"), len(pattern)
+        facts = {"dest": dest, "value": value, "element": nbytes, "count": count, "rows": 1}
+        return self.structure(*self.fill_layout.filled(facts))
 
     def instantiate(self, graph: Any) -> Any:
         return self.call("GraphInstantiate", graph, 0)
@@ -271,20 +287,19 @@ class PrefixedDriver(StreamDriver):
     def set_launch(
         self, ready: Any, node: Any, function: Any, geometry: tuple[int, ...], arguments: int
     ) -> None:
-        given = self.launch_node(function, geometry, arguments)
+        given = self._launch_node(function, geometry, arguments)
         self.call("GraphExecKernelNodeSetParams", ready, node, given)
 
     def set_copy(
         self, ready: Any, node: Any, dest: int, src: int, nbytes: int, context: Any
     ) -> None:
-        given = self.copy_node(dest, src, nbytes, context)
+        given = (*self.copy_node(dest, src, nbytes), *self._context(context))
         self.call("GraphExecMemcpyNodeSetParams", ready, node, *given)
 
     def set_fill(
         self, ready: Any, node: Any, dest: int, pattern: bytes, count: int, context: Any
     ) -> None:
-        value = int.from_bytes(pattern, "little")
-        given = self.fill_node(dest, value, len(pattern), count, context)
+        given = (self._fill_node(dest, pattern, count), *self._context(context))
         self.call("GraphExecMemsetNodeSetParams", ready, node, *given)
 
     def launch_graph(self, ready: Any, stream: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,7 +47,9 @@ def enumerate_devices(
     return [describe(*one, len(found) > 1) for one in zip(names, found, strict=True)]
 
 
-def describe(name: str, facts: driver.Facts, peers: bool, abilities: set[str]) -> DeviceInfo:
+def describe(
+    name: str, facts: driver.Facts, peers: bool, abilities: Set[str] = frozenset()
+) -> DeviceInfo:
     """Translate the driver's facts of one device, which has `peers` or is alone.
 
     `abilities` are the capabilities beside those that every such device has.

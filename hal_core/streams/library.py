@@ -20,6 +20,7 @@ _A = HANDLE
 Row = tuple[tuple[Any, ...], tuple[Any, ...]]  # types of the results, types of the arguments
 
 LONG: dict[str, Row] = {  # called without the GIL
+    "DeviceGetCount": ((_I,), ()),  # starts HIP's runtime
     "MemAlloc": ((_A,), (_N,)),
     "MemAllocFromPoolAsync": ((_A,), (_N, _P, _P)),
     "MemPoolCreate": ((_A,), (_P,)),

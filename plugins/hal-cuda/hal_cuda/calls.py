@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from hal_core.streams.calls import PrefixedDriver
+from hal_core.streams.calls import Layout, PrefixedDriver
 
 _CONTEXT, _MEMORY_TYPE, _IS_MANAGED, _ORDINAL = 1, 2, 8, 9  # CU_POINTER_ATTRIBUTE_...
 _HOST, _UNIFIED = 1, 4  # CU_MEMORYTYPE_...; of the second the address says where it is
@@ -81,19 +81,17 @@ class Calls(PrefixedDriver):
 
     # -- graphs
 
-    def launch_node(self, function: Any, geometry: tuple[int, ...], arguments: int) -> Any:
-        # CUDA_KERNEL_NODE_PARAMS: function, geometry, arguments; `extra`, `kern` and `ctx` are none
-        packed = struct.pack("@Q7I4x4Q", int(function), *geometry, arguments, 0, 0, 0)
-        return self.structure("CUDA_KERNEL_NODE_PARAMS", packed)
+    launch_layout = Layout(
+        "CUDA_KERNEL_NODE_PARAMS", "@Q7I4x4Q",
+        "function gx gy gz bx by bz shared arguments extra kern ctx",
+    )  # fmt: skip
+    fill_layout = Layout(
+        "CUDA_MEMSET_NODE_PARAMS", "@2Q2I2Q", "dest pitch value element count rows"
+    )
+    nodes_have_context = True
 
-    def copy_node(self, dest: int, src: int, nbytes: int, context: Any) -> tuple[Any, ...]:
+    def copy_node(self, dest: int, src: int, nbytes: int) -> tuple[Any, ...]:
         # CUDA_MEMCPY3D: of each side the offsets, the kind, host, device, array, reserved, pitches
         sides = [(0, 0, 0, 0, _UNIFIED, 0, address, 0, 0, 0, 0) for address in (src, dest)]
         packed = struct.pack("@4QI4x6Q4QI4x6Q3Q", *sides[0], *sides[1], nbytes, 1, 1)
-        return self.structure("CUDA_MEMCPY3D", packed), context
-
-    def fill_node(
-        self, dest: int, value: int, element: int, count: int, context: Any
-    ) -> tuple[Any, ...]:
-        packed = struct.pack("@2Q2I2Q", dest, 0, value, element, count, 1)
-        return self.structure("CUDA_MEMSET_NODE_PARAMS", packed), context
+        return (self.structure("CUDA_MEMCPY3D", packed),)

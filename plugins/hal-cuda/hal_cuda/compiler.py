@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING
 
 from hal_core import render
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
-from hal_core.compiler.logs import fault_line
-from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
-from hal_core.streams.runtime_compiler import CompilerRefused
+from hal_core.streams.compiler import StreamCompiler
 from hal_cuda import nvrtc
 
 if TYPE_CHECKING:
     from hal_cuda.device import CUDADevice
 
 MAKER = "hal-cuda 1"  # the format of binaries and its version
-_NVRTC_ERROR = re.compile(r"(?m)^(?P<file>\S*?)\((?P<line>\d+)\): (?:catastrophic )?error")
 _PTX_ERROR_LINE = re.compile(r"line\s+(\d+)")
-# Options that make NVRTC read files, whose texts the cache key would not have.
-_READS_FILES = re.compile("-I|--include-path|-include|--pre-include|--pch|-pch|--use-pch")
 _ISA_8_TARGETS = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)  # PTX ISA 8.0
 
 
@@ -70,14 +65,18 @@ class CUDACompiler(Compiler):
         )  # fmt: skip
 
 
-class NVRTCCompiler(CUDACompiler):
+class NVRTCCompiler(CUDACompiler, StreamCompiler):
     """NVRTC, which makes machine code for the device if it knows the architecture.
 
     Else it makes PTX for the newest older architecture that it knows; the driver translates it.
     Concurrency: any thread.
     """
 
-    language = "cuda"
+    language, maker, title, text_name = "cuda", MAKER, "NVRTC", "<{}>"
+    error = re.compile(r"(?m)^(?P<file>\S*?)\((?P<line>\d+)\): (?:catastrophic )?error")
+    # Options that make NVRTC read files, whose texts the cache key would not have.
+    reads_files = re.compile("-I|--include-path|-include|--pre-include|--pch|-pch|--use-pch")
+    device: CUDADevice
 
     def __init__(self, device: CUDADevice) -> None:
         self.device = device
@@ -94,30 +93,17 @@ class NVRTCCompiler(CUDACompiler):
         self.image = "CUBIN" if exact else "PTX"
         self.library.check_driver(device.driver_version, self.image)
         self.target = f"{'sm' if exact else 'compute'}_{known[-1]}"
+        self.label = [self.image.lower(), self.target]
         self.headers = nvrtc.header_folders()
         version = ".".join(map(str, self.library.version))
         self.identity = f"nvrtc {version} {self.target} {' '.join(self.headers)}"
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        operation = f"compile {options.entry}"
-        name = f"<{options.entry}>"
-        try:
-            image = self.library.compile(source, name, self._flags(options, operation), self.image)
-        except CompilerRefused as error:
-            raise CompileError(
-                operation, f"NVRTC refuses the text: {error}", log=error.log, source=source,
-                line=fault_line(error.log, name, _NVRTC_ERROR), device=self.device.name,
-            ) from None  # fmt: skip
-        return seal(MAKER, [self.image.lower(), self.target], image)
-
-    def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
-        refuse_files(options.options, _READS_FILES, operation, self.device.name)
-        defines = tuple(f"--define-macro={name}={value}" for name, value in options.defines)
-        folders = tuple(f"--include-path={path}" for path in (*options.includes, *self.headers))
+    def _translate(self, source: str, options: CompileOptions, flags: tuple[str, ...]) -> bytes:
         # Functions without an execution space then count as __device__.
         device_code = () if options.rendered else ("--device-as-default-execution-space",)
-        target = f"--gpu-architecture={self.target}"
-        return (target, *device_code, *options.options, *defines, *folders)
+        flags = (f"--gpu-architecture={self.target}", *device_code, *flags)
+        name = self.text_name.format(options.entry)
+        return self.library.compile(source, name, flags, self.image)
 
 
 class PTXCompiler(CUDACompiler):

@@ -27,7 +27,6 @@ _LONG: dict[str, Row] = {  # called without the GIL
 }
 _SHORT: dict[str, Row] = {
     "DriverGetVersion": ((_I,), ()),
-    "DeviceGetCount": ((_I,), ()),
     "DeviceGet": ((_I,), (_I,)),
     "CtxSetCurrent": ((), (_P,)),
     "CtxGetCurrent": ((_A,), ()),

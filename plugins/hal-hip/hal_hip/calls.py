@@ -8,13 +8,13 @@ import struct
 from collections import Counter
 from typing import Any, ClassVar
 
+from hal_core.streams.calls import Layout
 from hal_core.streams.driver import INVALID_VALUE, Refused
 from hal_core.streams.library import HANDLE, LibraryDriver, Row
 
 _P, _I, _N, _A = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, HANDLE
 
 _LONG: dict[str, Row] = {  # called without the GIL
-    "DeviceGetCount": ((_I,), ()),  # starts the runtime
     "DeviceReset": ((), ()),
     "MemcpyAsync": ((), (_A, _A, _N, _I, _P)),
     "MemcpyPeerAsync": ((), (_A, _I, _A, _I, _N, _P)),
@@ -126,32 +126,22 @@ class HIP(LibraryDriver):
     # -- programs
 
     def load(self, image: bytes) -> int:
-        # The runtime is told no size: it would read past the end of a code object that was cut.
-        if image[:4] == b"\x7fELF" and (len(image) < 64 or _elf_nbytes(image) > len(image)):
-            raise self.refused("ModuleLoadData", _INVALID_IMAGE)
+        # The runtime is told no size: it would read past the end of a code object that was cut. An
+        # ELF file ends with the table of its sections.
+        if image[:4] == b"\x7fELF":
+            (table,) = struct.unpack_from("<Q", head := image[:64].ljust(64), 40)
+            entry_nbytes, count = struct.unpack_from("<2H", head, 58)
+            if len(image) < max(64, table + entry_nbytes * count):
+                raise self.refused("ModuleLoadData", _INVALID_IMAGE)
         return int(self.call("ModuleLoadData", image))
 
     # -- graphs
 
-    def launch_node(self, function: int, geometry: tuple[int, ...], arguments: int) -> bytes:
-        # hipKernelNodeParams: block, `extra`, function, grid, arguments, shared memory
-        sizes = geometry[3:6], geometry[:3], geometry[6]
-        return struct.pack(
-            "@3I4x2Q3I4xQI4x", *sizes[0], 0, function, *sizes[1], arguments, sizes[2]
-        )
+    # hipKernelNodeParams and hipMemsetParams
+    launch_layout = Layout(
+        "", "@3I4x2Q3I4xQI4x", "bx by bz extra function gx gy gz arguments shared"
+    )
+    fill_layout = Layout("", "@QI4x2QI4xQ", "dest element rows pitch value count")
 
-    def copy_node(self, dest: int, src: int, nbytes: int, context: int) -> tuple[int, ...]:
+    def copy_node(self, dest: int, src: int, nbytes: int) -> tuple[int, ...]:
         return dest, src, nbytes, _ANY_DIRECTION
-
-    def fill_node(
-        self, dest: int, value: int, element: int, count: int, context: int
-    ) -> tuple[bytes]:
-        # hipMemsetParams: address, bytes of an element, rows, pitch, value, elements
-        return (struct.pack("@QI4x2QI4xQ", dest, element, 1, 0, value, count),)
-
-
-def _elf_nbytes(image: bytes) -> int:
-    """Return where the last part of an ELF file ends, its table of sections."""
-    (table,) = struct.unpack_from("<Q", image, 40)
-    entry_nbytes, count = struct.unpack_from("<2H", image, 58)
-    return int(table + entry_nbytes * count)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from hal_core.device.base import DeviceInfo
 from hal_core.streams import device as streams
-from hal_core.streams.driver import Facts
+from hal_core.streams.device import describe
 from hal_hip import driver
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:
     """Return the facts of every device, without opening it. Raises: DeviceUnavailable."""
     return streams.enumerate_devices(family, driver.api(), describe)
-
-
-def describe(name: str, facts: Facts, peers: bool) -> DeviceInfo:
-    """Translate the runtime's facts of one device, which has `peers` or is alone."""
-    return streams.describe(name, facts, peers, set())
 
 
 class HIPDevice(streams.StreamDevice):

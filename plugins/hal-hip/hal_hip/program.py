@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hal_core.streams.program import StreamProgram
 from hal_hip.compiler import MAKER
-from hal_hip.device import HIPDevice
 
 
 class HIPProgram(StreamProgram):
@@ -12,4 +11,3 @@ class HIPProgram(StreamProgram):
 
     format, maker = "hip", MAKER
     any_shared_nbytes = 1 << 30
-    device: HIPDevice
