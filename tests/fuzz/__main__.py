@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from campaign import small, together, verdicts
-from device import TARGETS
+from device import TARGETS, built
 from harness import DISCARDED, MISSING, OK, UNSUPPORTED, WRONG, Verdict
 from rich.console import Console
 from rich.progress import Progress
@@ -65,6 +65,8 @@ class Counts:
 def _run(names: Sequence[str], options: argparse.Namespace) -> bool:
     """Print what becomes of the kernels on these targets; tell whether one came out wrong."""
     counts: defaultdict[str, Counts] = defaultdict(Counts)
+    for name in names:  # before a worker is waited for
+        built(TARGETS[name].device)
     start, done = time.monotonic(), 0
     with Progress(console=console) as progress:
         task = progress.add_task(", ".join(names), total=options.kernels)

@@ -65,16 +65,26 @@ def simulated(family: str) -> str:
 
     HAL_TEST_CUDA=system, and the like, leaves the name to the machine's own driver.
     """
-    if os.environ.get(f"HAL_TEST_{family}") == "system":
-        return ""
+    os.environ.setdefault("SIM_CUDA_DRIVER", "99.0")  # newer than any NVRTC
+    library, why = built(family)
+    if library:
+        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    return why
+
+
+def built(family: str) -> tuple[Path | None, str]:
+    """The library of a family's driver in software, if it is to be one; or why not.
+
+    It is built here if it is not yet, which takes minutes on a busy machine.
+    """
+    if family not in SIMULATORS or os.environ.get(f"HAL_TEST_{family}") == "system":
+        return None, ""
     sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / family.lower()))
     build = importlib.import_module(SIMULATORS[family])
-    os.environ.setdefault("SIM_CUDA_DRIVER", "99.0")  # newer than any NVRTC
     try:
-        ctypes.CDLL(str(build.build(build.kept())), mode=ctypes.RTLD_GLOBAL)
+        return build.build(build.kept()), ""
     except build.NoCompiler as error:
-        return f"the software driver cannot be built: {error}"
-    return ""
+        return None, f"the software driver cannot be built: {error}"
 
 
 def opened(name: str) -> Runner:
@@ -108,7 +118,7 @@ class MSL(Runner):
         return before
 
 
-def _joined(texts: Iterable[str]) -> str:
+def joined(texts: Iterable[str]) -> str:
     """One text of several, whose common definitions it has once."""
     return "\n\n".join(dict.fromkeys(part for text in texts for part in text.split("\n\n")))
 
@@ -180,7 +190,7 @@ class Opened(Runner):
                 groups[renderer.options(kernel)].append(kernel)
         try:
             for options, kernels in groups.items():
-                text = _joined(map(renderer.render, kernels))
+                text = joined(map(renderer.render, kernels))
                 known = [CompileOptions.of_kernel(kernel, options) for kernel in kernels]
                 image = device.compiler.compile(text, known[0])
                 for one in known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from campaign import small, verdicts
-from device import TARGETS
+from device import TARGETS, built
 from harness import MISSING, OK, UNSUPPORTED, WRONG
 
 from hal_core import config
@@ -18,7 +18,8 @@ KERNELS = {
 
 @pytest.mark.parametrize("target", KERNELS)
 def test_generated_kernels(target: str) -> None:
-    found = list(verdicts([target], 0, KERNELS[target]))
+    built(TARGETS[target].device)
+    found = list(verdicts([target], 0, KERNELS[target], batch=8))
     if found[0][2].kind == MISSING:
         required = TARGETS[target].device in config.REQUIRE.read()
         assert not (required and target in ("llvm", "opencl", "ptx")), found
