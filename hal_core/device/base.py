@@ -129,6 +129,9 @@ class Compiled(concurrency.OfThisProcess):
         # Queues of other devices, too, as those that are checked may wait for them.
         self._order = order if self.checks_order or config.CHECK.read() else None
         self._ends: list[Event] = []  # of queues that were dropped with work in them
+        # Queues that wait for others, which may wait for them: were they garbage then, so would be
+        # the memory that their work still uses. The event is recorded behind the last wait.
+        self._waiting: dict[Queue, Event | None] = {}
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
@@ -309,7 +312,8 @@ class Compiled(concurrency.OfThisProcess):
 
         Units: seconds.
         Raises: DeviceFault when work of the default queue failed. What failed in another queue is
-        raised where that queue is waited for.
+        raised where that queue is waited for. InvalidState when queues wait for each other, which
+        gives up their work.
         """
         self._check_open("synchronize")
         if not (len(self._queues) or self._ends):
@@ -348,6 +352,7 @@ class Compiled(concurrency.OfThisProcess):
 
             steps: list[Callable[[], object]] = [queue._stop for queue in self._queues]
             steps += [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
+            steps.append(self._waiting.clear)
             steps.append(wait)
             steps += [program.unload for program in self._loaded]
             if "allocator" in self.__dict__:
@@ -371,6 +376,14 @@ class Compiled(concurrency.OfThisProcess):
             if end._is_over():
                 with suppress(ValueError):  # another thread was faster
                     self._ends.remove(end)
+
+        for queue, last in list(self._waiting.items()):
+            if last is None and all(event._is_over() for _, event in list(queue._waits)):
+                last = self._waiting[queue] = queue._stamped(queue.event_class())
+                queue._record(last)
+            if last is not None and last._is_over():
+                queue._waits.clear()
+                self._waiting.pop(queue, None)
 
     def _after_fork(self) -> None:
         """Refuse every use in a forked child, when the driver does not survive the fork."""

@@ -44,6 +44,7 @@ class Queue(OfThisProcess):
     forked: bool  # True in a forked child of the process that made it
     event_class: type[Event] = Event  # of `record()`
     _ordered_as = ""  # in checked mode, if not by its name
+    _keeps_work = False  # True: what its work needs lives, even if the queue is garbage
 
     _instead = "Make one there: device.queue()."
 
@@ -110,8 +111,16 @@ class Queue(OfThisProcess):
         raise self.device._missing(self, "_wait")
 
     def _synchronize(self, seconds: float) -> bool:
-        """Wait for the work queued so far; False when the time has passed. Raises no failure."""
-        return self._record_end()._reached(seconds)
+        """Wait for the work queued so far; False when the time has passed. Raises no failure.
+
+        Raises: InvalidState when it can never end, as queues wait for each other.
+        """
+        event = self._record_end()
+        try:
+            return event._reached(seconds)
+        except InvalidState as error:
+            _abandon(event, error.problem)
+            raise
 
     def _close(self) -> None:
         """Release what the driver has for the queue. Order: after its work."""
@@ -147,6 +156,8 @@ class Queue(OfThisProcess):
             while self._waits and self._waits[0][1]._is_over():
                 self._waits.popleft()
             self._waits.append((next(self._places), event))
+            if not self._keeps_work:
+                self.device._waiting[self] = None
             if self.device._order is not None:
                 self.device._order.waited(self, event)
             self._wait(event)
@@ -315,18 +326,10 @@ class Queue(OfThisProcess):
             while not event._is_over():
                 event._sleep(_LOOK_SECONDS)
                 if not event._is_over() and can_never_happen(event):
-                    self._abandon()
+                    _abandon(event, f"{self.device.name} was closed")
         finally:
             self.closed = True
             self._close()
-
-    def _abandon(self) -> None:
-        """Give up the wait that can never end, as the device is closed."""
-        for _, event in list(self._waits):
-            if not event._is_over():
-                text = f"{self.device.name} was closed while {self.name} waited for {event!r}"
-                event._happen(Failure("wait", self.name, InvalidState("close", text)))
-                return
 
     def _after_fork(self) -> None:
         self.forked = True
@@ -343,6 +346,18 @@ def can_never_happen(event: Event) -> bool:
     last = way[-1]
     waited = last._blocked_by(event._place if last is event.queue else 1 << 62)
     return waited is not None and waited.queue is None
+
+
+def _abandon(event: Event, why: str) -> None:
+    """Give up a wait in the way of an event that can never happen; all behind it fails."""
+    for queue in obstacle(event)[0]:
+        for _, waited in list(queue._waits):
+            # A driver waits for its own events by itself. What was waited for before it was
+            # recorded, as one event of each circle was, is a plain event, of which it is told.
+            if type(waited) is Event and not waited._is_over():
+                text = f"{why} while {queue.name} waited for {waited!r}"
+                waited._happen(Failure("wait", queue.name, InvalidState("wait", text)))
+                return
 
 
 def _as_event(event: object, operation: str) -> Event:

@@ -105,15 +105,8 @@ class Event(OfThisProcess):
         Raises: DeviceFault naming the program when work before the event failed; InvalidState when
         the event can never happen, because queues wait for each other.
         """
-        limit = seconds_of(timeout, "wait")
-        deadline = monotonic() + limit
-        while not self._is_over():
-            left = deadline - monotonic()
-            if left <= 0 or limit > _LOOK_SECONDS:
-                self._check_can_happen()
-            if left <= 0:
-                return False
-            self._sleep(min(left, _LOOK_SECONDS))
+        if not self._reached(seconds_of(timeout, "wait")):
+            return False
         self._raise_failure("wait")
         return True
 
@@ -160,10 +153,16 @@ class Event(OfThisProcess):
         return self._done or self._poll()
 
     def _reached(self, seconds: float) -> bool:
-        """Wait as `wait` does, without raising anything: the work may have failed."""
-        if not self._is_over():
-            self._sleep(seconds)
-        return self._is_over()
+        """Wait as `wait` does, without raising a failure. Raises: as `_check_can_happen`."""
+        deadline = monotonic() + seconds
+        while not self._is_over():
+            left = deadline - monotonic()
+            if left <= 0 or seconds > _LOOK_SECONDS:
+                self._check_can_happen()
+            if left <= 0:
+                return False
+            self._sleep(min(left, _LOOK_SECONDS))
+        return True
 
     def _happen(self, failure: Failure | None) -> None:
         if self._done:

@@ -60,6 +60,8 @@ class WorkerQueue(Queue):
     `finish` waits until the device has done the work so far; None where work is done on return.
     """
 
+    _keeps_work = True  # its thread does
+
     def __init__(
         self, device: Compiled, finish: Callable[[], object] | None = None, name: str = ""
     ) -> None:
@@ -194,6 +196,7 @@ class DirectQueue(Queue):
 
     event_class = _IdleEvent
     _ordered_as = HOST
+    _keeps_work = True
 
     def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         _run(program, geometry, args)

@@ -232,6 +232,24 @@ class TestQueue:
         gate.set()
         assert device.synchronize(SECONDS) and first(made) == 5
 
+    def test_Q4_dropped_queues_that_wait_in_turn_keep_their_memory(
+        self, device: hal.Compiled
+    ) -> None:
+        """Each knows the other by the events that it waits for; both are garbage at once."""
+        program, made, gate = device.compile(count_up), ints(device), hal.Event()
+        one, two = device.queue().wait(gate), device.queue()
+        for number in range(4):
+            queue, other = (one, two) if number % 2 else (two, one)
+            queue.wait(other.record())
+            program(made, vals=(number, SIZE), threads=SIZE, queue=queue)
+        del one, two, queue, other, made
+        gc.collect()
+        others = [ints(device) for _ in range(4)]
+        assert not device.synchronize(0.01)
+        gate.set()
+        assert device.synchronize(SECONDS)
+        assert [read(one) for one in others] == [bytes(4 * SIZE)] * 4
+
     def test_Q4_synchronize_and_close_wait_for_queues(self, device: hal.Compiled) -> None:
         made, queue = ints(device), device.queue()
         with held(queue) as gate:
@@ -292,6 +310,25 @@ class TestQueue:
         assert rescue.synchronize(SECONDS)  # the others are not in its way
         events[0]._happen(None)  # so that the device can be closed at once
         assert queues[2].synchronize(SECONDS)
+
+    def test_Q8_dropped_queues_that_wait_for_each_other_are_given_up(
+        self, device: hal.Compiled
+    ) -> None:
+        gc.collect()
+        device.synchronize()
+        before = device.allocator.statistics().current
+        one, two, ahead = device.queue(), device.queue(), hal.Event()
+        one.wait(ahead)
+        ints(device).fill(1, queue=one)
+        two.wait(one.record()).record(ahead)
+        del one, two, ahead
+        gc.collect()
+        with pytest.raises(hal.InvalidState, match="queues wait for each other"):
+            device.synchronize(0.01)
+        assert device.synchronize(SECONDS)
+        gc.collect()
+        assert device.queue().synchronize(SECONDS)  # it looks for what is over
+        assert device.allocator.statistics().current == before
 
     def test_Q8_a_long_wait_is_none(self, device: hal.Compiled) -> None:
         """Queues that wait for a host that is late are no circle."""
