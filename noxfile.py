@@ -45,7 +45,8 @@ PAGE_TOOLS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11", "safetensors>=0.4")
 TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
 # A device and the compiler that the conformance kit asks for. The engine: kernels are loaded by
-# LLVM, as on macOS and Windows.
+# LLVM, as on macOS and Windows. Not RAY: it is a device where a cluster runs, and the session `ray`
+# runs the kit on one that it starts, on two kinds of devices.
 PAIRS = (
     "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CPU-llvm-engine", "CUDA-nvrtc", "CUDA-ptx",
     "HIP-hiprtc", "METAL-system", "OPENCL-driver", "PYTHON-uops",

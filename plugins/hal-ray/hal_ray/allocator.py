@@ -19,20 +19,12 @@ _INLINE_NBYTES = 32 << 10  # smaller copies travel inside the message, larger on
 _PART_NBYTES = 256 << 20  # of a copy, or a small object store could not hold it
 
 
-class Memory:
-    """A block or a part of one: a handle that the actor knows, an offset and a length in bytes."""
-
-    __slots__ = ("place",)
-
-    def __init__(self, handle: int, offset: int, nbytes: int) -> None:
-        self.place: Place = handle, offset, nbytes
-
-    def part(self, offset: int, nbytes: int) -> Memory:
-        """Return a part, which has the same handle."""
-        return Memory(self.place[0], self.place[1] + offset, nbytes)
+def part(place: Place, offset: int, nbytes: int) -> Place:
+    """Return a part of a block, which has the same handle."""
+    return place[0], place[1] + offset, nbytes
 
 
-class RayAllocator(LRUAllocator[Memory]):
+class RayAllocator(LRUAllocator["Place"]):
     """Memory of the real device, by handles. The cache of freed blocks is on this side.
 
     Order: copies in, fills and copies between devices travel with other commands; the bytes of a
@@ -41,51 +33,54 @@ class RayAllocator(LRUAllocator[Memory]):
 
     device: RayDevice
 
-    def _alloc(self, nbytes: int, options: BufferSpec) -> Memory:
+    def _alloc(self, nbytes: int, options: BufferSpec) -> Place:
         handle = next(self.device.numbers)
         seconds = driver.SECONDS.read()
-        self.device.connection.ask("alloc", handle, nbytes, options.zero, seconds=seconds)
-        return Memory(handle, 0, nbytes)
+        try:
+            self.device.connection.ask("alloc", handle, nbytes, options.zero, seconds=seconds)
+        except BaseException:  # Ctrl-C, or no answer in time: it may be allocated there
+            self.device.connection.add_later("free", handle)
+            raise
+        return handle, 0, nbytes
 
-    def _free(self, opaque: Memory, nbytes: int, options: BufferSpec) -> None:
-        self.device.connection.add_later("free", opaque.place[0])
+    def _free(self, opaque: Place, nbytes: int, options: BufferSpec) -> None:
+        self.device.connection.add_later("free", opaque[0])
 
-    def _offset(self, opaque: Memory, nbytes: int, offset: int) -> Memory:
-        return opaque.part(offset, nbytes)
+    def _offset(self, opaque: Place, nbytes: int, offset: int) -> Place:
+        return part(opaque, offset, nbytes)
 
-    def _copyin(self, dest: Memory, src: memoryview) -> None:
+    def _copyin(self, dest: Place, src: memoryview) -> None:
         connection = self.device.connection
         if src.nbytes <= _INLINE_NBYTES:
-            part = dest.part(0, src.nbytes)
-            connection.add("write", part.place, bytes(src))
+            connection.add("write", part(dest, 0, src.nbytes), bytes(src))
             return
         for start in range(0, src.nbytes, _PART_NBYTES):
             data = np.frombuffer(src[start : start + _PART_NBYTES], np.uint8)
-            connection.add("fetch", dest.part(start, data.nbytes).place, connection.put(data))
+            connection.add("fetch", part(dest, start, data.nbytes), connection.put(data))
 
-    def _copyout(self, dest: memoryview, src: Memory) -> None:
+    def _copyout(self, dest: memoryview, src: Place) -> None:
         for start in range(0, dest.nbytes, _PART_NBYTES):
             into = dest[start : start + _PART_NBYTES]
-            data = self.device.connection.ask("read", src.part(start, into.nbytes).place)
+            data = self.device.connection.ask("read", part(src, start, into.nbytes))
             into[:] = memoryview(data).cast("B")
 
-    def _transfer(self, dest: Memory, src: Any, nbytes: int, src_device: Compiled) -> bool:
+    def _transfer(self, dest: Place, src: Any, nbytes: int, src_device: Compiled) -> bool:
         connection = self.device.connection
         if src_device is self.device:
-            connection.add("copy", dest.part(0, nbytes).place, src.part(0, nbytes).place)
+            connection.add("copy", part(dest, 0, nbytes), part(src, 0, nbytes))
             return True
         if type(src_device) is not type(self.device):
             return False
         there = src_device.connection
         for start in range(0, nbytes, _PART_NBYTES):
             length = min(_PART_NBYTES, nbytes - start)
-            given = there.ask_later("give", src.part(start, length).place)
-            connection.add("take", dest.part(start, length).place, [given])
+            given = there.ask_later("give", part(src, start, length))
+            connection.add("take", part(dest, start, length), [given])
         return True
 
-    def _fill(self, dest: Memory, nbytes: int, pattern: bytes) -> None:
-        self.device.connection.add("fill", dest.part(0, nbytes).place, pattern)
+    def _fill(self, dest: Place, nbytes: int, pattern: bytes) -> None:
+        self.device.connection.add("fill", part(dest, 0, nbytes), pattern)
 
-    def _place(self, opaque: Memory) -> tuple[object, int]:
-        handle, offset, _ = opaque.place
+    def _place(self, opaque: Place) -> tuple[object, int]:
+        handle, offset, _ = opaque
         return handle, offset

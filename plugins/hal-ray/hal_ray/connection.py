@@ -12,6 +12,7 @@ import pickle
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic, perf_counter_ns, sleep
 from typing import Any
@@ -25,6 +26,7 @@ from hal_ray.host import Command, unpack
 MOST = 64  # commands that wait to be sent
 _SOON_SECONDS = 1e-3  # until they are sent in any case
 _IDLE_TURNS = 50  # after which the thread that sends goes to sleep
+_MOST_MESSAGES = 256  # that are not done, or a loop without a wait would fill the actor's memory
 _MOST_ON_THE_WAY = 256 << 20  # bytes in the object store for messages that are not done
 
 
@@ -42,10 +44,14 @@ class Connection:
         self._job = ray.get_runtime_context().get_job_id()
         self._told = False  # somebody has seen the fault
         self._commands: deque[Command] = deque()
+        self._taken: list[Command] = []  # from there, for the message that is being sent
         self._lock = fork_safe_lock()  # held while a message is made and sent
+        self._ask = actor.run.remote
+        # Ray keeps no answer of a message without a question.
+        self._tell = actor.run.options(num_returns=0).remote
         self._has_work = False  # since the last wait
         self._waited: Any = None  # the answer to a wait whose time passed
-        self._last: Any = None  # the message sent last
+        self._messages = 0  # sent since the last question
         self._on_the_way = 0  # bytes put into the object store since the last wait
         self._is_timed = False  # a token to send lies in `_tokens`
         self._tokens: SimpleQueue[bool] = SimpleQueue()
@@ -62,31 +68,39 @@ class Connection:
         """
         if self.fault is not None:
             self._refuse()
-        number = getattr(self.measuring, "number", 0)
-        if number:
+        if self.arrivals is not None and (number := getattr(self.measuring, "number", 0)):
             self.measuring.number = 0
             command = "measure", number, *command
-        self.add_later(*command)
+        # As in `add_later`: a call of it would be a fifth of a launch.
+        self._commands.append(command)
+        self._has_work = True
+        if not self._is_timed:
+            self._time()
         if len(self._commands) >= MOST:
             self.send()
+            if self._messages > _MOST_MESSAGES:
+                self.ask("now")
 
     def add_later(self, *command: Any) -> None:
         """Do as `add`, and send nothing: a finalizer may come in the middle of anything."""
         self._commands.append(command)
         self._has_work = True
         if not self._is_timed:
-            self._is_timed = True
-            if self._sender is None:
-                self._start()
-            self._tokens.put(True)
+            self._time()
+
+    def _time(self) -> None:
+        """Let a thread send the commands after a while."""
+        self._is_timed = True
+        if self._sender is None:
+            self._start()
+        self._tokens.put(True)
 
     def put(self, data: Any) -> list[Any]:
         """Put bytes into this node's object store; return them as a command carries them."""
         with driver.check("copyin", self.device):
             self._check_session()
-            if self._on_the_way > _MOST_ON_THE_WAY and self._last is not None:
-                self.send()
-                self.ray.wait([self._last])
+            if self._on_the_way > _MOST_ON_THE_WAY:
+                self.ask("now")
                 self._on_the_way = 0
             self._on_the_way += data.nbytes
             return [self.ray.put(data)]
@@ -96,28 +110,45 @@ class Connection:
         if self._lock._is_owned():  # type: ignore[attr-defined]  # a finalizer in the middle of it
             return None
         with self._lock:
-            commands, puts = [], []
-            while self._commands:
-                command = self._commands.popleft()
-                if type(command[-1]) is list:  # of one reference
-                    puts.append(command[-1])
-                    command = (*command[:-1], None)
-                commands.append(command)
-            if not (commands or question):
-                return None
-            self.sent += 1
-            number = self.sent if events.open_profiles else 0
-            start_ns = perf_counter_ns()
-            try:
-                self._check_session()
-                message = pickle.dumps((commands, question, number), pickle.HIGHEST_PROTOCOL)
-                self._last = self.actor.run.remote(message, *puts)
-            except Exception as error:
-                self._lose("send", error)
-                return None
-        if number and self.arrivals is not None:
-            self.arrivals(number, len(commands), start_ns)
-        return self._last
+            # Ctrl-C may end this anywhere. What is taken stays there until it is sent, and the
+            # actor does a message that comes twice, with one number, once.
+            while self._taken or self._commands or question:
+                number, start_ns = self.sent + 1, perf_counter_ns()
+                last = not self._taken
+                if last:
+                    with suppress(IndexError):  # in one call, in which no signal is handled
+                        self._taken.extend(iter(self._commands.popleft, None))
+                count = len(self._taken)
+                try:
+                    self._check_session()
+                    ref = self._post(number, question if last else None)
+                except Exception as error:
+                    self._lose("send", error)
+                    return None
+                self.sent, self._taken = number, []
+                if self.arrivals is not None and events.open_profiles:
+                    self.arrivals(number, count, start_ns)
+                if last:
+                    return ref
+        return None
+
+    def _post(self, number: int, question: Command | None) -> Any:
+        """Send one message of the commands taken."""
+        commands = self._taken
+        puts = [command[-1] for command in commands if type(command[-1]) is list]
+        if puts:  # of one reference each
+            commands = [
+                (*command[:-1], None) if type(command[-1]) is list else command
+                for command in commands
+            ]
+        noted = bool(events.open_profiles)
+        message = pickle.dumps((number, noted, commands, question), pickle.HIGHEST_PROTOCOL)
+        if question is None:
+            self._messages += 1
+            self._tell(message, *puts)
+            return None
+        self._messages = 0
+        return self._ask(message, *puts)
 
     def _start(self) -> None:
         with self._lock:
@@ -177,17 +208,25 @@ class Connection:
             return True
         if not (self._has_work or self._waited) and (timeout == 0 or not self._is_here()):
             return True
-        for _ in range(2):  # first for an earlier wait whose time had passed
-            ref, self._waited = self._waited, None
-            if ref is None:
+        for _ in range(2):  # first for an earlier wait whose time had passed, or that Ctrl-C ended
+            if self._waited is None:
                 self._has_work = False
-                ref = self.send(("wait",))
+                try:
+                    self._waited = self.send(("wait",))
+                except BaseException:
+                    self._has_work = True
+                    raise
+            ref = self._waited
             if ref is not None and deadline is not None:
                 left = max(0.0, deadline - monotonic())
                 if not self.ray.wait([ref], timeout=left)[0]:
-                    self._waited = ref
                     return False
-            self._answer("wait", ref, None)
+            try:
+                self._answer("wait", ref, None)
+            except Exception:
+                self._waited = None
+                raise
+            self._waited = None
             self._on_the_way = 0
             if not self._has_work:
                 return True
@@ -238,6 +277,7 @@ class Connection:
                 )
             )
         self._commands.clear()
+        self._taken = []
 
     def _refuse(self) -> None:
         self._told = True

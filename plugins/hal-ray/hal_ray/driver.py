@@ -39,10 +39,7 @@ CORES = config.declare(
     "cores that a processor of a node reserves and uses; unset = all that Ray has there",
     config.number(int, lambda count: count > 0, "a number of cores, 1 or more"),
 )
-START = (
-    "Call ray.init(address=...) and then hal.Device.refresh(), or set HAL_RAY_ADDRESS=HOST:PORT "
-    "(auto: this machine's) before the program starts."
-)
+START = "Call ray.init(address=...), or set HAL_RAY_ADDRESS=HOST:PORT (auto: this machine's)."
 REOPEN = "Close the device and open it again; hal.Device.refresh() looks which nodes there are."
 
 
@@ -100,7 +97,10 @@ def connect() -> Any:
         return loaded
     address = ADDRESS.read()
     if not address:
-        raise DeviceUnavailable("list RAY", "this process is connected to no cluster", fix=START)
+        problem = "this process is connected to no cluster"
+        unconnected = DeviceUnavailable("list RAY", problem, fix=START)
+        unconnected.lasting = False  # the next question may come after ray.init()
+        raise unconnected
     try:
         import ray
     except ImportError as error:
@@ -137,7 +137,10 @@ def _check_answers(address: str) -> None:
 
 
 def _refused(address: str, problem: str) -> DeviceUnavailable:
-    fix = f"Look at {ADDRESS.name}, and with `ray status` at the cluster."
+    fix = (
+        f"Look at {ADDRESS.name}, and with `ray status` at the cluster; hal.Device.refresh() tries "
+        "again."
+    )
     return DeviceUnavailable("connect", problem, got=address, fix=fix)
 
 
@@ -202,8 +205,9 @@ def _on_node(ray: Any, kind: type, number: str, **needs: Any) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     place = NodeAffinitySchedulingStrategy(number, soft=False)
-    needs = {"num_cpus": 0, "num_gpus": 0, **needs}
-    return ray.remote(kind).options(scheduling_strategy=place, max_restarts=0, **needs)
+    # No events of tasks: our messages would push the program's own tasks out of Ray's list of them.
+    options = {"num_cpus": 0, "num_gpus": 0, "max_restarts": 0, "enable_task_events": False}
+    return ray.remote(kind).options(scheduling_strategy=place, **options | needs)
 
 
 def _each(ray: Any, refs: dict[Any, str], seconds: float) -> list[tuple[Any, str]]:

@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hal_ray.allocator import part
+
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.graph import Step
@@ -18,19 +20,18 @@ def replay_there(device: Compiled, steps: list[Step]) -> Callable[[], None] | No
     for kind, program, geometry, args, _ in steps:
         if program is not None:
             loaded: Any = program
-            commands.append(loaded.command(geometry, args))
+            commands.append(loaded.command(geometry, *args))
             continue
         dest, *rest = args
         if kind == "copy":
             src, nbytes, src_device = rest
             if src_device is not device:
                 return None
-            part = dest.part(0, nbytes).place, src.part(0, nbytes).place
-            commands.append(("copy", *part))
+            commands.append(("copy", part(dest, 0, nbytes), part(src, 0, nbytes)))
         elif kind == "fill":
-            commands.append(("fill", dest.part(0, rest[0]).place, rest[1]))
+            commands.append(("fill", part(dest, 0, rest[0]), rest[1]))
         else:
-            commands.append(("write", dest.part(0, rest[0].nbytes).place, bytes(rest[0])))
+            commands.append(("write", part(dest, 0, rest[0].nbytes), bytes(rest[0])))
     connection, number = any_device.connection, next(any_device.numbers)
     connection.add("define", number, tuple(commands))
 

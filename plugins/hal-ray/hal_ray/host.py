@@ -2,11 +2,12 @@
 
 A message to a device is a list of commands and at most one question, done in this order:
 
-    run([("write", place, data), ("launch", 3, geometry, places, vals)], ("wait",))
+    run((17, False, [("write", place, data), ((3, geometry, places), vals)], ("wait",)))
 
-A command answers nothing. When one fails, those behind it are dropped, also of later messages,
-until a question that waits tells the failure. A place is (handle, offset, nbytes): the memory that
-the other side gave that handle.
+It has a number, and says whether to note its arrival. A command that begins with a tuple is a
+launch. A command answers nothing. When one fails, those behind it are dropped, also of later
+messages, until a question that waits tells the failure. A place is (handle, offset, nbytes): the
+memory that the other side gave that handle.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -28,9 +30,11 @@ FAMILY = "RAY"
 _BYTES = {1: hal.uint8, 2: hal.uint16, 4: hal.uint32, 8: hal.uint64}
 _KEPT = ("free", "unload", "forget")  # done after a failure, too: they give memory back
 _MAX_VIEWS = 1024  # of one block
+_MAX_CALLS = 4096  # launches that are ready
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 Place = tuple[int, int, int]
+Key = tuple[int, Any, tuple[Place | None, ...]]  # of a launch: program, geometry, memory
 Command = tuple[Any, ...]
 Answer = tuple[bool, Any] | None  # (True, the answer), None for None, or (False, a packed error)
 
@@ -94,10 +98,12 @@ class DeviceHost:
         self._device: hal.Compiled
         self._memory: dict[int, dict[Any, hal.Buffer]] = {}  # handle -> None: all; or a view
         self._empty: dict[hal.DType, hal.Buffer] = {}
+        self._calls: dict[Key, Callable[..., Any]] = {}
         self._programs: dict[int, tuple[hal.Program, list[hal.DType]]] = {}
         self._compilers: dict[str, Any] = {}
         self._graphs: dict[int, hal.Graph] = {}
         self._times: dict[int, Callable[[], tuple[int, int]]] = {}
+        self._number = 0  # of the last message
         self._arrived: dict[int, int] = {}  # number of a message -> when it came
         self._failure: bytes | None = None
         self._clock: Any = None
@@ -108,18 +114,19 @@ class DeviceHost:
         `puts` are the references that commands end in, in their order: Ray has to see them, so
         they travel beside the message, in which they are None.
         """
-        commands, question, number = pickle.loads(message)
-        carried = iter(puts)
-        if number:  # the message's, which asks to note its arrival
+        number, noted, commands, question = pickle.loads(message)
+        if number <= self._number:  # Ctrl-C on the other side, which did not know that it was sent
+            return None
+        self._number = number
+        if noted:
             self._arrived[number] = perf_counter_ns()
-        for command in commands:
-            if command[-1] is None:
-                command = (*command[:-1], next(carried))
-            if self._failure is None or command[0] in _KEPT:
-                try:
-                    self._do(command)
-                except Exception as error:
-                    self._failure = pack(error)
+        if puts:
+            carried = iter(puts)
+            commands = [
+                (*command[:-1], next(carried)) if command[-1] is None else command
+                for command in commands
+            ]
+        self._run(iter(commands))
         if question is None:
             return None
         try:
@@ -128,8 +135,24 @@ class DeviceHost:
         except Exception as error:
             return False, pack(error)
 
+    def _run(self, commands: Iterator[Command]) -> None:
+        if self._failure is None:
+            try:
+                for command in commands:
+                    self._do(command)
+            except Exception as error:
+                self._failure = pack(error)
+        for command in commands:  # behind the failure
+            if command[0] in _KEPT:
+                with suppress(Exception):  # the first failure is told
+                    self._do(command)
+
     def _do(self, command: Command) -> None:
-        getattr(self, f"_do_{command[0]}")(*command[1:])
+        key = command[0]
+        if key.__class__ is tuple:
+            (self._calls.get(key) or self._call(key))(command[1])
+        else:
+            getattr(self, f"_do_{key}")(*command[1:])
 
     def _tell(self, question: Command) -> Any:
         return getattr(self, f"_tell_{question[0]}")(*question[1:])
@@ -159,7 +182,8 @@ class DeviceHost:
         }
 
     def _do_free(self, handle: int) -> None:
-        del self._memory[handle]
+        self._memory.pop(handle, None)  # it is not there if allocating it failed
+        self._calls.clear()  # which keep memory
 
     def _do_write(self, place: Place, data: Any) -> None:
         self._view(place, hal.uint8).copyin(data)
@@ -252,22 +276,27 @@ class DeviceHost:
 
     def _do_unload(self, number: int) -> None:
         program, _ = self._programs.pop(number)
+        self._calls.clear()
         program.unload()
 
-    def _do_launch(
-        self, number: int, geometry: Any, places: Sequence[Place | None], vals: tuple[Any, ...]
-    ) -> None:
+    def _call(self, key: Key) -> Callable[..., Any]:
+        """Return the function that launches with numbers, made ready once for many launches."""
+        number, (grid, block, shared), places = key
         program, dtypes = self._programs[number]
-        grid, block, shared = geometry
-        program(*map(self._view, places, dtypes), vals=vals, grid=grid, block=block, shared=shared)
+        bufs = tuple(map(self._view, places, dtypes))
 
-    def _tell_timed(
-        self, number: int, geometry: Any, places: Sequence[Place | None], vals: tuple[Any, ...]
-    ) -> float:
+        def call(vals: tuple[Any, ...], wait: bool = False) -> Any:
+            return program(*bufs, vals=vals, grid=grid, block=block, shared=shared, wait=wait)
+
+        if len(self._calls) >= _MAX_CALLS:
+            self._calls.clear()
+        self._calls[key] = call
+        return call
+
+    def _tell_timed(self, key: Key, vals: tuple[Any, ...]) -> float:
         self._raise_failure()
-        program, dtypes = self._programs[number]
-        bufs, (grid, block, shared) = map(self._view, places, dtypes), geometry
-        return program(*bufs, vals=vals, grid=grid, block=block, shared=shared, wait=True)
+        seconds: float = self._call(key)(vals, wait=True)
+        return seconds
 
     # -- graphs
 

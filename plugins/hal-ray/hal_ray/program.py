@@ -7,11 +7,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hal_core.program import Program
+from hal_core.program.generated import define
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary
     from hal_core.geometry import Dim3
     from hal_ray.device import RayDevice
+
+# The command of a launch: what its actor finds the launch by, then the numbers.
+_LAUNCH = """
+def launch(geometry, {names}):
+    return add((number, geometry, ({pointers})), ({values}))
+"""
 
 
 class RayProgram(Program):
@@ -26,8 +33,7 @@ class RayProgram(Program):
         # Unloads a program that is garbage, too. Not at exit, when the device is closed already.
         self._end = weakref.finalize(self, device.connection.add_later, "unload", self.number)
         self._end.atexit = False
-        self._pointers = tuple(param.position for param in self.signature.pointers)
-        self._values = tuple(param.position for param in self.signature.values)
+        self.command = self._define(lambda *command: command)
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
         geometry = grid, block, shared
@@ -36,25 +42,24 @@ class RayProgram(Program):
         return geometry
 
     def _bind(self) -> Callable[..., None]:
-        # Locals of a closure: a launch looks up no attribute, and does not keep the program alive.
-        add, number = self.device.connection.add, self.number
-        pointers, values = self._pointers, self._values
-
-        def launch(geometry: Any, *args: Any) -> None:
-            places = [memory and memory.place for memory in [args[n] for n in pointers]]
-            add("launch", number, geometry, places, tuple([args[n] for n in values]))
-
-        return launch
+        return self._define(self.device.connection.add)
 
     def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
-        _, number, *launch = self.command(geometry, args)
-        seconds: float = self.device.connection.ask("timed", number, *launch)
+        seconds: float = self.device.connection.ask("timed", *self.command(geometry, *args))
         return seconds
 
     def _unload(self) -> None:
         self._end()
 
-    def command(self, geometry: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the command of a launch."""
-        places = [args[n] and args[n].place for n in self._pointers]
-        return "launch", self.number, geometry, places, tuple(args[n] for n in self._values)
+    def _define(self, add: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function that gives the command of a launch to `add`.
+
+        It looks up no attribute, and does not keep the program alive.
+        """
+        params = self.signature.params
+        names, pointers, values = (
+            "".join(f"a{param.position}, " for param in wanted)
+            for wanted in (params, self.signature.pointers, self.signature.values)
+        )
+        text = _LAUNCH.format(names=names, pointers=pointers, values=values)
+        return define(text, "launch", "launch on RAY", {"add": add, "number": self.number})

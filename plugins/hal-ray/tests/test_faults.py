@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -334,6 +335,81 @@ def test_a_device_of_a_cluster_that_was_left_is_a_fault(cluster: Any) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     _, fault, closed, zero = done.stdout.splitlines()
     assert "left the cluster" in fault and "closed" in closed and zero == "0", done.stderr
+
+
+TERMINATED = """
+import os, signal, threading
+import ray
+import hal_core as hal
+ray.init(address={address!r}, log_to_driver=False, logging_level="ERROR")
+of_head = {{one.vendor["device"]: one.name for one in hal.Device.devices("RAY")
+           if one.vendor["node"] == "head"}}
+busy = hal.Device[of_head["CPU"]]
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+try:
+    hal.Device[of_head["PYTHON"]]  # waits for the core of the head
+except Exception as error:
+    print(error)
+print("still here")
+"""
+
+
+def test_SIGTERM_while_a_device_opens_ends_the_program(cluster: Any, device: hal.Compiled) -> None:
+    device.close()
+    code = TERMINATED.format(address=cluster.address)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+
+
+@pytest.mark.parametrize("sent", [False, True], ids=["before it is sent", "after it was sent"])
+@pytest.mark.parametrize("post", ["_tell", "_ask"])
+def test_Ctrl_C_in_a_message_loses_nothing_and_repeats_nothing(
+    device: Any, post: str, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, y = device.compile(add_one), hal.zeros(100, hal.int32, device)
+    program(y, vals=(100,), threads=100)
+    device.synchronize()
+    real, armed, count = getattr(device.connection, post), [True], 1
+
+    def interrupted(*message: Any) -> Any:
+        if armed and threading.current_thread() is threading.main_thread():
+            armed.clear()
+            if sent:
+                real(*message)
+            raise KeyboardInterrupt
+        return real(*message)
+
+    monkeypatch.setattr(device.connection, post, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            count += 1
+            program(y, vals=(100,), threads=100)
+            if post == "_ask":
+                device.synchronize()
+    device.synchronize()
+    assert y.numpy().tolist() == [count] * 100
+
+
+def test_a_failure_is_told_after_a_wait_that_Ctrl_C_ended(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(host: Any) -> None:
+        host._device.chip.fail("run")
+
+    def interrupted(*answer: Any, **how: Any) -> None:
+        raise KeyboardInterrupt
+
+    device: Any = hal.Device[named("NPU", "head")]
+    y, program = hal.zeros(8, hal.int32, device), device.compile(add_one)
+    ray = device.connection.ray
+    ray.get(device.connection.actor.__ray_call__.remote(fail))
+    program(y, vals=(8,), threads=8)
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "get", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            device.synchronize()
+    with pytest.raises(hal.DeviceFault, match="add_one"):
+        device.synchronize()
 
 
 def test_what_is_of_this_process_cannot_travel(device: hal.Compiled) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -39,9 +40,22 @@ def test_R7_listing_imports_no_ray_and_says_what_to_call() -> None:
     assert first == second and state == "no hardware False"
     assert first == (
         "DeviceUnavailable list RAY: this process is connected to no cluster. Call "
-        "ray.init(address=...) and then hal.Device.refresh(), or set HAL_RAY_ADDRESS=HOST:PORT "
-        "(auto: this machine's) before the program starts."
+        "ray.init(address=...), or set HAL_RAY_ADDRESS=HOST:PORT (auto: this machine's)."
     )
+
+
+def test_R10_a_cluster_that_is_joined_later_is_found(cluster: Any) -> None:
+    code = f"""
+import ray
+import hal_core as hal
+for turn in range(2):
+    try:
+        print(len(hal.Device.devices("RAY")), hal.Device.states()["RAY"])
+    except hal.DeviceUnavailable:
+        ray.init(address={cluster.address!r}, log_to_driver=False, logging_level="ERROR")
+"""
+    [found] = run(code, PYTHONWARNINGS="default")
+    assert found.partition(" ")[2] == "ready"
 
 
 def test_the_plugin_module_imports_nothing_dear() -> None:

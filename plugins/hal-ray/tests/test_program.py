@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_ray import connection
 
 
 @hal.kernel
@@ -18,8 +19,8 @@ def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
 
 
 @hal.kernel
-def write_beyond(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    y[n] = 1
+def divide(y: hal.Ptr[hal.float32], x: hal.float32) -> None:
+    y[0] = 1.0 / x
 
 
 def messages(device: Any) -> int:
@@ -71,6 +72,33 @@ def test_a_thousand_launches_are_few_messages(device: Any) -> None:
     device.synchronize()
     assert 16 <= messages(device) - before <= 60
     assert y.numpy().tolist() == [1001] * 10
+
+
+def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_MOST_MESSAGES", 5)
+    program, y = device.compile(add_one), hal.zeros(10, hal.int32, device)
+    program(y, vals=(10,), threads=10)
+    most = 0
+    for _ in range(1000):
+        program(y, vals=(10,), threads=10)
+        most = max(most, device.connection._messages)
+    assert 2 < most <= 6 and y.numpy().tolist() == [1001] * 10
+
+
+def test_launches_that_are_known_there_have_their_own_numbers_and_memory(device: Any) -> None:
+    """An actor keeps launches that are ready: 0.0 is no -0.0, and freed memory is given back."""
+    program, before = device.compile(divide), device.statistics_there()
+    spec = hal.BufferSpec(nolru=True)
+    for number in (0.0, -0.0, 2.0):
+        y = hal.Buffer(device, 1, hal.float32, spec).allocate()
+        for signed in (number, -number):
+            program(y, vals=(signed,), threads=1)
+            with np.errstate(divide="ignore"):
+                assert y.numpy()[0] == np.float32(1) / np.float32(signed)
+        del y
+    assert device.statistics_there().current == before.current
 
 
 def test_a_command_is_sent_after_a_millisecond(device: Any) -> None:
