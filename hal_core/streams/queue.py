@@ -87,7 +87,7 @@ class Stretch:
 
     def comes_after(self) -> bool:
         """Tell whether all events that it waits for have happened. Looks at their queues."""
-        return all(event.done for event in self.waited)
+        return all(event._is_over() for event in self.waited)
 
 
 class _Dropped(PolledEvent):
@@ -500,19 +500,6 @@ class StreamQueue(Queue):
         thread = get_ident()
         if self.forked or thread in self._looking:
             return
-<<<<<<< HEAD
-        with suppress(IndexError):  # nothing is pending
-            for earlier in self._pending[0].waited:
-                earlier._is_over()  # looks at its own queue, so not under our lock
-        over = []
-        with self._lock:
-            while self._pending and self._is_over(self._pending[0]):
-                over.append(self._pending.popleft())
-                failure = self._passed
-                event = over[-1].event()
-                if event is not None:
-                    self._outside.append(partial(event._happen, failure))
-=======
         over: list[Stretch] = []  # released without the lock
         try:
             self._looking.add(thread)
@@ -526,7 +513,6 @@ class StreamQueue(Queue):
                     break
         finally:
             self._looking.discard(thread)
->>>>>>> bda65c9 (Queues on streams keep the order of copies to the host: pinned memory is copied in the stream's order, and a copy to pageable memory is over for every queue behind its event)
         self._settle()
 
     def _take(self, stretch: Stretch, over: list[Stretch]) -> None:

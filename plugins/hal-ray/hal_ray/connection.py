@@ -113,21 +113,22 @@ class Connection:
             # Ctrl-C may end this anywhere. What is taken stays there until it is sent, and the
             # actor does a message that comes twice, with one number, once.
             while self._taken or self._commands or question:
-                number, start_ns = self.sent + 1, perf_counter_ns()
+                start_ns = perf_counter_ns()
                 last = not self._taken
                 if last:
+                    self.sent += 1  # before anything is taken, so that nothing shares its number
                     with suppress(IndexError):  # in one call, in which no signal is handled
                         self._taken.extend(iter(self._commands.popleft, None))
                 count = len(self._taken)
                 try:
                     self._check_session()
-                    ref = self._post(number, question if last else None)
+                    ref = self._post(self.sent, question if last else None)
                 except Exception as error:
                     self._lose("send", error)
                     return None
-                self.sent, self._taken = number, []
+                self._taken = []
                 if self.arrivals is not None and events.open_profiles:
-                    self.arrivals(number, count, start_ns)
+                    self.arrivals(self.sent, count, start_ns)
                 if last:
                     return ref
         return None

@@ -390,6 +390,24 @@ def test_Ctrl_C_in_a_message_loses_nothing_and_repeats_nothing(
     assert y.numpy().tolist() == [count] * 100
 
 
+def test_a_question_after_one_that_Ctrl_C_lost_is_answered(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    y = hal.zeros(100, hal.int32, device)
+    device.synchronize()
+    real = device.connection._ask
+
+    def interrupted(*message: Any) -> Any:
+        real(*message)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device.connection, "_ask", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            y.numpy()
+    assert y.numpy().tolist() == [0] * 100
+
+
 def test_a_failure_is_told_after_a_wait_that_Ctrl_C_ended(
     cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
