@@ -51,7 +51,7 @@ MEANINGS = {
     "float_atomics": "atomic addition of floats in its language; hal.atomic_add works without it",
     "subgroups": "subgroups: hal.shuffle, hal.ballot, hal.subgroup_sum",
     "timing": "times measured by the device, for wait=True and profiles",
-    "graphs": "graphs of its driver, in `device.graph`",
+    "graphs": "graphs of its driver; hal.Graph works without it",
     "peer": "copies to its neighbours that do not go through the host",
     "pinned": "pinned memory of the host, BufferSpec(host=True)",
     "images": "textures, BufferSpec(image=...)",

@@ -68,6 +68,10 @@ ADVICE: list[tuple[Callable[[Any], object], str]] = [
     (lambda t: t.program(t.buffer, vals=(1.0, 8), threads=1 << 40), "Launch several times"),
     (lambda t: t.program(t.buffer, vals=(1.0, 8), grid=1, block=1 << 20), "smaller blocks"),
     (lambda t: t.program(t.buffer, vals=(1.0, 8), threads=8, shared=1 << 40), "no shared="),
+    (lambda t: hal.Queue(t.device), "device.queue()"),
+    (lambda t: hal.Program(t.device, t.program.binary), "device.load(binary)"),
+    (lambda t: hal.kernel(64), "@hal.kernel(block=64)"),  # type: ignore[call-overload]
+    (lambda t: _typed(t), "type it in IPython"),
     (lambda t: _fixed(t), "Leave out block="),
     (lambda t: hal.Buffer.from_file("/", hal.float32, device=t.device), "in this folder"),
     (lambda t: hal.Graph(t.device).replay([t.buffer]), "replay({old: new})"),  # type: ignore
@@ -81,6 +85,12 @@ def test_the_advice_is_of_the_mistake(
     with pytest.raises(hal.HalError) as caught:
         mistake(things)
     assert advice in (caught.value.fix or "")
+
+
+def _typed(things: Things) -> None:
+    names: dict[str, Any] = {"hal": hal}
+    exec("@hal.kernel\ndef f(y: hal.Ptr[hal.int32]): y[0] = 1", names)
+    things.device.compile(names["f"])
 
 
 def _fixed(things: Things) -> None:

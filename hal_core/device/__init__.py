@@ -266,6 +266,11 @@ class DeviceRegistry(OfThisProcess):
             log.debug("the default device is %s", best[0])
         return best[0]
 
+    @DEFAULT.setter
+    def DEFAULT(self, name: object) -> NoReturn:
+        fix = 'Write `with hal.Device.default("CPU"):`, or set HAL_DEVICE=CPU before the start.'
+        raise AttributeError(f"hal.Device.DEFAULT = {name!r}: it is chosen, not assigned. {fix}")
+
     @contextmanager
     def default(self, name: str) -> Iterator[str]:
         """`with Device.default("OPENCL"):` - the default of this thread inside the block.

@@ -170,6 +170,6 @@ def _make(
             "kernel",
             "not a Python function",
             got=function,
-            fix="Put @hal.kernel directly above a def.",
+            fix="Put @hal.kernel directly above a def; options have names: @hal.kernel(block=64).",
         )
     return KernelFunction(function, caller, block, contract)

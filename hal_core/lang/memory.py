@@ -35,6 +35,12 @@ def named(x: Expressions, at: ast.expr, owner: object, label: ast.expr, *, store
         elif name in x.names.parameters and isinstance(owner, UOp):
             dtype = dtype_of(owner).__name__
             fix = f"Declare it {name}: hal.{'Ptr' if stored else 'ConstPtr'}[hal.{dtype}]."
+        elif isinstance(label, ast.Subscript) and isinstance(owner, UOp):
+            memory = ast.unparse(label.value)
+            fix = f"Write {memory}[row * width + column], or give it a shape: hal.view(...)."
+        elif not isinstance(owner, (UOp, DType)):
+            problem = f"{name} is a Python {type(owner).__name__} from outside of the kernel"
+            fix = "Pass it as a parameter, x: hal.Ptr[hal.float32], or make it a tuple of numbers."
         raise x.error(at, problem, fix)
     if owner.node.dtype is any_:
         written = ast.unparse(label)

@@ -37,7 +37,8 @@ class SourceText:
         if tree is None:
             raise KernelSyntaxError(
                 "its source text cannot be read",
-                fix="Put the function into a file, or build its IR with hal.Kernel.",
+                fix="Put the function into a file, type it in IPython, or build its IR with "
+                "hal.Kernel: Python keeps no text of its own prompt, -c and exec.",
                 filename=self.filename,
                 lineno=code.co_firstlineno,
                 kernel=self.kernel,

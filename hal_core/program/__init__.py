@@ -57,6 +57,9 @@ class Program(OfThisProcess):
     _instead = "Send the kernel and compile it there, or send program.binary for device.load."
 
     def __new__(cls, device: Compiled, binary: Binary) -> Program:
+        if cls is Program:
+            fix = "Write device.compile(kernel), or device.load(binary)."
+            raise InvalidArgument("Program", "its device makes a program", fix=fix)
         any_offset = binary.rendered or binary.offsets
         return object.__new__(specialised(cls, binary.signature, any_offset))
 

@@ -49,6 +49,8 @@ class Queue(OfThisProcess):
     _instead = "Make one there: device.queue()."
 
     def __init__(self, device: Compiled, name: str = "") -> None:
+        if type(self) is Queue:
+            raise InvalidArgument("Queue", "its device makes a queue", fix="Write device.queue().")
         self.device = device
         self.name = name or f"queue {next(device._queue_numbers)} of {device.name}"
         self.closed = self.forked = False

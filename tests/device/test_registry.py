@@ -951,3 +951,8 @@ def test_R5_devices_of_a_kind(registry: hal.DeviceRegistry) -> None:
     assert len(registry.devices("ACC")) == 3
     with pytest.raises(hal.DeviceUnavailable, match=r"this kind .*npu.* on ACC. It has gpu, cpu."):
         registry.devices("ACC", kind="npu")
+
+
+def test_the_default_is_not_assigned(registry: DeviceRegistry) -> None:
+    with pytest.raises(AttributeError, match=r"default\(\"CPU\"\):`, or set HAL_DEVICE=CPU"):
+        registry.DEFAULT = "CPU"

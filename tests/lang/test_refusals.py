@@ -277,6 +277,11 @@ BAD = [
     Bad("n[0] = a", "n[0]", "only pointers and shared arrays", "n: hal.Ptr[hal.int32]"),
     Bad("y[i] = a[i]", "a[i]", "only pointers and shared arrays", "a: hal.ConstPtr[hal.float32]"),
     Bad("i[0] = 1", "i[0]", "only pointers and shared arrays", "Index a parameter x"),
+    Bad("y[i][n] = 1", "y[i]", "only pointers", "Write y[row * width + column], or give"),
+    Bad("v = y[i][n]", "y[i]", "only pointers", "hal.view(...)"),
+    Bad(
+        "y[i] = THING[i]", "THING[i]", "THING is a Python object from outside", "a tuple of numbers"
+    ),
     Bad("y[i] = n", "n", "int32 where float32 is needed", "hal.float32"),
     Bad("u[i] = 256", "256", "uint8 cannot hold 256 (it holds 0 to 255)", "wider"),
     Bad("u[i] = HUGE", "HUGE", "uint8 cannot hold an integer of 16610 bits", "wider"),
