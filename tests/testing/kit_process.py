@@ -26,9 +26,7 @@ filterwarnings =
     ignore:Module already imported so cannot be rewritten; mutants:pytest.PytestAssertRewriteWarning
 """
 
-# Under python -O only asserts that pytest has rewritten hold, and it rewrites what it imports.
-PLAIN = [] if sys.flags.optimize else ["--assert=plain"]
-_PRELOAD = ["pytest", "numpy", "mutants", *mutants.MODULES]
+_PRELOAD = ["pytest", "numpy", "mutants", *mutants.MODULES, "collected"]
 _FORKS = "forkserver" in multiprocessing.get_all_start_methods()
 _processes: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
 _lock = threading.Lock()
@@ -73,8 +71,7 @@ def _begin() -> None:
         return
     with _lock, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-        chapters = ["hal_core.testing.plugin", PACKAGE] if PLAIN else []
-        _processes.set_forkserver_preload([*_PRELOAD, *chapters])
+        _processes.set_forkserver_preload(_PRELOAD)
         forkserver.ensure_running()
 
 
@@ -83,12 +80,12 @@ def _kit(folder: str, arguments: tuple[str, ...], mutant: str, fake: str) -> Non
     for stream in (1, 2):
         os.dup2(os.open("output", os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     Path("pytest.ini").write_text(INI)
-    os.environ |= {"HAL_MUTANT": mutant, "HAL_FAKE": fake}
+    os.environ |= {"HAL_MUTANT": mutant, "HAL_FAKE": fake, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     code = pytest.main(
         [
-            "-q", "-rfEs", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist",
+            "-q", "-rfEs", "--tb=native", "-p", "no:cacheprovider",
             "-p", "hal_core.testing.plugin", "-p", "mutants", "--hal-device", "FAKE",
-            "--hal-require-device", "--hal-time-limit", "30", *PLAIN, *arguments,
+            "--hal-require-device", "--hal-time-limit", "30", *arguments,
         ]
     )  # fmt: skip
     sys.stdout.flush()
