@@ -68,6 +68,7 @@ class Queue(OfThisProcess):
         """
         opened = Device[device] if device is None or isinstance(device, str) else device
         opened._check_open("wrap")
+        opened._forget_ends()
         made = opened._wrap_queue(obj)
         if made is None:
             problem, got = "the backend knows no such queue", type(obj).__name__

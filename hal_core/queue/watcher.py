@@ -47,7 +47,7 @@ class Watcher:
                 if not watched:
                     self._runs = False
                     return
-            ready = [entry for entry in watched if entry[0]()]
+            ready = [entry for entry in watched if _has_happened(entry[0])]
             if ready:
                 with self._lock:
                     self._watched = [entry for entry in self._watched if entry not in ready]
@@ -58,6 +58,14 @@ class Watcher:
                     log.warning("an event's callback failed: %s", error)
             pause = _SHORTEST if ready else min(2 * pause, _LONGEST)
             time.sleep(pause)
+
+
+def _has_happened(is_done: Callable[[], bool]) -> bool:
+    try:
+        return is_done()
+    except Exception as error:  # the others are watched on
+        log.warning("an event cannot be asked whether it has happened: %s", error)
+        return False
 
 
 _watcher = Watcher()

@@ -74,7 +74,6 @@ class StreamAllocator(LRUAllocator[int]):
                 api.trim_pool(self.pool)
                 return api.allocate(nbytes, device.stream, self.pool)
         except OutOfMemory as error:
-            device.release_done()  # the caller frees what comes back, and asks again
             problem = error.problem
             with suppress(HalError), device.own("allocate"):
                 free, total = api.memory_info()
@@ -199,6 +198,8 @@ class StreamAllocator(LRUAllocator[int]):
         return True
 
     def free_cache(self) -> None:
+        if not self._device_closed:
+            self.device.release_done()  # queues keep memory until somebody asks
         super().free_cache()
         pool = self.pool  # which another thread may destroy, if it closes the device
         if pool is not None:

@@ -149,7 +149,7 @@ class StreamDevice(Compiled):
                     steps.callback(self.api.destroy_stream, self.stream)
                     if allocator is not None:
                         steps.callback(allocator.destroy_pool)
-                    steps.callback(self.unload_unused)
+                    steps.callback(self._destroy_unused)
                     for executable in self.executables:
                         steps.callback(executable.give_up)
                     steps.callback(self.pinned.destroy)
@@ -293,13 +293,15 @@ class StreamDevice(Compiled):
 
         The caller has made the context current.
         """
-        # Another thread may take the last one.
-        with ExitStack() as steps:
-            if self.unused_graphs:
-                with suppress(IndexError):
-                    while True:
-                        steps.callback(self.api.destroy_graph, *self.unused_graphs.popleft())
-                self.api.wait(self.stream)  # a replay may be queued there; queues keep theirs
+        if not (self.unused or self.unused_graphs):
+            return
+        self.api.wait(self.stream)  # a launch or replay may be queued there; queues keep theirs
+        self._destroy_unused()
+
+    def _destroy_unused(self) -> None:
+        with ExitStack() as steps, suppress(IndexError):  # another thread may take the last one
+            while True:
+                steps.callback(self.api.destroy_graph, *self.unused_graphs.popleft())
         with ExitStack() as steps, suppress(IndexError):
             while True:
                 steps.callback(self.api.unload, self.unused.popleft())

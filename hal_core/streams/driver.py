@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 INVALID_VALUE, NO_MEMORY, NOT_FOUND, NOT_READY = 1, 2, 500, 600
 WRONG_CONTEXT = frozenset({201, 400, 709})  # for our handles in another context
 _DESTROYED = WRONG_CONTEXT | {1, 4}  # for handles that were destroyed
-STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719})  # the context is lost
+STICKY = frozenset({  # the context is lost
+    214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 911
+})  # fmt: skip
 
 _KINDS: dict[int, type[HalError]] = {  # Source: CUresult in cuda.h, hipError_t in driver_types.h
     **dict.fromkeys((1, 101, 400, 701), InvalidArgument),  # a value, index, handle, launch

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _WIDE_NBYTES = 1 << 20  # of a fill that is a copy of so many bytes kept on the device
 
+Shape = list[tuple[Any, tuple[int, ...], list[Any]]]  # of each step: program, order, its nodes
 Parts = dict[tuple[int, str], tuple[Any, Buffer]]  # of a graph: (step, purpose) -> content, memory
 
 
@@ -42,11 +43,12 @@ class Executable:
     Owns: the graph, which the device destroys some time after this object is gone.
     """
 
-    def __init__(self, device: StreamDevice, steps: list[Step], commands: list[list[Command]]):
-        self.device = device
+    def __init__(
+        self, device: StreamDevice, steps: list[Step], commands: list[list[Command]], shape: Shape
+    ) -> None:
+        self.device, self.shape = device, shape
         self.commands: list[list[Command]] | None = commands
         self.graph = self.ready = None
-        self.shape = _shape(steps, commands)
         self.lock = fork_safe_lock()  # between setting nodes and the launch that is to see it
         self.nodes: list[list[Any]] = []
         device.executables.add(self)
@@ -115,7 +117,8 @@ class StreamReplay(Replay):
         if any(group is None for group in commands):
             return None
         known = [group for group in commands if group is not None]
-        if _shape(steps, known) != self._executable.shape:
+        before = self._commands, self._executable.shape
+        if _shape(device, steps, known, before) != self._executable.shape:
             return None
         return StreamReplay(self._executable, known, parts)
 
@@ -128,17 +131,35 @@ def native_replay(device: StreamDevice, steps: list[Step]) -> StreamReplay | Non
         known = [group for group in commands if group is not None]
         if not steps or len(known) < len(steps):
             return None
-        return StreamReplay(Executable(device, steps, known), known, parts)
+        shape = _shape(device, steps, known)
+        return StreamReplay(Executable(device, steps, known, shape), known, parts)
     except HalError:  # the steps one by one say what is wrong with them
         return None
 
 
-def _shape(steps: list[Step], commands: list[list[Command]]) -> list[Any]:
-    """Return what the driver cannot change in a graph that is ready: kinds, programs and order."""
-    return [
-        (step.program, step.dependencies, [command.kind for command in group])
-        for step, group in zip(steps, commands, strict=True)
-    ]
+def _shape(
+    device: StreamDevice, steps: list[Step], commands: list[list[Command]],
+    before: tuple[list[list[Command]], Shape] | None = None,
+) -> Shape:  # fmt: skip
+    """Return what the driver cannot change in a graph that is ready: kinds, programs, order, and
+    where memory lies. `before` is that of other commands, for which the driver is not asked again.
+
+    Source: cuGraphExecMemcpyNodeSetParams refuses operands whose mappings changed.
+    """
+    found: Shape = []
+    for number, (step, group) in enumerate(zip(steps, commands, strict=True)):
+        if before is not None and before[0][number] == group:
+            kinds = before[1][number][2]
+        else:
+            kinds = [_kind(device, command) for command in group]
+        found.append((step.program, step.dependencies, kinds))
+    return found
+
+
+def _kind(device: StreamDevice, command: Command) -> tuple[Any, ...]:
+    count = {"launch": 0, "fill": 1, "copy": 2}[command.kind]  # of the operands, which come first
+    places = [device.call("replay", device.api.owner_of, one) for one in command.args[:count]]
+    return (command.kind, *places)
 
 
 def _commands(device: StreamDevice, number: int, step: Step, parts: Parts) -> list[Command] | None:

@@ -94,7 +94,8 @@ def _from_interface(device: StreamDevice, obj: Any, facts: dict[str, Any]) -> Fo
     if problem:
         raise _refused(device, problem, facts)
     if stream not in (None, _LEGACY_STREAM):  # the device's stream waits for the legacy one only
-        device.call("wrap", device.api.wait, stream)
+        with device.own("wrap"):  # the per-thread default stream is one of the current context
+            device.api.wait(stream)
     return Foreign(address, size, dtype, obj)
 
 

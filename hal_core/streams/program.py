@@ -16,6 +16,7 @@ from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define, spare_storage
 from hal_core.streams import driver
 from hal_core.streams.device import StreamDevice, wait_for_others
+from hal_core.streams.queue import drain
 
 # Nobody asks which context is current: a launch in another one is refused, and then repeated.
 # The driver reads the argument storage during the call, so the storage is free again after it.
@@ -104,6 +105,7 @@ class StreamProgram(Program):
         with self._lock:
             self._module = None
         with self.device.own(f"unload {self.name}"):
+            drain(self.device)
             self.device.unload_unused()
 
     def with_arguments(self, args: tuple[Any, ...], call: Callable[..., Any], geometry: Any) -> Any:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from threading import get_ident
+from threading import TIMEOUT_MAX, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
@@ -472,7 +472,14 @@ class StreamQueue(Queue):
             self._failure = self._failure or event._failure
             if not events.open_profiles:  # which show the waits that were short, too
                 return
-        if isinstance(event, StreamEvent) and mark and event.queue.device.api is self.device.api:
+        device = self.device if event.queue is None else event.queue.device
+        # The events of a closed device are destroyed.
+        if (
+            isinstance(event, StreamEvent)
+            and mark
+            and not device.closed
+            and event.queue.device.api is self.device.api
+        ):
             wait = partial(self.device.api.wait_for, self.stream, mark.handle)
             self._put("wait", lambda: self.device.call("wait", wait), (), waited=event)
             if event.writes or event.queue.device is not self.device:
@@ -594,6 +601,16 @@ class StreamQueue(Queue):
             self.device.call("wait", self.device.api.wait_for, stream, mark.handle)
         return True
 
+    def drain(self) -> None:
+        """Wait for what the stream has now; calls that are held are not there yet."""
+        with self._lock:
+            if self.closed or not (self._is_shared or self._pending or self._growing.names):
+                return
+            if self.is_legacy:
+                self.device.own("record")
+            mark = self.device.marks.record(self.stream)
+        self.device.call("wait", self.device.api.wait_event, mark.handle)
+
     # -- end
 
     def _close(self) -> None:
@@ -671,11 +688,30 @@ def wrap(device: StreamDevice, obj: Any) -> StreamQueue | None:
         problem = "the per-thread default stream is another one in each thread"
         fix = "Wrap a stream of its own."
         raise InvalidArgument("wrap", problem, got=handle, device=device.name, fix=fix)
+    if handle < 0:
+        raise InvalidArgument("wrap", "no handle of a stream", got=handle, device=device.name)
     with device.own("wrap"):
         device.api.is_done(handle)
+        try:
+            device.marks.record(handle)
+        except InvalidArgument:
+            problem, fix = "a stream of another device", "Wrap it for that device."
+            raise InvalidArgument(
+                "wrap", problem, got=hex(handle), device=device.name, fix=fix
+            ) from None
     made = StreamQueue(device, handle, f"a borrowed queue of {device.name}")
     made.keeps = obj
     return made
+
+
+def drain(device: StreamDevice) -> None:
+    """Wait for what the streams of a device's queues have now, also of those that were dropped."""
+    for queue in device._queues:
+        if isinstance(queue, StreamQueue):
+            queue.drain()
+    for end in list(device._ends):
+        if isinstance(end, _Dropped):
+            end._reached(TIMEOUT_MAX)
 
 
 def _nothing() -> None:

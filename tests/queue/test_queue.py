@@ -86,11 +86,13 @@ def test_Q2_one_thread_watches_all_events_of_drivers() -> None:
 
 
 def test_Q2_a_callback_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    watcher, heard = Watcher(), threading.Event()
+    watcher, heard, again, asked = Watcher(), threading.Event(), threading.Event(), iter([0, 1])
     watcher.watch(lambda: True, lambda: 1 / 0)
+    watcher.watch(lambda: bool(1 / next(asked)), again.set)  # fails the first time
     watcher.watch(lambda: True, heard.set)
     assert heard.wait(5)
-    assert "callback failed" in caplog.text
+    assert "callback failed" in caplog.text and "cannot be asked" in caplog.text
+    assert again.wait(5)
 
 
 def test_Q4_a_queue_keeps_nothing_of_work_that_is_done(fake: hal.Compiled) -> None:

@@ -14,6 +14,7 @@ from simulator import Simulator
 
 import hal_core as hal
 from hal_core.streams import queue as queues
+from hal_core.streams.driver import Refused, explain
 from hal_core.streams.staging import BLOCK_NBYTES
 
 
@@ -324,3 +325,128 @@ def test_Q2_done_does_not_wait_while_a_copy_waits_for_pinned_memory(
         gate.set()
         assert done.wait(60) and np.array_equal(found, data)
     assert len(free) > 4 and all(free) and len(device.pinned._made) <= 4
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_P10_unload_waits_for_kernels_on_every_stream(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, dropped: bool
+) -> None:
+    program = device.compile(twofold.lower())  # one of its own
+    x, y = ints(device, 1), ints(device, 0)
+    queue, unload = device.queue(), device.api.unload
+    idle = list[bool]()
+    device.synchronize()
+    simulator.shuffle(1)
+    program(y, x, vals=(N,), threads=N, queue=queue)
+    program(y, x, vals=(N,), threads=N)
+    streams = queue.stream, device.stream
+    if dropped:
+        del queue
+        gc.collect()
+        streams = streams[1:]  # the first is destroyed when its work is done
+
+    def see(module: object) -> None:
+        ends = [end._done for end in device._ends]
+        idle.append(all([*ends, *map(device.api.is_done, streams)]))
+        unload(module)
+
+    monkeypatch.setattr(device.api, "unload", see)
+    program.unload()
+    assert idle == [True]
+
+
+def test_Q6_the_default_stream_of_another_library_is_that_of_our_context(
+    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
+) -> None:
+    """Its handles, 0 and 1, mean the stream of whichever context is current."""
+    ours = int(other.context)
+    with other.own("test"):
+        stream = other.api.make_stream()  # which the default stream of its context waits for
+    for handle in (0, 1):
+        x, before = hal.zeros(N, hal.int32, other), hal.empty(N, hal.int32, other)
+        own, default = hal.Queue.wrap(int(stream), other), hal.Queue.wrap(handle, other)
+        other.synchronize()
+        simulator.shuffle(1)
+        simulator.set_context(int(device.context))
+        x.fill(1, queue=own)
+        simulator.set_context(int(device.context))
+        done = before.copy_from(x, queue=default)
+        assert done.wait(20)
+        simulator.shuffle(0)
+        assert before.numpy().tolist() == [1] * N
+        own.close()
+        default.close()
+    with other.own("test"):
+        other.api.destroy_stream(stream)
+    assert int(other.context) == ours
+
+
+def test_Q6_a_stream_of_another_device_is_refused(
+    device: hal.Compiled, other: hal.Compiled
+) -> None:
+    queue = other.queue()
+    for stream in (queue, int(queue.stream), -1):
+        with pytest.raises(hal.InvalidArgument, match=r"^wrap: (no|a stream of another)"):
+            hal.Queue.wrap(stream, device)
+    queue.close()
+
+
+def test_Q4_queues_that_are_wrapped_and_dropped_do_not_pile_up(device: hal.Compiled) -> None:
+    with device.own("test"):
+        stream = device.api.make_stream()
+    for value in range(50):
+        ints(device, 0).fill(value, queue=hal.Queue.wrap(int(stream), device))
+        gc.collect(0)
+        device.call("test", device.api.wait, stream)
+    assert len(device._ends) < 3
+    device.synchronize()
+    with device.own("test"):
+        device.api.destroy_stream(stream)
+
+
+def test_A8_memory_that_queues_have_done_with_counts_as_free(device: hal.Compiled) -> None:
+    queue, nbytes = device.queue(), 1 << 20
+    device.allocator.free_cache()
+    limit, device.allocator.limit = device.allocator.limit, device.allocator._held + nbytes
+    try:
+        hal.empty(nbytes, hal.uint8, device).fill(1, queue=queue)
+        device.call("test", device.api.wait, queue.stream)  # nobody has asked the queue since
+        assert hal.empty(nbytes, hal.uint8, device).fill(2).numpy()[-1] == 2
+    finally:
+        device.allocator.limit = limit
+
+
+def test_Q6_an_event_of_a_closed_device_is_given_to_no_driver(
+    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
+) -> None:
+    event = hal.zeros(N, hal.int32, other).fill(1, queue=other.queue())
+    assert event.wait(20)
+    other.close()
+    queue, stale = device.queue(), simulator.stale()
+    with hal.profile():  # which shows waits that were short, too
+        queue.wait(event)
+        assert queue.synchronize(20)
+    assert simulator.stale() == stale
+
+
+@pytest.mark.parametrize("code", [214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721])
+def test_every_status_of_a_lost_context_is_a_fault(code: int) -> None:
+    error = explain(Refused("cuStreamSynchronize", code, "NAME", "words"), "wait", "CUDA")
+    assert type(error) is hal.DeviceFault and "context is lost" in str(error)
+
+
+def test_X2_a_forked_child_that_sets_an_event_calls_no_driver(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    queue, gate, x = device.queue(), hal.Event(), ints(device, 1)
+    device.synchronize()
+    queue.wait(gate)
+    x.fill(3, queue=queue)
+    queue._after_fork()  # as in the child
+    before = simulator.all_calls()
+    gate.set()
+    queue.look()
+    assert simulator.calls_since(before) == {}
+    queue.forked = False
+    queue._resume()
+    assert queue.synchronize(20) and x.numpy()[0] == 3

@@ -11,6 +11,7 @@ import pytest
 
 import hal_core as hal
 from hal_core.streams.driver import Refused, explain
+from hal_core.streams.library import LONG, SHORT
 from hal_hip.calls import HIP
 
 
@@ -94,3 +95,11 @@ def test_the_architecture_is_found_in_either_layout(name: str, place: int, arch:
     runtime.library = SimpleNamespace(**{name: lambda *_: 0})  # type: ignore[assignment]
     with pytest.raises(Refused, match="without an architecture"):
         runtime.arch_of(0, {})
+
+
+@pytest.mark.parametrize("name", ["LaunchKernel", "EventRecord", "StreamWaitEvent", "GraphLaunch",
+    "MemcpyHtoDAsync", "MemsetD8Async", "StreamSynchronize", "EventSynchronize",
+    "ModuleGetFunction", "FuncGetAttribute"])  # fmt: skip
+def test_what_may_wait_for_the_device_lets_other_threads_run(name: str) -> None:
+    """With the GIL, it would keep a callback of the stream that it waits for from running."""
+    assert name in LONG and name not in SHORT

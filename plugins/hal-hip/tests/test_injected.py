@@ -58,10 +58,11 @@ EXPECTED = {
     "hipMemsetD8Async": Failure("fill"),
     "hipMemsetD16Async": Failure("fill"),
     "hipMemsetD32Async": Failure("wait fill", _IN_QUEUE),
-    "hipPointerGetAttribute": Failure("external_ptr"),
+    # Where the runtime does not say whose memory it is, a graph is replayed step by step.
+    "hipPointerGetAttribute": Failure("external_ptr replay", passes=6),
     "hipStreamCreateWithFlags": Failure("open queue"),
     "hipStreamDestroy": Failure("close", lost="streams"),
-    "hipStreamSynchronize": Failure("copyout wait free wrap allocate close"),
+    "hipStreamSynchronize": Failure("copyout wait free wrap allocate unload close"),
     "hipStreamQuery": Failure("wait"),
     "hipStreamWaitEvent": Failure("wait copy_from", _IN_QUEUE),
     "hipEventCreateWithFlags": Failure("wait copyin copy_from", _IN_QUEUE),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from any_order import *  # noqa: F403
@@ -39,3 +41,17 @@ def test_a_wait_takes_one_call_and_no_host(device: hal.Compiled, runtime: Runtim
     finally:
         runtime.shuffle(0)
     assert y.numpy().tolist() == [4] * N
+
+
+def test_a_stream_is_on_its_own_GPU_whichever_is_current(
+    device: hal.Compiled, runtime: Runtime
+) -> None:
+    """A thread knows its GPU from an earlier time; another library has changed it since."""
+    index = ctypes.c_int(-1)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(device.own, "test").result()
+        device.close()
+        thread.submit(runtime.set_device, 1).result()
+        opened = thread.submit(lambda: hal.Device["HIP"]).result()
+    runtime.library.hipStreamGetDevice(ctypes.c_void_p(opened.stream), ctypes.byref(index))
+    assert index.value == 0

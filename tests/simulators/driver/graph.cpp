@@ -23,6 +23,7 @@ void set_node(ExecHandle handle, NodeHandle which, Task task) {
     for (Node& node : exec->nodes) {
         if (node.handle != which) continue;
         need(node.task.kind == task.kind && node.task.context == task.context);
+        need(node.task.memory == task.memory);
         node.task = std::move(task);
         return;
     }
@@ -35,7 +36,7 @@ Task copy_task(Context& context, Address to, Address from, size_t nbytes) {
                 if (still_there(target, context, "a copy in a graph") &&
                     still_there(source, context, "a copy in a graph"))
                     std::memcpy(target.bytes, source.bytes, nbytes);  // an overlap has no order
-            }};
+            }, {Operand(target), Operand(source)}};
 }
 
 Task fill_task(Context& context, Address to, unsigned value, unsigned element, size_t count) {
@@ -46,7 +47,7 @@ Task fill_task(Context& context, Address to, unsigned value, unsigned element, s
                 if (!still_there(target, context, "a fill in a graph")) return;
                 for (size_t at = 0; at < count * element; ++at)
                     target.bytes[at] = uint8_t(value >> at % element * 8);
-            }};
+            }, {Operand(target)}};
 }
 
 namespace {

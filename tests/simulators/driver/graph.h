@@ -9,11 +9,25 @@ using GraphHandle = struct OpaqueGraph*;
 using NodeHandle = struct OpaqueNode*;
 using ExecHandle = struct OpaqueExec*;
 
+// Where memory is mapped, which a graph that is ready does not change.
+struct Operand {
+    Context* context;  // null: pageable memory
+    bool on_host;
+
+    explicit Operand(const Place& place)
+        : context(place.block ? place.block->context : nullptr),
+          on_host(!place.block || place.block->on_host()) {}
+    bool operator==(const Operand& other) const {
+        return context == other.context && on_host == other.on_host;
+    }
+};
+
 // What a node does on the device. It holds its own copy of a kernel's arguments.
 struct Task {
     enum Kind { Launch, Copy, Fill } kind;
     Context* context;
     std::function<void()> run;
+    std::vector<Operand> memory{};  // of a copy or fill
 };
 
 struct Node {

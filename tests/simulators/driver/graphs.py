@@ -63,6 +63,20 @@ def test_G2_a_change_is_one_call_for_each_node(device: hal.Compiled, calls: Call
     expect(z.numpy().tolist() == [6] * 2 + [1] * (N - 2))
 
 
+def test_G3_a_graph_takes_memory_of_another_kind(device: hal.Compiled, calls: Calls) -> None:
+    """The driver does not change where a copy or fill of a graph that is ready has its memory."""
+    x, y = ints(device, 3), ints(device)
+    pinned = hal.Buffer(device, N, hal.int32, hal.BufferSpec(host=True)).allocate()
+    with device.capture() as graph:
+        x.fill(5)
+        y.copy_from(x)
+    for into in (None, {y: pinned}, {y: ints(device)}, {x: pinned}, None):
+        graph.replay(into)
+        found = calls(lambda into=into: graph.replay(into))  # type: ignore[misc]
+        expect(_graph(found) == {"GraphLaunch": 1}, f"{into}: {found}")
+        expect((into or {}).get(y, y).numpy().tolist() == [5] * N, str(into))
+
+
 def test_G2_another_order_is_another_graph(device: hal.Compiled) -> None:
     x, y, z = ints(device, 3), ints(device, 4), ints(device)
     program = device.compile(twofold)
