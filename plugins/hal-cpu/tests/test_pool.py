@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, byref, c_int32, c_int64, c_void_p, cast
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -341,6 +342,34 @@ def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(
         team._job[31] = 1
         worker.join()
     assert ran == [(first, threading.current_thread().name) for first in (0, 1)]
+
+
+def test_P6_workers_that_wake_before_the_job_is_open_help(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One may wake on the core of the caller, which opens its job when that worker sleeps."""
+    wake = pool._wake
+    names: set[str] = set()
+
+    def late() -> None:
+        wake()
+        time.sleep(0.03)
+
+    def kernel(args: int, launch: int, first: int, last: int) -> None:
+        names.add(threading.current_thread().name)
+        time.sleep(0.01)
+
+    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        kernel(0, 0, first.value, last.value)
+
+    called = CFUNCTYPE(None, c_void_p, c_void_p, c_int64, c_int64)(kernel)
+    run.code = SimpleNamespace(entry=cast(called, c_void_p).value)  # type: ignore[attr-defined]
+    pool.run(run, b"", None, split(16, 4))
+    wait_until(lambda: len(pool._idle) == 3)
+    monkeypatch.setattr(pool, "_wake", late)
+    names.clear()
+    pool.run(run, b"", None, split(16, 4))
+    assert len(names) > 1
 
 
 def test_idle_workers_sleep(pool: Pool, device: hal.Compiled) -> None:

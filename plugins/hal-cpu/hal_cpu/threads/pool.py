@@ -111,12 +111,16 @@ class Pool:
         """
         if not self._workers:
             self._start()
-        code = getattr(run, "code", None)
-        if self._team is not None and code is not None:
-            self._wake()
+        code, team = getattr(run, "code", None), self._team
+        if team is not None and code is not None:
             (first, second), (_, blocks) = chunks[0], chunks[-1]
-            if self._team.lead(code.entry, args, launch, blocks, second.value - first.value):
-                return
+            team.coming = True
+            try:
+                self._wake()
+                if team.lead(code.entry, args, launch, blocks, second.value - first.value):
+                    return
+            finally:
+                team.coming = False
         job = Job(run, args, launch, chunks)
         try:
             put = self._queue.put

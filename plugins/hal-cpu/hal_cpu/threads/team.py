@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import time
 from functools import cache
 from typing import Any
 
@@ -152,6 +153,7 @@ class Team:
         self._address = ctypes.c_int64(ctypes.addressof(self._job))
         self._looks = ctypes.c_int64(_LOOKS)
         self._busy = threading.Lock()
+        self.coming = False  # a caller has called the workers, and opens its job at once
 
     def lead(self, kernel: int, args: bytes, launch: Any, blocks: Any, chunk: int) -> bool:
         """Run the blocks of a launch, with the workers that look; False: another launch runs.
@@ -169,6 +171,9 @@ class Team:
 
     def serve(self) -> None:
         """Help with every job, until none was open for some time."""
+        # A worker that wakes may have taken the caller's own core from it.
+        while self.coming and not self._job[0]:
+            time.sleep(1e-6)
         self._serve(None, None, self._address, self._looks)
 
 
