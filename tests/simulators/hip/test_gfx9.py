@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -263,3 +265,39 @@ def test_another_target_is_refused(engine: Engine, hiprtc: Compile) -> None:
     image[48] = 0x3F  # gfx90a, in e_flags
     with pytest.raises(RefusedObject, match="another target than gfx906"):
         engine.facts(bytes(image))
+
+
+def cpu_seconds(engine: Engine, *arguments: Any, **how: Any) -> float:
+    """Run a kernel three times; return the least time of the engine's process on a processor.
+
+    That of the clock depends on what else the machine does.
+    """
+
+    def spent() -> float:
+        stat = Path(f"/proc/{engine.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+    rounds = []
+    for _ in range(3):
+        before = spent()
+        with suppress(Fault):  # of an endless loop
+            engine.run(*arguments, **how)
+        rounds.append(spent() - before)
+    return min(rounds)
+
+
+def test_speed(engine: Engine, hiprtc: Compile) -> None:
+    """A hundred million instructions of lanes a second; a million threads in less than 0.3 s."""
+    x, y = np.arange(1 << 20, dtype=np.float32), np.ones(1 << 20, np.float32)
+    given = [y, x, np.float32(2), np.int32(1 << 20)]
+    assert cpu_seconds(engine, hiprtc(SAXPY), "saxpy", given, (4096, 1, 1), (256, 1, 1)) < 0.3
+    image = hiprtc("""
+extern "C" __global__ void spin(float *r) {
+    for (float a = r[0], b = r[1];; b = a * b + 1, a = __builtin_fmaf(a, b, 2.0f))
+        if (b == 3.0f) { r[threadIdx.x] = a; b = r[2]; }
+}
+""")
+    r, most = np.zeros(64, np.float32), 40_000_000
+    with pytest.raises(Fault, match="timeout"):
+        engine.run(image, "spin", [r], block=(64, 1, 1), most=most)
+    assert most / cpu_seconds(engine, image, "spin", [r], block=(64, 1, 1), most=most) > 100e6
