@@ -47,6 +47,17 @@ _HALF_CASTS = {
 }}""",
 }
 
+# NVRTC makes one instruction of `x < 0.0f ? x : 0.0f`, which takes 0.0 for larger than -0.0.
+# Through `asm` it sees no zero, and makes two.
+_HIDDEN = {
+    dtype: f"""\
+{{static}} {TYPES[dtype]} {{name}}({TYPES[dtype]} x) {{{{
+    asm("" : "+{letter}"(x));
+    return x;
+}}}}"""
+    for dtype, letter in (("float32", "f"), ("float64", "d"))
+}
+
 # CUDA has add, and, or, xor, exchange and compare-exchange of 64 bits for unsigned numbers only. It
 # adds doubles from sm_60 on only, so all devices get a loop.
 ATOMICS = {
@@ -97,6 +108,7 @@ CUDA = Language(
         ),
     },
     casts={**BFLOAT16_CASTS, **_HALF_CASTS},
+    hidden=_HIDDEN,
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", ATOMICS)),
     helper="static __device__ inline",
     keywords=CUDA_WORDS,

@@ -45,6 +45,7 @@ _NUMBER = "((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x)
 HIP = CUDA._replace(
     types={**TYPES, "float16": "_Float16"},  # C casts convert it
     casts=BFLOAT16_CASTS,
+    hidden={},
     bits={
         **CUDA.bits,
         "float16": ("hal_bits_of_float16", "hal_float16_of_bits"),

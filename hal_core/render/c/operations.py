@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
 from hal_core.ir import UOp
@@ -20,7 +22,26 @@ _INFIX = {
     "ADD": "+", "SUB": "-", "MUL": "*", "DIV": "/", "AND": "&", "OR": "|", "XOR": "^",
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
 }  # fmt: skip
+_ORDER = frozenset({"LT", "LE", "GT", "GE"})
 _WRAPPING = frozenset({"ADD", "SUB", "MUL", "NEG", "ABS", "SHL"})
+
+
+def _ordered_zeros(uop: UOp) -> list[int]:
+    """Return the places of zeros in a choice that one instruction would order: -0.0 below 0.0."""
+    if uop.op in ("MIN", "MAX"):  # whose first source stays where the two are equal
+        sign = 1 if uop.op == "MIN" else -1
+        return [0] if _is_zero(uop.src[0]) and math.copysign(1, uop.src[0].arg) == sign else []
+    if uop.op != "WHERE":
+        return []
+    condition = uop.src[0]
+    while condition.op == "NOT":
+        condition = condition.src[0]
+    beside = condition.op in _ORDER and any(map(_is_zero, condition.src))
+    return [place for place in (1, 2) if beside and _is_zero(uop.src[place])]
+
+
+def _is_zero(uop: UOp) -> bool:
+    return uop.op == "CONST" and dtype_of(uop).is_float and uop.arg == 0
 
 
 class Operations(Spelling):
@@ -81,7 +102,12 @@ class Operations(Spelling):
     def _plain(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
         """Return the text of a value without unsigned arithmetic, and True if it is an atom."""
         op, dtype = uop.op, dtype_of(uop.src[0])
-        a, b, c = ([source.operand for source in sources] + ["", ""])[:3]
+        operands = [source.operand for source in sources] + ["", ""]
+        for place in _ordered_zeros(uop) if self.row.hidden else ():
+            name = f"hal_hidden_{dtype_of(uop)}"
+            self.helper(name, self.row.hidden[dtype_of(uop).name])
+            operands[place] = f"{name}({operands[place]})"
+        a, b, c = operands[:3]
         if op in _INFIX:
             return f"{a} {_INFIX[op]} {b}", False
         if op == "CAST":
