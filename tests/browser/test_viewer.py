@@ -53,9 +53,13 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        self.show(url)
+
+    def show(self, url: str) -> None:
+        """Open a file of this machine, and wait until it is drawn."""
         self.call("Page.navigate", url=url)
         while (
-            self.read("document.readyState") != "complete"
+            self.read("document.readyState + location.href") != f"complete{url}"
             or self.read("typeof draw") == "undefined"
         ):
             time.sleep(0.05)
@@ -228,3 +232,20 @@ def test_nothing_but_the_file_is_asked_for_and_nothing_fails(browser: Browser) -
         != "warning"  # of how this test reads pixels
     ]
     assert not faults
+
+
+def test_arrows_leave_room_between_them_until_they_are_zoomed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A thousand waits were one red area, which hid the work."""
+    events = []
+    for turn in range(1000):
+        start, (one, two) = 10 * turn, ("one", "two") if turn % 2 else ("two", "one")
+        events.append(event("wait", f"GPU, {two}", start, start + 2, "GPU", one))
+        events.append(event("launch", "step", start + 2, start + 10, "GPU", one))
+    (tmp_path / "dense.html").write_text(trace.page(events, 0), encoding="utf-8")
+    browser.show((tmp_path / "dense.html").as_uri())
+    assert len(browser.read("data.arrows")) == 999
+    wide = browser.read("canvas.clientWidth")
+    assert 20 <= browser.read("drawArrows()") <= 2 * (wide // 16 + 1)
+    assert browser.read("(look(4000, 4100), drawArrows())") in range(9, 13), "all that there are"
