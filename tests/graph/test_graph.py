@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_backend import FakeCompiler
 
 import hal_core as hal
 from hal_core.program import generated
@@ -74,6 +76,26 @@ def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
     for thread in threads:
         thread.join(20)
     assert sorted(map(len, graphs)) == [3, 5] and first(made) == 2
+
+
+@pytest.mark.parametrize("changed", ["family", "arch", "compiler"])
+def test_G7_a_graph_that_was_made_for_another_target_is_refused(
+    changed: str, fake: hal.Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, made = double(fake)
+    with fake.capture() as graph:
+        program(made, vals=(N,), threads=N)
+    path, device = tmp_path / "double.graph", fake
+    graph.save(path)
+    assert len(hal.load_graph(path, hal.Device["FAKE:1"])) == 1
+    if changed == "family":
+        device = hal.Device["PYTHON"]
+    elif changed == "arch":
+        monkeypatch.setattr(fake, "info", fake.info._replace(arch="newer"))
+    else:
+        monkeypatch.setattr(FakeCompiler, "identity", "fake 2")
+    with pytest.raises(hal.InvalidArgument, match="made for another target .*Capture and save"):
+        hal.load_graph(path, device)
 
 
 def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake: hal.Compiled) -> None:

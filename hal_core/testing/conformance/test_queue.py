@@ -261,6 +261,18 @@ class TestQueue:
             event = made.fill(7, queue=queue)
         assert event.done and first(made) == 7
 
+    def test_Q4_events_of_a_closed_device_have_happened(self, device: hal.Compiled) -> None:
+        queue = device.queue()
+        event = ints(device).fill(1, queue=queue)
+        device.close()
+        assert event.done and event.wait(0.0)
+        asyncio.run(_awaited(event))
+        assert hal.Device[device.name].queue().wait(event).synchronize(SECONDS)
+        for late in (queue.record, lambda: queue.wait(event), device.queue):
+            with pytest.raises(hal.InvalidState, match="the device is closed"):
+                late()
+        queue.close()
+
     def test_Q5_a_failure_surfaces_at_every_wait_for_its_queue(
         self, device: hal.Compiled, hal_fault: Callable[[hal.Program], None]
     ) -> None:

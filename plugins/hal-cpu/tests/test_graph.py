@@ -195,3 +195,34 @@ def test_G2_code_of_a_dropped_program_stays(device: hal.Compiled) -> None:
     with pytest.raises(hal.InvalidState, match="unloaded"):
         graph.replay()
     assert np.array_equal(a.numpy(), before)
+
+
+def test_Q5_a_launch_that_fails_in_the_middle_of_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before it has run, what comes behind it has not, and the graph can run again."""
+    monkeypatch.setenv("HAL_CHECK", "1")
+    hal.Device["CPU"].close()
+    try:
+        with hal.Device["CPU"] as device:
+            a, b, small = (hal.zeros(size, hal.float32, device) for size in (N, N, N - 2))
+            graph = hal.Graph(device)
+            graph.fill(a, 1)
+            node = graph.add(device.compile(smooth), b, a, vals=(N,), threads=N)
+            graph.fill(b, 5)
+            node.update(small, a)
+            with pytest.raises(hal.OutOfBounds, match="smooth"):
+                graph.replay()
+            assert a.numpy().all() and not b.numpy().any()
+            a.fill(0)
+            queue = device.queue()
+            event = graph.replay(queue=queue)
+            for wait in (event.wait, queue.synchronize):
+                with pytest.raises(
+                    hal.DeviceFault, match=r"replay of a graph failed.*smooth.*boun"
+                ):
+                    wait()
+            assert a.numpy().all() and not b.numpy().any()
+            node.update(b, a)
+            graph.replay(queue=device.queue()).wait(30)
+            assert (b.numpy() == 5).all()
+    finally:
+        monkeypatch.undo()
