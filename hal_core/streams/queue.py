@@ -415,8 +415,14 @@ class StreamQueue(Queue):
         self._do(partial(self._mark, event), ref(event))
 
     def _record_end(self) -> Event:
-        last = None if self._is_shared else self._last()
-        event = super()._record_end() if last is None else last
+        if self._is_shared:
+            return super()._record_end()
+        event = self._last()
+        if event is None and (self._held or self._later or self._pending or self._growing.names):
+            event = super()._record_end()
+        elif event is None:  # there is no work to wait for
+            event = self._stamped(self.event_class())
+            event._happen(self._failure)
         if not event._done:
             self._asked = event  # which the next call finds, if it comes before
         return event
