@@ -87,6 +87,14 @@ def by_elements(y: Array, x: Input, a: hal.float32, n: hal.int32):
         hal.store(y, 4 * i, a * p + t, a * q + u, a * r + v, a * s + w)
 
 
+@hal.kernel
+def by_strides(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    while i < n:
+        y[i] = a * x[i] + y[i]
+        i += hal.grid_dim(0) * hal.block_dim(0)
+
+
 SPELLINGS = {
     "if i >= n: return": early_return,
     "if i <= n - 1": up_to,
@@ -165,6 +173,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         tasks[name] = _ours(kernel, COUNT, (FACTOR, COUNT), COUNT)
     tasks["hal.load of 4"] = _ours(by_vectors, COUNT, (FACTOR, COUNT // 4), COUNT // 4)
     tasks["hal.load of 4, if 4 * i < n"] = _ours(by_elements, COUNT, (FACTOR, COUNT), COUNT // 4)
+    tasks["while i < n: i += threads"] = _ours(by_strides, COUNT, (FACTOR, COUNT), COUNT // 16)
     times = compare(tasks, effort)
     for name in [*tasks][1:]:
         yield beside(f"saxpy of 32 Ki, {name}", times, base, 0.87, ours=name)

@@ -310,12 +310,12 @@ class Generator:
             for _ in range(random.randint(1, 3)):
                 blocks.body(2)
                 if self.wide or random.random() < 0.1:
-                    s.rounds()
+                    random.choice([s.rounds, s.stride])()
         else:
             for _ in range(random.randint(2, 5)):
                 s.statement(random.choice([1, 2, 3]))
             if self.wide or random.random() < 0.1:
-                s.rounds()
+                random.choice([s.rounds, s.stride])()
         for name, dtype in s.variables.items():  # nothing that was computed goes unseen
             self.places.append(Place(f"seen_{name}", dtype, self.size))
             s.write(f"seen_{name}[q] = {name}")

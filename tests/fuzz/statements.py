@@ -217,17 +217,36 @@ class Statements:
         end = self.random.choice(["20", "n + 17", "hal.block_idx(0) + 18"])
         with self.loop("for", self.random.choice(["{}", "2, {}", "n, {}", "0, {}, 2"]).format(end),
                        int32):  # fmt: skip
-            counter = self.lines[-1].split()[1]
-            for name, dtype in self.variables.items():
-                place = self.random.choice(self.e.inputs)
-                value = f"{spell(dtype)}({place.name}[{counter} % {place.size}])"
-                operator = self.random.choice(AUGMENTED[dtype.kind])
-                header = f"if {self.random.choice(self.e.names(bool_) or ['q % 3 == 0'])}:"
-                if self.random.random() < 0.8:
+            self.gather(self.lines[-1].split()[1])
+
+    def gather(self, counter: str) -> None:
+        """Change each variable by an element that the counter chooses."""
+        for name, dtype in self.variables.items():
+            place = self.random.choice(self.e.inputs)
+            value = f"{spell(dtype)}({place.name}[{counter} % {place.size}])"
+            operator = self.random.choice(AUGMENTED[dtype.kind])
+            header = f"if {self.random.choice(self.e.names(bool_) or ['q % 3 == 0'])}:"
+            if self.random.random() < 0.8:
+                self.write(f"{name} {operator} {value}")
+            else:
+                with self.block(header):
                     self.write(f"{name} {operator} {value}")
-                else:
-                    with self.block(header):
-                        self.write(f"{name} {operator} {value}")
+
+    def stride(self) -> None:
+        """A loop in which a thread strides over more elements than there are threads."""
+        name, random = self.new("s"), self.random
+        start = random.choice(["hal.global_idx(0)", "hal.thread_idx(0)", "hal.global_idx(1)"])
+        self.write(f"{name} = {start}{random.choice(['', '', ' + 1', ' + 3', ' - 1', ' + n'])}")
+        end = random.choice(["40", "n + 30", "hal.block_idx(0) * 5 + 18", "q + 9"])
+        step = random.choice(["hal.grid_dim(0) * hal.block_dim(0)", "hal.block_dim(0)", "7",
+                              "max(1, n - 3)", "(n % 4 + 1)"])  # fmt: skip
+        with self.block(f"while {name} < {end}:"):
+            self.gather(name)
+            if random.random() < 0.3:
+                self.store(0)
+            self.write(f"{name} += {step}")
+            if random.random() < 0.1:
+                self.gather(name)
 
     def taps(self, nesting: int) -> None:
         """Read beside the thread's own place, in steps that all threads share."""

@@ -862,3 +862,84 @@ def test_a_long_list_of_branches_is_rendered_in_linear_time() -> None:
         return best
 
     assert seconds(3000) < 40 * seconds(300)
+
+
+# -- threads that stride over the data
+
+
+@hal.kernel
+def strided(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    while i < n:
+        y[i] = 2.0 * x[i]
+        i += hal.grid_dim(0) * hal.block_dim(0)
+
+
+@hal.kernel
+def strided_sums(y: Floats, x: Inputs, n: hal.int32, step: hal.int32):
+    total = hal.float32(0)
+    i = hal.global_idx(0) + 1
+    while n > i:
+        if x[i] > 0.5:
+            total += x[i]
+        i = step + i
+    y[hal.global_idx(0)] = total
+
+
+@pytest.mark.parametrize("kernel", [strided, strided_sums], ids=lambda kernel: kernel.name)
+def test_threads_that_stride_are_lanes(llvm: LLVM, kernel: Any) -> None:
+    text = str(llvm.optimised(LLVMRenderer().render(kernel.lower()))[0])
+    assert re.search(r"f(mul|add) (contract )?<\d+ x float>", text)
+
+
+@hal.kernel
+def strides_counted(y: hal.Ptr[hal.int32], n: hal.int32, step: hal.int32, most: hal.int32):
+    i = hal.global_idx(0) + 2
+    own = hal.global_idx(0)
+    total = hal.int32(0)
+    turns = hal.int32(0)
+    while i < n:
+        total = total * 3 + i
+        turns += 1
+        if turns == most:
+            n_of_all = hal.int32(7)
+            total += n_of_all
+        i += step
+    y[own] = total
+    i = hal.thread_idx(0)
+    while i < 9:
+        y[own] += i
+        i += 4
+
+
+def strides_of(first: int, n: int, step: int) -> tuple[int, int]:
+    """The sum that a thread makes, and its iterations, of which there may be no end."""
+    total = turns = 0
+    i = first
+    while i < n and turns < 1000:
+        total, turns, i = wrapped(total * 3 + i), turns + 1, wrapped(i + step)
+        total = wrapped(total + 7 * (turns == 5))
+    return total, turns
+
+
+def test_strides_that_wrap_run_as_they_are_written(llvm: LLVM) -> None:
+    kernel = strides_counted.lower()
+    function = llvm.function(kernel)
+    assert LLVMRenderer().render(kernel).count("call i64 @hal.sfloordiv") == 2  # both loops
+    wraps = 0
+    step = 1431655786  # three of them are 2**32 + 62
+    large = [(step + 200, step), (step + 90, step)]
+    for n, step in [(0, 1), (2, 5), (30, 1), (31, 7), (500, 32), (3, -1), (40, 2**31 - 50), *large]:
+        for n_ in (n, -n):
+            sums = [strides_of(t + 2, n_, step) for t in range(40)]
+            if max(turns for _, turns in sums) == 1000:
+                continue
+            wraps += n_ + step > 2**31
+            y = np.zeros(40, np.int32)
+            vals = {"n": n_, "step": step, "most": 5}
+            llvm.call(function, kernel, {"y": y, **vals}, (2, 1, 1), (20, 1, 1))
+            expected = [
+                wrapped(total + sum(range(t % 20, 9, 4))) for t, (total, _) in enumerate(sums)
+            ]
+            assert y.tolist() == expected, vals
+    assert wraps

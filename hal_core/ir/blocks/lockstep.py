@@ -35,10 +35,12 @@ Source: Jääskeläinen et al.: pocl, 2015, section 5.3 (horizontal inner-loop p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
+from hal_core.ir.blocks.strides import counted
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
 # Compilers unroll a loop of so many iterations, and of so many operations in all of them; the loop
@@ -71,15 +73,21 @@ class Lockstep(NamedTuple):
 
 def in_step(kernel: Kernel) -> Lockstep | None:
     """Return the kernel with its loops made ready for hoisting; None if no loop gains by it."""
-    short = unrolled(kernel.uops)
-    if all(node in short for node in kernel.uops if node.op == "RANGE"):
-        return None
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
-    uops, guards = _without_guards(kernel.uops)
+    uops, strides = counted(kernel.uops)
+    return (strides and _with_loops(uops, strides)) or _with_loops(kernel.uops, ())
+
+
+def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp]) -> Lockstep | None:
+    """Return the nodes with their loops ready; None if none gains by it, or not all of `needed`."""
+    short = unrolled(uops)
+    if all(node in short for node in uops if node.op == "RANGE"):
+        return None
+    uops, guards = _without_guards(uops)
     search = _Search(uops)
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
-    if not loops:
+    if not loops or not loops.issuperset(needed):
         return None
     # A loop that starts at the thread's index is rewritten to start at one number for all threads.
     made: list[UOp] = []
