@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hal_core.render.c.c99 import BITS
-from hal_core.render.c.cuda import ATOMICS, CUDA, TYPES
+from hal_core.render.c.cuda import ATOMICS, CUDA, HIDDEN, TYPES
 from hal_core.render.c.family import CFamilyRenderer
 from hal_core.render.c.helpers import BFLOAT16_CASTS, DIVISIONS
 from hal_core.render.c.language import Space
@@ -45,7 +45,7 @@ _NUMBER = "((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x)
 HIP = CUDA._replace(
     types={**TYPES, "float16": "_Float16"},  # C casts convert it
     casts=BFLOAT16_CASTS,
-    hidden={},
+    hidden={dtype: text.replace("+f", "+v").replace("+d", "+v") for dtype, text in HIDDEN.items()},
     bits={
         **CUDA.bits,
         "float16": ("hal_bits_of_float16", "hal_float16_of_bits"),

@@ -28,16 +28,19 @@ _WRAPPING = frozenset({"ADD", "SUB", "MUL", "NEG", "ABS", "SHL"})
 
 def _ordered_zeros(uop: UOp) -> list[int]:
     """Return the places of zeros in a choice that one instruction would order: -0.0 below 0.0."""
-    if uop.op in ("MIN", "MAX"):  # whose first source stays where the two are equal
-        sign = 1 if uop.op == "MIN" else -1
-        return [0] if _is_zero(uop.src[0]) and math.copysign(1, uop.src[0].arg) == sign else []
+    zeros = [place for place, source in enumerate(uop.src) if _is_zero(source)]
+    if uop.op in ("MIN", "MAX"):  # of two that are equal the first is the result
+        return [
+            place
+            for place in zeros
+            if math.copysign(1, uop.src[place].arg) < 0 or (uop.op == "MIN" and place == 0)
+        ]
     if uop.op != "WHERE":
         return []
     condition = uop.src[0]
     while condition.op == "NOT":
         condition = condition.src[0]
-    beside = condition.op in _ORDER and any(map(_is_zero, condition.src))
-    return [place for place in (1, 2) if beside and _is_zero(uop.src[place])]
+    return zeros if condition.op in _ORDER and any(map(_is_zero, condition.src)) else []
 
 
 def _is_zero(uop: UOp) -> bool:
