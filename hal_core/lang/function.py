@@ -22,11 +22,11 @@ _lock = fork_safe_lock()
 class KernelFunction:
     """A function in the kernel language; `device.compile` makes a program of it.
 
-    The signature and the lines of the file are read at the definition, the body at the first
-    `lower()`: a definition costs little, a kernel may use names that its module assigns further
-    down, and an edit of the file changes nothing until the module is loaded again; a function that
-    makes a kernel of changed text raises KernelSyntaxError at its `lower()`. From the first one
-    on the Python values the kernel captured are fixed.
+    The definition reads the signature and the lines of the file; the first `lower()` reads the
+    body, and fixes the Python values that the kernel captures. So a definition costs little, and a
+    kernel may use names that its module assigns further down. An edit of the file changes no kernel
+    before the module is loaded again. Where it comes before a definition inside a function runs,
+    the text is another one, and `lower()` raises KernelSyntaxError.
 
     Concurrency: any thread may call `lower`.
     """

@@ -188,7 +188,7 @@ def _wait_for_all(log_failures: bool = False) -> None:
             log.warning("profile: waiting for %s failed: %s", device.name, error)
 
 
-# -- called by the core, where nothing is hot
+# -- called by the core, outside of its hot paths
 
 
 def device_made(wanted: str) -> None:

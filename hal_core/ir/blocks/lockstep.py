@@ -43,8 +43,8 @@ from hal_core.ir.blocks.hoisting import PURE, Hoisted
 from hal_core.ir.blocks.strides import counted
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
-# Compilers unroll a loop of so many iterations, and of so many operations in all of them; the loop
-# around it is then the innermost.
+# A compiler unrolls a loop up to this number of iterations, and of operations in all iterations
+# together. Then the loop around it is the innermost, which becomes vectors.
 _UNROLLED, _UNROLLED_OPERATIONS = 16, 300
 _FORMULA = 30  # operations of a math function
 _FUNCTIONS = frozenset(

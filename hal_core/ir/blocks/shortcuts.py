@@ -72,6 +72,6 @@ def _nested(uops: tuple[UOp, ...], place: int, uses: Counter[UOp]) -> list[UOp] 
 
 
 def _if(condition: UOp, holds: bool, line: int) -> list[UOp]:
-    """Return the nodes of an IF for threads for which a condition holds, or does not."""
+    """Return the nodes that open an IF on a condition, or on its opposite unless it `holds`."""
     opposite = [] if holds else [UOp("NOT", bool_, (condition,), None, line)]
     return [*opposite, UOp("IF", None, (*opposite, condition)[:1], None, line)]

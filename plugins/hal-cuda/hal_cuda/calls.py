@@ -1,4 +1,4 @@
-"""The driver functions of CUDA that are not as HIP's, written once for both transports."""
+"""The driver functions of CUDA that differ from HIP's, written once for both transports."""
 
 from __future__ import annotations
 

@@ -22,8 +22,9 @@ if os.name == "nt":  # `hiprtc0602.dll` is that of 6.2
     _LIBRARIES = sorted(map(str, _folder.glob("hiprtc[0-9]*.dll")), reverse=True)
 else:  # the first versions have it inside of the runtime
     _LIBRARIES = [f"lib{name}.so.{n}" for name in ("hiprtc", "amdhip64") for n in (7, 6, 5)]
-# What this header declares is built in; 5.2 does not find it.
-_HEADERS = {"hip/hip_runtime.h": "// An empty text is refused.\n"}
+# A kernel may include this header, whose contents hiprtc has built in. 5.2 does not find the file,
+# so it is given one: a comment, as an empty one is refused.
+_HEADERS = {"hip/hip_runtime.h": "// built in\n"}
 _ISA = "amdgcn-amd-amdhsa--"
 _INSTALL = "Install ROCm's hiprtc; Debian and Ubuntu have it in libamdhip64-5 or newer."
 

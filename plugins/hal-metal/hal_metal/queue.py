@@ -25,11 +25,11 @@ class Command(NamedTuple):
     """An entry of the queue that was not seen complete yet."""
 
     name: str  # "launch of saxpy"
-    work: driver.Work | None  # None: Metal does not have it, as work before it failed
+    work: driver.Work | None  # None: it was dropped, as work before it failed
     keep: Any  # what it needs until it is complete
-    event: Callable[[], Event | None] = lambda: None  # that happens with it, a weak reference
-    waited: Event | None = None  # before it
-    failure: Failure | None = None  # Metal refused it
+    event: Callable[[], Event | None] = lambda: None  # weak reference: the event of its end
+    waited: Event | None = None  # the event that it waits for
+    failure: Failure | None = None  # why Metal refused it
     finish: Callable[[], None] | None = None  # what the host does when it is complete
 
     @property
