@@ -378,7 +378,9 @@ class Compiled(concurrency.OfThisProcess):
                     self._ends.remove(end)
 
         for queue, last in list(self._waiting.items()):
-            if last is None and all(event._is_over() for _, event in list(queue._waits)):
+            if queue.closed:  # and so its work is over
+                self._waiting.pop(queue, None)
+            elif last is None and all(event._is_over() for _, event in list(queue._waits)):
                 last = self._waiting[queue] = queue._stamped(queue.event_class())
                 queue._record(last)
             if last is not None and last._is_over():

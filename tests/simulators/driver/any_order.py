@@ -199,3 +199,13 @@ def test_Q3_the_default_queue_waits_for_the_data_of_a_copyout(
     x = hal.empty(N, hal.int32, device).fill(7)
     device.default_queue.wait(x.copyout(host, queue=queue))
     expect(y.copyin(host).numpy().tolist() == [7] * N)
+
+
+def test_Q4_a_queue_that_waited_and_was_closed_is_forgotten(device: hal.Compiled) -> None:
+    queue, gate = device.queue(), hal.Event()
+    queue.wait(gate)
+    gate.set()
+    queue.close()
+    expect(queue in device._waiting)
+    device.queue().close()  # which looks for what has ended
+    expect(queue not in device._waiting)
