@@ -943,3 +943,20 @@ def test_strides_that_wrap_run_as_they_are_written(llvm: LLVM) -> None:
             ]
             assert y.tolist() == expected, vals
     assert wraps
+
+
+@hal.kernel(block=(64, 1, 1))
+def many_barriers(y: hal.Ptr[hal.int32]):
+    own = hal.shared(hal.int32, 64)
+    t = hal.thread_idx(0)
+    own[t] = y[t]
+    for k in hal.unroll(60):
+        hal.barrier()
+        y[k * 64 + t] = own[63 - t]
+
+
+def test_many_loops_are_not_written_out() -> None:
+    """LLVM would make one long block of them, and take seconds to put it in order."""
+    text = LLVMRenderer().render(many_barriers.lower())
+    assert text.count("!llvm.loop !") > 50 and '!{!"llvm.loop.unroll.disable"}' in text
+    assert "unroll.disable" not in LLVMRenderer().render(below.lower())

@@ -22,6 +22,7 @@ BLOCKS = "each.block"  # the loop over the blocks of this call
 # The middle of a row is written twice, in kernels up to this size: the text may not grow too long.
 _MOST_NODES = 1000
 _MOST_REGIONS = 8
+_MOST_UNROLLED = 50  # regions
 
 Known = dict[UOp, str]  # a node -> its value in the loop that is written
 
@@ -52,6 +53,8 @@ class Threads(Blocks):
         self.regions = 0
         regions = sum(uop.op == "THREADS" for uop in self.uops)
         self.splits = len(self.uops) <= _MOST_NODES and regions <= _MOST_REGIONS
+        # LLVM takes long for the code of many loops that it wrote out.
+        self.unrolls = regions <= _MOST_UNROLLED
         self.metadata: list[str] = []
 
     def write(self, uop: UOp) -> None:
@@ -157,7 +160,7 @@ class Threads(Blocks):
         ahead = self.let(f"icmp eq i32 {rim}, 0")
         part = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
         self._write_threads(place._replace(suffix=f".rim{place.suffix}"), part, known)
-        self.close_loop(self._loop(self._metadata('!{{!"llvm.loop.unroll.disable"}}')))
+        self.close_loop(self._loop(self._metadata(_NOT_UNROLLED)))
 
     def _write_twice(
         self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
@@ -207,15 +210,14 @@ class Threads(Blocks):
         self.frame_loop = self.loops[-1].name
         if self.spills:
             self.thread = self._number(place.number, place.width, thread)
-        end = ""
+        facts = [] if self.unrolls and not place.rare else [self._metadata(_NOT_UNROLLED)]
         if place.free:
             # The metadata says that iterations of the loop over x do not depend on each other.
             group = self._metadata("distinct !{{}}")
-            free = self._metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}')
-            end = self._loop(free)
+            facts.append(self._metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
             self.access = f", !llvm.access.group {group}"
         elif place.rare:
-            end = self._loop(*map(self._metadata, _PLAIN))
+            facts.append(self._metadata('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
         for node in place.row.nodes:
             if node in known:
                 self.values[node] = known[node]
@@ -225,7 +227,7 @@ class Threads(Blocks):
                 self.values[node] = self.values[self.same[node]]
             else:
                 self.write(node)
-        self.close_loop(end)
+        self.close_loop(self._loop(*facts) if facts else "")
         if loads:
             self.jump(f"row{place.suffix}.end")
             self.label(f"row{place.suffix}.end")
@@ -321,4 +323,4 @@ class Threads(Blocks):
 
 
 _FAR = 1 << 40  # beyond any thread
-_PLAIN = ('!{{!"llvm.loop.vectorize.enable", i1 false}}', '!{{!"llvm.loop.unroll.disable"}}')
+_NOT_UNROLLED = '!{{!"llvm.loop.unroll.disable"}}'
