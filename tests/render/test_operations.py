@@ -146,16 +146,21 @@ def test_unsigned_divisions_of_numbers_that_were_negative(
 
 def test_divisions_in_64_bits_of_large_numbers_of_32(toolchain: Toolchain) -> None:
     """AMD's compilers took 33 bits with their sign for less than 24."""
-    values = [0, 1, 127, 200, 255]
-    b = Builder("divide", "q: int64*, r: int64*, x: const uint8*")
+    values, divisors = [0, 1, 127, 200, 255], [65535, 7, 3, 1000, 9]
+    b = Builder("divide", "q: int64*, r: int64*, s: int64*, x: const uint8*, y: const uint16*")
     i = b.index()
     large = b.cast(b.op("NOT", b.cast(b.load("x", i), uint32)), int64)
+    divisor = b.cast(b.load("y", i), int64)
     b.store("q", i, b.op("FLOORDIV", large, b.const(9, int64)))
-    b.store("r", i, b.op("MOD", large, b.const(9, int64)))
-    got = {name: np.zeros(len(values), "i8") for name in "qr"}
-    toolchain.run(b.kernel(), {**got, "x": np.array(values, "u1")}, grid=(len(values), 1, 1))
-    same(got["q"], [(0xFFFFFFFF - value) // 9 for value in values], "quotients")
-    same(got["r"], [(0xFFFFFFFF - value) % 9 for value in values], "remainders")
+    b.store("r", i, b.op("MOD", large, divisor))
+    b.store("s", i, b.op("TRUNCDIV", large, divisor))
+    got = {name: np.zeros(len(values), "i8") for name in "qrs"}
+    given = {"x": np.array(values, "u1"), "y": np.array(divisors, "u2")}
+    toolchain.run(b.kernel(), {**got, **given}, grid=(len(values), 1, 1))
+    dividends = [0xFFFFFFFF - value for value in values]
+    same(got["q"], [a // 9 for a in dividends], "by a constant")
+    same(got["r"], [a % c for a, c in zip(dividends, divisors, strict=True)], "remainders")
+    same(got["s"], [a // c for a, c in zip(dividends, divisors, strict=True)], "quotients")
 
 
 @pytest.mark.parametrize(("wide", "dtype"), [(int16, float16), (int32, float32)], ids=str)
