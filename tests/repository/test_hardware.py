@@ -3,6 +3,7 @@ driver, and what it says of failures."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -123,14 +124,20 @@ def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
     assert "| 0.77 x |" in text and "Sizes were made smaller: arrays up to " in text
 
 
-@pytest.mark.parametrize(("family", "compiler"), [("CPU", "llvm"), ("OPENCL", "driver")])
+@pytest.mark.parametrize(
+    ("family", "compiler"), [("CPU", "llvm"), ("OPENCL", "driver"), ("HIP", "hiprtc")]
+)
 def test_other_devices_have_rows_too(family: str, compiler: str, tmp_path: Path) -> None:
     if find_spec(f"hal_{family.lower()}") is None:
         pytest.skip(f"hal-{family.lower()} is not installed here")
-    if family not in hal.Device.get_available_devices():
+    environment = {}
+    if family == "HIP":
+        environment["LD_LIBRARY_PATH"] = _software_hip()
+    elif family not in hal.Device.get_available_devices():
         assert family not in REQUIRED
         pytest.skip(f"no {family} device on this machine")
-    done = _python(tmp_path, *("-m", "bench", "--device", family, "--quick", "--json", "rows.json"))
+    command = ("-m", "bench", "--device", family, "--quick", "--json", "rows.json")
+    done = _python(tmp_path, *command, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = report.from_json((tmp_path / "rows.json").read_text(encoding="utf-8"))
     found = {row.what: row for row in rows}
@@ -138,8 +145,26 @@ def test_other_devices_have_rows_too(family: str, compiler: str, tmp_path: Path)
     launch = found["launch, 3 buffers + 1 int"]
     if family == "OPENCL":
         assert launch.floor_name == "pyopencl" and launch.target is None
+    elif family == "HIP":  # 1.3 times a bare call
+        assert launch.floor_name == "ctypes" and launch.target == 0.77
     else:
         assert isinstance(launch, report.Figure)
+
+
+def _software_hip() -> str:
+    """Return the folder of the software HIP runtime."""
+    from hal_hip import hiprtc
+
+    try:
+        hiprtc.find()
+    except hal.CompilerUnavailable as error:
+        pytest.skip(str(error))
+    sys.path.insert(0, str(SIMULATOR.parent / "hip"))
+    build = importlib.import_module("hip_build")
+    try:
+        return str(Path(build.build(build.kept())).parent)
+    except build.NoCompiler as error:
+        pytest.skip(f"the software runtime cannot be built: {error}")
 
 
 def _python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
