@@ -60,7 +60,7 @@ class Plan:
         ]
         distinct = {id(one): one for bufs in rows for one in bufs}.values()
         self._memory = [(one, one._key, one._buf) for one in distinct]
-        self._nodes = [(node, bufs, node.writes()) for node, bufs in zip(nodes, rows, strict=True)]
+        self._rows = list(zip(nodes, rows, strict=True))
         self._programs = list({id(s.program): s.program for s in self.steps if s.program}.values())
         self._native: Callable[[], None] | None = None
         self._native_is_made = False
@@ -69,8 +69,11 @@ class Plan:
     def accesses(self) -> list[tuple[str, list[tuple[Buffer, bool]]]]:
         """Return for each step its name, and its buffers with True where they are written."""
         return [
-            (f"{node.kind} of node {node.number} in a replay", list(zip(bufs, writes, strict=True)))
-            for node, bufs, writes in self._nodes
+            (
+                f"{node.kind} of node {node.number} in a replay",
+                list(zip(bufs, node.writes(), strict=True)),
+            )
+            for node, bufs in self._rows
         ]
 
     def keep(self) -> tuple[Any, ...]:

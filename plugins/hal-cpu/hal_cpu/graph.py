@@ -19,6 +19,7 @@ import math
 import struct
 from collections.abc import Callable
 from functools import cache
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.errors import HalError
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
     from hal_cpu.device import CPUDevice
 
 _RELEASING: Any = ctypes.CFUNCTYPE(None)
+_ALONE = ctypes.c_int64(0), ctypes.c_int64(0)
 SPLIT_FROM = 100_000  # operations; for less, meeting the other cores costs more than it gains
+SHARED_FROM = 10 * SPLIT_FROM  # operations of a phase; for less, measured times decide
 _LINE_NBYTES = 64
+_TRIED_EACH = 32  # calls, if both ways take as long
 _PATIENCE = 16  # looks at a task that its core has not begun, before another does it
 
 # The plan is: number of phases; addresses of the phases, the tasks and the steps. A phase has its
@@ -42,6 +46,7 @@ _PATIENCE = 16  # looks at a task that its core has not begun, before another do
 # of its function and that function's four arguments. `%args` has the addresses of the plan and of
 # the state: a cache line that is 1 at the end, then one for each task of a phase. That is 2p + 1
 # while a core does the task in phase p, and 2p + 2 from its end until it begins in a later phase.
+# `%me` is the number of the core; `%last` is 0 for one that works alone and need not wait.
 _TEXT = """
 declare i32 @{yield_}()
 {declare_pause}
@@ -87,6 +92,7 @@ define void @hal_graph(ptr %args, ptr %launch, i64 %me, i64 %last) {{
   %steps_at = getelementptr i64, ptr %plan, i64 3
   %steps = load ptr, ptr %steps_at
   %ended = load atomic i64, ptr %state acquire, align 8
+  %is_alone = icmp eq i64 %last, 0
   %is_ended = icmp ne i64 %ended, 0
   br i1 %is_ended, label %end, label %phase
 phase:
@@ -116,7 +122,8 @@ choose:
   %line = add i64 %t, 1
   %word = getelementptr [8 x i64], ptr %state, i64 %line
   %is_mine = icmp eq i64 %t, %me
-  %patience = select i1 %is_mine, i64 0, i64 {patience}
+  %at_once = or i1 %is_mine, %is_alone
+  %patience = select i1 %at_once, i64 0, i64 {patience}
   br label %look
 look:
   %turn = phi i64 [0, %choose], [%next_turn, %pause], [%next_turn, %yield], [%turn, %claim]
@@ -208,6 +215,33 @@ class Piece(NamedTuple):
     last: int
 
 
+class Faster:
+    """The faster of two ways to do the same, 0 and 1, as measured times tell.
+
+    The other one is tried now and then, the more rarely the slower it was, as load comes and goes:
+    cores that meet at each step lose where another program takes one of them.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = [0.0, 0.0]  # that each way took of late; 0: it was not tried yet
+        self._left = 3  # calls until the slower one is tried
+
+    def choose(self) -> int:
+        """Return the way to go now."""
+        best = int(self._seconds[1] < self._seconds[0])
+        self._left -= 1
+        if self._left > 0:
+            return best
+        ratio = self._seconds[1 - best] / max(self._seconds[best], 1e-9)
+        self._left = int(_TRIED_EACH * min(ratio, 1000.0)) + 1
+        return 1 - best
+
+    def note(self, way: int, seconds: float) -> None:
+        """Note what a way took. One slow call may be chance, a fast one is none."""
+        before = self._seconds[way] or seconds
+        self._seconds[way] = min(seconds, 0.75 * before + 0.25 * min(seconds, 2 * before))
+
+
 class NativeReplay:
     """A graph's steps with the memory of one replay, as a plan for the machine code.
 
@@ -235,6 +269,7 @@ class NativeReplay:
         cores = max(count for _, count in phases)
         self._chunks = [(ctypes.c_int64(core), ctypes.c_int64(core + 1)) for core in range(cores)]
         self._plan = self._laid_out(phases, tasks)
+        self._ways = Faster() if sum(map(_operations, steps)) < SHARED_FROM * len(phases) else None
         self._addresses = sorted({
             step.args[param.position]
             for step in steps if step.program is not None
@@ -248,15 +283,27 @@ class NativeReplay:
         start = (ctypes.addressof(state) + _LINE_NBYTES - 1) & -_LINE_NBYTES
         args = struct.pack("@2Q", ctypes.addressof(self._plan), start)
         with self._device.in_flight.using(*self._addresses):
-            if len(self._chunks) > 1:
+            if len(self._chunks) == 1:
+                self._function(args, None, *_ALONE)
+            elif self._ways is None:
                 self._device.pool.run(self._function, args, None, self._chunks)
             else:
-                self._function(args, None, *self._chunks[0])
+                self._run_faster(self._ways, args)
+
+    def _run_faster(self, ways: Faster, args: bytes) -> None:
+        way, start = ways.choose(), perf_counter()
+        if way == 0:
+            self._device.pool.run(self._function, args, None, self._chunks)
+        else:
+            self._function(args, None, *_ALONE)
+        ways.note(way, perf_counter() - start)
 
     def _shares(self, level: list[Step]) -> list[list[Piece]]:
         """Return what each core does of steps that have no order among them."""
         works = [_operations(step) for step in level]
-        count = max(1, min(self._cores, 2 * sum(works) // SPLIT_FROM))
+        count = min(self._cores, 2 * sum(works) // SPLIT_FROM)
+        if count < 2:
+            return [[piece for step in level for piece in self._pieces(step, 1)]]
         shares: list[list[Piece]] = [[] for _ in range(count)]
         turn = itertools.count()
         for step, work in zip(level, works, strict=True):

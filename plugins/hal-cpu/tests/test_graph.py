@@ -49,6 +49,7 @@ def test_G6_large_sequences(
     split_from: int, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "SPLIT_FROM", split_from)
+    monkeypatch.setattr(native, "SHARED_FROM", 0)
     monkeypatch.setattr(kit, "N", 3000)
     for seed in range(1000, 1040):
         kit.check_sequence(device, seed)
@@ -73,6 +74,12 @@ def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[hal.Compiled]:
     hal.Device["CPU"].close()
 
 
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut every step for all cores, and let them take part in each replay."""
+    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    monkeypatch.setattr(native, "SHARED_FROM", 0)
+
+
 def native_of(graph: hal.Graph) -> native.NativeReplay:
     graph.replay()
     assert graph._plan is not None
@@ -86,7 +93,7 @@ def test_G3_cores_that_never_come_are_not_missed(
     core: int, four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One core alone does the tasks of all; those that come later do none again."""
-    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    shared(monkeypatch)
     graph, a, _ = steps(four_threads, 5)
     other, wanted, _ = steps(four_threads, 5)
     replay = native_of(graph)
@@ -105,7 +112,7 @@ def test_G3_a_replay_leads_the_team_that_shares_launches(
     four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers look for it in machine code; none has to be called by Python."""
-    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    shared(monkeypatch)
     graph, _, _ = steps(four_threads, 5)
     replay, led = native_of(graph), []
     team: Any = four_threads.pool._team  # type: ignore[attr-defined]
@@ -132,10 +139,51 @@ def test_G3_steps_without_an_order_are_dealt_to_the_cores(
         assert [len(share) for share in found] == shares
 
 
+@pytest.mark.parametrize(("times", "best"), [((3.0, 1.0), 1), ((1.0, 3.0), 0)])
+def test_the_faster_way_is_found_and_the_other_tried_rarely(
+    times: tuple[float, float], best: int
+) -> None:
+    ways, gone = native.Faster(), []
+    for turn in range(1000):
+        gone.append(ways.choose())
+        slow_chance = 50.0 if turn == 7 else 0.0
+        ways.note(gone[-1], times[gone[-1]] + slow_chance)
+    assert gone[:2] == [0, 1], "both are tried at once"
+    assert 3 <= gone.count(1 - best) <= 1000 // (3 * 32) + 3 + 3
+    after = list[int]()
+    for _ in range(1000):  # now the other one is faster
+        after.append(ways.choose())
+        ways.note(after[-1], times[1 - after[-1]])
+    assert after[-100:].count(1 - best) > 90
+
+
+@pytest.mark.parametrize("way", [0, 1])
+def test_G3_small_phases_run_as_is_faster(
+    way: int, four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared(monkeypatch)
+    (graph, a, _), (other, wanted, _) = steps(four_threads, 5), steps(four_threads, 5)
+    native_of(graph)
+    assert graph._plan is not None
+    monkeypatch.setattr(native.Faster, "choose", lambda self: way)
+    ran, pool = [], four_threads.pool  # type: ignore[attr-defined]
+    run = pool.run
+    monkeypatch.setattr(pool, "run", lambda *call: (ran.append(call), run(*call)))
+    for limit, runs in ((1 << 60, 1 - way), (0, 1)):
+        monkeypatch.setattr(native, "SHARED_FROM", limit)
+        replay: Any = native.native_replay(four_threads, graph._plan.steps)
+        ran.clear()
+        replay()
+        assert len(ran) == runs
+    for _ in range(3):
+        other.replay()
+    assert np.array_equal(a.numpy(), wanted.numpy())
+
+
 def test_G5_replays_of_several_threads_have_counters_of_their_own(
     device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    shared(monkeypatch)
     graphs = [steps(device, 20) for _ in range(4)]
     expected, a, _ = graphs[0]
     for _ in range(10):
@@ -161,7 +209,7 @@ def test_G5_replays_of_several_threads_have_counters_of_their_own(
 def test_G3_more_threads_than_cores_do_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cores that wait yield to those that work."""
     monkeypatch.setenv("HAL_CPU_THREADS", "8")
-    monkeypatch.setattr(native, "SPLIT_FROM", 1)
+    shared(monkeypatch)
     hal.Device["CPU"].close()
     try:
         graph, a, _ = steps(hal.Device["CPU"], 100)
