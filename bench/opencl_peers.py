@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import hal_core as hal
 from bench import guards, kernels, programs
 from bench.measure import OURS, Effort, Task, compare
 from bench.peers import Peers
@@ -27,6 +28,12 @@ __kernel void heat(__global float *y, __global const float *x, float a, int w, i
         int c = j * w + i;
         y[c] = x[c] + a * (x[c - 1] + x[c + 1] + x[c - w] + x[c + w] - 4.0f * x[c]);
     }
+}
+""",
+    "sine": """
+__kernel void sine(__global float *y, __global const float *x, int n) {
+    int i = get_global_id(0);
+    if (i < n) y[i] = sin(x[i]);
 }
 """,
     "accelerate": """
@@ -57,7 +64,7 @@ void accelerate(__global float *a, __global const float *p, int n, float soft) {
 
 
 def rows(effort: Effort) -> Iterator[Row | Missing]:
-    for example in (saxpy(), heat(), programs.n_body()):
+    for example in (saxpy(), heat(), sines(), programs.n_body()):
         yield beside_pyopencl(example, effort)
 
 
@@ -73,6 +80,19 @@ def heat() -> Example:
     what = f"heat equation, {width} x {height}"
     vals = (guards.ALPHA, width, height)
     return Example(what, guards.heat, guards.heat, arrays, vals, (width, height))
+
+
+@hal.kernel
+def sine(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = hal.sin(x[i])
+
+
+def sines() -> Example:
+    n = 1 << 20
+    arrays = np.zeros(n, "f4"), np.linspace(0.1, 100, n, dtype="f4")
+    return Example("sine of 1 Mi float32", sine, sine, arrays, (n,), n)
 
 
 def beside_pyopencl(example: Example, effort: Effort) -> Row | Missing:

@@ -1,7 +1,8 @@
 """Runs kernels, and what `split` makes of them, one block at a time, in plain Python.
 
 A kernel's threads step from barrier to barrier. A split kernel runs once, and a region of it once a
-thread, in any order. All is int32 or bool; what is read before it is written is a KeyError.
+thread, in any order. All is int32 or bool, and int64 in bounds; to read what was not written is a
+KeyError.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ Steps = Iterator[str]
 
 
 def held(value: Any, dtype: DType) -> Any:
-    """`value` as a bool or an int32."""
-    return bool(value) if dtype is bool_ else (int(value) + (1 << 31)) % (1 << 32) - (1 << 31)
+    """`value` as a bool or an integer with a sign."""
+    half = 1 << (8 * dtype.itemsize - 1)
+    return bool(value) if dtype is bool_ else (int(value) + half) % (2 * half) - half
 
 
 def listing(uops: Sequence[UOp]) -> str:
@@ -101,6 +103,9 @@ class Block:
         rng = random.Random(seed)
         for node, outer in self.steps_outside():
             threads = list(self.group)
+            if node.src:
+                start, end = (outer[source] for source in node.src)
+                threads = [*range(start, end)]
             if order == "reversed":
                 threads.reverse()
             elif order != "forward":
@@ -152,7 +157,17 @@ class Block:
 
     def step(self, node: UOp, values: Values, thread: int | None) -> None:
         op = node.op
-        if op in ("VAR", "SPILL", "BARRIER", "SHARED", "ASSERT", "ENDIF", "PARAM"):
+        if op in (
+            "VAR",
+            "SPILL",
+            "BARRIER",
+            "SHARED",
+            "ASSERT",
+            "ENDIF",
+            "PARAM",
+            "ROWS",
+            "ENDROWS",
+        ):
             if op == "PARAM" and node.arg in self.arguments:
                 values[node] = self.arguments[node.arg]
             return
@@ -197,6 +212,8 @@ class Block:
                 return thread + (self.block * self.threads if kind == "global_idx" else 0)
             return {"block_idx": self.block, "block_dim": self.threads, "grid_dim": 2}[kind]
         operands = [values[source] for source in node.src]
+        if op == "CAST":
+            return held(operands[0], dtype)
         if op == "WHERE":
             return operands[1] if operands[0] else operands[2]
         if op == "NOT":

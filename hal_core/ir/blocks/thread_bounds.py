@@ -8,6 +8,31 @@ Threads that would do nothing are not run, and a loop without a test is vectoris
 A condition that is the same for all threads of a row decides whether the row runs. One that
 compares a number that grows with a thread's index along x with a value that is the same for the row
 is a start or an end of the loop. Any other stays where it is.
+
+For languages of the C family, `with_bounds` writes both as nodes of the list of `fission`:
+
+     0 PARAM 0                     |  0 PARAM 0
+     1 PARAM 1                     |  1 PARAM 1
+     2 THREADS True                |  2 ROWS
+     3   SPECIAL ('thread_idx', 0) |  3   CONST 0
+     4   LT %3 %1                  |  4   SPECIAL ('block_dim', 0)
+     5   IF %4                     |  5   CONST 0
+     6     CONST 1                 |  6   CAST %4
+     7     STORE %0 %3 %6          |  7   CAST %1
+     8   ENDIF %5                  |  8   MIN %6 %7
+     9 ENDTHREADS %2               |  9   MAX %8 %5
+                                   | 10   CAST %9
+                                   | 11   THREADS %3 %10 True
+                                   | 12     SPECIAL ('thread_idx', 0)
+                                   | 13     CONST 1
+                                   | 14     STORE %0 %12 %13
+                                   | 15   ENDTHREADS %11
+                                   | 16 ENDROWS %2
+
+| op | src | meaning |
+| --- | --- | --- |
+| ROWS | | each row of the block runs the nodes up to ENDROWS |
+| THREADS | start, end | the threads of the row from start up to end run the region |
 """
 
 from __future__ import annotations
@@ -15,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.ir.blocks.rows import OPPOSITE, Limit, Row
 from hal_core.ir.uop import UOp
 
@@ -22,6 +48,7 @@ _EFFECTS = frozenset(
     {"IF", "RANGE", "LOOP", "LOAD", "GET", "SET", "STORE", "ATOMIC", "CAS", "FENCE", "RETURN"}
 )
 _JOINS = frozenset({"AND", "OR", "NOT"})
+_FAR = 1 << 40  # beyond any thread
 
 
 class Bounds(NamedTuple):
@@ -111,6 +138,99 @@ def _guards(row: Row) -> Iterator[UOp]:
         if block.op != "IF" or block in with_else or end.op != "ENDIF" or end.src[0] is not block:
             break
         yield block.src[0]
+
+
+def with_bounds(uops: Sequence[UOp]) -> tuple[UOp, ...]:
+    """Return nodes that were split into regions, with the bounds of each written as nodes."""
+    made: list[UOp] = []
+    region: list[UOp] = []
+    for node in uops:
+        if region or node.op == "THREADS":
+            region.append(node)
+        else:
+            made.append(node)
+        if node.op == "ENDTHREADS":
+            made += _Bounded(region).uops
+            region = []
+    return tuple(made)
+
+
+class _Bounded:
+    """The nodes of one region, from ROWS to ENDROWS."""
+
+    def __init__(self, region: Sequence[UOp]) -> None:
+        threads, *nodes, _ = region
+        row = Row(nodes)
+        found = bounds(row, solves=False)
+        opened = UOp("ROWS", None, ())
+        early = found.needed(row)
+        self.uops = [opened, *early]
+        inner = UOp("THREADS", None, self._start_and_end(found), threads.arg)
+        self.uops.append(inner)
+        self._add_rest(nodes, set(early), found.known)
+        self.uops += [UOp("ENDTHREADS", None, (inner,)), UOp("ENDROWS", None, (opened,))]
+
+    def _new(self, op: str, dtype: DType, *sources: UOp, arg: object = None) -> UOp:
+        self.uops.append(UOp(op, dtype, sources, arg))
+        return self.uops[-1]
+
+    def _start_and_end(self, found: Bounds) -> tuple[UOp, UOp]:
+        """Return, as int32, the first thread of a row that runs and the one after the last."""
+        start = self._new("CONST", int32, arg=0)
+        end = self._new("SPECIAL", int32, arg=("block_dim", 0))
+        if found.limits:
+            start, end = self._within(found.limits, start, end)
+        for test, holds in found.rows:
+            sides = (end, start) if holds else (start, end)
+            end = self._new("WHERE", int32, test, *sides)
+        return start, end
+
+    def _within(self, limits: list[Limit], zero: UOp, width: UOp) -> tuple[UOp, UOp]:
+        """Return the same for threads within the limits; the part may be empty."""
+        start = none = self._new("CONST", int64, arg=0)
+        end = self._new("CAST", int64, width)
+        for limit in limits:
+            at = self._place(limit)
+            if limit.op in ("LT", "LE", "EQ"):
+                end = self._new("MIN", int64, end, at if limit.op == "LT" else self._after(at))
+            if limit.op in ("GT", "GE", "EQ"):
+                first = self._after(at) if limit.op == "GT" else at
+                start = self._new("MAX", int64, start, first)
+        end = self._new("MAX", int64, end, none)
+        if start is not none:
+            zero = self._new("CAST", int32, self._new("MIN", int64, start, end))
+        return zero, self._new("CAST", int32, end)
+
+    def _after(self, at: UOp) -> UOp:
+        return self._new("ADD", int64, at, self._new("CONST", int64, arg=1))
+
+    def _place(self, limit: Limit) -> UOp:
+        """Return, as int64, the number in its row of the thread at which a limit is met."""
+        at = self._new("CAST", int64, limit.end)
+        if limit.end.dtype is not int32:  # the sums below do not wrap
+            at = self._new("MIN", int64, at, self._new("CONST", int64, arg=_FAR))
+            at = self._new("MAX", int64, at, self._new("CONST", int64, arg=-_FAR))
+        if limit.added:
+            at = self._new("SUB", int64, at, self._new("CONST", int64, arg=limit.added))
+        if limit.number.arg[0] == "global_idx":
+            sources = (self._new("SPECIAL", int32, arg=(k, 0)) for k in ("block_idx", "block_dim"))
+            first = self._new("MUL", int32, *sources)
+            at = self._new("SUB", int64, at, self._new("CAST", int64, first))
+        return at
+
+    def _add_rest(self, nodes: Sequence[UOp], early: set[UOp], known: dict[UOp, bool]) -> None:
+        """Add the work of a thread, without the tests that hold."""
+        halved = {node.src[0] for node in nodes if node.op == "ELSE"}
+        always = {n for n in nodes if n.op == "IF" and n not in halved and known.get(n.src[0])}
+        gone = early | known.keys() | always | {n for n in nodes if always.intersection(n.src)}
+        rest = [node for node in nodes if node not in gone]
+        made: dict[UOp, UOp] = {}
+        for test in dict.fromkeys(part for node in rest for part in node.src if part in known):
+            made[test] = self._new("CONST", bool_, arg=known[test])
+        for node in rest:
+            sources = tuple([made.get(source, source) for source in node.src])
+            made[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+            self.uops.append(made[node])
 
 
 def joins_blocks(uops: tuple[UOp, ...]) -> bool:

@@ -284,15 +284,17 @@ class Text(Lines):
             loop.label.append(f"{self.names.take(wanted)}:;")
         self.line(f"goto {loop.label[0].removesuffix(':;')};")
 
-    def on_THREADS(self, uop: UOp) -> None:
+    def on_ROWS(self, uop: UOp) -> None:
         self.write_down_readers()
-        for line in self.row.threads.splitlines():
-            if line != "$independent":
-                self.line(line)
-            elif uop.arg:
-                self.line(self.row.independent)
-        self.depth += 1
-        self.top = len(self.lines)
+        self._open_loop(self.row.rows)
+
+    def on_THREADS(self, uop: UOp) -> None:
+        start, end = (self.use(source).text for source in uop.src)
+        self.write_down_readers()
+        self.write_specials()
+        if uop.arg and self.row.independent:
+            self.line(self.row.independent)
+        self._open_loop(self.row.threads.format(start=start, end=end))
         self.loops.append(_Loop(uop.op, []))
 
     def on_ENDTHREADS(self, uop: UOp) -> None:
@@ -300,6 +302,15 @@ class Text(Lines):
         for label in self.loops.pop().label:
             self.line(label)
         self.close(uop)
+
+    def on_ENDROWS(self, uop: UOp) -> None:
+        self.close(uop)
+
+    def _open_loop(self, text: str) -> None:
+        for line in text.splitlines():
+            self.line(line)
+        self.depth += 1
+        self.top = len(self.lines)
 
 
 _WRITERS = writers(Text)

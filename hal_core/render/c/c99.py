@@ -23,11 +23,10 @@ void $name(const char *args, const int32_t *launch, int64_t first, int64_t last)
 }
 """
 
-_THREADS = """\
+_ROWS = """\
 for (int32_t thread_z = 0; thread_z < block_dim_z; ++thread_z)
-for (int32_t thread_y = 0; thread_y < block_dim_y; ++thread_y)
-$independent
-for (int32_t thread_x = 0; thread_x < block_dim_x; ++thread_x) {"""
+for (int32_t thread_y = 0; thread_y < block_dim_y; ++thread_y) {"""
+_THREADS = "for (int32_t thread_x = {start}; thread_x < {end}; ++thread_x) {{"
 
 # Relaxed order is enough. Compilers have no atomic minimum, maximum or sum of floats, so these are
 # loops with a compare-exchange.
@@ -119,6 +118,7 @@ C = Language(
     shared="_Alignas(64) {type} {name}[{count}];",
     barrier="",
     fence="__atomic_thread_fence(__ATOMIC_ACQ_REL);",
+    rows=_ROWS,
     threads=_THREADS,
     independent="#pragma GCC ivdep",
     thread_number="(thread_z * block_dim_y + thread_y) * block_dim_x + thread_x",

@@ -8,6 +8,7 @@ from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
 from hal_core.ir.blocks.fission import split
+from hal_core.ir.blocks.thread_bounds import with_bounds
 from hal_core.render.c.frame import whole
 from hal_core.render.c.language import Language
 from hal_core.render.c.operations import atomic_body
@@ -55,7 +56,7 @@ class CFamilyRenderer(Renderer):
                 )
 
     def _render(self, kernel: Kernel) -> str:
-        uops = split(kernel) if self.row.threads else kernel.uops
+        uops = with_bounds(split(kernel)) if self.row.threads else kernel.uops
         return whole(self._row(kernel), kernel, uops, self.reserved[1])
 
     def _row(self, kernel: Kernel) -> Language:

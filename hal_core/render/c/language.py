@@ -58,7 +58,8 @@ class Language(NamedTuple):
     block_attribute: str = ""  # for a kernel that fixes its block; {x}, {y}, {z}, {threads}
     block_dims: tuple[str, str, str] = ("", "", "")  # $block_x, ... if the block is not fixed
     wide_indices: bool = False  # computes `x[i * w + j]` in 64 bits; free on a CPU only
-    threads: str = ""  # the loops over a block's threads; "" where the device runs them
+    rows: str = ""  # the loops over a block's rows; "" where the device runs threads
+    threads: str = ""  # the loop over the threads of a row from {start} up to {end}
     independent: str = ""  # line before the inner loop, if threads may be interleaved
     vector: str = ""  # declares {name}, a struct of {count} at a multiple of {nbytes}; "": none
     table: str = "static const {type} {name}[{count}] = {{{values}}};"  # ahead of the kernel

@@ -76,7 +76,10 @@ class Lines:
         """Give an expression a line and a name of its own."""
         name = self.names.fresh()
         self.line(f"const {self.spelling.type(dtype_of(uop))} {name} = {value.text};")
-        self.values[uop] = Expression(name, atom=True)
+        wide = self.names.fresh() if value.wide and self.row.wide_indices else ""
+        if wide:
+            self.line(f"const {self.row.types['int64']} {wide} = {value.wide};")
+        self.values[uop] = Expression(name, atom=True, wide=wide)
 
     def write_down_readers(self, of: int | None = None) -> None:
         """Write down the pending readers of `of`, which is about to change (None: all of them)."""

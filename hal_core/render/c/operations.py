@@ -157,7 +157,8 @@ class Operations(Spelling):
             right = f"({second.modular})" if second.modular else second.operand
             text = f"{left} {_INFIX[op]} {right}"
             if dtype is DTYPES["int32"]:
-                wide = f"({first.wide})" if first.wide else f"(int64_t){first.operand}"
+                long = self.row.types["int64"]
+                wide = f"({first.wide})" if first.wide else f"({long}){first.operand}"
                 wide += f" {_INFIX[op]} " + (f"({second.wide})" if second.wide else second.operand)
         if kind == unsigned:
             return Expression(text, False, reads)

@@ -41,10 +41,10 @@ def used_once(uops: Sequence[UOp]) -> dict[UOp, bool]:
                 repeats = uop.op in ("MIN", "MAX", "ISNAN") or (
                     uop.op == "ABS" and dtype_of(uop).is_integer
                 )  # their text has an operand twice
-                many = uop.op == "RANGE" or home[source] != blocks[-1] or repeats
+                many = uop.op in ("RANGE", "THREADS") or home[source] != blocks[-1] or repeats
                 uses[source] = uses.get(source, 0) + (2 if many else 1)
         home[uop] = blocks[-1]
-        if uop.op in OPENS or uop.op == "THREADS":
+        if uop.op in OPENS or uop.op in ("ROWS", "THREADS"):
             count += 1
             blocks.append(count)
     return {uop: number == 1 for uop, number in uses.items()}

@@ -16,7 +16,7 @@ def reserved(row: Language) -> frozenset[str]:
     templates = " ".join((
         *row.functions.values(), *row.specials.values(), *itertools.chain(*row.bits.values()),
         *itertools.chain(*row.infinities.values()), *row.last_parameters, *row.subgroup_parameters,
-        row.frame, row.threads, row.barrier, row.fence, *row.shuffle, row.ballot,
+        row.frame, row.rows, row.threads, row.barrier, row.fence, *row.shuffle, row.ballot,
     )).replace("{f}", "").replace("{type}", "")  # fmt: skip
     # A word after a dot is a member, which a variable of the same name does not hide.
     words = {w for axis in AXES for w in re.findall(r"(?<![.$\w])[$\w]+", filled(templates, axis))}

@@ -53,7 +53,7 @@ def check_arguments(
     _check_expressible(spaces, signature, operation, device)
     slots = slots_of(asked)
     if runs_whole_blocks(kernel, asked):
-        slots += BLOCK_SLOTS
+        slots.append(GEOMETRY)
     if kernel.num_args != len(slots):
         raise CompileError(
             operation,
@@ -128,8 +128,8 @@ class Slot(NamedTuple):
 
 
 def runs_whole_blocks(kernel: cl.Kernel, asked: CompileOptions | Binary) -> bool:
-    """Return whether each work-item of a rendered kernel is a block, whose size it must know."""
-    return asked.rendered and kernel.num_args == len(slots_of(asked)) + len(BLOCK_SLOTS)
+    """Return whether the work-items of a rendered kernel are blocks, which take the geometry."""
+    return asked.rendered and kernel.num_args == len(slots_of(asked)) + 1
 
 
 def slots_of(asked: CompileOptions | Binary) -> list[Slot]:
@@ -150,4 +150,4 @@ def slots_of(asked: CompileOptions | Binary) -> list[Slot]:
     return slots
 
 
-BLOCK_SLOTS = [Slot("i", 4, axis, f"the block's size along {'xyz'[axis]}") for axis in range(3)]
+GEOMETRY = Slot("8i", 32, 0, "the geometry of the launch")  # an int8

@@ -18,7 +18,7 @@ from hal_opencl.driver import cl
 if TYPE_CHECKING:
     from hal_opencl.device import OpenCLDevice
 
-_MAKER = "hal-opencl 2"  # the format of binaries and its version
+_MAKER = "hal-opencl 3"  # the format of binaries and its version
 _FIXED = ("-cl-kernel-arg-info",)  # lets a wrong signature be found before the first launch
 _CORRECT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"  # else `/` may be off by 2.5 ulp
 # Options that make compilers read files, whose texts the cache key would not have.

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
-from hal_core.ir.blocks.group_tests import add_group_tests
-from hal_core.ir.blocks.independence import stores_last
 from hal_core.ir.expand import expand
 from hal_core.render import OpenCLRenderer
 from hal_core.render.c.c99 import C
@@ -20,69 +16,69 @@ _ROUNDING = {
     for op, name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("TRUNC", "trunc"), ("ROUND", "rint"))
 }
 
-# A work-item is a block here, and its threads are loops, as in C. The launch passes their counts.
-# A block of no threads does nothing: launched, it makes PoCL compile.
-_BLOCK_FRAME = """\
+# A work-item is a few blocks that follow each other along x, and threads are loops, as in C. A
+# launch passes its geometry: the sizes of the block and of the grid, and the number of blocks of a
+# work-item. Without blocks a work-item does nothing: such a launch only makes PoCL compile.
+_FRAME = """\
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void $name($parameters) {
-    if (launch_x == 0) return;
     const int block_dim_x = $block_x, block_dim_y = $block_y, block_dim_z = $block_z;
-    const int block_x = (int)get_group_id(0);
+    const int grid_dim_x = launch.s3, grid_dim_y = launch.s4, grid_dim_z = launch.s5;
     const int block_y = (int)get_group_id(1);
     const int block_z = (int)get_group_id(2);
-    const int grid_dim_x = (int)get_num_groups(0);
-    const int grid_dim_y = (int)get_num_groups(1);
-    const int grid_dim_z = (int)get_num_groups(2);
     $arguments
     $shared
-    do {
+    const int first = (int)get_group_id(0) * launch.s6;
+    const int last = launch.s6 < grid_dim_x - first ? first + launch.s6 : grid_dim_x;
+    for (int block_x = first; block_x < last; ++block_x) {
         $body
-    } while (0);
+    }
 }
 """
 
 # Elements by themselves: clang makes vectors of the loops over threads.
-_ROW = OpenCLRenderer.row._replace(
+_ITEMS = OpenCLRenderer.row._replace(
     functions={**OpenCLRenderer.row.functions, **_ROUNDING}, vector=""
 )
 
-_BLOCKS = _ROW._replace(
-    frame=_BLOCK_FRAME,
-    last_parameters=("int launch_x", "int launch_y", "int launch_z"),
-    block_dims=("launch_x", "launch_y", "launch_z"),
+_BLOCKS = _ITEMS._replace(
+    frame=_FRAME,
+    last_parameters=("int8 launch",),
+    block_dims=("launch.s0", "launch.s1", "launch.s2"),
     block_attribute="",
     specials=C.specials,
+    rows=C.rows.replace("int32_t", "int"),
     threads=C.threads.replace("int32_t", "int"),
     independent="#pragma clang loop vectorize(assume_safety)",
     thread_number=C.thread_number,
     spill="{type} {name}[{count}];",
+    wide_indices=True,
 )
 
 
 class PoCLRenderer(OpenCLRenderer):
-    """OpenCL C 1.2 as clang takes it, with threads as work-items or as loops.
+    """OpenCL C 1.2 as clang takes it, whose work-items are whole blocks, with threads as loops.
 
-    Version 3.1 tells its optimiser that work-items do not depend on each other. The optimiser takes
-    that for no dependence at all, and swaps one thread's own accesses to an element. A barrier
-    after a thread has returned loses threads, or never ends. So threads are work-items only in
-    kernels without barriers that load first and then store once. In all others a work-item runs a
-    whole block, with its threads as loops.
+    Work-items of version 3.1 that are threads have four faults. Its optimiser is told that they do
+    not depend on each other, takes that for no dependence at all, and swaps one thread's own
+    accesses to an element. A barrier after a thread has returned loses threads, or never ends. The
+    machine code is made for one size of groups, inside the first launch that has it. And most
+    arithmetic on float64 and 64-bit integers is not made into vectors.
     """
 
-    row = _ROW
+    row = _BLOCKS
 
     def _render(self, kernel: Kernel) -> str:
         # PoCL's math functions fail as its rounding does. Written out as arithmetic they are right,
         # and faster, some of them fifty times, as the vectoriser takes arithmetic.
         kernel = expand(kernel)
-        if not stores_last(kernel.uops) or any(node.op == "BARRIER" for node in kernel.uops):
-            # Unsupported: too much is alive across the barriers. Then threads are work-items.
-            with suppress(Unsupported):
-                return _BlockRenderer()._render(kernel)
-        return super()._render(add_group_tests(kernel))
+        try:
+            return super()._render(kernel)
+        except Unsupported:  # too much is alive across the barriers
+            return _ItemRenderer()._render(kernel)
 
 
-class _BlockRenderer(OpenCLRenderer):
-    """OpenCL C whose work-items are whole blocks."""
+class _ItemRenderer(OpenCLRenderer):
+    """OpenCL C whose work-items are threads."""
 
-    row = _BLOCKS
+    row = _ITEMS

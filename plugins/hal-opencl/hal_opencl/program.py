@@ -15,7 +15,7 @@ from hal_core.program.generated import define, spare_storage
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque
 from hal_opencl.arguments import (
-    BLOCK_SLOTS,
+    GEOMETRY,
     check_arguments,
     find_kernel,
     runs_whole_blocks,
@@ -25,6 +25,10 @@ from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
 from hal_opencl.queue import Latest
+
+_pack_geometry = struct.Struct(GEOMETRY.code).pack
+# PoCL makes other machine code for a launch of 65535 and more groups along an axis.
+_MOST_GROUPS = 1 << 15
 
 # A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
@@ -67,7 +71,7 @@ class OpenCLProgram(Program):
             facts = driver.kernel_facts(kernel, device.hardware)
             self._whole_blocks = runs_whole_blocks(kernel, binary)
             if self._whole_blocks:
-                self._launch_no_threads(kernel)
+                self._launch_no_blocks(kernel)
         max_threads = facts.max_block_threads
         if self._whole_blocks:  # its threads are loops, which the platform does not count
             fixed = binary.block
@@ -91,12 +95,14 @@ class OpenCLProgram(Program):
                 device=self.device.name,
                 fix="Declare __local memory inside the kernel and leave shared=0.",
             )
-        sizes = tuple(struct.pack("i", size) for size in block)
+        launch = b""
         if self._whole_blocks:
-            block = (1, 1, 1)
+            of_each = -(-grid[0] // _MOST_GROUPS)
+            launch = _pack_geometry(*block, *grid, of_each, 0)
+            grid, block = (-(-grid[0] // of_each), *grid[1:]), (1, 1, 1)
         axes = 3 if block[2] * grid[2] > 1 else 2 if block[1] * grid[1] > 1 else 1
         items = tuple(g * b for g, b in zip(grid, block, strict=True))
-        return Geometry(items[:axes], block[:axes], sizes)
+        return Geometry(items[:axes], block[:axes], launch)
 
     def _bind(self) -> Callable[..., Any]:
         if self._enqueue is None:
@@ -133,7 +139,7 @@ class OpenCLProgram(Program):
             numbers.append(f"{index}, pack_{index}(a{position}{offset})")
             packs[f"pack_{index}"] = struct.Struct(code).pack
         if self._whole_blocks:
-            numbers += [f"{len(slots) + axis}, geometry.block[{axis}]" for axis in range(3)]
+            numbers.append(f"{len(slots)}, geometry.launch")
 
         def make() -> tuple[Any, ...]:
             kernel = cl.Kernel(program, name)
@@ -177,8 +183,7 @@ class OpenCLProgram(Program):
             memory.append(value[0] if takes_offset else _whole(value))
             set_memory((index, memory[-1]))
         if self._whole_blocks:
-            for axis in range(3):
-                set_numbers((len(slots) + axis, geometry.block[axis]))
+            set_numbers((len(slots), geometry.launch))
         return kernel, memory
 
     def _build(self, operation: str) -> driver.Program:
@@ -198,20 +203,20 @@ class OpenCLProgram(Program):
                 operation, problem, log=error.log, device=device.name, fix=fix
             ) from None
 
-    def _launch_no_threads(self, kernel: cl.Kernel) -> None:
-        """Launch a block without threads, which does nothing.
+    def _launch_no_blocks(self, kernel: cl.Kernel) -> None:
+        """Launch work-items that have no blocks, and so do nothing.
 
         PoCL makes the machine code for a size of groups when it first runs one. Here all groups
-        have one work-item, so later launches find it made.
+        have one work-item, so later launches find it made, those of no more groups also loaded.
         """
         set_memory, set_numbers = driver.argument_setters(kernel)
-        for index, slot in enumerate([*slots_of(self.binary), *BLOCK_SLOTS]):
+        for index, slot in enumerate([*slots_of(self.binary), GEOMETRY]):
             if slot.code:
                 set_numbers((index, bytes(slot.nbytes)))
             else:
                 set_memory((index, None))
         queue = cl.CommandQueue(self.device.context)  # it need not wait for work of the device
-        event = cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+        event = cl.enqueue_nd_range_kernel(queue, kernel, (_MOST_GROUPS,), (1,))
         queue.flush()
         self.device.wait_for(event)
 
@@ -227,4 +232,4 @@ class Geometry(NamedTuple):
 
     items: tuple[int, ...]  # of the whole launch
     group: tuple[int, ...]  # of one group
-    block: tuple[bytes, ...]  # threads of a block, for kernels whose work-items are blocks
+    launch: bytes  # for kernels whose work-items are blocks: the argument GEOMETRY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -67,15 +68,25 @@ def test_loops_and_floor_division(device: hal.Compiled, rows: int, cols: int) ->
     assert (out.numpy() == (m // 3).sum(1)).all()
 
 
-def test_C_compile_compiles_and_the_first_launch_only_launches(device: hal.Compiled) -> None:
-    """PoCL makes its machine code when a kernel first runs, which was inside the first launch."""
-    never_compiled = float(time.time_ns() % (1 << 24))  # PoCL has a cache of its own
-
+def without_barriers(constant: float) -> hal.KernelFunction:
     @hal.kernel
-    def with_barriers(y: hal.Ptr[hal.float32]):
+    def without(y: hal.Ptr[hal.float32], n: hal.int32):
+        i = hal.global_idx(0)
+        if i < n:
+            value = y[i] + constant
+            for _ in hal.unroll(4):
+                value = hal.sin(value)
+            y[i] = value
+
+    return without
+
+
+def with_barriers(constant: float) -> hal.KernelFunction:
+    @hal.kernel
+    def within(y: hal.Ptr[hal.float32], n: hal.int32):
         i = hal.global_idx(0)
         shared = hal.shared(hal.float32, 1024)
-        total = y[i] + never_compiled
+        total = y[i] + constant
         for k in hal.unroll(2):
             shared[hal.thread_idx(0)] = total
             hal.barrier()
@@ -83,28 +94,83 @@ def test_C_compile_compiles_and_the_first_launch_only_launches(device: hal.Compi
             hal.barrier()
         y[i] = total
 
+    return within
+
+
+@pytest.mark.parametrize("make", [with_barriers, without_barriers])
+def test_C_compile_compiles_and_the_first_launch_only_launches(
+    device: hal.Compiled, make: Callable[[float], hal.KernelFunction]
+) -> None:
+    """PoCL makes its machine code when a kernel first runs, which was inside the first launch.
+
+    It makes other code for another size of groups, and for 65535 groups and more.
+    """
+    never_compiled = float(time.time_ns() % (1 << 24))  # PoCL has a cache of its own
     if not driver.is_pocl(device.hardware):
         pytest.skip("of PoCL")
     y = hal.zeros(64, hal.float32, device)
     device.synchronize()
-    start = time.perf_counter()
-    program = device.compile(with_barriers)
-    compiled = time.perf_counter()
-    program(y, threads=64)
+    start = time.process_time()
+    program = device.compile(make(never_compiled))
+    compiled = time.process_time()
+    for block, blocks in (
+        (64, 1),
+        (32, 2),
+        (1, 64),
+        (1, 70_000 if make is without_barriers else 64),
+    ):
+        program(y, vals=(64,), threads=block * blocks, block=block)
     device.synchronize()
-    launched = time.perf_counter()
-    assert launched - compiled < (compiled - start) / 8
+    launched = time.process_time()
+    assert launched - compiled < (compiled - start) / 4
 
 
-def test_a_block_inside_of_the_bound_runs_without_the_test_of_each_thread(
-    device: hal.Compiled,
-) -> None:
-    """PoCL runs a block as a loop and takes the first test out of it."""
+@hal.kernel
+def count_blocks(seen: hal.Ptr[hal.int32], blocks: hal.int32):
+    b = hal.block_idx(0)
+    if hal.thread_idx(0) == 0 and b < blocks and hal.grid_dim(0) == blocks:
+        hal.atomic_add(seen, b, hal.block_idx(1) + 1)
+
+
+@pytest.mark.parametrize("blocks", [1, 32768, 32769, 65536, 98305])
+def test_P_every_block_of_a_wide_launch_runs_once(device: hal.Compiled, blocks: int) -> None:
+    """On PoCL a work-item runs several blocks of such a launch."""
+    seen = hal.zeros(blocks, hal.int32, device)
+    device.compile(count_blocks)(seen, vals=(blocks,), grid=(blocks, 2), block=2)
+    assert (seen.numpy() == 3).all()
+
+
+@hal.kernel
+def angles(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = hal.sin(x[i])
+        y[n + i] = hal.cos(x[i])
+        y[2 * n + i] = hal.tan(x[i])
+
+
+def test_sin_cos_and_tan_are_within_two_units_of_any_angle(device: hal.Compiled) -> None:
     if not driver.is_pocl(device.hardware):
-        pytest.skip("of PoCL")
-    text = device.compile(saxpy).source
-    last = "(int)(((uint)block_x * block_dim_x) + ((uint)block_dim_x - 1))"
-    assert f"({last} < n) | (global_x < n)" in text
+        pytest.skip("of the formulas that PoCL gets")
+    rng = np.random.default_rng(4)
+    bits = rng.integers(0, 1 << 32, 100_000, dtype="u4").view("f4")  # NaNs and infinities, too
+    turns = (np.arange(1, 20_000) * (np.pi / 2)).astype("f4")
+    near = np.concatenate([turns, np.nextafter(turns, np.float32(0)), -turns * np.float32(2.0**60)])
+    ordinary = np.array([*rng.uniform(-100, 100, 50_000), 0.0, -0.0], "f4")
+    x = np.concatenate([bits, near, ordinary])
+    out = hal.zeros(3 * len(x), hal.float32, device)
+    given = hal.Buffer.from_numpy(x, device=device)
+    device.compile(angles)(out, given, vals=(len(x),), threads=len(x))
+    with np.errstate(invalid="ignore"):
+        wide = x.astype("f8")
+    for got, function in zip(out.numpy().reshape(3, -1), (np.sin, np.cos, np.tan), strict=True):
+        with np.errstate(invalid="ignore"):
+            exact = function(wide)
+        assert (np.isnan(got) == np.isnan(exact)).all()
+        known = ~np.isnan(exact)
+        unit = np.spacing(np.abs(exact[known]).astype("f4"))
+        assert (np.abs(got[known] - exact[known]) / unit).max() <= 2
+    assert np.signbit(out.numpy()[len(x) - 1]) and not np.signbit(out.numpy()[len(x) - 2])
 
 
 def test_division_is_correctly_rounded_where_the_device_can(device: hal.Compiled) -> None:
