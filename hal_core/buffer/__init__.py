@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hal_core.allocator import Allocator
     from hal_core.device.base import BufferKey, Compiled
 
+_ZERO = BufferSpec(zero=True)  # one for all buffers: the collector looks at each object at exit
 _SHORT_NBYTES = 1 << 20  # a longer copy is the allocator's, which may release the GIL for it
 # The longest copy that goes past the allocator, where the host sees the memory. A profile records
 # the allocator's copies, so while one is open no copy goes past it.
@@ -741,7 +742,7 @@ def empty(
 
 def zeros(size: int, dtype: DType, device: str | Compiled | None = None) -> Buffer:
     """Make an allocated buffer of zeros; on the default device unless one is given."""
-    return empty(size, dtype, device, BufferSpec(zero=True))
+    return empty(size, dtype, device, _ZERO)
 
 
 def _size(value: Any, operation: str, what: str = "size") -> int:
