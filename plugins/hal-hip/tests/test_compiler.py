@@ -82,7 +82,9 @@ def test_C5_the_fault_is_shown_where_it_is() -> None:
     assert "hiprtc refuses the text: HIPRTC_ERROR_COMPILATION" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", " ", "\x01\x02\x1b[31m", "\N{SNOWMAN}", "int x = ;", "{" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", " ", "\x01\x02\x1b[31m", "\N{SNOWMAN}", "int x = ;", "{" * 5000]
+)
 def test_texts_of_nothing_and_of_anything(text: str) -> None:
     try:
         image = _compile(text)
