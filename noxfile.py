@@ -129,8 +129,8 @@ nox.options.sessions = (
 
 # Tests with backends of their own, or none: finding, opening, reporting.
 ALONE = (
-    "tests/test_import.py", "tests/test_discovery.py", "tests/device", "tests/compiler",
-    "tests/python", "tests/cli/test_doctor.py",
+    "tests/cli/test_doctor.py", "tests/test_import.py", "tests/test_discovery.py", "tests/device",
+    "tests/compiler", "tests/python",
 )  # fmt: skip
 # Tests that skip a part where no backend is installed.
 WITHOUT = ("tests/cli/test_cli.py", "tests/cli/test_kernels_of_a_file.py")
@@ -144,7 +144,10 @@ SYNTAX = (
 RESULTS = ("tests/program/test_program.py",)
 OWN = ("test_program.py", "test_readme.py", "test_missing.py")
 # Files that take longest: compilers over every operation, the kit over broken backends, pages.
-LONGEST = ("tests/fuzz", "tests/testing", "tests/render", "tests/ir", "tests/repository")
+LONGEST = (
+    "tests/fuzz", "tests/testing", "tests/render", "tests/ir", "tests/repository", "tests/streams",
+    "tests/profiling",
+)  # fmt: skip
 # Tests that most changes break: `nox -s quick`.
 QUICK = (
     "tests/repository/test_layout.py", "tests/repository/test_plugins_alike.py",
@@ -292,7 +295,7 @@ def demo(session: nox.Session) -> None:
 def core(session: nox.Session) -> None:
     """Test the core alone: it imports, lists, reports, interprets; then with one backend each."""
     _install(session, "hal-core", tools=TEST_TOOLS)
-    _pytest(session, *ALONE, *WITHOUT, optimize=True)
+    _pytest(session, *WITHOUT, *ALONE, optimize=True)  # the slowest files first
     # CUDA's tests have an environment of their own.
     for backend in ("hip", "metal", "opencl", "cpu"):
         session.install(*_wheels(session, f"hal-{backend}"))
@@ -338,12 +341,13 @@ def pythons(session: nox.Session) -> None:
 
 
 def _tests() -> list[Path]:
-    """The files and folders of tests/ that hold tests."""
-    return [
+    """The files and folders of tests/ that hold tests; the files, which start processes, first."""
+    found = [
         path
         for path in (ROOT / "tests").iterdir()
         if path.match("test_*.py") or any(path.glob("test_*.py"))
     ]
+    return sorted(found, key=lambda path: (path.is_dir(), path))
 
 
 def _existing(paths: Iterable[str]) -> list[str]:
@@ -378,7 +382,7 @@ def together(session: nox.Session) -> None:
     without = ("tests/simulators", "tests/browser")
     required = ("CPU", "OPENCL")
     # What takes longest first, or one core would be idle at the end.
-    tests = [*LONGEST, *plugins, *sorted(str(path.relative_to(ROOT)) for path in _tests())]
+    tests = [*LONGEST, *plugins, *(str(path.relative_to(ROOT)) for path in _tests())]
     wanted = [path for path in dict.fromkeys(tests) if path not in (*without, *ALONE)]
     _pytest(session, *wanted, without=(*without, *ALONE), optimize=True, require=required)
 
