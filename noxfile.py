@@ -730,9 +730,8 @@ def build(session: nox.Session) -> None:
     session.install("build", "twine", "hatchling")
     dist = Path(session.create_tmp()).resolve() / "dist"
     shutil.rmtree(dist, ignore_errors=True)
-    for folder in map(_folder_of, DISTRIBUTIONS):
-        quick = ("--no-isolation", "--outdir", str(dist))
-        session.run("python", "-m", "build", *quick, str(folder), silent=True)
+    quick = ("python", "-m", "build", "--no-isolation", "--outdir", str(dist))
+    _side_by_side(session, *((*quick, str(_folder_of(name))) for name in DISTRIBUTIONS))
     for name in DISTRIBUTIONS:
         package = name.replace("-", "_")
         wheel = next(dist.glob(f"{package}-*.whl"))
