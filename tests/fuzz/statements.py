@@ -234,19 +234,26 @@ class Statements:
 
     def stride(self) -> None:
         """A loop in which a thread strides over more elements than there are threads."""
-        name, random = self.new("s"), self.random
-        start = random.choice(["hal.global_idx(0)", "hal.thread_idx(0)", "hal.global_idx(1)"])
-        self.write(f"{name} = {start}{random.choice(['', '', ' + 1', ' + 3', ' - 1', ' + n'])}")
-        end = random.choice(["40", "n + 30", "hal.block_idx(0) * 5 + 18", "q + 9"])
+        name, random, place = self.new("s"), self.random, self.random.choice(self.e.inputs)
+        neighbours = random.random() < 0.7  # else any elements: such loops are left alone
+        index = "hal.global_idx(0)" if neighbours else "hal.global_idx(1)"
+        start = random.choice([index, index, "hal.thread_idx(0)"])
+        self.write(f"{name} = {start}{random.choice(['', '', ' + 1', ' + 3'])}")
+        ends = (
+            [str(place.size), f"min(n, {place.size})"] if neighbours else ["40", "n + 30", "q + 9"]
+        )
         step = random.choice(["hal.grid_dim(0) * hal.block_dim(0)", "hal.block_dim(0)", "7",
                               "max(1, n - 3)", "(n % 4 + 1)"])  # fmt: skip
-        with self.block(f"while {name} < {end}:"):
-            self.gather(name)
+        with self.block(f"while {name} < {random.choice(ends)}:"):
+            if neighbours:
+                for variable, dtype in self.variables.items():
+                    value = f"{spell(dtype)}({place.name}[{name}])"
+                    self.write(f"{variable} {random.choice(AUGMENTED[dtype.kind])} {value}")
+            else:
+                self.gather(name)
             if random.random() < 0.3:
                 self.store(0)
             self.write(f"{name} += {step}")
-            if random.random() < 0.1:
-                self.gather(name)
 
     def taps(self, nesting: int) -> None:
         """Read beside the thread's own place, in steps that all threads share."""
