@@ -17,12 +17,12 @@ from hal_core.queue import base
 
 @mutant("G1 G4", "graph")
 def work_runs_during_capture() -> None:
-    @around(Recorder, "_append")
-    def _append(inner: Any, self: Any, kind: str, *bufs: Any, **more: Any) -> None:
-        inner(self, kind, *bufs, **more)
-        program = more.get("program")
-        if program is not None:
-            program._launch(more["geometry"], *more["args"])
+    @around(Recorder, "_add_launch")
+    def _add_launch(
+        inner: Any, self: Any, program: Any, geometry: Any, bufs: Any, args: Any
+    ) -> None:
+        inner(self, program, geometry, bufs, args)
+        program._launch(geometry, *args)
 
 
 @mutant("G1", "graph")
