@@ -51,7 +51,7 @@ def choose(device: hal.Compiled, quick: bool) -> Sizes:
     arrays = (4096 << step for step in range(0, 17, 2))
     array = _largest((n for n in arrays if n <= room), 4, seconds, lambda n: _array(device, n))
     tiled = (TILE << step for step in range(9))
-    matrix = _largest(tiled, 8, seconds, lambda size: _matrix(device, size))
+    matrix = _largest(tiled, 8, seconds, lambda size: multiplication(device, size)[0])
     copy = min(QUICK_COPY if quick else FULL, room)
     copies = sorted({4096, min(MIB, copy), copy})
     matrices = (matrix >> step for step in reversed(range(MATRICES)))
@@ -79,10 +79,6 @@ def _array(device: hal.Compiled, nbytes: int) -> Callable[[], object]:
     y, x = (hal.empty(nbytes // 4, hal.float32, device).fill(1) for _ in "yx")
     program, n = device.compile(saxpy), nbytes // 4
     return lambda: program(y, x, vals=(1.0, n), threads=n, wait=True)
-
-
-def _matrix(device: hal.Compiled, size: int) -> Callable[[], object]:
-    return multiplication(device, size)[0]
 
 
 def multiplication(

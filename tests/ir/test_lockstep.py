@@ -47,7 +47,7 @@ def same(kernel: Kernel, memory: Memory, n: int) -> str | None:
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every loop that can go outside does."""
     monkeypatch.setattr(lockstep, "_VECTOR_STRIDES", (None, *range(-(2**9), 2**9)))
-    monkeypatch.setattr(lockstep, "_is_short", lambda _: False)
+    monkeypatch.setattr(lockstep, "_UNROLLED", -1)
     monkeypatch.setattr(lockstep, "_FEWEST_LANES", 1)
 
 

@@ -67,14 +67,13 @@ class _Lanes:
         for axis in used:
             thread = self._add("SPECIAL", arg=("thread_idx", axis))
             first = axis == used[0]
-            self.number = thread if first else self._sum(self.number, self.count, thread)
+            if not first:
+                thread = self._add("ADD", self._add("MUL", self.count, thread), self.number)
+            self.number = thread
             size = self._add("SPECIAL", arg=("block_dim", axis))
             if block is not None:
                 size = self._add("CONST", arg=block[axis])
             self.count = size if first else self._add("MUL", self.count, size)
-
-    def _sum(self, first: UOp, factor: UOp, other: UOp) -> UOp:
-        return self._add("ADD", self._add("MUL", factor, other), first)
 
     def index(self, index: UOp, line: int) -> UOp:
         """Return the index of this thread's element of a common array."""

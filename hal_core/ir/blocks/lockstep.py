@@ -218,15 +218,11 @@ def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
             times = _iterations(loop)
             inside = operations.pop() * max(1, times)
             operations[-1] += inside
-            if _is_short(loop) and inside <= _UNROLLED_OPERATIONS:
+            if 0 <= times <= _UNROLLED and inside <= _UNROLLED_OPERATIONS:
                 found.add(loop)
         else:
             operations[-1] += _FORMULA if node.op in _FUNCTIONS else 1
     return found
-
-
-def _is_short(loop: UOp) -> bool:
-    return 0 <= _iterations(loop) <= _UNROLLED
 
 
 def _iterations(loop: UOp) -> int:

@@ -25,11 +25,8 @@ _FEATURES = {39: ("avx",), 40: ("avx2", "fma", "f16c"), 41: ("avx512f",)}
 _PROCESSOR = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
 
 
-def _library(name: str) -> Any:
-    return ctypes.WinDLL(name, use_last_error=True)  # type: ignore[attr-defined,unused-ignore]
-
-
-_kernel32, _ucrt = _library("kernel32"), ctypes.CDLL("ucrtbase")
+_kernel32: Any = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined,unused-ignore]
+_ucrt = ctypes.CDLL("ucrtbase")
 _address, _size, _flags = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32
 _kernel32.VirtualAlloc.argtypes = (_address, _size, _flags, _flags)
 _kernel32.VirtualAlloc.restype = _address
