@@ -132,7 +132,7 @@ def _operand(node: UOp, page: Page, row: Row) -> tuple[Number, Range] | None:
     if part.op == "CONST":
         value = int(part.arg)
         if node.op in ("SHL", "SHR"):
-            value = 1 << value % (8 * _size(node))
+            value = 1 << value % (64 if node.dtype is int64 else 32)
         elif node.op == "AND":
             value = -value if node.dtype is not uint32 else 2**32 - value
             if value < 1 or value & (value - 1):
@@ -144,10 +144,6 @@ def _operand(node: UOp, page: Page, row: Row) -> tuple[Number, Range] | None:
         return None
     number, (low, high) = Value(part, page).cast(int64), _FITS[int32]
     return (-number, (-high, -low)) if node.op == "SUB" else (number, (low, high))
-
-
-def _size(node: UOp) -> int:
-    return node.dtype.itemsize if node.dtype else 0
 
 
 def _undone(steps: list[_Step], end: Number) -> Number:

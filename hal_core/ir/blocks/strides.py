@@ -16,7 +16,6 @@ from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
-_ENDS = {"LOOP": "ENDLOOP", "RANGE": "ENDRANGE", "IF": "ENDIF"}
 _BLOCKS = OPENS | CLOSES
 _ALONG_X = (("thread_idx", 0), ("global_idx", 0))
 _NEVER = frozenset({"LOOP", "CONTINUE", "RETURN", "BARRIER", "ATOMIC", "CAS", "FENCE"})
@@ -83,8 +82,11 @@ class _Stride:
         sets = [
             n for n, node in enumerate(self.body) if node.op == "SET" and node.src[0] is self.index
         ]
-        if len(sets) != 1 or sets[0] < test or self._depth(sets[0]):
+        if len(sets) != 1 or sets[0] < test:
             return False
+        ahead_ops = ops[: sets[0]]
+        if sum(op in OPENS for op in ahead_ops) != sum(op in CLOSES for op in ahead_ops):
+            return False  # in a block, which a thread may skip
         if any(node.op == "GET" and node.src[0] is self.index for node in self.body[sets[0] :]):
             return False
         total = self.body[sets[0]].src[1]
@@ -94,10 +96,6 @@ class _Stride:
             if old.op == "GET" and old.src[0] is self.index and self._is_shared(self.step):
                 return True
         return False
-
-    def _depth(self, place: int) -> int:
-        ops = [node.op for node in self.body[:place]]
-        return sum(op in _ENDS for op in ops) - sum(op in _ENDS.values() for op in ops)
 
     def _is_shared(self, node: UOp) -> bool:
         return is_common(node) or (node.op in PURE and all(map(self._is_shared, node.src)))
