@@ -148,9 +148,11 @@ def test_Q1_copies_to_one_place_in_pinned_memory_keep_their_order(
     shuffle(1)
     small.copyout(array[:1024], queue=queue)
     large.copyout(array, queue=queue)
+    device.call("test", device.api.wait, queue.stream)  # before the host comes to look
     expect(queue.synchronize(20) and set(array.tolist()) == {2})
     small.copyout(array[:1024], queue=queue)
     memory.fill(3, queue=queue)
+    device.call("test", device.api.wait, queue.stream)
     expect(queue.synchronize(20) and set(array.tolist()) == {3})
 
 
