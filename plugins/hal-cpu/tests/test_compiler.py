@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hal_core as hal
@@ -47,6 +48,31 @@ def present(name: str) -> CCompilerProgram:
         return CCompilerProgram(C_COMPILERS[name])
     except hal.CompilerUnavailable as error:
         pytest.skip(str(error))
+
+
+@hal.kernel(block=(1, 2, 2), contract=False)
+def of_negative(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.int16]) -> None:
+    lane = hal.thread_idx(2) * 2 + hal.thread_idx(1)
+    shared = hal.shared(hal.float32, 4)
+    value = hal.float32(hal.uint64(x[4 * lane]))
+    shared[lane] = value
+    hal.barrier()
+    y[lane] = value + shared[lane]
+
+
+@pytest.mark.parametrize("name", ["llvm", *C_COMPILERS])
+def test_floats_of_numbers_of_64_bits_that_were_negative(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM 22 made 32 bits of them, which it took for unsigned, where it joined four threads."""
+    if name != "llvm":
+        present(name)
+    monkeypatch.setenv("CPU_CC", name)
+    monkeypatch.setenv("HAL_CCACHE", "0")
+    cpu, x = hal.Device["CPU"], np.arange(-1, -17, -1, dtype="i2")
+    y = hal.zeros(4, hal.float32, cpu)
+    cpu.compile(of_negative.lower())(y, hal.Buffer.from_numpy(x, cpu), grid=1, wait=True)
+    assert y.numpy().tolist() == [2.0**65] * 4
 
 
 @pytest.fixture(params=C_COMPILERS)

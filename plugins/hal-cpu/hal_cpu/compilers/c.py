@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -27,6 +28,7 @@ class CCompiler(NamedTuple):
     native: dict[str, str]  # machine -> the option for this very processor
     install: str
     flags: tuple[str, ...] = ()  # of this compiler only
+    flags_uint64: tuple[str, ...] = ()  # for kernels that may make floats of such numbers
 
 
 def _find(name: str, *arguments: str) -> tuple[str, ...] | None:
@@ -45,12 +47,20 @@ def _find_zig() -> tuple[str, ...] | None:
 
 _MARCH = {"x86-64": "-march=native", "aarch64": "-mcpu=native"}
 _ROUND = ("-frounding-math",)  # else gcc 12 turns 0 - x into -x, whose zero has the other sign
+_TO_FLOAT = re.compile(r"\((float|double)\)")
+_NO_SLP = ("-fno-slp-vectorize",)  # `llvm.py` says what newer LLVMs mistake
 C_COMPILERS = {
     row.name: row
     for row in (
-        CCompiler("clang", partial(_find, "clang"), _MARCH, "apt-get install clang"),
+        CCompiler("clang", partial(_find, "clang"), _MARCH, "apt-get install clang", (), _NO_SLP),
         CCompiler("gcc", partial(_find, "gcc"), _MARCH, "apt-get install gcc", _ROUND),
-        CCompiler("zig", _find_zig, dict.fromkeys(_MARCH, "-mcpu=native"), "pip install ziglang"),
+        CCompiler(
+            "zig",
+            _find_zig,
+            dict.fromkeys(_MARCH, "-mcpu=native"),
+            "pip install ziglang",
+            flags_uint64=_NO_SLP,
+        ),
     )
 }
 
@@ -101,7 +111,7 @@ class CCompilerProgram(ObjectCompiler):
             raise CompilerUnavailable(
                 f"compiler {row.name}", "not installed", device="CPU", fix=row.install
             )
-        self.name = row.name
+        self.name, self._flags_uint64 = row.name, row.flags_uint64
         self._command = (*command, *_options(row), row.native[self.target])
         version = _run([*command, "--version"])
         if version.returncode:
@@ -113,12 +123,14 @@ class CCompilerProgram(ObjectCompiler):
             )
         fixed = " ".join(self._command)  # `native` has the meaning that cpu_identity() tells
         self.identity = (
-            f"{fixed} {version.stdout.strip()} {processor.cpu_identity()} "
+            f"{fixed} {row.flags_uint64} {version.stdout.strip()} {processor.cpu_identity()} "
             f"{self.system} hal-cpu {__version__} {hashlib.sha256(WRAPPER.encode()).hexdigest()}"
         )
 
     def _compile(self, source: str, options: CompileOptions) -> bytes:
         arguments = arguments_of(options)
+        if options.rendered and "uint64_t" in source and _TO_FLOAT.search(source):
+            arguments += self._flags_uint64
         text = text_of(source, options)
         with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
             text_path, object_path, rule_path = (

@@ -19,6 +19,9 @@ MOST_LINES = 6_000
 # In longer ones, whose barriers leave thousands of instructions in one block, instructions are not
 # put in the best order: LLVM spent 60 % of its time on that, and the code was no faster.
 MOST_LINES_ORDERED = 2_000
+# Where it joins straight code to vectors (SLP), LLVM 22 makes 32 bits of 64 that a sign was
+# extended to, and then takes them for unsigned: float(-1 as uint64) became 4.29e9.
+_MISTAKEN = "uitofp i64"
 _CONVENTION = "void (ptr, ptr, i64, i64)"
 # Address space, not memory that is touched. Measured: 153 MiB, 30 MiB, 8 bytes.
 _IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
@@ -55,7 +58,7 @@ class LLVMCompiler(ObjectCompiler):
                 device="CPU",
                 fix="pip install llvmlite",
             )
-        limits = f"O3 to {MOST_LINES_ORDERED} and {MOST_LINES} lines"
+        limits = f"O3 to {MOST_LINES_ORDERED} and {MOST_LINES} lines, no SLP for {_MISTAKEN}"
         how = f"{limits} pic for {self.system}, hal-cpu {__version__},"
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
@@ -90,7 +93,7 @@ class LLVMCompiler(ObjectCompiler):
                     module.verify()
                     if not options.rendered:
                         _check_convention(module, options.entry)
-                    _run_passes(llvm, machine, module, level)
+                    _run_passes(llvm, machine, module, level, _MISTAKEN not in source)
                     image: bytes = machine.emit_object(module)
             except (RuntimeError, ValueError) as error:
                 raise self.refusal(options, str(error), source, "<string>") from None
@@ -148,9 +151,10 @@ def _check_convention(module: Any, entry: str) -> None:
         )
 
 
-def _run_passes(llvm: Any, machine: Any, module: Any, level: int) -> None:
+def _run_passes(llvm: Any, machine: Any, module: Any, level: int, slp: bool) -> None:
     with llvm.create_pipeline_tuning_options(speed_level=level) as tuning:
-        tuning.loop_vectorization = tuning.slp_vectorization = level > 0
+        tuning.loop_vectorization = level > 0
+        tuning.slp_vectorization = slp and level > 0
         with llvm.create_pass_builder(machine, tuning) as builder:
             manager = builder.getModulePassManager()
             try:
