@@ -563,11 +563,24 @@ def ray(session: nox.Session) -> None:
     _install(
         session, "hal-core", "hal-cpu", "hal-ray", tools=(*TEST_TOOLS, *DEMO_TOOLS, *PAGE_TOOLS)
     )
-    # One cluster at a time: each takes more than a gigabyte.
+    _pytest_on_clusters(session, "plugins/hal-ray/tests")
+
+
+def _pytest_on_clusters(session: nox.Session, path: str) -> None:
+    """Run tests that start clusters, one at a time: each takes more than a gigabyte."""
+    # Ray's workers refuse a folder inside of the environment, where a session's own is.
     _pytest(
-        session, "plugins/hal-ray/tests", require=("RAY",),
+        session, path, require=("RAY",), RAY_TMPDIR=str(_dist()),
         RAY_CHAOS_SECONDS="60", PYTEST_XDIST_AUTO_NUM_WORKERS="1",
     )  # fmt: skip
+
+
+@nox.session(python=FULL)
+def transport(session: nox.Session) -> None:
+    """Test copies of hal-ray by Ray's direct transport, on processors. Torch is 3 GB and more."""
+    tools = (*TEST_TOOLS, "torch", "nixl")
+    _install(session, "hal-core", "hal-cpu", "hal-ray", tools=tools)
+    _pytest_on_clusters(session, "plugins/hal-ray/tests/test_transport.py")
 
 
 @nox.session(python=FULL)

@@ -71,10 +71,10 @@ class RayAllocator(LRUAllocator["Place"]):
             return True
         if type(src_device) is not type(self.device):
             return False
-        there = src_device.connection
+        there, transport = src_device.connection, self.device.transport_from(src_device)
         for start in range(0, nbytes, _PART_NBYTES):
             length = min(_PART_NBYTES, nbytes - start)
-            given = there.ask_later("give", part(src, start, length))
+            given = there.ask_later("give", part(src, start, length), transport)
             connection.add("take", part(dest, start, length), [given])
         return True
 

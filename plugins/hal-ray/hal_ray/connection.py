@@ -210,24 +210,20 @@ class Connection:
         if not (self._has_work or self._waited) and (timeout == 0 or not self._is_here()):
             return True
         for _ in range(2):  # first for an earlier wait whose time had passed, or that Ctrl-C ended
-            if self._waited is None:
-                self._has_work = False
-                try:
-                    self._waited = self.send(("wait",))
-                except BaseException:
-                    self._has_work = True
-                    raise
-            ref = self._waited
-            if ref is not None and deadline is not None:
-                left = max(0.0, deadline - monotonic())
-                if not self.ray.wait([ref], timeout=left)[0]:
-                    return False
+            ref, self._waited = self._waited, None
             try:
+                if ref is None:
+                    self._has_work = False
+                    ref = self.send(("wait",))
+                if ref is not None and deadline is not None:
+                    left = max(0.0, deadline - monotonic())
+                    if not self.ray.wait([ref], timeout=left)[0]:
+                        self._waited = ref
+                        return False
                 self._answer("wait", ref, None)
-            except Exception:
-                self._waited = None
+            except (KeyboardInterrupt, SystemExit):
+                self._waited, self._has_work = ref, True
                 raise
-            self._waited = None
             self._on_the_way = 0
             if not self._has_work:
                 return True

@@ -39,6 +39,13 @@ CORES = config.declare(
     "cores that a processor of a node reserves and uses; unset = all that Ray has there",
     config.number(int, lambda count: count > 0, "a number of cores, 1 or more"),
 )
+TRANSPORT = config.declare(
+    "HAL_RAY_TRANSPORT",
+    "",
+    "Ray's direct transport for copies between devices of one family, such as nixl; each node "
+    "needs torch and the transport's package; unset = through Ray's object store",
+    str,
+)
 START = "Call ray.init(address=...), or set HAL_RAY_ADDRESS=HOST:PORT (auto: this machine's)."
 REOPEN = "Close the device and open it again; hal.Device.refresh() looks which nodes there are."
 
@@ -137,6 +144,7 @@ def _check_answers(address: str) -> None:
 
 
 def _refused(address: str, problem: str) -> DeviceUnavailable:
+    problem = problem.partition(" Please ")[0].rstrip(".")  # Ray's advice is on its own settings
     fix = (
         f"Look at {ADDRESS.name}, and with `ray status` at the cluster; hal.Device.refresh() tries "
         "again."
@@ -250,7 +258,13 @@ def start_host(ray: Any, node: str, needs: dict[str, float]) -> Any:
     """Start the actor that has a device open, on a node, once it has what it needs there."""
     from hal_ray.host import DeviceHost
 
-    return _on_node(ray, DeviceHost, node, **needs).remote()
+    options: dict[str, Any] = dict(needs)
+    if TRANSPORT.read():
+        from ray import experimental
+
+        if hasattr(experimental, "set_target_for_ref"):  # Ray is new enough
+            options["enable_tensor_transport"] = True
+    return _on_node(ray, DeviceHost, node, **options).remote()
 
 
 def settings() -> dict[str, str]:

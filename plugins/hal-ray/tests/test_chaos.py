@@ -89,6 +89,8 @@ def test_workers_that_die_at_random(cluster: Any) -> None:
             assert "lost" in str(fault) or "died" in str(fault), seed
         if killer.ident is not None:
             killer.join()
+            while lives(victim):  # a signal takes a moment to end it
+                time.sleep(0.01)
         for device in opened:
             if not lives(device.process) or rng.random() < 0.2:
                 try:

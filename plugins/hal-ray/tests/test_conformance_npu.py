@@ -12,11 +12,6 @@ from hal_core.testing.conformance import *  # noqa: F403
 from hal_core.testing.plugin import device, second_device  # noqa: F401  # it is closed by some
 
 
-def fail(host: Any) -> None:
-    """Make the chip's next kernel fail; runs in the actor."""
-    host._device.chip.fail("run")
-
-
 @pytest.fixture(scope="session")
 def hal_device_name(cluster: Any) -> str:
     [name, *_] = [info.name for info in hal.Device.devices("RAY") if "NPU" in info.title]
@@ -26,6 +21,9 @@ def hal_device_name(cluster: Any) -> str:
 @pytest.fixture
 def hal_fault() -> Callable[[hal.Program], None]:
     """Make a program's next launch fail late, on the chip of its node."""
+
+    def fail(host: Any) -> None:  # in here, or the actor would import this file
+        host._device.chip.fail("run")
 
     def fault(program: Any) -> None:
         connection = program.device.connection

@@ -322,19 +322,46 @@ def test_the_end_of_the_driver_frees_everything(cluster: Any) -> None:
     until(lambda: not lives(process), "the actor lives on")
 
 
-def test_a_device_of_a_cluster_that_was_left_is_a_fault(cluster: Any) -> None:
-    code = CHILD.format(address=cluster.address) + (
-        "ray.shutdown()\n"
-        f"ray.init(address={cluster.address!r}, log_to_driver=False, logging_level='ERROR')\n"
-        "try:\n    y.numpy()\nexcept hal.DeviceFault as fault:\n    print(fault)\n"
-        "device.close()\nagain = hal.Device[name]\n"
-        "try:\n    hal.zeros(100, hal.int32, again).copy_from(y)\n"
-        "except hal.InvalidState as error:\n    print(error)\n"
-        "print(int(hal.zeros(9, hal.int32, again).numpy().sum()))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    _, fault, closed, zero = done.stdout.splitlines()
-    assert "left the cluster" in fault and "closed" in closed and zero == "0", done.stderr
+ADD_ONE = """
+import hal_core as hal
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = y[i] + 1
+"""
+LEFT = """
+ray.shutdown()
+ray.init(address={address!r}, log_to_driver=False, logging_level="ERROR")
+again = None
+def launch():
+    again.compile(add_one)(y, vals=(100,), threads=100)
+def copy():
+    hal.zeros(100, hal.int32, again).copy_from(y)
+for use in (y.numpy, launch, copy):
+    try:
+        if use is launch:
+            device.close()
+            again = hal.Device[name]
+        use()
+    except hal.HalError as error:
+        print(type(error).__name__, error)
+print(int(hal.zeros(9, hal.int32, again).numpy().sum()))
+"""
+
+
+def test_memory_of_a_cluster_that_was_left_is_refused_on_another(
+    cluster: Any, tmp_path: Path
+) -> None:
+    program = tmp_path / "left.py"  # kernels are read from their file
+    program.write_text(ADD_ONE + CHILD.format(address=cluster.address)
+                       + LEFT.format(address=cluster.address))  # fmt: skip
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120)
+    _, fault, launch, copy, zero = done.stdout.splitlines()
+    assert fault.startswith("DeviceFault") and "left the cluster" in fault, done.stderr
+    assert launch.startswith("InvalidState") and "argument 'y': the device is closed" in launch
+    assert copy.startswith("InvalidState") and "closed" in copy and zero == "0"
 
 
 TERMINATED = """

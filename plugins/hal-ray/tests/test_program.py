@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_ray import connection
+from hal_ray import compiler, connection
 
 
 @hal.kernel
@@ -133,6 +133,23 @@ def test_pairs_have_their_own_names_and_errors_their_log(device: Any) -> None:
     with pytest.raises(hal.CompileError, match="@") as caught:
         device.compile(broken)
     assert "@" in caught.value.log and caught.value.line == 1 and caught.value.device == device.name
+
+
+def test_a_renderer_that_is_not_installed_here_is_named(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that cannot travel: this machine lacks the backend that writes its text."""
+    ask = device.connection.ask
+
+    def asked(*question: Any, **how: Any) -> Any:
+        return b"cno_such_backend\nText\n." if question[0] == "renderer" else ask(*question, **how)
+
+    monkeypatch.setattr(device.connection, "ask", asked)
+    pair = next(pair for pair in compiler.pairs(device) if pair.renderer is not None)
+    with pytest.raises(
+        hal.CompilerUnavailable, match=r"no_such_backend.*Install the node's plugin"
+    ):
+        pair.renderer()
 
 
 @pytest.mark.parametrize("nbytes", [4, 4 << 10, 1 << 20, 5 << 20])
