@@ -246,7 +246,8 @@ def test_P5_shared_memory_is_limited_at_compilation_and_with_what_a_launch_adds(
     program(threads=1, shared=16)
     for _ in range(2):
         with pytest.raises(
-            hal.InvalidArgument, match=f"beside the kernel's own {most - 16} .got 17; limit 16"
+            hal.InvalidArgument,
+            match=f"beside the kernel's own {most - 16} bytes .got 17; limit 16",
         ):
             program(threads=1, shared=17)
     program = plain.compile(shared(most))

@@ -239,7 +239,7 @@ BAD = [
     ("t = hal.shared(hal.int32, (3, 4))\nt[1:2, 0] = 1", "1:2", "a slice", "one element"),
     ("t = hal.shared(hal.int32, 3)\nt[0] = x[0]", "x[0]", "float32 where int32", "hal.int32"),
     # barriers
-    ("hal.barrier(1)", "hal.barrier", "takes 0 argument", "Correct"),
+    ("hal.barrier(1)", "hal.barrier", "takes 0 argument", "Write hal.barrier()"),
     ("v = hal.barrier()", "hal.barrier", "gives no value", "a line of its own"),
     ("y[i] = 1 + hal.barrier()", "hal.barrier", "gives no value", "a line of its own"),
     # atomics

@@ -163,6 +163,19 @@ def test_divisions_in_64_bits_of_large_numbers_of_32(toolchain: Toolchain) -> No
     same(got["s"], [a // c for a, c in zip(dividends, divisors, strict=True)], "quotients")
 
 
+def test_complements_in_64_bits_of_numbers_of_32(toolchain: Toolchain) -> None:
+    """AMD's compilers lost the ones of the upper half beside an `|`."""
+    values, others = [0, 1, 2**31, 2**32 - 1], [0, 5, 1 << 40, 1 << 63]
+    b = Builder("complement", "y: uint64*, x: const uint32*")
+    i = b.index()
+    inverse = b.op("NOT", b.cast(b.load("x", i), uint64))
+    b.store("y", i, b.op("OR", inverse, b.load("y", i)))
+    got = np.array(others, "u8")
+    toolchain.run(b.kernel(), {"y": got, "x": np.array(values, "u4")}, grid=(len(values), 1, 1))
+    wanted = [(2**64 - 1 - x) | y for x, y in zip(values, others, strict=True)]
+    same(got, np.array(wanted, "u8"), "complements")
+
+
 @pytest.mark.parametrize(("wide", "dtype"), [(int16, float16), (int32, float32)], ids=str)
 def test_floats_of_the_bits_of_a_byte_with_its_sign(
     toolchain: Toolchain, wide: DType, dtype: DType

@@ -49,7 +49,7 @@ _HALF_CASTS = {
 
 # Compilers make one instruction of `x < 0.0f ? x : 0.0f`, which takes 0.0 for larger than -0.0.
 # Through `asm` they see no zero, and make two.
-HIDDEN = {
+_HIDDEN = {
     dtype: f"""\
 {{static}} {TYPES[dtype]} {{name}}({TYPES[dtype]} x) {{{{
     asm("" : "+{letter}"(x));
@@ -108,7 +108,7 @@ CUDA = Language(
         ),
     },
     casts={**BFLOAT16_CASTS, **_HALF_CASTS},
-    hidden=HIDDEN,
+    hidden=_HIDDEN,
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", ATOMICS)),
     helper="static __device__ inline",
     keywords=CUDA_WORDS,

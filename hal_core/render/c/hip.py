@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hal_core.render.c.c99 import BITS
-from hal_core.render.c.cuda import ATOMICS, CUDA, HIDDEN, TYPES
+from hal_core.render.c.cuda import ATOMICS, CUDA, TYPES
 from hal_core.render.c.family import CFamilyRenderer
 from hal_core.render.c.helpers import BFLOAT16_CASTS, DIVISIONS
 from hal_core.render.c.language import Space
@@ -39,13 +39,23 @@ _OF_BITS = f"""\
     return bits.to;
 }}}}"""
 
+# They also take the upper half of `~x | y` from y, where x was extended to 64 bits.
+_ALL_HIDDEN = {
+    dtype: f"""\
+{{static}} {TYPES[dtype]} {{name}}({TYPES[dtype]} x) {{{{
+    {_HIDDEN.format("x")}
+    return x;
+}}}}"""
+    for dtype in ("float32", "float64", "int64", "uint64")
+}
+
 # A subgroup is a warp, of 32 or 64 threads: the architecture decides.
 _NUMBER = "((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x)"
 
 HIP = CUDA._replace(
     types={**TYPES, "float16": "_Float16"},  # C casts convert it
     casts=BFLOAT16_CASTS,
-    hidden={dtype: text.replace("+f", "+v").replace("+d", "+v") for dtype, text in HIDDEN.items()},
+    hidden=_ALL_HIDDEN,
     bits={
         **CUDA.bits,
         "float16": ("hal_bits_of_float16", "hal_float16_of_bits"),

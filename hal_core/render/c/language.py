@@ -42,7 +42,8 @@ class Language(NamedTuple):
     headers: Mapping[str, str] = {}  # feature -> line; "always", "math", "float64", "no contract"
     helpers: Mapping[str, str] = {}  # functions of `bits` that the text must carry
     divisions: Mapping[str, str] = DIVISIONS  # "FLOORDIV uint32" or "FLOORDIV u" -> helper
-    # dtype name -> helper that hides a zero, from a compiler that orders the zeros of a choice
+    # dtype name -> helper that hides a number from a compiler: a zero of a choice, where it orders
+    # zeros; the operand of NOT, where it mistakes that
     hidden: Mapping[str, str] = {}
     infinities: Mapping[str, tuple[str, str]] = {}  # dtype name -> infinity, NaN where not C's
     keywords: frozenset[str] = frozenset()  # besides those of C and the words in the templates

@@ -106,7 +106,7 @@ class Operations(Spelling):
         """Return the text of a value without unsigned arithmetic, and True if it is an atom."""
         op, dtype = uop.op, dtype_of(uop.src[0])
         operands = [source.operand for source in sources] + ["", ""]
-        for place in _ordered_zeros(uop) if self.row.hidden else ():
+        for place in self._hidden(uop):
             name = f"hal_hidden_{dtype_of(uop)}"
             self.helper(name, self.row.hidden[dtype_of(uop).name])
             operands[place] = f"{name}({operands[place]})"
@@ -134,6 +134,12 @@ class Operations(Spelling):
         self.features.add("math")
         suffix = self.row.suffixes.get(dtype.name, "")
         return self.row.functions[op].format(*(s.text for s in sources), f=suffix), True
+
+    def _hidden(self, uop: UOp) -> list[int]:
+        """Return the places of operands that the compiler may not see through."""
+        if uop.op == "NOT" and dtype_of(uop).name in self.row.hidden:
+            return [0]
+        return _ordered_zeros(uop) if self.row.hidden else []
 
     def _wrapping(self, uop: UOp, sources: list[Expression], reads: frozenset[int]) -> Expression:
         """Return integer arithmetic, computed unsigned, where C defines overflow, and cast back."""
