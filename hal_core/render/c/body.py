@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hal_core.ir import CONST_POINTER, Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
+from hal_core.ir.blocks.lockstep import unrolled
 from hal_core.ir.uop import SUBGROUP
 from hal_core.ir.vectors import vectors
 from hal_core.render.c.expression import Expression
@@ -41,6 +42,7 @@ class Text(Lines):
         self.params = [self.names.take(param.name) for param in kernel.signature.params]
         self.ends_in = ends_in(uops)
         self.vectors = vectors(uops) if row.vector else {}
+        self.short = unrolled(uops) if row.unroll else set()
         self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
@@ -232,6 +234,8 @@ class Text(Lines):
         start, stop = (self.use(source).text for source in uop.src[:2])
         step = uop.src[2].arg
         self.write_down_readers()
+        if uop in self.short and any(loop.op == "THREADS" for loop in self.loops):
+            self.line(self.row.unroll)
         self.loops.append(_Loop(uop.op, []))
         kind, name = self.spelling.type(dtype_of(uop)), self.named(uop, str(uop.arg))
         order, sign = ("<", "+") if step > 0 else (">", "-")

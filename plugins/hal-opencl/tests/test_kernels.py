@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_opencl import driver
+from hal_opencl.pocl import PoCLRenderer
 
 LIVE = settings(
     deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -194,3 +195,30 @@ def test_a_launch_in_the_middle_of_many_knows_its_arguments(device: hal.Compiled
         assert y.numpy().tolist() == [times] * 10
     program(x, y, vals=(0.5, 10), threads=10)
     assert x.numpy().tolist() == [3.5] * 10
+
+
+@pytest.mark.parametrize("short", [16, 17])
+def test_short_loops_of_a_thread_are_written_out(short: int, device: hal.Compiled) -> None:
+    """Threads are then the innermost loop, and become vectors: a product of tiles took 10 times."""
+
+    @hal.kernel(block=(16, 1, 1))
+    def rows(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
+        tile = hal.shared(hal.float32, 32)
+        t = hal.thread_idx(0)
+        tile[t] = x[hal.global_idx(0)]
+        tile[t + 16] = 1.0
+        hal.barrier()
+        total = hal.float32(0)
+        for k in range(short):
+            total += tile[k]
+        y[hal.global_idx(0)] = total
+
+    text = PoCLRenderer().render(rows.lower())
+    assert text.count("#pragma unroll") == (short == 16)
+    x, y = (
+        hal.Buffer.from_numpy(np.arange(64, dtype="f4"), device),
+        hal.zeros(64, hal.float32, device),
+    )
+    device.compile(rows)(y, x, grid=4)
+    sums = [sum(range(b, b + 16)) + short - 16 for b in range(0, 64, 16)]
+    assert y.numpy().tolist() == np.repeat(np.array(sums, "f4"), 16).tolist()
