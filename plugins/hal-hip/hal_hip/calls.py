@@ -6,6 +6,7 @@ import ctypes
 import re
 import struct
 from collections import Counter
+from functools import cached_property
 from typing import Any, ClassVar
 
 from hal_core.streams.calls import Layout
@@ -119,9 +120,12 @@ class HIP(LibraryDriver):
         index = ctypes.c_int(self.call_or(-1, "PointerGetAttribute", _ORDINAL, address)).value
         if index == -1:
             return -1, False, 0
-        # hipMemoryTypeHost, which 6.0 renumbered
         kind = self.call("PointerGetAttribute", _MEMORY_TYPE, address)
-        return index, kind == int(self.version() >= (6,)), 0
+        return index, kind == self._host_kind, 0
+
+    @cached_property
+    def _host_kind(self) -> int:
+        return int(self.version() >= (6,))  # hipMemoryTypeHost, which 6.0 renumbered
 
     # -- programs
 
