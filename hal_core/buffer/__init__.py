@@ -53,6 +53,7 @@ class Lease:
     """
 
     give_back: Callable[[], None] | None = None  # none for a lease that another thread outran
+    owner: Any = None  # of borrowed memory, which it gets back with the lease
 
     def __del__(self) -> None:
         if self.give_back is not None:
@@ -126,7 +127,7 @@ class Buffer:
         self.offset = 0
         self._key: BufferKey | None = None  # a launch's test; None while not allocated
         self._buf: Any = None  # the opaque
-        self._lease: Any = None  # a Lease, or the owner of borrowed memory
+        self._lease: Lease | None = None
         self._host: memoryview | None = None  # the memory itself, after a first copy
         self._views: Living[Buffer] | None = None
         self._freed = 0  # how often; a view remembers its base's count
@@ -574,7 +575,8 @@ class Buffer:
             return whole.view(size, dtype, offset)  # type: ignore[return-value]  # of our class
         pointer += offset
         made = cls(device, size, dtype, BufferSpec(external_ptr=pointer)).allocate()
-        made._lease = owner
+        made._lease = Lease()
+        made._lease.owner = owner
         return made
 
     def __getattr__(self, name: str) -> Any:

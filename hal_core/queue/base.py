@@ -231,6 +231,7 @@ class Queue(OfThisProcess):
         self._check_device(dest._device, "copyin")
         if src.nbytes:
             self._check_order("copyin", (dest, True), host=(src, False))
+            src = src[:]  # the caller may release his view while the copy waits
             self._copyin(opaque, src, (src, dest._share()))
         return self.record()
 
@@ -238,6 +239,7 @@ class Queue(OfThisProcess):
         self._check_device(src._device, "copyout")
         if dest.nbytes:
             self._check_order("copyout", (src, False), host=(dest, True))
+            dest = dest[:]  # likewise
             self._copyout(dest, opaque, (dest, src._share()))
         return self.record()
 

@@ -213,20 +213,17 @@ class StreamQueue(Queue):
         """Queue work on the stream, unless work before it has failed."""
         if self._failure is not None:
             return
+        growing = self._growing
+        growing.keep.append(keep)  # first, as after Ctrl-C the driver may have the work
         try:
+            self._follow_default(keep)
             if self.is_legacy:
                 self.device.own(name)
-            self._follow_default(keep)
             self._measured(name, work, waited)
-        except BaseException as error:
-            self._growing.keep.append(keep)  # the driver may have a part of the work
-            if not isinstance(error, HalError):
-                raise
+        except HalError as error:
             self._refused(name, error)
             return
-        growing = self._growing
         growing.names.append(name)
-        growing.keep.append(keep)
         if len(growing.names) >= _MOST_UNMARKED:
             self._mark(None)
 
@@ -251,10 +248,11 @@ class StreamQueue(Queue):
                     self._known.add(one)
             elif isinstance(one, type(self.device)) and one is not self.device:
                 devices.add(one)  # of the source of a copy
-        for device in devices:
-            if device.stream is not self.stream:
-                mark = device.marks.record(device.stream)
-                self.device.call("wait", self.device.api.wait_for, self.stream, mark.handle)
+        marks = [one.marks.record(one.stream) for one in devices if one.stream is not self.stream]
+        if marks and self.is_legacy:  # which is another stream in the context of another device
+            self.device.own("wait")
+        for mark in marks:
+            self.device.call("wait", self.device.api.wait_for, self.stream, mark.handle)
 
     def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         launch = partial(program.launch_on, self.stream, geometry, args)

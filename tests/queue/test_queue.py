@@ -206,3 +206,16 @@ def test_nothing_is_captured_by_chance() -> None:
 
 async def _await(event: hal.Event) -> None:
     await event
+
+
+def test_Q3_a_caller_may_release_his_view_while_the_copy_waits(fake: hal.Compiled) -> None:
+    queue, gate = fake.queue(), hal.Event()
+    sent, got = bytearray(range(8)), bytearray(8)
+    buffer = hal.zeros(8, hal.uint8, fake)
+    queue.wait(gate)
+    with memoryview(sent) as source, memoryview(got) as target:
+        buffer.copyin(source, queue=queue)
+        done = buffer.copyout(target, queue=queue)
+    gate.set()
+    assert done.wait(5)
+    assert got == sent

@@ -450,3 +450,21 @@ def test_X2_a_forked_child_that_sets_an_event_calls_no_driver(
     queue.forked = False
     queue._resume()
     assert queue.synchronize(20) and x.numpy()[0] == 3
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_T1_a_queue_comes_after_what_an_import_waits_for(
+    device: hal.Compiled, simulator: Simulator, seed: int
+) -> None:
+    program, queue = device.compile(twofold), device.queue()
+    x, y = ints(device, 1), ints(device, 0)
+    program(y, y, vals=(N,), threads=N, queue=queue)  # so that the queue knows all but the import
+    device.synchronize()
+    simulator.shuffle(seed)
+    x.fill(7)
+    imported = hal.Buffer.from_dlpack(x, device)
+    program(y, imported, vals=(N,), threads=N, queue=queue)
+    done = queue.record()
+    assert done.wait(20)
+    simulator.shuffle(0)
+    assert y.numpy().tolist() == [14] * N
