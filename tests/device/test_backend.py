@@ -243,7 +243,7 @@ def test_a_vendor_error_never_escapes_raw() -> None:
 
 
 class Stopped(BaseException):
-    """What a program's own handler of a signal may raise."""
+    """Stand for the exception that a program's own signal handler raises."""
 
 
 @pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt(), Stopped()])

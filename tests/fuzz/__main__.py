@@ -40,7 +40,7 @@ def main() -> int:
 
 
 class Counts:
-    """What became of one target's kernels."""
+    """Count the outcomes of one target's kernels."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()

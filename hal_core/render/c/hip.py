@@ -39,8 +39,9 @@ _OF_BITS = f"""\
     return bits.to;
 }}}}"""
 
-# They also take the upper half of `~x | y` from y, where x was extended to 64 bits.
-_ALL_HIDDEN = {
+# A function for each dtype that hides its number: a zero of a choice, whose sign AMD's compilers
+# lose, and the x of `~x | y`, where x was extended to 64 bits and they take the upper half from y.
+_HIDES = {
     dtype: f"""\
 {{static}} {TYPES[dtype]} {{name}}({TYPES[dtype]} x) {{{{
     {_HIDDEN.format("x")}
@@ -55,7 +56,7 @@ _NUMBER = "((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x)
 HIP = CUDA._replace(
     types={**TYPES, "float16": "_Float16"},  # C casts convert it
     casts=BFLOAT16_CASTS,
-    hidden=_ALL_HIDDEN,
+    hidden=_HIDES,
     bits={
         **CUDA.bits,
         "float16": ("hal_bits_of_float16", "hal_float16_of_bits"),

@@ -246,7 +246,7 @@ def test_G2_code_of_a_dropped_program_stays(device: hal.Compiled) -> None:
 
 
 def test_Q5_a_launch_that_fails_in_the_middle_of_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes before it has run, what comes behind it has not, and the graph can run again."""
+    """Steps before it have run, steps behind it have not, and the graph can run again."""
     monkeypatch.setenv("HAL_CHECK", "1")
     hal.Device["CPU"].close()
     try:
