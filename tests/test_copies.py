@@ -112,3 +112,26 @@ def test_what_holds_a_device_can_be_copied(fake: hal.Compiled) -> None:
     model = {"device": fake, "weights": hal.zeros(4, hal.int32, fake)}
     made = copy.deepcopy(model)
     assert made["device"] is fake and made["weights"] is not model["weights"]
+
+
+def test_no_public_object_calls_the_backend_to_say_what_it_is(
+    plugin: FakePlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repr is for logs, debuggers and errors, whatever has happened to the device."""
+    objects = public_objects(plugin)
+    hal.finalize_profile()
+    device = hal.Device["FAKE"]
+    freed = hal.zeros(4, hal.int32, device)
+    with device.capture() as graph:
+        freed.fill(1)
+    freed.deallocate()
+    assert "1 nodes, whose memory is gone\n0  fill  16 bytes" in str(graph)
+    for closed in (False, True):
+        if closed:
+            device.close()
+        for name in ("_alloc", "_free", "_fill", "_copyin", "_copyout"):
+            monkeypatch.setattr(device.allocator, name, None, raising=False)
+        for one in (*objects.values(), graph, graph[0], device.default_queue):
+            for text in (repr(one), str(one), f"{one}"):
+                assert text
+        monkeypatch.undo()

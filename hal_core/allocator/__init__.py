@@ -241,15 +241,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         """Return the accounts as of now; all freed memory is counted."""
         with self._lock:
             self._drain()
-            facts = AllocatorStatistics(
-                self._current,
-                self._peak,
-                self._cached,
-                self.limit,
-                self._hits,
-                self._misses,
-                len(self._live),
-            )
+            facts = self._facts()
         self._free_dropped()
         return facts
 
@@ -399,8 +391,20 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
                 raise InvalidArgument("allocate", problem, got=options, device=device, fix=fix)
         return options
 
+    def _facts(self) -> AllocatorStatistics:
+        """Return the accounts without memory that comes back just now; no call of the backend."""
+        return AllocatorStatistics(
+            self._current,
+            self._peak,
+            self._cached,
+            self.limit,
+            self._hits,
+            self._misses,
+            len(self._live),
+        )
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.device.name} {self.statistics()}>"
+        return f"<{type(self).__name__} {self.device.name} {self._facts()}>"
 
 
 class LRUAllocator(Allocator[Opaque]):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.device import Device
-from hal_core.errors import InvalidArgument
+from hal_core.errors import HalError, InvalidArgument
 from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder, recording
 from hal_core.graph.node import Node, Step, Use, dependencies
@@ -169,7 +169,10 @@ class Graph(OfThisProcess):
         return text.dot(self.nodes, self.dependencies)
 
     def __str__(self) -> str:
-        return text.table(self.device.name, self.nodes, self.dependencies)
+        try:
+            return text.table(self.device.name, self.nodes, self.dependencies)
+        except HalError:  # of a closed device, or a buffer that was freed: there are no addresses
+            return text.table(self.device.name, self.nodes, None)
 
     def __repr__(self) -> str:
         return f"<Graph {self.device.name} {len(self.nodes)} nodes>"

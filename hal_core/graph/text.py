@@ -17,12 +17,16 @@ def title(node: Node) -> str:
     return f"{node.kind} {node.program.name}" if node.program else node.kind
 
 
-def table(device: str, nodes: Sequence[Node], after: Sequence[tuple[int, ...]]) -> str:
-    """Return a line for each node: its number, what it does, bytes, and the nodes before it."""
+def table(device: str, nodes: Sequence[Node], after: Sequence[tuple[int, ...]] | None) -> str:
+    """Return a line for each node: its number, what it does, bytes, and the nodes before it.
+
+    `after` is None where the order is not known, as memory is gone.
+    """
     rows = [(str(node.number), title(node), str(node.nbytes)) for node in nodes]
     widths = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
-    lines = [f"graph of {device}: {len(nodes)} nodes"]
-    for row, before in zip(rows, after, strict=True):
+    gone = ", whose memory is gone" if after is None else ""
+    lines = [f"graph of {device}: {len(nodes)} nodes{gone}"]
+    for row, before in zip(rows, after or [()] * len(rows), strict=True):
         cells = f"{row[0]:>{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}} bytes"
         lines.append(f"{cells}  after {', '.join(map(str, before))}" if before else cells)
     if len(nodes) > _MOST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import time
@@ -468,3 +469,26 @@ def test_T1_a_queue_comes_after_what_an_import_waits_for(
     assert done.wait(20)
     simulator.shuffle(0)
     assert y.numpy().tolist() == [14] * N
+
+
+@pytest.mark.parametrize("code", [700, 900, 999])
+def test_a_repr_raises_nothing_whatever_the_driver_answers(
+    device: hal.Compiled, simulator: Simulator, code: int
+) -> None:
+    queue, x = device.queue(), ints(device, 1)
+    with device.capture() as graph:
+        x.fill(2)
+    graph.replay()
+    device.synchronize()
+    simulator.shuffle(1)
+    event = x.fill(5, queue=queue)
+    shown = device, device.allocator, x, graph, graph[0], queue, event, device.default_queue
+    for call in ("cuEventQuery", "cuStreamQuery", "cuPointerGetAttribute", "cuCtxSetCurrent"):
+        simulator.fail(call, code)
+    for one in shown:
+        assert repr(one) and str(one)
+    simulator.clear()
+    with contextlib.suppress(hal.HalError):
+        device.close()
+    for one in shown:
+        assert repr(one) and str(one)
