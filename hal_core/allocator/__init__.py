@@ -392,7 +392,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         return options
 
     def _facts(self) -> AllocatorStatistics:
-        """Return the accounts without memory that comes back just now; no call of the backend."""
+        """Return the accounts as they stand: no freed memory is collected, no backend is called."""
         return AllocatorStatistics(
             self._current,
             self._peak,
