@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from hal_core.allocator import Allocator
     from hal_core.device.base import BufferKey, Compiled
 
-_ZERO = BufferSpec(zero=True)  # one for all buffers: the collector looks at each object at exit
-_SHORT_NBYTES = 1 << 20  # a longer copy is the allocator's, which may release the GIL for it
-# The longest copy that goes past the allocator, where the host sees the memory. A profile records
-# the allocator's copies, so while one is open no copy goes past it.
+_ZERO = BufferSpec(zero=True)  # shared by all buffers: garbage collection visits fewer objects
+_SHORT_NBYTES = 1 << 20  # a longer copy goes through the allocator, which may release the GIL
+# The longest copy that bypasses the allocator, where the host sees the memory. A profile records
+# the allocator's copies, so while one is open no copy bypasses it.
 _direct_nbytes = _SHORT_NBYTES
 
 

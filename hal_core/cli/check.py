@@ -15,7 +15,7 @@ from hal_core.ir import Source
 
 HELP = "Test the backend of a device with the conformance kit, or the kernels of a file."
 
-# What belongs to one of the two: the field of the options, and how it is given.
+# Options for a DEVICE only, and options for a FILE only: parsed field -> option as it is typed.
 _KIT = {
     "pair": "--pair", "chapters": "--chapter", "known_gaps": "--known-gaps", "reports": "--report",
     "require_device": "--require-device",

@@ -92,7 +92,8 @@ class Node(OfThisProcess):
     def update(self, *bufs: Buffer, vals: Sequence[Any] | None = None, **how: Any) -> None:
         """Launch with other buffers, values or sizes, from the next replay on.
 
-        What is left out stays. `how` is `grid`, `block`, `threads` and `shared` of a launch.
+        An argument that is left out keeps its value. `how` takes `grid`, `block`, `threads` and
+        `shared`, as a launch does.
         Raises: as the launch would, and the node stays as it was; InvalidArgument for a node that
         is no launch.
         """

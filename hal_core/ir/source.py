@@ -60,7 +60,7 @@ class Source:
             problem = "options and includes must be sequences of str"
             raise InvalidArgument(operation, problem, fix='Write options=("-O2",).')
         if work is not None and (type(work) is not int or work < 0):
-            problem = "work is the operations of a thread, a number of 0 or more"
+            problem = "work must be the number of operations of a thread, 0 or more"
             fix = "Leave it out where you do not know."
             raise InvalidArgument(operation, problem, got=work, fix=fix)
         if not isinstance(signature, Signature):

@@ -29,7 +29,7 @@ def outside(name: str) -> Unsupported:
     return Unsupported(
         f"{name}(...)",
         "it exists inside @hal.kernel functions only",
-        fix="Outside a kernel use math or numpy.",
+        fix="Call it in a kernel; for numbers of the host use math or numpy.",
     )
 
 

@@ -39,7 +39,9 @@ def launch(
     operation = f"launch {getattr(kernel, 'name', kernel)}"
     if not bufs or not all(isinstance(one, MultiBuffer) for one in bufs):
         got, fix = [type(one).__name__ for one in bufs], "Call a program for buffers of one device."
-        raise InvalidArgument(operation, "bufs are one or more hal.MultiBuffer", got=got, fix=fix)
+        raise InvalidArgument(
+            operation, "bufs must be one or more hal.MultiBuffer", got=got, fix=fix
+        )
     first = bufs[0]
     for other in bufs[1:]:
         if other.devices != first.devices:
@@ -58,5 +60,5 @@ def launch(
 
 
 def _for(shard: Shard, given: T | Callable[[Shard], T]) -> T:
-    """Return what a function gives for a part, or what was given for all."""
+    """Return an argument for one part: the result of `given` if it is a function, else `given`."""
     return given(shard) if callable(given) else given

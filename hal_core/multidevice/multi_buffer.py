@@ -366,7 +366,7 @@ def _devices(given: Sequence[str | Compiled | DeviceInfo]) -> tuple[Compiled, ..
     operation = "MultiBuffer"
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         fix = 'Write hal.MultiBuffer(["CPU", "OPENCL"], ...).'
-        raise InvalidArgument(operation, "devices is a list, not empty", got=given, fix=fix)
+        raise InvalidArgument(operation, "devices must be a list with entries", got=given, fix=fix)
     names = [one.name if isinstance(one, DeviceInfo) else one for one in given]
     found = tuple(Device[one] if isinstance(one, str) else one for one in names)
     chosen = [device.name for device in found]

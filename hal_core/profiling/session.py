@@ -39,7 +39,8 @@ class Profile(events.Entries):
 
     def __init__(self, limit: int = LIMIT) -> None:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise InvalidArgument("profile", "limit is a number of events, 1 or more", got=limit)
+            problem = "limit must be a number of events, 1 or more"
+            raise InvalidArgument("profile", problem, got=limit)
         super().__init__(limit)
         self._result: tuple[tuple[ProfileEvent, ...], int] | None = None  # None until it is closed
 

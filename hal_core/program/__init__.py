@@ -229,7 +229,7 @@ class Program(OfThisProcess):
         if len(bufs) != len(pointers):
             self._refuse("wrong number of buffers", len(bufs), len(pointers))
         if not isinstance(vals, (tuple, list)):
-            self._refuse("vals is a tuple of numbers", vals, f"{len(values)} of them")
+            self._refuse("vals must be a tuple of numbers", vals, f"{len(values)} of them")
         if len(vals) != len(values):
             self._refuse("wrong number of vals", len(vals), len(values))
         operation = f"launch {self.name}"

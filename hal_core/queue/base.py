@@ -43,8 +43,8 @@ class Queue(OfThisProcess):
     closed: bool
     forked: bool  # True in a forked child of the process that made it
     event_class: type[Event] = Event  # of `record()`
-    _ordered_as = ""  # in checked mode, if not by its name
-    _keeps_work = False  # True: what its work needs lives, even if the queue is garbage
+    _ordered_as = ""  # the name by which checked mode orders its work; if empty, the queue's own
+    _keeps_work = False  # True: pending work goes on when nobody refers to the queue any more
 
     _instead = "Make one there: device.queue()."
 

@@ -242,7 +242,8 @@ def seconds_of(timeout: float | None, operation: str) -> float:
     if timeout is None:
         return threading.TIMEOUT_MAX
     if not isinstance(timeout, (int, float)) or timeout != timeout:
-        raise InvalidArgument(operation, "timeout is a number of seconds or None", got=timeout)
+        problem = "timeout must be a number of seconds or None"
+        raise InvalidArgument(operation, problem, got=timeout)
     return min(max(0.0, timeout), threading.TIMEOUT_MAX)
 
 

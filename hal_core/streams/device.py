@@ -50,7 +50,7 @@ def enumerate_devices(
 def describe(
     name: str, facts: driver.Facts, peers: bool, abilities: Set[str] = frozenset()
 ) -> DeviceInfo:
-    """Translate the driver's facts of one device, which has `peers` or is alone.
+    """Translate the driver's facts of one device; `peers` is True if the family has others.
 
     `abilities` are the capabilities beside those that every such device has.
     """

@@ -73,11 +73,11 @@ class Executable:
         return program.with_arguments(values, partial(call, *given[:-1]), geometry)
 
     def launch(self, commands: list[list[Command]], stream: Any) -> None:
-        """Queue a replay with these commands, of which only those that differ are set."""
+        """Queue a replay with these commands. Only nodes whose command has changed are set."""
         device = self.device
         with self.lock:
             if commands is not self.commands:
-                # Until all are set nobody knows what they are: the driver may refuse one.
+                # None until all are set: if the driver refuses one, the next launch sets all.
                 before, self.commands = self.commands, None
                 with device.own("replay"):
                     for number, new in enumerate(commands):
@@ -90,7 +90,7 @@ class Executable:
             device.call("replay", device.api.launch_graph, self.ready, stream)
 
     def give_up(self) -> None:
-        """Leave the graph to the device, which destroys it when it next does such things."""
+        """Leave the graph to the device, which destroys it when it next unloads unused programs."""
         graph, self.graph = self.graph, None
         if graph is not None:
             self.device.unused_graphs.append((graph, self.ready))

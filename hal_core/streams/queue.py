@@ -441,7 +441,7 @@ class StreamQueue(Queue):
         return True
 
     def _mark(self, event: Event | None) -> None:
-        """End the stretch that grows, and let the event happen with it."""
+        """Record the end of the work so far in the stream; the event happens there."""
         if self._failure is None:
             try:
                 if self.is_legacy:
@@ -458,7 +458,7 @@ class StreamQueue(Queue):
         if isinstance(event, StreamEvent):
             event.writes = [dest for one in self._pending for dest in one.dests]
             stretch.event, event.mark = ref(event), stretch.mark
-        elif event is not None:  # others hear of it, they do not ask
+        elif event is not None:  # an event of another class does not poll: the watcher tells it
             stretch.event = ref(event)
             watch(lambda: self._happened(event), lambda: None)
 

@@ -334,7 +334,7 @@ def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake: hal.Compiled) 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])
 def test_the_limit_is_a_number_of_events(limit: Any) -> None:
-    with pytest.raises(hal.InvalidArgument, match="profile: limit is a number of events"):
+    with pytest.raises(hal.InvalidArgument, match="profile: limit must be a number of events"):
         hal.profile(limit)
 
 

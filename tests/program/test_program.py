@@ -57,7 +57,7 @@ BAD_LAUNCHES = {
     "no vals": (lambda y, x: ((y, x), ()), "wrong number of vals.*got 0; expected 2"),
     "vals is no tuple": (
         lambda y, x: ((y, x), 3),
-        "vals is a tuple of numbers.*got 3; expected 2 of them",
+        "vals must be a tuple of numbers.*got 3; expected 2 of them",
     ),
     "numbers as buffers": (lambda y, x: ((y, x, 1.0, 3), ()), r"vals=\(a, n\).*numbers in vals="),
     "an array": (
@@ -74,7 +74,7 @@ BAD_LAUNCHES = {
     "far too large": (lambda y, x: ((y, x), (1.0, 2**40)), "'n' is out of range"),
     "float for int": (lambda y, x: ((y, x), (1.0, 2.0)), "'n' is a float where an integer"),
     "float32 overflow": (lambda y, x: ((y, x), (1e39, 1)), "'a' is out of range"),
-    "vals is a set": (lambda y, x: ((y, x), {1, 2}), "vals is a tuple"),
+    "vals is a set": (lambda y, x: ((y, x), {1, 2}), "vals must be a tuple"),
     "a time": (lambda y, x: ((y, x), (np.timedelta64(1, "s"), 1)), "'a' is not a number"),
     "a huge int": (lambda y, x: ((y, x), (10**400, 1)), "'a' is out of range"),
     "text": (lambda y, x: ((y, x), ("1", 1)), "'a' is not a number.*expected float32"),

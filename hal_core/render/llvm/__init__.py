@@ -36,8 +36,9 @@ class LLVMRenderer(Renderer):
     def _render(self, kernel: Kernel) -> str:
         cut = kernel._replace(uops=split(kernel, grouped=True))
         if self.fma:
-            # Vectorised, formulas are faster. A thread's own loop is not, and calls are faster, but
-            # for those of the exact remainder, which libraries find bit by bit.
+            # LLVM vectorises the loop over threads, where formulas are faster than calls. A loop of
+            # the kernel itself is not vectorised, and calls are faster there; only the remainder of
+            # float64 is a formula everywhere, because libraries find it bit by bit.
             cut = expand(cut, in_loops=False, branches=False)
             cut = expand(cut, {"FMOD": (float64,)})
         return _Module(cut, self.half).whole()

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _RELEASING: Any = ctypes.CFUNCTYPE(None)
 _ALONE = ctypes.c_int64(0), ctypes.c_int64(0)
-SPLIT_FROM = 100_000  # operations; for less, meeting the other cores costs more than it gains
-SHARED_FROM = 10 * SPLIT_FROM  # operations of a phase; for less, measured times decide
+SPLIT_FROM = 100_000  # operations; with fewer, waiting for other cores costs more than they save
+SHARED_FROM = 10 * SPLIT_FROM  # operations of a phase; with fewer, measured times decide
 _LINE_NBYTES = 64
 _TRIED_EACH = 32  # calls, if both ways take as long
 _PATIENCE = 16  # looks at a task that its core has not begun, before another does it

@@ -96,7 +96,7 @@ class MetalDevice(Compiled):
             self.hardware = found[self.index]
             try:
                 self.commands = driver.open_queue(self.hardware)
-                # Bound in the place of empty buffers: Metal ends the process where nothing is.
+                # Bound in place of empty buffers: Metal ends the process if nothing is bound there.
                 self.nothing = driver.allocate(self.hardware, _NOTHING_NBYTES)
             except driver.Refused as error:
                 raise DeviceUnavailable("open", str(error), device=name) from None

@@ -29,7 +29,7 @@ PAUSES = {
     "x86-64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
-_LOOKS = 8000  # of an idle worker; each takes 10 to 40 ns
+_LOOKS = 8000  # how often an idle worker looks at the job before it sleeps; each takes 10 to 40 ns
 _SPINS = 4000  # looks of a caller, before its core is offered to others
 
 # A job has words of 64 bits: 0 open, 8 the next block, 16 the threads inside, each in a cache line
@@ -139,7 +139,7 @@ end:
 
 
 class Team:
-    """One job at a time, for a caller and the workers that look at it.
+    """One job at a time: a caller opens it, and the workers that are awake help with it.
 
     Owns: the job's memory, which the workers hold as long as they serve.
     """
@@ -153,12 +153,13 @@ class Team:
         self._address = ctypes.c_int64(ctypes.addressof(self._job))
         self._looks = ctypes.c_int64(_LOOKS)
         self._busy = threading.Lock()
-        self.coming = False  # a caller has called the workers, and opens its job at once
+        self.coming = False  # True: a caller has woken workers and is about to open its job
 
     def lead(self, kernel: int, args: bytes, launch: Any, blocks: Any, chunk: int) -> bool:
-        """Run the blocks of a launch, with the workers that look; False: another launch runs.
+        """Run the blocks of a launch together with the workers that are awake.
 
-        `kernel` is the address of its function.
+        Return False, with nothing run, if the team has another launch. `kernel` is the address of
+        the function.
         """
         if not self._busy.acquire(blocking=False):
             return False
