@@ -59,14 +59,13 @@ class StreamAllocator(LRUAllocator[int]):
         device, api = self.device, self.device.api
         try:
             with device.own("allocate"):
-                if options.host:
-                    address = api.allocate_host(nbytes)
-                    self._pinned.add(address)
-                    return address
+                if options.host or self.pool is None:
+                    with api.relaxed():
+                        return self._alloc_at_once(nbytes, options)
                 try:
                     return api.allocate(nbytes, device.stream, self.pool)
                 except driver.Refused as error:
-                    if error.code != driver.NO_MEMORY or self.pool is None:
+                    if error.code != driver.NO_MEMORY:
                         raise
                 # Source: cuMemPoolTrimTo. Freed memory counts as used until a wait has seen the
                 # end of the work before it.
@@ -80,6 +79,14 @@ class StreamAllocator(LRUAllocator[int]):
                 problem += f"; the driver has {free} bytes free of {total}"
             raise OutOfMemory("allocate", problem, got=nbytes, device=device.name) from None
 
+    def _alloc_at_once(self, nbytes: int, options: BufferSpec) -> int:
+        """Allocate in no stream's order: pinned memory, or any where there are no pools."""
+        if not options.host:
+            return self.device.api.allocate(nbytes, self.device.stream, None)
+        address = self.device.api.allocate_host(nbytes)
+        self._pinned.add(address)
+        return address
+
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         device, closed, lost = self.device, self._device_closed, False
         if options.host:
@@ -88,6 +95,8 @@ class StreamAllocator(LRUAllocator[int]):
             return  # the context was lost, and its memory with it
         try:
             with device.visit("free"), ExitStack() as steps:
+                if options.host or closed or self.pool is None:
+                    steps.enter_context(device.api.relaxed())
                 if options.host:
                     # Called at the end of the block, after the wait: queued work may use it.
                     steps.callback(device.api.free_host, opaque)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import struct
 from abc import abstractmethod
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 from hal_core.streams.driver import (
+    CAPTURING,
     INVALID_VALUE,
     NOT_READY,
     Facts,
@@ -26,6 +28,8 @@ _NON_BLOCKING = 1  # of a stream
 _PINNED, _NO_HANDLES, _ON_DEVICE = 1, 0, 1  # of a pool: kind of memory, exports, place
 _READ_WRITE = 3  # access to a pool
 _RELEASE_THRESHOLD = 4  # attribute of a pool
+# Modes of a thread: it minds all captures, as it does at first; those of others do not concern it.
+_GLOBAL, _RELAXED = 0, 2
 _SET = {1: "MemsetD8Async", 2: "MemsetD16Async", 4: "MemsetD32Async"}
 _TITLE_NBYTES = 128
 
@@ -49,6 +53,7 @@ class PrefixedDriver(StreamDriver):
     device_attribute: Any = int
     function_attribute: Any = int
     pool_attribute: Any = int
+    capture_mode: Any = int
 
     @abstractmethod
     def call(self, name: str, *arguments: Any) -> Any:
@@ -187,13 +192,46 @@ class PrefixedDriver(StreamDriver):
         return self._is_ready("StreamQuery", stream)
 
     def _is_ready(self, name: str, handle: Any) -> bool:
+        before = self._relax()
         try:
             self.call(name, handle)
         except Refused as error:
             if error.code != NOT_READY:
                 raise
             return False
+        finally:
+            self._relax(before)
         return True
+
+    def is_capturing(self, stream: Any) -> bool:
+        try:
+            return bool(self.capture_status(stream))
+        except Refused as error:  # a stream that the legacy one is ordered with
+            if error.code not in CAPTURING:
+                raise
+            return True
+
+    def capture_status(self, stream: Any) -> int:
+        """Return 0 for a stream that is not captured."""
+        return int(self.call("StreamIsCapturing", stream))
+
+    def exchange_capture_mode(self, mode: Any) -> Any:
+        """Change how the calling thread minds captures of others; return how it did so far."""
+        return self.call("ThreadExchangeStreamCaptureMode", self.capture_mode(mode))
+
+    def _relax(self, mode: Any = _RELAXED) -> Any:
+        try:
+            return self.exchange_capture_mode(mode)
+        except Refused:  # the call that this is for tells more
+            return _GLOBAL
+
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        before = self._relax()
+        try:
+            yield
+        finally:
+            self._relax(before)
 
     def make_event(self) -> Any:
         return self.call("EventCreate", 0)

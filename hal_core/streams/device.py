@@ -295,7 +295,8 @@ class StreamDevice(Compiled):
         """
         if not (self.unused or self.unused_graphs):
             return
-        self.api.wait(self.stream)  # a launch or replay may be queued there; queues keep theirs
+        with self.api.relaxed():
+            self.api.wait(self.stream)  # a launch or replay may be queued there; queues keep theirs
         self._destroy_unused()
 
     def _destroy_unused(self) -> None:

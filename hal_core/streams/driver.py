@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.errors import (
@@ -31,16 +32,26 @@ STICKY = frozenset({  # the context is lost
     214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 911
 })  # fmt: skip
 
+# Another library captures a stream into a graph: the call, or the stream or event that it names, is
+# against that. Nothing has failed, and the context is as it was.
+CAPTURING = range(900, 909)
+CAPTURED_EVENT = 907
+
 _KINDS: dict[int, type[HalError]] = {  # Source: CUresult in cuda.h, hipError_t in driver_types.h
     **dict.fromkeys((1, 101, 400, 701), InvalidArgument),  # a value, index, handle, launch
     2: OutOfMemory,
     **dict.fromkeys((3, 100, 802, 803), DeviceUnavailable),  # not started, no GPU
-    **dict.fromkeys((4, 201), InvalidState),  # shut down, no context
+    **dict.fromkeys((4, 201, *CAPTURING), InvalidState),  # shut down, no context, a capture
     **dict.fromkeys((200, 209, 218, 222, 223, 300, 500), CompileError),  # an image, an entry
     **dict.fromkeys(STICKY, DeviceFault),
 }
 _FIXES = {
     701: "Give the block fewer threads: program.info says how many it can have.",
+    **dict.fromkeys(
+        CAPTURING,
+        "Another library captures a stream into a graph: do this before its capture begins or "
+        "after it has ended, or let it capture in thread-local mode.",
+    ),
     **dict.fromkeys(
         STICKY,
         "The context is lost: free pinned memory, close the device and open it again; if that "
@@ -289,6 +300,18 @@ class StreamDriver(ABC):
     @abstractmethod
     def is_done(self, stream: Any) -> bool:
         """Return whether a stream's work is done, without a wait. Raises: as `wait`."""
+
+    def is_capturing(self, stream: Any) -> bool:
+        """Return whether another library captures a stream into a graph. Disturbs no capture."""
+        return False
+
+    def relaxed(self) -> AbstractContextManager[None]:
+        """Let the calling thread make calls that are not allowed beside another's capture.
+
+        For calls that have nothing to do with what others capture: they would be refused, and the
+        capture be spoiled.
+        """
+        return nullcontext()
 
     @abstractmethod
     def make_event(self) -> Any:

@@ -64,6 +64,9 @@ SHORT: dict[str, Row] = {  # called with the GIL, which is faster than to give i
     "MemPoolSetAttribute": ((), (_P, _U, _P)),
     "PointerGetAttribute": ((_A,), (_U, _A)),  # 32 or 64 bits, into 64 that were zero
     "StreamQuery": ((), (_P,)),
+    # Of these two the last argument points to the result, that of the second also to the argument.
+    "StreamIsCapturing": ((), (_P, _P)),
+    "ThreadExchangeStreamCaptureMode": ((), (_P,)),
     "EventCreate": ((_A,), (_U,)),
     "EventDestroy": ((), (_P,)),
     "EventQuery": ((), (_P,)),
@@ -113,6 +116,16 @@ class LibraryDriver(PrefixedDriver):
         if len(kinds) > 1:
             return tuple(result.value for result in results)
         return results[0].value if kinds else None
+
+    def capture_status(self, stream: int) -> int:
+        status = ctypes.c_int()
+        self.call("StreamIsCapturing", stream, ctypes.byref(status))
+        return status.value
+
+    def exchange_capture_mode(self, mode: int) -> int:
+        swapped = ctypes.c_int(mode)
+        self.call("ThreadExchangeStreamCaptureMode", ctypes.byref(swapped))
+        return swapped.value
 
     def handles(self, nodes: list[int]) -> Any:
         return (ctypes.c_void_p * len(nodes))(*nodes)

@@ -26,6 +26,7 @@ from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState
 from hal_core.profiling import events, record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_core.queue.watcher import watch
+from hal_core.streams.driver import CAPTURED_EVENT, CAPTURING
 from hal_core.streams.graph import StreamReplay
 from hal_core.streams.staging import BLOCK_NBYTES, LARGE_IN_NBYTES, PinnedBlock
 
@@ -55,6 +56,11 @@ class StreamEvent(PolledEvent):
     def _poll(self) -> bool:
         self.queue.look()
         return self._done
+
+    def _check_can_happen(self) -> None:
+        if (unseen := self.queue._unseen) is not None:
+            raise InvalidState("wait", unseen.problem, device=unseen.device, fix=unseen.fix)
+        super()._check_can_happen()
 
     def _happen(self, failure: Failure | None) -> None:
         self.writes = ()
@@ -118,7 +124,9 @@ class _Dropped(PolledEvent):
                         finish()
             except DeviceFault:  # the context is lost, and its memory with it
                 pass
-            except HalError:
+            except HalError as error:
+                if error.got in CAPTURING:
+                    return False
                 device.in_doubt.append((self._rest, self._keeps))
             if not self._borrowed:
                 with suppress(HalError):
@@ -160,6 +168,7 @@ class StreamQueue(Queue):
         self._looking: set[int] = set()
         self._failure: Failure | None = None  # of work: what comes behind it is dropped
         self._passed: Failure | None = None  # that the stream itself has come to
+        self._unseen: HalError | None = None  # why nobody knows how far the stream is
         if stream is None:
             try:
                 with device.own("queue"):
@@ -433,11 +442,13 @@ class StreamQueue(Queue):
         return self._failure is None or poll(self._is_idle, deadline - monotonic())
 
     def _is_idle(self) -> bool:
-        with suppress(HalError):
+        try:
             if self.stream is not None:
                 if self.is_legacy:
                     self.device.own("wait")
                 return self.device.call("wait", self.device.api.is_done, self.stream)
+        except HalError as error:
+            return error.got not in CAPTURING
         return True
 
     def _mark(self, event: Event | None) -> None:
@@ -544,9 +555,16 @@ class StreamQueue(Queue):
         if mark is None or not all(event._done for event in stretch.waited):
             return False
         try:
-            if not device.call("wait", device.api.is_reached, mark.handle):
+            is_reached = device.call("wait", device.api.is_reached, mark.handle)
+            self._unseen = None
+            if not is_reached:
                 return False
         except HalError as error:
+            if error.got in CAPTURING:  # nothing has failed, and nobody knows
+                self._unseen = error
+                if error.got == CAPTURED_EVENT and not device.api.is_capturing(self.stream):
+                    self._mark_anew(stretch)
+                return False
             self._fail("wait", error)
             self._passed = self._passed or self._failure
             for one in self._pending:
@@ -560,8 +578,18 @@ class StreamQueue(Queue):
                 self._passed = self._failure = self._failure or event._failure
         return True
 
+    def _mark_anew(self, stretch: Stretch) -> None:
+        """End a stretch at a later place of the stream: its mark has become part of a capture."""
+        stretch.mark = self.device.marks.record(self.stream)
+        event = stretch.event()
+        if isinstance(event, StreamEvent):
+            event.mark = stretch.mark
+        self._unseen = None
+
     def _refused(self, name: str, error: HalError) -> None:
         """Take what the driver says of a piece of work."""
+        if error.got in CAPTURING:
+            raise error  # the caller may do it later
         self._fail(name, error)
 
     def _fail(self, name: str, error: HalError) -> None:
@@ -695,6 +723,9 @@ def wrap(device: StreamDevice, obj: Any) -> StreamQueue | None:
     if handle < 0:
         raise InvalidArgument("wrap", "no handle of a stream", got=handle, device=device.name)
     with device.own("wrap"):
+        if device.api.is_capturing(handle):
+            problem, fix = "the stream is being captured", "Wrap it before the capture, or after."
+            raise InvalidArgument("wrap", problem, got=hex(handle), device=device.name, fix=fix)
         device.api.is_done(handle)
         try:
             device.marks.record(handle)

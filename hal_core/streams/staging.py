@@ -64,7 +64,8 @@ class Staging:
             return self._spare.pop()
         api = self._device.api
         with ExitStack() as undo:
-            address = api.allocate_host(_HALF_NBYTES)
+            with api.relaxed():
+                address = api.allocate_host(_HALF_NBYTES)
             undo.callback(api.free_host, address)
             event = api.make_event()
             undo.callback(api.destroy_event, event)
@@ -82,7 +83,7 @@ class Staging:
         if len(self._sent) < HELD_COPIES:
             return
         api, device = self._device.api, self._device
-        with self._lock, device.own("copyin"):
+        with self._lock, device.own("copyin"), api.relaxed():
             device._check_open("copyin")
             if self._all_read is None:
                 self._all_read = api.make_event()
@@ -168,7 +169,7 @@ class PinnedBlocks:
         try:
             address = spare.pop()
         except IndexError:
-            with self._device.own("allocate"):
+            with self._device.own("allocate"), self._device.api.relaxed():
                 address = self._device.api.allocate_host(size)
             self._made.append(address)
         return PinnedBlock(address, size, spare)

@@ -32,6 +32,7 @@ class CudaBindings(Calls):
     pointer_attribute = cu.CUpointer_attribute
     function_attribute = cu.CUfunction_attribute
     pool_attribute = cu.CUmemPool_attribute
+    capture_mode = cu.CUstreamCaptureMode
     STATUS = "(status,)"
 
     def call(self, name: str, *arguments: Any) -> Any:

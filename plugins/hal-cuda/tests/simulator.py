@@ -37,9 +37,18 @@ class Simulator:
         """Let streams take turns in an order by chance; 0: each goes on as soon as it can."""
         self.driver.sim_shuffle(ctypes.c_uint64(seed))
 
+    def capture(self, stream: int = 0) -> int:
+        """Let another library capture a stream in global mode; 0 ends that.
+
+        Returns the number of calls that have made the last capture invalid.
+        """
+        self.driver.sim_capture.restype = ctypes.c_uint
+        return int(self.driver.sim_capture(ctypes.c_void_p(stream)))
+
     def clear(self) -> None:
-        """Forget all failures and delays, and the order by chance."""
+        """Forget all failures, delays and captures, and the order by chance."""
         self.driver.sim_clear()
+        self.capture()
         self.shuffle(0)
 
     def set_context(self, handle: int) -> None:

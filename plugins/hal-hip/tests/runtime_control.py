@@ -31,9 +31,18 @@ class Runtime:
         """Make each call of that name slower; of a launch, the kernel on the device."""
         self.library.sim_delay(call.encode(), ctypes.c_uint64(int(seconds * 1e6)))
 
+    def capture(self, stream: int = 0) -> int:
+        """Let another library capture a stream in global mode; 0 ends that.
+
+        Returns the number of calls that have made the last capture invalid.
+        """
+        self.library.sim_capture.restype = ctypes.c_uint
+        return int(self.library.sim_capture(ctypes.c_void_p(stream)))
+
     def clear(self) -> None:
-        """Forget all failures and delays."""
+        """Forget all failures, delays and captures."""
         self.library.sim_clear()
+        self.capture()
 
     def set_device(self, index: int) -> None:
         """Change this thread's device, as another library may do without our knowledge."""

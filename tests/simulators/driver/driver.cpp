@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "context.h"
@@ -16,6 +17,7 @@
 namespace sim {
 
 thread_local bool in_callback = false;
+thread_local int capture_mode = CAPTURE_GLOBAL;
 
 // Never destroyed: workers are running when the process ends.
 Driver& driver() {
@@ -46,6 +48,24 @@ void note_stale(const void* handle) {
     if (value > driver().first_handle && value <= driver().next_handle) ++driver().stale[called];
 }
 
+void mind_capture(bool holds, Status otherwise) {
+    if (!holds && driver().capturing) ++driver().spoiled;
+    need(holds, otherwise);
+}
+
+namespace {
+
+// What the vendors call potentially unsafe while a stream is captured in global mode.
+bool unsafe_in_capture(const char* name) {
+    static const std::set<std::string> unsafe{
+        "EventQuery", "EventSynchronize", "StreamQuery", "StreamSynchronize", "CtxSynchronize",
+        "DeviceSynchronize", "MemAlloc", "Malloc", "MemFree", "Free", "MemHostAlloc", "HostMalloc",
+        "MemFreeHost", "HostFree"};
+    return unsafe.count(name + sizeof PREFIX - 1);
+}
+
+}  // namespace
+
 void arrive(const char* name) {
     called = name;
     // Before any lock: in a child they may be held by threads that are not there.
@@ -56,6 +76,8 @@ void arrive(const char* name) {
     Status wanted = arrived(name);
     if (!slow_on_stream(name)) std::this_thread::sleep_for(delay_of(name));
     need(wanted == SUCCESS, wanted);
+    bool minds = driver().capturing && capture_mode != CAPTURE_RELAXED;
+    mind_capture(!minds || !unsafe_in_capture(name), STREAM_CAPTURE_UNSUPPORTED);
 }
 
 Device& device_at(int ordinal) {

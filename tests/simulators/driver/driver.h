@@ -108,6 +108,8 @@ struct Driver {
     std::mt19937_64 chance;
     const Stream* turn = nullptr;  // whose next piece of work is carried out
     unsigned waiting = 0;          // threads that wait for the device
+    std::atomic<StreamHandle> capturing{nullptr};  // a stream that another library captures
+    std::atomic<unsigned> spoiled{0};              // calls that have made the capture invalid
 };
 
 Driver& driver();
@@ -169,6 +171,12 @@ Status enter_context(const char* name, Body&& body) {
 
 // True in a stream's callback, which may not call the driver.
 extern thread_local bool in_callback;
+
+// Refuses what is against another library's capture, and counts that as spoiling it.
+void mind_capture(bool holds, Status otherwise);
+
+// How this thread minds the captures of others.
+extern thread_local int capture_mode;
 
 // Where streams are shuffled: lets one of those that may go on carry out a piece of work.
 void give_turn();

@@ -13,6 +13,7 @@ void record(Context& current, EventHandle event_handle, StreamHandle stream_hand
     auto pass = [mark] { mark->passed = std::chrono::steady_clock::now(); };
     mark->point = submit(*stream, {NAME(cuEventRecord, hipEventRecord), pass, {}, true});
     event->mark = mark;
+    event->captured = stream_handle && stream_handle == driver().capturing;
 }
 
 }  // namespace
@@ -67,6 +68,7 @@ EXPORT Status ENTRY(cuEventRecordWithFlags, hipEventRecordWithFlags)(EventHandle
 EXPORT Status ENTRY(cuEventQuery, hipEventQuery)(EventHandle handle) {
     return enter_context(NAME(cuEventQuery, hipEventQuery), [&](Context&, Lock&) {
         auto event = driver().events.get(handle);
+        mind_capture(!event->captured, CAPTURED_EVENT);
         check(event->context);
         bool reached = !event->mark || event->mark->point.reached();
         if (!reached) give_turn();
@@ -77,6 +79,7 @@ EXPORT Status ENTRY(cuEventQuery, hipEventQuery)(EventHandle handle) {
 EXPORT Status ENTRY(cuEventSynchronize, hipEventSynchronize)(EventHandle handle) {
     return enter_context(NAME(cuEventSynchronize, hipEventSynchronize), [&](Context&, Lock& lock) {
         auto event = driver().events.get(handle);
+        mind_capture(!event->captured, CAPTURED_EVENT);
         check(event->context);
         if (event->mark) wait_for(lock, event->mark->point);
     });

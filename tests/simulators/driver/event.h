@@ -16,6 +16,7 @@ struct Event {
     Context& context;
     unsigned flags;
     std::shared_ptr<Mark> mark;  // null: never recorded. Recording again replaces it
+    bool captured = false;       // recorded last in a stream that was captured
 
     Event(Context& context, unsigned flags) : context(context), flags(flags) {}
 };

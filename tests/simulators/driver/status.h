@@ -46,6 +46,8 @@ enum Status : int {
     LAUNCH_FAILED = 719,
     NOT_PERMITTED = 800,
     NOT_SUPPORTED = 801,
+    STREAM_CAPTURE_UNSUPPORTED = 900,
+    CAPTURED_EVENT = 907,
     UNKNOWN = 999,
 };
 
@@ -63,6 +65,7 @@ using Address = unsigned long long;
 constexpr uintptr_t LEGACY_STREAM = 1, PER_THREAD_STREAM = 2;
 
 constexpr unsigned NON_BLOCKING = 1;                     // of a stream
+constexpr int CAPTURE_GLOBAL = 0, CAPTURE_RELAXED = 2;    // how a thread minds captures
 constexpr unsigned DISABLE_TIMING = 2, INTERPROCESS = 4;  // of an event
 constexpr unsigned MAPPED = 2;                           // of pinned memory
 constexpr unsigned ATTACH_GLOBAL = 1, ATTACH_HOST = 2;    // of managed memory

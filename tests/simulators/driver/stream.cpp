@@ -76,6 +76,7 @@ EXPORT Status ENTRY(cuStreamDestroy_v2, hipStreamDestroy)(StreamHandle handle) {
 EXPORT Status ENTRY(cuStreamQuery, hipStreamQuery)(StreamHandle handle) {
     return enter_context(NAME(cuStreamQuery, hipStreamQuery), [&](Context& context, Lock&) {
         auto stream = stream_of(context, handle);
+        mind_capture(!handle || handle != driver().capturing, STREAM_CAPTURE_UNSUPPORTED);
         check(stream->context);
         if (!stream->idle()) give_turn();
         need(stream->idle(), NOT_READY);
@@ -85,6 +86,7 @@ EXPORT Status ENTRY(cuStreamQuery, hipStreamQuery)(StreamHandle handle) {
 EXPORT Status ENTRY(cuStreamSynchronize, hipStreamSynchronize)(StreamHandle handle) {
     return enter_context(NAME(cuStreamSynchronize, hipStreamSynchronize), [&](Context& context, Lock& lock) {
         auto stream = stream_of(context, handle);
+        mind_capture(!handle || handle != driver().capturing, STREAM_CAPTURE_UNSUPPORTED);
         wait_for(lock, {stream, stream->submitted});
     });
 }
@@ -152,4 +154,26 @@ EXPORT Status ENTRY(cuLaunchHostFunc, hipLaunchHostFunc)(StreamHandle handle, Ho
                                                  call_back([&] { function(data); });
                                              }});
     });
+}
+
+EXPORT Status ENTRY(cuStreamIsCapturing, hipStreamIsCapturing)(StreamHandle handle, int* out) {
+    return enter_context(NAME(cuStreamIsCapturing, hipStreamIsCapturing), [&](Context& context, Lock&) {
+        need(out != nullptr);
+        stream_of(context, handle);
+        *out = handle && handle == driver().capturing;
+    });
+}
+
+EXPORT Status ENTRY(cuThreadExchangeStreamCaptureMode, hipThreadExchangeStreamCaptureMode)(int* mode) {
+    return enter(NAME(cuThreadExchangeStreamCaptureMode, hipThreadExchangeStreamCaptureMode), [&](Lock&) {
+        need(mode && *mode >= CAPTURE_GLOBAL && *mode <= CAPTURE_RELAXED);
+        std::swap(*mode, capture_mode);
+    });
+}
+
+// From now on another library captures that stream in global mode; null ends the capture. Its work
+// is carried out all the same. Returns how many calls have made the last capture invalid.
+EXPORT unsigned sim_capture(StreamHandle handle) {
+    driver().capturing = handle;
+    return driver().spoiled.exchange(0);
 }

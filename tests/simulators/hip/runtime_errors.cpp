@@ -44,6 +44,8 @@ const std::map<int, Code>& codes() {
         {713, {"hipErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"}},
         {719, {"hipErrorLaunchFailure", "unspecified launch failure"}},
         {801, {"hipErrorNotSupported", "operation not supported"}},
+        {900, {"hipErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"}},
+        {907, {"hipErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"}},
         {999, {"hipErrorUnknown", "unknown error"}},
     };
     return table;

@@ -1,0 +1,143 @@
+"""Tests of queues and memory while another library captures a stream of its own in global mode.
+
+A plugin's test_captures.py imports them, and gives the fixtures `control`, which is what makes the
+driver capture and fail, and `names` of the driver's calls.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from any_order import N, expect, twofold
+
+import hal_core as hal
+
+UNSUPPORTED = 900
+
+
+@pytest.fixture
+def theirs(device: hal.Compiled, control: Any) -> Iterator[int]:
+    """Return a stream of another library."""
+    with device.own("test"):
+        stream = device.api.make_stream(independent=True)
+    yield int(stream)
+    control.capture()
+    device.synchronize()
+    with device.own("test"):
+        device.api.destroy_stream(stream)
+
+
+def test_Q2_what_queues_do_disturbs_no_capture(
+    device: hal.Compiled, control: Any, theirs: int
+) -> None:
+    program, queue, gate = device.compile(twofold), device.queue(), hal.Event()
+    x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, device)
+    device.synchronize()
+    control.capture(theirs)
+    event = x.copyin(np.full(N, 4, "i4"), queue=queue)
+    program(y, x, vals=(N,), threads=N, queue=queue)
+    expect(event.wait(20) and queue.synchronize(20))
+    queue.wait(gate)
+    large = hal.empty(3 << 20, hal.uint8, device)
+    done = large.copyin(bytes(3 << 20), queue=queue)
+    gate.set()
+    expect(done.wait(20))
+    for pinned in (False, True):
+        spec = hal.BufferSpec(host=pinned, nolru=True)
+        hal.Buffer(device, N, hal.int32, spec).allocate().fill(1).deallocate()
+    for _ in range(130):  # each of which keeps its bytes
+        x.copyin(np.full(N, 4, "i4"))
+    del queue, large
+    gc.collect()
+    device.allocator.free_cache()
+    expect(control.capture() == 0, "the capture is spoiled")
+    expect(y.numpy().tolist() == [8] * N)
+
+
+def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(
+    device: hal.Compiled, control: Any, names: Callable[[str], str]
+) -> None:
+    """As by a runtime that minds no thread's mode."""
+    queue, x = device.queue(), hal.zeros(N, hal.int32, device)
+    device.synchronize()
+    event = x.fill(5, queue=queue)
+    for _ in range(3):
+        control.fail(names("EventQuery"), UNSUPPORTED)
+        expect(not event.done)
+    control.fail(names("EventQuery"), UNSUPPORTED)
+    with pytest.raises(hal.InvalidState, match=r"^wait: .*captur.*\(?.*Another library captures"):
+        event.wait(0)
+    expect(event.wait(20) and x.numpy().tolist() == [5] * N)
+    expect(x.fill(6, queue=queue).wait(20) and queue.synchronize(20))
+
+
+def test_Q4_a_capture_does_not_keep_memory_of_a_dropped_queue(
+    device: hal.Compiled, control: Any, names: Callable[[str], str]
+) -> None:
+    x = hal.zeros(N, hal.int32, device)
+    device.synchronize()
+    queue = device.queue()
+    x.fill(5, queue=queue)
+    del queue
+    gc.collect()
+    for call in ("EventQuery", "StreamQuery"):
+        control.fail(names(call), UNSUPPORTED)
+    device._forget_ends()
+    control.clear()
+    expect(device.synchronize(20) and not device._ends and not device.in_doubt)
+
+
+def test_Q6_a_stream_that_is_captured_is_not_wrapped(
+    device: hal.Compiled, control: Any, theirs: int
+) -> None:
+    control.capture(theirs)
+    with pytest.raises(hal.InvalidArgument, match=r"^wrap: the stream is being captured"):
+        hal.Queue.wrap(theirs, device)
+    expect(control.capture() == 0, "the capture is spoiled")
+    hal.Queue.wrap(theirs, device).close()
+
+
+def test_Q6_a_wait_for_a_stream_that_is_captured_says_so(
+    device: hal.Compiled, control: Any, theirs: int
+) -> None:
+    """Its events happen when the capture has ended."""
+    queue, x = hal.Queue.wrap(theirs, device), hal.zeros(N, hal.int32, device)
+    control.capture(theirs)
+    event = x.fill(5, queue=queue)
+    expect(not event.done)
+    with pytest.raises(hal.InvalidState, match="Another library captures"):
+        event.wait()
+    control.capture()
+    expect(event.wait(20) and x.numpy().tolist() == [5] * N)
+    queue.close()
+
+
+def test_a_wait_that_a_capture_forbids_says_so(
+    device: hal.Compiled, control: Any, theirs: int
+) -> None:
+    x = hal.zeros(N, hal.int32, device)
+    control.capture(theirs)
+    for wait in (device.synchronize, x.numpy):
+        with pytest.raises(hal.InvalidState, match="Another library captures"):
+            wait()
+    control.capture()
+    expect(x.fill(3).numpy().tolist() == [3] * N)
+
+
+def test_a_thread_whose_mode_cannot_be_changed_keeps_its_mode(
+    device: hal.Compiled, control: Any, names: Callable[[str], str], theirs: int
+) -> None:
+    queue, x = device.queue(), hal.zeros(N, hal.int32, device)
+    device.synchronize()
+    event = x.fill(5, queue=queue)
+    control.fail(names("ThreadExchangeStreamCaptureMode"), 999)
+    expect(event.wait(20))
+    x.fill(6, queue=queue)
+    expect(queue.synchronize(20))
+    control.capture(theirs)
+    with pytest.raises(hal.InvalidState):
+        device.synchronize()
