@@ -106,6 +106,7 @@ class _Dropped(PolledEvent):
         self._is_legacy = queue.is_legacy
         self._lock = queue._lock
         self._rest = rest
+        self._mark: Mark | None = None  # behind the work; others may put more on their stream
 
     def _poll(self) -> bool:
         device = self._device
@@ -117,7 +118,9 @@ class _Dropped(PolledEvent):
             try:
                 if self._is_legacy:
                     device.own("wait")
-                if not device.call("wait", device.api.is_done, self._stream):
+                if self._mark is None:
+                    self._mark = device.marks.record(self._stream)
+                if not device.call("wait", device.api.is_reached, self._mark.handle):
                     return False
                 for stretch in self._rest:
                     for finish in stretch.finish:
@@ -126,12 +129,14 @@ class _Dropped(PolledEvent):
                 pass
             except HalError as error:
                 if error.got in CAPTURING:
+                    if error.got == CAPTURED_EVENT:
+                        self._mark = None
                     return False
                 device.in_doubt.append((self._rest, self._keeps))
             if not self._borrowed:
                 with suppress(HalError):
                     device.call("close", device.api.destroy_stream, self._stream)
-            self._rest, self._keeps = [], None
+            self._rest, self._keeps, self._mark = [], None, None
             self._happen(None)
         return True
 

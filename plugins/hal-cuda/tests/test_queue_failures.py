@@ -187,7 +187,7 @@ def test_Q4_memory_of_work_that_nobody_knows_to_be_done_is_kept(
         if dropped:
             del event, queue
             gc.collect()
-            simulator.fail("cuStreamQuery", 999)
+            simulator.fail("cuEventQuery", 999)
             device._forget_ends()
         else:
             simulator.fail("cuEventQuery", 999)
@@ -492,3 +492,28 @@ def test_a_repr_raises_nothing_whatever_the_driver_answers(
         device.close()
     for one in shown:
         assert repr(one) and str(one)
+
+
+def test_Q4_a_dropped_queue_waits_for_its_own_work_on_the_stream_of_others(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    with device.own("test"):
+        stream = device.api.make_stream(independent=True)
+    x, theirs = ints(device, 1), ints(device, 2)
+    lease = weakref.ref(x._share())
+    device.synchronize()
+    simulator.shuffle(1)  # nothing is done while nobody asks
+    x.fill(5, queue=hal.Queue.wrap(int(stream), device))
+    del x
+    gc.collect()
+    device._forget_ends()
+    assert lease() is not None
+    for _ in range(200):
+        device.api.fill(theirs._opaque_for("test"), b"\0", N, stream)
+    while lease() is not None:
+        device._forget_ends()
+    assert not device.call("test", device.api.is_done, stream)
+    simulator.shuffle(0)
+    device.api.wait(stream)
+    with device.own("test"):
+        device.api.destroy_stream(stream)
