@@ -26,7 +26,7 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
         except (TypeError, ValueError, BufferError):  # ValueError: such as numpy's datetime64
             got = type(obj).__name__
             fix = "Give bytes, a bytearray or a numpy array; for device memory use copy_from."
-            problem = "the object gives no access to host memory"
+            problem = "the object exposes no host memory"
             raise InvalidArgument(operation, problem, got=got, fix=fix) from None
     if view.format == "B" and view.ndim == 1 and view.nbytes == nbytes and view.contiguous:
         return view
