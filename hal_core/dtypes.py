@@ -265,9 +265,12 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
         name = kind.__name__ if kind is value else getattr(value, "name", None)
     found = DTYPES.get(name.rstrip("_")) if isinstance(name, str) else None
     if found is None:
-        raise InvalidArgument(
-            operation, "not a dtype", got=value, fix=f"Use one of {', '.join(DTYPES)}."
-        )
+        fix = f"Use one of {', '.join(DTYPES)}."
+        # From the last one, so that "f2" is float16, which numpy has, and not bfloat16.
+        short = {f"{one.kind}{one.itemsize}": one.name for one in reversed(DTYPES.values())}
+        if name in short:
+            fix = f"Did you mean {short[name]}? {fix}"
+        raise InvalidArgument(operation, "not a dtype", got=value, fix=fix)
     return found
 
 

@@ -98,10 +98,6 @@ class Buffer:
         self._owned: Allocator[Any] | None = None  # first: __del__ reads it
         # By class, which is faster than isinstance; a type checker does not see through it.
         opened: Compiled = Device[device] if device.__class__ is str else device  # type: ignore
-        if dtype.__class__ is not DType:
-            dtype = as_dtype(dtype, "Buffer")
-        if size.__class__ is not int or size < 0:
-            size = _size(size, "Buffer")
         try:
             self.device = opened.name
             self._device = opened
@@ -111,6 +107,10 @@ class Buffer:
                 "Buffer", "neither a device nor a name of one", got=device,
                 fix='Write hal.Buffer("CPU", 1024, hal.float32).',
             ) from None  # fmt: skip
+        if dtype.__class__ is not DType:
+            dtype = as_dtype(dtype, "Buffer")
+        if size.__class__ is not int or size < 0:
+            size = _size(size, "Buffer")
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize

@@ -54,11 +54,12 @@ class Launch(NamedTuple):
 
 
 def add_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the arguments of a launch, which `given` reads."""
+    """Add to a command the arguments that describe a launch; `given` reads them."""
     add = parser.add_argument
     add("assignments", nargs="*", metavar="NAME=VALUE",
-        help="Give a parameter a number; a pointer its elements, or their number. A value is a "
-        "Python expression of the file's names. What is left out is made up.")  # fmt: skip
+        help="Set a parameter of the kernel: a value to a number; a pointer to an array or to its "
+        "number of elements. VALUE is a Python expression, which may use the file's names. "
+        "Parameters that are left out are made up.")  # fmt: skip
     for name, meaning in (
         ("threads", "Launch this many threads: 1000, 640x480."),
         ("block", "Launch blocks of this shape: 256, 16x16."),

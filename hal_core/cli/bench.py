@@ -1,4 +1,4 @@
-"""`hal bench`: measure a kernel on every device, beside each other."""
+"""`hal bench`: measure a kernel on every device, and compare them in one table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hal_core.errors import HalError, InvalidArgument
 from hal_core.interpreter.sampling import made_up, sample
 from hal_core.ir import CONST_POINTER, Kernel, Source
 
-HELP = "Measure a kernel on every device, beside each other."
+HELP = "Measure a kernel on every device, and compare them in one table."
 
 Array = npt.NDArray[Any]
 

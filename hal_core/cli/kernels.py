@@ -104,8 +104,8 @@ class KernelFile:
                 fix = "It is a Python expression of the file's names, in quotes for the shell."
                 problem = f"{expression} failed: {said}"
             else:
-                fix = "Put what launches kernels below if __name__ == '__main__': "
-                fix += "it does not run then."
+                fix = "Put the launches under if __name__ == '__main__': this command does not run "
+                fix += "that part."
                 fix = f"See line {lines[-1]}. {fix}" if lines else fix
                 problem = f"{self.path} ran and failed: {said}"
             raise InvalidArgument(_OPERATION, problem, fix=fix) from error

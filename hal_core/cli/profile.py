@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     trace = "Write a trace, too: .json for Perfetto, .html to open in a browser, or .pickle."
     parser.add_argument("-o", "--out", metavar="TRACE", help=trace)
     parser.add_argument("file", metavar="FILE", help="Run this Python file.")
-    arguments = "Give the program these arguments."
+    arguments = "Give the program these arguments. Options of hal profile stand before FILE."
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help=arguments)
 
 

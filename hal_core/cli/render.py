@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("kernel", metavar="FILE[:KERNEL]", help=FORMS)
     languages = f"Write {', '.join(RENDERERS)}; c when left out. {ASSEMBLY} is the machine code."
     add("--language", metavar="L", help=languages)
-    add("--device", metavar="DEVICE", help="Take the machine code of this device.")
+    add("--device", metavar="DEVICE", help="Print the machine code for this device.")
     add("-o", "--output", metavar="FILE", help="Write to this file.")
 
 

@@ -211,7 +211,7 @@ class DeviceRegistry(OfThisProcess):
             return pick(gpus, "GPU", index)
         only = ",".join(config.PLUGINS.read())
         hints = [f"Use one of {', '.join(info.name for info in available)}."] if available else []
-        hints += [f"Asked: {', '.join(self) or 'no backend at all'}."]
+        hints += [f"Backends that may be used: {', '.join(self) or 'none'}."]
         hints += [f"{config.PLUGINS.name}={only} allows no other."] if only else []
         hints += self._skipped.values()
         known = {*KNOWN} - {*ELSEWHERE, "CPU", *self._plugins.all_families()}

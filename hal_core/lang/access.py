@@ -43,7 +43,9 @@ def name(x: Expressions, node: ast.Name) -> Any:
         value = x.names.outside(label)
     except KeyError:
         near = x.names.near(label)
-        fix = f"Did you mean {near[0]}?" if near else "Assign it, or make it a parameter."
+        fix = (
+            f"Did you mean {near[0]}?" if near else "Import it, assign it, or make it a parameter."
+        )
         fix = f"Write hal.{label}." if label in LANGUAGE else refusals.foreign(label) or fix
         raise x.error(node, f"the name {label!r} is not defined", fix) from None
     return _captured(x, node, value)

@@ -336,7 +336,8 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
     if getattr(function, "__module__", None) != x.names.function.__module__:
         _check_foreign(x, node, name)
     if name in MATH_NAMES:
-        raise x.error(node, f"this {name} is not the kernel language's", f"Write hal.{name}(...).")
+        problem = f"this {name} is not part of the kernel language"
+        raise x.error(node, problem, f"Write hal.{name}(...).")
     if isinstance(function, KernelFunction):
         fix = "Put what both do into a function with @hal.func."
         raise x.error(node, f"the kernel {name} cannot be called", fix)

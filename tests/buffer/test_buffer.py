@@ -56,6 +56,19 @@ def test_B1_refuses_what_is_no_device(fake: hal.Compiled) -> None:
     for wrong in (5, object(), hal.float32):
         with pytest.raises(hal.InvalidArgument, match="neither a device"):
             hal.Buffer(wrong, 1, hal.int8)  # type: ignore[arg-type]
+    # In the order of hal.empty, which has the device last.
+    with pytest.raises(hal.InvalidArgument, match=r'neither a device.*Write hal.Buffer\("CPU", 10'):
+        hal.Buffer(100, hal.float32, fake)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"), [("f4", "float32"), ("f2", "float16"), ("u8", "uint64"), ("b1", "bool")]
+)
+def test_B1_a_short_name_of_numpy_is_refused_with_the_full_one(
+    fake: hal.Compiled, dtype: Any, name: str
+) -> None:
+    with pytest.raises(hal.InvalidArgument, match=f"not a dtype .*Did you mean {name}"):
+        hal.Buffer(fake, 1, dtype)
 
 
 def test_B2_allocate_ensure_deallocate(fake: hal.Compiled) -> None:

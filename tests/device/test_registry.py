@@ -393,7 +393,7 @@ def test_R13_plugins_that_are_not_installed(
         "the environment variable HAL_PLUGINS, or unset it. Nothing that it lists is installed: "
         "CUDA."
     )
-    with pytest.raises(hal.DeviceUnavailable, match="no backend at all. HAL_PLUGINS=CUDA allows"):
+    with pytest.raises(hal.DeviceUnavailable, match="may be used: none. HAL_PLUGINS=CUDA allows"):
         registry["GPU"]
 
 
