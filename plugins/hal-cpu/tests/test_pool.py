@@ -290,7 +290,7 @@ class _Fallback(pool_module.Job):
 def test_a_pool_without_such_code_shares_by_python(
     pool: Pool, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "make_team", lambda: None)
+    monkeypatch.setattr(pool_module, "make_team", lambda threads: None)
     program, hits = device.compile(count), hal.zeros(800, hal.int32, device=device)
     assert isinstance(program, CPUProgram)
     where = byref((c_int32 * 6)(100, 1, 1, 8, 1, 1))
@@ -299,9 +299,9 @@ def test_a_pool_without_such_code_shares_by_python(
 
 
 _HELD = """enter:
-  %arrived = getelementptr i64, ptr %job, i64 30
+  %arrived = getelementptr i64, ptr %job, i64 22
   store atomic i64 1, ptr %arrived seq_cst, align 8
-  %gate = getelementptr i64, ptr %job, i64 31
+  %gate = getelementptr i64, ptr %job, i64 23
   br label %held
 held:
   %opened = load atomic i64, ptr %gate seq_cst, align 8
@@ -318,30 +318,73 @@ def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(
     monkeypatch.setattr(team_module, "_TEXT", team_module._TEXT.replace("enter:\n", _HELD))
     code = team_module._functions.__wrapped__()
     monkeypatch.setattr(team_module, "_functions", lambda: code)
-    team = team_module.Team()
+    team = team_module.Team(2)
     ran: list[tuple[int, str]] = []
     over = threading.Event()
 
     def serve() -> None:
         while not over.is_set():
-            team.serve()
+            team.serve(1)
 
     def kernel(args: int, launch: int, first: int, last: int) -> None:
         ran.append((first, threading.current_thread().name))
-        wait_until(lambda: team._job[30])  # until the worker has seen the job
+        wait_until(lambda: team._job[22])  # until the worker has seen the job
 
     called = CFUNCTYPE(None, c_void_p, c_void_p, c_int64, c_int64)(kernel)
     worker = threading.Thread(target=serve, name="worker")
     worker.start()
     try:
         address = cast(called, c_void_p).value
-        assert address and team.lead(address, b"", None, c_int64(2), 1)
-        team._job[8] = 0  # the first block of the next job, which is not open yet
+        assert address and team.lead(address, b"", None, c_int64(2))
+        team._job[24] = team._job[32] = 0  # parts of the next job, which is not open yet
     finally:
         over.set()
-        team._job[31] = 1
+        team._job[23] = 1
         worker.join()
     assert ran == [(first, threading.current_thread().name) for first in (0, 1)]
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 7, 24, 25, 1000])
+def test_P6_the_caller_runs_the_parts_of_workers_that_never_come(blocks: int) -> None:
+    team = team_module.Team(3)
+    ran: list[tuple[int, int]] = []
+
+    def kernel(args: int, launch: int, first: int, last: int) -> None:
+        ran.append((first, last))
+
+    called = CFUNCTYPE(None, c_void_p, c_void_p, c_int64, c_int64)(kernel)
+    assert team.lead(cast(called, c_void_p).value or 0, b"", None, c_int64(blocks))
+    assert ran[0][0] == 0 and ran[-1][1] == blocks
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(ran))
+    assert len(ran) >= min(blocks, 9)
+
+
+def test_a_thread_begins_with_the_same_part_of_each_launch(pool: Pool) -> None:
+    """What it wrote in the launch before is in the cache of its core."""
+    begun: dict[str, int] = {}
+    seen: list[dict[str, int]] = []  # of launches in which all threads took part
+
+    def kernel(args: int, launch: int, first: int, last: int) -> None:
+        begun.setdefault(threading.current_thread().name, first)
+        end = time.monotonic() + 0.2  # a worker that was about to sleep does not come
+        while len(begun) < 4 and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        kernel(0, 0, first.value, last.value)
+
+    def all_begin() -> bool:
+        begun.clear()
+        pool.run(run, b"", None, split(4, 4))
+        if len(begun) == 4:
+            seen.append(begun.copy())
+        return len(seen) == 3
+
+    called = CFUNCTYPE(None, c_void_p, c_void_p, c_int64, c_int64)(kernel)
+    run.code = SimpleNamespace(entry=cast(called, c_void_p).value)  # type: ignore[attr-defined]
+    wait_until(all_begin)
+    me = threading.current_thread().name
+    assert seen == [{me: 0, "hal-cpu-1": 1, "hal-cpu-2": 2, "hal-cpu-3": 3}] * 3
 
 
 def test_P6_workers_that_wake_before_the_job_is_open_help(

@@ -13,12 +13,11 @@ from typing import Any
 
 from hal_core.concurrency import fork_safe_lock, forkable
 from hal_cpu.threads.stacks import start_thread
-from hal_cpu.threads.team import Team, make_team
+from hal_cpu.threads.team import CHUNKS_PER_THREAD, Team, make_team
 
 LaunchFunction = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
 Chunks = list[tuple[c_int64, c_int64]]
 
-CHUNKS_PER_THREAD = 4  # so that threads that start late or are slowed down do less
 _JOIN_SECONDS = 1.0
 
 
@@ -113,11 +112,11 @@ class Pool:
             self._start()
         code, team = getattr(run, "code", None), self._team
         if team is not None and code is not None:
-            (first, second), (_, blocks) = chunks[0], chunks[-1]
             team.coming = True
             try:
-                self._wake()
-                if team.lead(code.entry, args, launch, blocks, second.value - first.value):
+                if self._idle:
+                    self._wake()
+                if team.lead(code.entry, args, launch, chunks[-1][1]):
                     return
             finally:
                 team.coming = False
@@ -143,11 +142,12 @@ class Pool:
             queue, workers = self._queue, self._workers
             if workers:  # another thread was faster
                 return
-            self._team = make_team()
+            self._team = make_team(self.threads)
             while len(workers) < self.threads - 1:
-                name = f"hal-cpu-{len(workers) + 1}"
+                me = len(workers) + 1
+                given = queue, self._idle, self._team, me
                 try:
-                    workers.append(start_thread(name, _serve, queue, self._idle, self._team))
+                    workers.append(start_thread(f"hal-cpu-{me}", _serve, *given))
                 except RuntimeError:  # can't start new thread: work with fewer, or none
                     return
 
@@ -190,8 +190,8 @@ _LOOK = object()  # in a queue of tasks: look for a job of the team
 Tasks = SimpleQueue[Any]  # a Job, _LOOK, or None as the last
 
 
-def _serve(queue: Tasks, idle: list[None], team: Team | None) -> None:
-    """Work on jobs until there is a None in the queue."""
+def _serve(queue: Tasks, idle: list[None], team: Team | None, me: int) -> None:
+    """Work on jobs, as thread `me` of the team, until there is a None in the queue."""
     while True:
         idle.append(None)
         task = queue.get()
@@ -203,4 +203,4 @@ def _serve(queue: Tasks, idle: list[None], team: Team | None) -> None:
             task.help()
         del task  # or an idle worker would keep the last launch's code alive
         if team is not None:
-            team.serve()
+            team.serve(me)
