@@ -148,13 +148,17 @@ Number = Any  # a function of a Place
 
 
 class Guarded:
-    """A store under conditions on indices, parameters and constants, as IFs and early returns."""
+    """A store under conditions on indices, parameters and constants, as IFs and early returns.
+
+    With more than one round it is in a loop, whose counter the conditions have too.
+    """
 
     BLOCKS = ((6, 1, 1), (3, 2, 1), (2, 1, 3), (1, 1, 1))
     GRID = (2, 2, 1)
 
-    def __init__(self, seed: int) -> None:
-        self.rng = rng = random.Random(seed)
+    def __init__(self, seed: int, rounds: int = 1) -> None:
+        self.rng, self.rounds = random.Random(seed), rounds
+        rng = self.rng
         self.b = b = Builder("guarded", "y: int32*, m: int32, n: int32")
         self.block = rng.choice(self.BLOCKS)
         self.draw_values()
@@ -167,9 +171,13 @@ class Guarded:
         self.others += [self.special("block_idx", 0), b.params["m"], b.params["n"]]
         self.tests: list[Number] = []
         blocks, unused = [], b.var("unused", b.const(0))
+        if rounds > 1:
+            self.counter = b.range(b.const(0), b.const(rounds), b.const(1))
+            self.number[self.counter] = lambda at: at["k", 0]
+            blocks.append(self.counter)
         for _ in range(rng.randint(1, 3)):
             condition, holds = self.condition(2)
-            returns = rng.random() < 0.4
+            returns = rng.random() < 0.4 and rounds == 1
             if returns:
                 self.tests.append(lambda at, holds=holds: not holds(at))
                 with b.when(condition):
@@ -182,6 +190,8 @@ class Guarded:
         for axis in (1, 0):
             size = b.const(self.GRID[axis] * self.block[axis])
             place = b.op("ADD", b.op("MUL", place, size), b.special("global_idx", axis))
+        if rounds > 1:
+            place = b.op("ADD", b.op("MUL", place, b.const(rounds)), self.counter)
         b.store("y", place, b.op("ADD", b.load("y", place), b.const(1)))
         for block in reversed(blocks):
             b.end(block)
@@ -206,6 +216,8 @@ class Guarded:
         if some is self.along_x:
             for _ in range(self.rng.choice([0, 0, 0, 1, 1, 2])):
                 made = self.step(made)
+            if self.rounds > 1:
+                made = self.counted(made)
         for op, change in (("ADD", operator.add), ("SUB", operator.sub)):
             if self.rng.random() < 0.4:
                 pair = (made, self.constant())
@@ -214,6 +226,20 @@ class Guarded:
                 made = self.b.op(op, *pair)
                 self.number[made] = self.applied(lambda a, b, f=change: wrapped(f(a, b)), *pair)
         return made
+
+    def counted(self, made: UOp) -> UOp:
+        """The sum of a number and of a product of the counter; or their difference."""
+        product = self.counter
+        for _ in range(self.rng.choice([0, 0, 1, 2])):
+            some = [self.b.params["m"], self.b.params["n"], self.constant(), self.constant()]
+            pair = self.rng.sample([product, self.rng.choice(some)], 2)
+            product = self.b.op("MUL", *pair)
+            self.number[product] = self.applied(STEPS["MUL"], *pair)
+        op = self.rng.choice(["ADD", "ADD", "SUB"])
+        pair = [made, product] if op == "SUB" else self.rng.sample([made, product], 2)
+        result = self.b.op(op, *pair)
+        self.number[result] = self.applied(STEPS[op], *pair)
+        return result
 
     def step(self, made: UOp) -> UOp:
         op = self.rng.choice([*STEPS])
@@ -253,7 +279,7 @@ class Guarded:
         return self.b.op(op, *pair), compare
 
     def expected(self) -> list[int]:
-        """One for each thread that stores, in rows of x, then y, then z."""
+        """One for each thread that stores, in rows of x, then y, then z, and in each round."""
         found = []
         shape = [blocks * threads for blocks, threads in zip(self.GRID, self.block, strict=True)]
         for index in itertools.product(*map(range, reversed(shape))):
@@ -261,14 +287,16 @@ class Guarded:
             for axis, number in enumerate(reversed(index)):
                 at["global_idx", axis] = number
                 at["block_idx", axis], at["thread_idx", axis] = divmod(number, self.block[axis])
-            found.append(int(all(test(at) for test in self.tests)))
+            for at["k", 0] in range(self.rounds):
+                found.append(int(all(test(at) for test in self.tests)))
         return found
 
 
-def test_no_thread_runs_that_should_not_and_every_other_does(llvm: LLVM) -> None:
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_no_thread_runs_that_should_not_and_every_other_does(llvm: LLVM, rounds: int) -> None:
     some = 0
     for seed in range(40):
-        made = Guarded(seed)
+        made = Guarded(seed, rounds)
         kernel = made.b.kernel(made.block if seed % 2 else None)
         function = llvm.function(kernel)
         for _ in range(24):
@@ -696,7 +724,57 @@ def test_blocks_beyond_the_end_load_nothing(llvm: LLVM) -> None:
             assert got.tolist() == expected.tolist(), (n, offset)
 
 
+@hal.kernel
+def by_fours_in_a_loop(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    base = 4 * hal.global_idx(0)
+    if hal.global_idx(1) == 0:
+        for k in range(4):
+            if base + k < w * h:
+                y[base + k] = 2.0 * x[base + k]
+
+
+@hal.kernel
+def written_out_by_fours(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0) * 4
+    for k in hal.unroll(4):
+        if hal.global_idx(1) == 0 and k + i < w * h:
+            y[k + i] = 2.0 * x[i + k]
+
+
+@hal.kernel
+def by_strides(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    for k in range(3):
+        i = hal.global_idx(0) + k * hal.grid_dim(0) * hal.block_dim(0)
+        if hal.global_idx(1) == 0 and i < w * h:
+            y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def by_tiles(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    first = hal.block_idx(0) * hal.block_dim(0) * 2 + hal.thread_idx(0)
+    if hal.global_idx(1) == 0:
+        for k in range(2):
+            i = first + k * hal.block_dim(0)
+            if i < w * h:
+                y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def halved_picture(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if hal.global_idx(1) == 0 and i < w * h:
+        total = hal.float32(0)
+        for k in range(2):
+            total += x[min(2 * i + k, w * h - 1)]
+        y[i] = total
+
+
 SPLIT = [
+    by_fours_in_a_loop,
+    written_out_by_fours,
+    by_strides,
+    by_tiles,
+    halved_picture,
     by_numbered_blocks,
     clamped,
     clamped_in_a_loop,

@@ -16,6 +16,7 @@ threads ahead of it and behind it, the rims, run the region as it was written.
     MOD(t + k + n, n)           t + k               0 <= t + k < n
     t + k < n                   True                it is
     t + k < 3, t + k == n       False               it is not
+    4 * t + k < n               True                it is for the greatest k of a loop
 
 Which way a test goes in the middle is a guess: most threads are beyond a constant, and below
 anything else. A wrong guess makes the middle small, and the rims, which are then large, as fast as
@@ -31,7 +32,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
-from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE, Counted, Limit, Row
+from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.rows import OPPOSITE, Counted, Limit, Row
 from hal_core.ir.uop import UOp
 
 
@@ -41,6 +43,7 @@ class Middle(NamedTuple):
     limits: list[Limit]
     known: dict[UOp, bool]  # conditions, with their values
     same: dict[UOp, UOp]  # nodes, with equal ones: a source, or a new node that has the same ones
+    solving: list[UOp]  # new nodes that the limits need, in order
 
 
 def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
@@ -51,22 +54,40 @@ def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
 
 
 def _guess(row: Row, decided: dict[UOp, bool]) -> Middle:
-    found = Middle([], {}, {})
+    found = Middle([], {}, {}, [])
     for node in row.nodes:
         if node not in row.differing or node in decided:
             continue
         if node.op in ("MIN", "MAX", "MOD"):
             _add_clamp(found, row, node)
-        elif node.op in MIRRORED and (compared := row.comparison(node, found.same)) is not None:
-            op, number, end = compared
+        elif (sides := row.sides(node)) is not None:
+            op, number, end = sides
             first = end.op == "CONST"  # the rim is at the start of the row
             holds = op in (("GT", "GE", "NE") if first else ("LT", "LE", "NE"))
             op = op if holds else OPPOSITE[op]
             if op == "NE":
                 op = "GT" if first else "LT"
-            _add_limit(found, op, number, end)
-            found.known[node] = holds
+            if _limit(found, row, op, number, end):
+                found.known[node] = holds
     return found
+
+
+def _limit(found: Middle, row: Row, op: str, number: UOp, end: UOp) -> bool:
+    """Limit the threads to those for which `number OP end`, if that can be solved."""
+    counted = row.counted(number, found.same)
+    if counted is not None and end.dtype in (int32, int64):
+        _add_limit(found, op, counted, end)
+        return True
+    if number.op not in PURE or end.dtype is None or not end.dtype.is_integer:
+        return False
+    from hal_core.ir.blocks.solving import solved  # few kernels need it; its import takes long
+
+    solution = solved(row, op, number, end)
+    if solution is None:
+        return False
+    found.limits.extend(solution.limits)
+    found.solving.extend(solution.nodes)
+    return True
 
 
 def inside(row: Row, decided: dict[UOp, bool]) -> Middle | None:
@@ -84,7 +105,7 @@ def beyond(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     They load nothing. Under a mask that would be slow where there is no memory: the processor looks
     up the address of each vector before it sees that no lane asks for its element.
     """
-    found = Middle([], {}, {})
+    found = Middle([], {}, {}, [])
     for test in _tests_of_loads(row):
         compared = None if test in decided else row.comparison(test)
         if compared is None or compared[0] not in ("LT", "LE"):
@@ -136,6 +157,10 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
     if end in row.differing or end.dtype not in (int32, int64):
         return
     number = row.counted(value, found.same)
+    if number is None and node.op != "MOD":
+        if _limit(found, row, {"MIN": "LE", "MAX": "GE"}[node.op], value, end):
+            found.same[node] = value
+        return
     # `t % 64` is not that of a neighbour that is wrapped around.
     if number is None or (node.op == "MOD" and number == Counted(number.number, None, 0, 0, 0, 0)):
         return

@@ -50,9 +50,11 @@ class Counted(NamedTuple):
     times: tuple[int, int] = (1, 1)  # the least and the greatest, as loops of the region count
 
 
-class _Offset(NamedTuple):
-    node: UOp
-    times: tuple[int, int]
+class Product(NamedTuple):
+    """A product of numbers that the threads of a row share, and of constants and counters."""
+
+    factors: tuple[UOp, ...]  # that are no constants
+    times: tuple[int, int]  # the least and the greatest product of all others, as loops count
 
 
 class Row:
@@ -112,7 +114,7 @@ class Row:
 
         `same` maps nodes to equal ones.
         """
-        steps: list[_Offset | tuple[int, int]] = []
+        steps: list[Product] = []
         while number.op != "SPECIAL":
             first, second = (*number.src, number, number)[:2]
             if number in same:
@@ -122,30 +124,38 @@ class Row:
             elif number.op not in ("ADD", "SUB"):
                 return None
             else:
-                if number.op == "ADD" and (self._offset(first) or _span(first)):
+                if number.op == "ADD" and self._addend(first):
                     first, second = second, first
-                span, offset = _span(second), self._offset(second)
-                if span is not None:
-                    steps.append(span if number.op == "ADD" else (-span[1], -span[0]))
-                elif number.op == "ADD" and offset is not None:
-                    steps.append(offset)
-                else:
+                added = self._addend(second)
+                if added is None:
                     return None
+                least, most = added.times
+                times = (least, most) if number.op == "ADD" else (-most, -least)
+                steps.append(added._replace(times=times))
                 number = first
         return _summed(number, steps) if number.arg in ALONG_X else None
 
-    def _offset(self, node: UOp) -> _Offset | None:
-        """Return an int32 that threads share, or the product of one and of a loop's counter."""
-        if node.dtype is not int32:
+    def _addend(self, node: UOp) -> Product | None:
+        """Return a constant, a counter, an int32 that threads share, or a product of these."""
+        span = _span(node)
+        if span is not None:
+            return Product((), span)
+        found = self.product(node)
+        single = found is not None and [part.dtype for part in found.factors] == [int32]
+        return found if single else None
+
+    def product(self, node: UOp) -> Product | None:
+        """Return a number as such a product; None for one that differs between threads."""
+        if node not in self.differing and node.op != "CONST":
+            return Product((node,), (1, 1))
+        span = _span(node)
+        if span is not None or node.op != "MUL":
+            return span and Product((), span)
+        first, second = (self.product(part) for part in node.src)
+        if first is None or second is None:
             return None
-        if node not in self.differing:
-            return _Offset(node, (1, 1))
-        if node.op == "MUL":
-            for shared, counter in (node.src, node.src[::-1]):
-                span = _span(counter)
-                if span is not None and shared not in self.differing:
-                    return _Offset(shared, span)
-        return None
+        times = products(first.times, second.times)
+        return Product((*first.factors, *second.factors), times)
 
 
 def loads_parameter(node: UOp) -> bool:
@@ -178,19 +188,19 @@ def shared_loads(row: Row, known: Collection[UOp]) -> list[UOp]:
     return row.needed(loads)
 
 
-def _summed(number: UOp, steps: list[_Offset | tuple[int, int]]) -> Counted | None:
+def _summed(number: UOp, steps: list[Product]) -> Counted | None:
     """Return the sum of an index and what is added to it, the last addition first."""
     offset: UOp | None = None
     times = 1, 1
     least = most = low = high = 0
     for step in reversed(steps):
-        if isinstance(step, _Offset):
+        if step.factors:
             if offset is not None:
                 return None
-            offset, times = step
+            (offset,), times = step
             low, high = least, most
             continue
-        least, most = least + step[0], most + step[1]
+        least, most = least + step.times[0], most + step.times[1]
         low, high = min(low, least), max(high, most)
         # No launch has so many threads that a sum without an offset wraps.
         if low < _LEAST_ADDED or high > MOST_ADDED:
@@ -203,10 +213,15 @@ def _span(node: UOp) -> tuple[int, int] | None:
     if node.op == "CONST":
         return node.arg, node.arg
     if node.op == "MUL":
-        a, b = (_span(source) or () for source in node.src)
-        products = [first * second for first in a for second in b]
-        return (min(products), max(products)) if products else None
+        first, second = (_span(source) for source in node.src)
+        return first and second and products(first, second)
     if node.op != "RANGE" or any(source.op != "CONST" for source in node.src):
         return None
     values = range(*(source.arg for source in node.src))
     return (min(values[0], values[-1]), max(values[0], values[-1])) if values else None
+
+
+def products(first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
+    """Return the least and the greatest product of two numbers of these ranges."""
+    found = [a * b for a in first for b in second]
+    return min(found), max(found)

@@ -9,6 +9,9 @@ last to the first, in int64:
     x // k, x >> s    x < end * k              where k > 0
     x & -k            x < ceil(end / k) * k    k is a power of two
 
+In a loop over k, `4 * i + k < n` holds in all iterations for those threads for which it holds with
+the greatest k. Where that decides anything, `middle` asks for these threads.
+
 A step may wrap from some thread on, as `4 * i` does for `i >= 2**29`. Those threads are called far,
 and keep their test. They are all threads where a step wraps for the first one already.
 """
@@ -20,7 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64, uint32
-from hal_core.ir.blocks.rows import ALONG_X, OPPOSITE, Limit, Row
+from hal_core.ir.blocks.rows import ALONG_X, Limit, Product, Row, products
 from hal_core.ir.math.value import Page, Value
 from hal_core.ir.uop import UOp
 
@@ -31,6 +34,7 @@ _THREADS = (0, 2**31 - 1)
 _FITS = {int32: (-(2**31), 2**31 - 1), uint32: (0, 2**32 - 1), int64: (-(2**60), 2**60)}
 _FACTORS = frozenset({"MUL", "SHL"})
 _QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
+_MOST_ADDED = 1 << 52  # in one step, so that sums do not leave int64
 
 
 class Solved(NamedTuple):
@@ -45,7 +49,8 @@ class _Step(NamedTuple):
     """A step, and what its result can be where nothing has wrapped."""
 
     kind: str  # + * / &
-    value: Number
+    low: Number  # a sum adds `low` to `high`, as loops of the region count
+    high: Number
     reach: Range  # before it is made to fit
     fits: Range
 
@@ -54,18 +59,16 @@ class _Step(NamedTuple):
         return max(self.reach[0], self.fits[0]), min(self.reach[1], self.fits[1])
 
 
-def solved(row: Row, test: UOp, holds: bool) -> Solved | None:
-    """Solve the comparison that `test` is, if it is true or false; None: that is not known."""
-    sides = row.sides(test)
-    if sides is None:
-        return None
-    op, number, end = sides
-    op = op if holds else OPPOSITE[op]
-    page = Page([], test.line)
+def solved(row: Row, op: str, number: UOp, end: UOp) -> Solved | None:
+    """Solve `number OP end`, in all iterations of the region's loops; None: that is not known.
+
+    All threads of a row share `end`.
+    """
+    page = Page([], number.line)
     chain: list[UOp] = []
     while number.op != "SPECIAL":
         chain.append(number)
-        grows = next((part for part in number.src if part in row.differing), number)
+        grows = next((part for part in number.src if row.product(part) is None), number)
         if grows is number or number.op not in _KINDS:
             return None
         number = grows
@@ -79,7 +82,8 @@ def solved(row: Row, test: UOp, holds: bool) -> Solved | None:
     if op in ("LT", "LE", "EQ"):
         limits.append(_limit(number, "LT", _undone(steps, at if op == "LT" else after)))
     if op in ("GT", "GE", "EQ"):
-        limits.append(_limit(number, "GE", _undone(steps, after if op == "GT" else at)))
+        lowest = [step._replace(high=step.low) for step in steps]
+        limits.append(_limit(number, "GE", _undone(lowest, after if op == "GT" else at)))
     wrapped = _first_wrapped(steps, page)
     if wrapped is None:
         return Solved(limits, [], page.uops)
@@ -87,7 +91,7 @@ def solved(row: Row, test: UOp, holds: bool) -> Solved | None:
     return Solved(limits, [_limit(number, "GE", wrapped)], page.uops)
 
 
-_KINDS = {"ADD": "+", "SUB": "+", "CAST": "+", "AND": "&"}
+_KINDS = {"ADD": "+", "SUB": "+", "CAST": "+", "ABS": "+", "AND": "&"}
 _KINDS |= dict.fromkeys(_FACTORS, "*") | dict.fromkeys(_QUOTIENTS, "/")
 
 
@@ -96,12 +100,12 @@ def _steps(chain: list[UOp], page: Page, row: Row) -> list[_Step] | None:
     steps: list[_Step] = []
     before = _THREADS
     for node in chain:
-        if node.dtype not in _FITS:
+        if node.dtype not in _FITS or (node.op == "ABS" and before[0] < 0):
             return None
         found = _operand(node, page, row)
         if found is None:
             return None
-        value, (least, most) = found
+        low, high, (least, most) = found
         kind = _KINDS[node.op]
         if kind == "+":
             reach = before[0] + least, before[1] + most
@@ -113,7 +117,7 @@ def _steps(chain: list[UOp], page: Page, row: Row) -> list[_Step] | None:
             times = {max(1, least), most}
             ends = [a * k if kind == "*" else a // k for a in before for k in times]
             reach = min(ends), max(ends)
-        step = _Step(kind, value, reach, _FITS[node.dtype])
+        step = _Step(kind, low, high, reach, _FITS[node.dtype])
         if step.range != reach and node.dtype is int64:
             return None
         steps.append(step)
@@ -121,15 +125,18 @@ def _steps(chain: list[UOp], page: Page, row: Row) -> list[_Step] | None:
     return steps
 
 
-def _operand(node: UOp, page: Page, row: Row) -> tuple[Number, Range] | None:
-    """Return what a step adds, or the number by which it multiplies or divides, and its range."""
-    if node.op == "CAST":
-        return 0, (0, 0)
-    shared = [part for part in node.src if part not in row.differing]
-    if len(shared) != 1 or (node.op not in ("ADD", "MUL", "AND") and shared[0] is node.src[0]):
+def _operand(node: UOp, page: Page, row: Row) -> tuple[Number, Number, Range] | None:
+    """Return the least and the greatest number that a step adds, and their range.
+
+    For other steps, both are the number by which they multiply or divide.
+    """
+    if node.op in ("CAST", "ABS"):
+        return 0, 0, (0, 0)
+    found = [(part, product) for part in node.src if (product := row.product(part)) is not None]
+    if len(found) != 1 or (node.op not in ("ADD", "MUL", "AND") and found[0][0] is node.src[0]):
         return None
-    (part,) = shared
-    if part.op == "CONST":
+    part, product = found[0]
+    if part.op == "CONST" and node.op not in ("ADD", "SUB"):
         value = int(part.arg)
         if node.op in ("SHL", "SHR"):
             value = 1 << value % (64 if node.dtype is int64 else 32)
@@ -137,19 +144,42 @@ def _operand(node: UOp, page: Page, row: Row) -> tuple[Number, Range] | None:
             value = -value if node.dtype is not uint32 else 2**32 - value
             if value < 1 or value & (value - 1):
                 return None
-        elif node.op == "SUB":
-            value = -value
-        return value, (value, value)
-    if part.dtype is not int32 or node.op not in ("ADD", "SUB", "MUL", "FLOORDIV"):
+        return value, value, (value, value)
+    single = product.factors == (part,)  # else a product, or a loop's counter
+    if node.op not in ("ADD", "SUB") and not (single and node.op in ("MUL", "FLOORDIV")):
         return None
-    number, (low, high) = Value(part, page).cast(int64), _FITS[int32]
-    return (-number, (-high, -low)) if node.op == "SUB" else (number, (low, high))
+    return _multiples(product, page, -1 if node.op == "SUB" else 1)
+
+
+def _multiples(product: Product, page: Page, sign: int) -> tuple[Number, Number, Range] | None:
+    """Return the least and the greatest value of such a product, and their range.
+
+    The product of the factors may wrap: sums that fit are the same then.
+    """
+    low, high = sorted(sign * times for times in product.times)
+    range_ = products((low, high), _FITS[int32]) if product.factors else (low, high)
+    if max(-range_[0], range_[1]) > _MOST_ADDED:
+        return None
+    if not product.factors:
+        return low, high, range_
+    if {part.dtype for part in product.factors} != {int32}:
+        return None
+    whole = Value(product.factors[0], page)
+    for factor in product.factors[1:]:
+        whole = whole.apply("MUL", Value(factor, page))
+    value = whole.cast(int64)
+    ends = [
+        _apply("MUL", value, times) if times != 1 else value for times in dict.fromkeys((low, high))
+    ]
+    if low == high:
+        return ends[0], ends[0], range_
+    return _apply("MIN", *ends), _apply("MAX", *ends), range_
 
 
 def _undone(steps: list[_Step], end: Number) -> Number:
     """Return what the index must be less than for the last step's result to be less than `end`."""
     for step in reversed(steps):
-        value = step.value
+        value = step.high
         if step.kind == "+":
             end = _apply("ADD", end, -value)
         elif step.kind == "*":
@@ -173,7 +203,7 @@ def _first_wrapped(steps: list[_Step], page: Page) -> Number | None:
         least, most = step.fits
         if step.reach[1] > most:
             wrapped = _apply("MIN", wrapped, _undone(steps[: place + 1], most + 1))
-        value = -step.value if step.kind == "&" else step.value
+        value = -step.low if step.kind == "&" else step.low
         first = _apply(_OPS[step.kind], first, value)
         if step.reach[0] < least:
             fits.append(_value(first, page) > least - 1)

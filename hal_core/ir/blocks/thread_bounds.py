@@ -60,12 +60,15 @@ class Bounds(NamedTuple):
     far: list[Limit]  # threads beyond all `limits` that run the region as it was written
     solving: list[UOp]  # new nodes that `limits` and `far` need, in order
 
-    def needed(self, row: Row, more: Sequence[Limit] = ()) -> list[UOp]:
+    def needed(
+        self, row: Row, more: Sequence[Limit] = (), solving: Sequence[UOp] = ()
+    ) -> list[UOp]:
         """Return the nodes of a region that these limits, and more of them, depend on, in order."""
         nodes = [condition for condition, _ in self.rows]
         for limit in (*self.limits, *more):
             nodes += [node for node in (limit.end, limit.offset) if node]
-        return row.needed([*nodes, *(source for node in self.solving for source in node.src)])
+        sources = (source for node in (*self.solving, *solving) for source in node.src)
+        return row.needed([*nodes, *sources])
 
 
 def bounds(row: Row, solves: bool = True) -> Bounds:
@@ -93,11 +96,13 @@ def bounds(row: Row, solves: bool = True) -> Bounds:
 
 
 def _solve(found: Bounds, row: Row, test: UOp, holds: bool) -> None:
-    from hal_core.ir.blocks.solving import (
-        solved,
-    )  # few kernels need it, and it takes long to import
+    from hal_core.ir.blocks.solving import solved  # few kernels need it; its import takes long
 
-    solution = solved(row, test, holds)
+    sides = row.sides(test)
+    if sides is None:
+        return
+    op, number, end = sides
+    solution = solved(row, op if holds else OPPOSITE[op], number, end)
     if solution is not None:
         found.limits.extend(solution.limits)
         found.far.extend(solution.far)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32
@@ -72,7 +71,7 @@ class Threads(Blocks):
             inner = middle(row, guards.known) or beyond(row, guards.known)
             if inner is None and (inner := inside(row, guards.known)) is not None:
                 write = self._write_twice
-        whole, known = self._bound(place, row, guards, inner.limits if inner else ())
+        whole, known = self._bound(place, row, guards, inner)
         if inner is None:
             self._write_threads(place, whole, known)
         else:
@@ -86,7 +85,7 @@ class Threads(Blocks):
         row = Row(region_of(nodes))
         place = self._open_rows(True, row)
         guards = bounds(row, self.splits)
-        (start, end), known = self._bound(place, row, guards, ())
+        (start, end), known = self._bound(place, row, guards, None)
         several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-groups.arg}")
         last = self.let(f"add nsw i32 {start}, {several}")
         name = f"group{place.suffix}"
@@ -132,11 +131,12 @@ class Threads(Blocks):
         self.access, self.thread, self.frame_loop = "", "", BLOCKS
 
     def _bound(
-        self, place: _Place, row: Row, guards: Bounds, inner: Sequence[Limit]
+        self, place: _Place, row: Row, guards: Bounds, inner: Middle | None
     ) -> tuple[tuple[str, str], Known]:
         """Write what the bounds of a row need; return the part that runs, and what is known."""
-        early = guards.needed(row, inner)
-        for node in (*early, *guards.solving):
+        more = (inner.limits, inner.solving) if inner else ((), ())
+        early = guards.needed(row, *more)
+        for node in (*early, *guards.solving, *more[1]):
             self.write(node)
         known = {node: self.values[node] for node in early}
         known.update({node: literal(holds, bool_) for node, holds in guards.known.items()})
