@@ -52,6 +52,7 @@ class Generator:
         self.s = Statements(self.random, self.e)
         self.whole = self.random.random() < 0.45  # has barriers
         self.guarded = not self.whole and self.random.random() < 0.5
+        self.sweeps = not self.whole and self.random.random() < 0.15  # does little besides
         self.places: list[Place] = []
         self.const: set[str] = set()
         self.params: list[tuple[str, DType]] = [("n", int32)]
@@ -114,12 +115,14 @@ class Generator:
         for k in range(random.randint(1, 3)):
             self._input(Place(f"x{k}", random.choice(self.kinds.stored), random.randint(1, 9)))
         for k in range(random.randint(1, 3)):
-            each = random.choice([1, 1, 2, 4])
+            each = random.choice([2, 4, 4] if self.sweeps else [1, 1, 2, 4])
             place = Place(f"y{k}", random.choice(self.kinds.stored), self.size * each)
             self.places.append(place)
             ways = {1: ONE, 2: TWO, 4: FOUR}[each]
             way = random.choice([ways[0], *ways])
             self.s.own += [(text.format(p=place.name, size=self.size), place.dtype) for text in way]
+            if each > 1 and way is ways[0]:
+                self.s.sweeps.append((place.name, each, place.dtype))
             for text, index, count in VECTORS.get(each, []) if way is ways[0] else []:
                 memory = text.format(p=place.name, size=self.size)
                 self.s.vectors.append((memory, index, count, place.dtype))
@@ -311,6 +314,9 @@ class Generator:
                 blocks.body(2)
                 if self.wide or random.random() < 0.1:
                     random.choice([s.rounds, s.stride])()
+        elif self.sweeps:
+            for _ in range(random.randint(1, 2)):
+                s.sweep(random.choice([0, 0, 1]))
         else:
             for _ in range(random.randint(2, 5)):
                 s.statement(random.choice([1, 2, 3]))

@@ -20,6 +20,10 @@ STEPS = [
 ]  # fmt: skip
 CHANGED = ["", "", " - 1", " + 2", " // 2", " * 3"]
 AROUND = ["({})", "({})", "({})", "(not ({}))", "(0 <= n < 9 and {})", "({} or n % 3 == 7)"]
+COUNTED = [
+    " + {k}", " + {k}", " + {k}", " - {k}", " + 3 * {k}", " + {k} * {n}", " - {n} * {k}",
+    " + {k} * {n} * hal.grid_dim(0)", " + {k} * 536870912", " + ({k} + 1) * 65536",
+]  # fmt: skip
 CLAMPED = [
     "min(max({0}, 0), {1} - 1)", "max(min({1} - 1, {0}), 0)", "max(0, min({0}, {1} - 1))",
     "({0}) % {1}", "({0} + {1}) % {1}", "({1} + {0}) % {1}",
@@ -47,4 +51,18 @@ def bound(random: Random, numbers: list[str]) -> str:
     sides = [index, f"({end}{random.choice(CHANGED)})"]
     random.shuffle(sides)
     sign = random.choice(["<", "<=", ">", ">=", "<", ">", "==", "!="])
+    return random.choice(AROUND).format(f"{sides[0]} {sign} {sides[1]}")
+
+
+def counted(random: Random, index: str, counter: str, numbers: list[str]) -> str:
+    """Write a condition on an index and the counter of a loop inside of a thread."""
+    number = random.choice(numbers)
+    if random.random() < 0.3:
+        index = f"({random.choice(INDICES)}{random.choice(ADDED)}){random.choice(STEPS)}"
+        index = index.format(kind="hal.int32")
+    index += random.choice(COUNTED).format(k=counter, n=number)
+    ends = [number, f"{number} * 9", "0", "5", "17", f"hal.block_idx(0) + {number}", "1 << 30"]
+    sides = [index, f"({random.choice(ends)})"]
+    random.shuffle(sides)
+    sign = random.choice(["<", "<", "<=", ">", ">", ">=", "==", "!="])
     return random.choice(AROUND).format(f"{sides[0]} {sign} {sides[1]}")

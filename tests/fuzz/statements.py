@@ -9,7 +9,7 @@ from random import Random
 
 from case import Place
 from expressions import IN_ANY_ORDER, Expressions, Function, Local, spell
-from guards import CLAMPED, INDICES
+from guards import CLAMPED, INDICES, counted
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
@@ -28,6 +28,7 @@ class Statements:
         self.variables: dict[str, DType] = {}  # assigned at the start, and again at will
         self.own: list[tuple[str, DType]] = []  # the thread's elements: text and memory's dtype
         self.vectors: list[tuple[str, str, int, DType]] = []  # of them: memory, index, number
+        self.sweeps: list[tuple[str, int, DType]] = []  # of them: array, elements of a thread
         self.tallies: list[tuple[Place, str]] = []  # and the one atomic each is changed by
         self.procedures: list[Function] = []
         self.pairs: list[tuple[Function, tuple[DType, DType]]] = []  # they give two values
@@ -268,6 +269,22 @@ class Statements:
             operator = self.random.choice(AUGMENTED[dtype.kind])
             self.write(f"{name} {operator} {spell(dtype)}({place.name}[{index}])")
 
+    def sweep(self, nesting: int) -> None:
+        """Go through the thread's elements in a short loop, under a guard with its counter."""
+        if not self.sweeps:
+            return self.store(nesting)
+        name, each, dtype = self.random.choice(self.sweeps)
+        held = float32 if dtype in STORAGE_DTYPES else dtype
+        numbers = [name for name in self.e.names(int32) if name == "n"] or ["3"]
+        with self.loop(self.random.choice(["for", "for", "unroll"]), str(each), int32):
+            counter = self.lines[-1].split()[1]
+            index = self.random.choice([f"{each} * q + {counter}", f"{counter} + q * {each}"])
+            with self.block(f"if {counted(self.random, f'{each} * q', counter, numbers)}:"):
+                self.write(f"{name}[{index}] = {self.e.some(held)}")
+                if nesting and self.random.random() < 0.3:
+                    self.body(nesting - 1)
+        return None
+
     @contextmanager
     def loop(self, kind: str, bounds: str, dtype: DType) -> Iterator[None]:
         name = self.new("k")
@@ -333,6 +350,6 @@ SIMPLE: list[Way] = [
 ]  # fmt: skip
 NESTED: list[Way] = [
     Statements.branch, Statements.branch, Statements.branch, Statements.for_range,
-    Statements.for_range, Statements.taps, Statements.while_loop, Statements.unroll,
-    Statements.leave, Statements.local,
+    Statements.for_range, Statements.sweep, Statements.taps, Statements.while_loop,
+    Statements.unroll, Statements.leave, Statements.local,
 ]  # fmt: skip
