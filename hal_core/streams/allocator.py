@@ -79,14 +79,6 @@ class StreamAllocator(LRUAllocator[int]):
                 problem += f"; the driver has {free} bytes free of {total}"
             raise OutOfMemory("allocate", problem, got=nbytes, device=device.name) from None
 
-    def _alloc_at_once(self, nbytes: int, options: BufferSpec) -> int:
-        """Allocate in no stream's order: pinned memory, or any where there are no pools."""
-        if not options.host:
-            return self.device.api.allocate(nbytes, self.device.stream, None)
-        address = self.device.api.allocate_host(nbytes)
-        self._pinned.add(address)
-        return address
-
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         device, closed, lost = self.device, self._device_closed, False
         if options.host:
@@ -225,6 +217,14 @@ class StreamAllocator(LRUAllocator[int]):
             self._staging.close()
         finally:
             super().close()
+
+    def _alloc_at_once(self, nbytes: int, options: BufferSpec) -> int:
+        """Allocate in no stream's order: pinned memory, or any where there are no pools."""
+        if not options.host:
+            return self.device.api.allocate(nbytes, self.device.stream, None)
+        address = self.device.api.allocate_host(nbytes)
+        self._pinned.add(address)
+        return address
 
     def fill_on(
         self, stream: Any, dest: int, nbytes: int, pattern: bytes,
