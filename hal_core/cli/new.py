@@ -85,12 +85,13 @@ def run(options: argparse.Namespace) -> int:
     print("Its device is simulated by chip.py. In a virtual environment run:\n")
     steps = (
         (f"cd {shlex.quote(folder)}", ""),
-        ('python -m pip install -e ".[test]"', "this project, with the conformance kit"),
-        (f"hal check {called.family}", "the kit: it passes, and should as you go on"),
+        ('python -m pip install -e ".[test]"', "# this project and the conformance kit"),
+        (f"hal check {called.family}", "# run the kit: all its tests pass already"),
     )
     for command, meaning in steps:
         print(f"    {command:36}{meaning}".rstrip())
-    print("\nThen replace chip.py by your driver: docs/writing-a-backend.md says how.")
+    print("\nThen replace chip.py by your driver, and run the kit after each step:")
+    print("docs/writing-a-backend.md of hal-core says how.")
     return 0
 
 
