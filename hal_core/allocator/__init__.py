@@ -168,7 +168,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
                 return self._wrap(options.external_ptr, nbytes)
             if nbytes == 0:
                 return self.null  # type: ignore[no-any-return]
-        spec = options  # of the block: one that is filled with zeros is as any other
+        spec = options  # of the block: filled with zeros, it is like any other
         if spec is not DEFAULT_SPEC and spec.zero and not self.fresh_is_zero:
             spec = self._check(nbytes, spec._replace(zero=False))
         # As `block_nbytes`.

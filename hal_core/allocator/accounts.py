@@ -112,7 +112,7 @@ class Accounts(Generic[Opaque]):
             raise self._not_live(opaque, nbytes)
         size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
         default = options is DEFAULT_SPEC
-        if not default and options.zero and not self.fresh_is_zero:  # it is as any other block
+        if not default and options.zero and not self.fresh_is_zero:  # like any block
             options = options._replace(zero=False)
             default = options == DEFAULT_SPEC
         if size > self.cache_limit or (not default and (options.nolru or options.zero)):

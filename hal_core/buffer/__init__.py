@@ -432,7 +432,7 @@ class Buffer:
         try:
             return in_place(self, "memoryview").view(self.dtype.to_numpy()).data
         except DeviceFault as error:
-            # numpy drops errors of this protocol and asks `__array__`; a failure is said once.
+            # numpy drops errors of this protocol and calls `__array__`, which then raises this one.
             self._unsaid = fresh_copy(error)
             raise
 

@@ -109,7 +109,7 @@ def store(key: str, content: bytes) -> None:
             raise
     except OSError as error:
         if isinstance(error, PermissionError) and os.path.exists(path):
-            return  # Windows, while another process reads the entry, which says the same
+            return  # Windows, while another process reads the entry: its content is the same
         if place not in _unwritable:
             _unwritable.add(place)
             log.warning("compile cache: %s cannot be written (%s): going without", place, error)

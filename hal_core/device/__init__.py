@@ -133,7 +133,7 @@ class DeviceRegistry(OfThisProcess):
             except BaseException as error:  # the others must be closed, and the exit code stays
                 log.warning("closing %s at exit failed: %r", device.name, error, exc_info=error)
                 fault = error if isinstance(error, DeviceFault) else fault
-        if fault is not None:  # work that nobody waited for is lost; Python tells it on stderr
+        if fault is not None:  # work that nobody waited for has failed; Python prints it
             raise fault
 
     def _after_fork(self) -> None:
@@ -253,7 +253,7 @@ class DeviceRegistry(OfThisProcess):
             raise InvalidArgument(given, problem, fix=fix)
         if on and on[0] not in installed:
             try:
-                self._plugins.choose(on[0])  # raises, with all that can be said
+                self._plugins.choose(on[0])  # raises the error that says why
             except HalError as error:
                 _add(error, f"{on[0]}=1 asks for it.")
                 raise
@@ -279,7 +279,7 @@ class DeviceRegistry(OfThisProcess):
         """
         family, index = parse(name)
         if family != "GPU" and family not in self:
-            self._plugins.backend(family)  # raises, with all that can be said
+            self._plugins.backend(family)  # raises the error that says why
         chosen = join(family, index)
         token = self._override.set(chosen)
         try:

@@ -177,7 +177,7 @@ class Backend(Plugin, OfThisProcess):
     # -- provider hooks
 
     def make_allocator(self, device: Compiled) -> Allocator[Any]:
-        """Return the new allocator of a device, which looks whether it is one."""
+        """Return a new allocator for a device. The device checks its class."""
         return self._provide("hal_make_allocator", checks.as_given, device=device)
 
     def make_compilers(self, device: Compiled) -> list[CompilerPair]:
@@ -195,7 +195,7 @@ class Backend(Plugin, OfThisProcess):
         return list(found.values())
 
     def make_program(self, device: Compiled, binary: Binary) -> object:
-        """Return the program of a binary for a device, which looks whether it is one."""
+        """Return the program of a binary for a device. The device checks its class."""
         return self._provide("hal_make_program", checks.as_given, device=device, binary=binary)
 
     def import_buffer(self, device: Compiled, obj: object) -> hookspecs.Foreign | None:

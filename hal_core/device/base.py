@@ -129,14 +129,14 @@ class Compiled(concurrency.OfThisProcess):
         # Queues of other devices, too, as those that are checked may wait for them.
         self._order = order if self.checks_order or config.CHECK.read() else None
         self._ends: list[Event] = []  # of queues that were dropped with work in them
-        # Queues that wait for others, which may wait for them: were they garbage then, so would be
+        # Queues that wait for others. Two that wait for each other would be garbage together, with
         # the memory that their work still uses. The event is recorded behind the last wait.
         self._waiting: dict[Queue, Event | None] = {}
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
         kept = {name: value for name, value in vars(self).items() if name.startswith("_")}
-        # What a subclass had set before is lost, and so differs from what it should be.
+        # A name that a subclass had set before keeps that value here: `_overwritten` reports it.
         self._kept = kept | {name: earlier[name] for name in kept.keys() & earlier.keys()}
         del self._kept["_backend"]
         concurrency.devices.add(self)

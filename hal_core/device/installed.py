@@ -89,7 +89,7 @@ class Plugins:
             chosen = self.choose(family)
         except DeviceUnavailable:
             return "disabled"
-        except (PluginConflict, InvalidArgument):  # a wrong HAL_PREFER settles none
+        except (PluginConflict, InvalidArgument):  # a wrong HAL_PREFER chooses no plugin
             return "in conflict"
         if isinstance(chosen, EntryPoint) and chosen.key in self._failed:
             return state_of(self._failed[chosen.key])

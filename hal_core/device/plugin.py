@@ -209,7 +209,7 @@ def as_pairs(answer: object) -> list[CompilerPair]:
         raise Unusable(f"{short_repr(answer)}, which is no sequence of compiler pairs")
     found: dict[str, CompilerPair] = {}
     for pair in answer:
-        # The class stands further down the order of imports, so its fields are looked at.
+        # CompilerPair is in a module that this one may not import, so its fields are checked.
         match pair:
             case (str(name), str(), _, compiler) if callable(compiler):
                 if name in found:

@@ -90,7 +90,7 @@ class Plan:
         return not any(program._unloaded for program in self._programs)
 
     def native(self) -> Any:
-        """Return what the device's `graph` has made of the steps; None where it takes them not."""
+        """Return the replay that the device's `graph` makes of the steps; None if it makes none."""
         if not self._native_is_made:
             make = self.device.graph
             if isinstance(self._like, Replay):

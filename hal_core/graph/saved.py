@@ -94,7 +94,7 @@ def _extents(node: Node) -> Any:
 
 
 def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
-    """Fill an empty graph. Raises: InvalidArgument; the graph has then no use."""
+    """Fill an empty graph. Raises: InvalidArgument; the graph is then unusable."""
     try:
         label, payload = unseal(_MAKER, data, "load_graph", device.name)
     except CompileError as error:

@@ -81,7 +81,7 @@ def instrument_program(program: Program) -> None:
     if program._launch is None:
         try:
             bound = program._bind()
-        except Exception:  # its first launch raises the same, and has the caller to tell it to
+        except Exception:  # its first launch raises the same error, to its caller
             return
         program._launch = program._launch or bound
     _replace(program, _recorded_launches(program, _clock(program.device)))

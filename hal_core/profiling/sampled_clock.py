@@ -150,7 +150,7 @@ class SampledClock(HostClock):
 
     def _sample(self) -> None:
         """Take a sample if one is due, which another thread may have done first."""
-        # A driver that refuses says so again at the work itself or at the next wait for it.
+        # What the driver refuses here it refuses again at the work itself or at the next wait.
         with self._lock, suppress(HalError):
             if perf_counter_ns() < self._next_sample_ns:
                 return
@@ -168,7 +168,7 @@ class SampledClock(HostClock):
         command = span.command
         # After a fork another thread of the parent may hold the lock, and the driver hangs.
         if command is not None and not self.device.forked:
-            with suppress(HalError):  # which the next wait for the device says, too
+            with suppress(HalError):  # the next wait for the device raises it again
                 self._wait(command)
             # Or the end of a long queue would be far from any sample.
             if perf_counter_ns() >= self._next_sample_ns:

@@ -354,7 +354,7 @@ def can_never_happen(event: Event) -> bool:
 
 
 def _abandon(event: Event, why: str) -> None:
-    """Give up a wait in the way of an event that can never happen; all behind it fails."""
+    """End a wait that keeps an event from ever happening; the work behind that wait fails."""
     for queue in obstacle(event)[0]:
         for _, waited in list(queue._waits):
             # A driver waits for its own events by itself. What was waited for before it was
@@ -391,7 +391,7 @@ def checked(queue: object, operation: str, device: Compiled) -> Queue:
     return queue
 
 
-# Thread -> the queue that takes the place of none there: while a graph is captured.
+# Thread that captures a graph -> the queue that takes its calls without `queue=`.
 captures: dict[int, Queue] = {}
 
 
@@ -413,7 +413,7 @@ def switch_captures() -> None:
 
 
 def capturing() -> Queue | None:
-    """Return the queue that records the calling thread's work for a graph; mostly there is none."""
+    """Return the queue that records the calling thread's work for a graph; mostly None."""
     return captures.get(get_ident())
 
 

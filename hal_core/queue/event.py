@@ -149,7 +149,7 @@ class Event(OfThisProcess):
     # -- for queues
 
     def _is_over(self) -> bool:
-        """Return `done` without the host taking notice, which is an order in checked mode."""
+        """Return `done` without telling checked mode that the host knows the event has happened."""
         return self._done or self._poll()
 
     def _reached(self, seconds: float) -> bool:

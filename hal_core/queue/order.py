@@ -107,20 +107,20 @@ class Order:
             event._seen = self.seen
 
     def waited(self, queue: Queue, event: Event) -> None:
-        if queue._ordered_as == HOST:  # it waits now, and has then seen the event
+        if queue._ordered_as == HOST:  # the host waits now, and so sees the event
             return
         with self._lock:
             self._unknown.setdefault(queue.name, []).append(event)
             self._clock(queue)
 
     def seen(self, event: Event) -> None:
-        """The host knows that the event has happened: its later calls come after it."""
+        """Note that the host knows the event has happened: its later calls come after it."""
         with self._lock:
             _merge(self._clocks[HOST], _known(event, ()) or {})
             self._forget_seen()
 
     def seen_all(self, device: str) -> None:
-        """The host has waited for all queues of a device."""
+        """Note that the host has waited for all queues of a device."""
         with self._lock:
             for queue, of in list(self._devices.items()):
                 if of == device:

@@ -200,7 +200,7 @@ class StreamAllocator(LRUAllocator[int]):
 
     def free_cache(self) -> None:
         if not self._device_closed:
-            self.device.release_done()  # queues keep memory until somebody asks
+            self.device.release_done()  # queues release memory only when asked
         super().free_cache()
         pool = self.pool  # which another thread may destroy, if it closes the device
         if pool is not None:
@@ -209,7 +209,7 @@ class StreamAllocator(LRUAllocator[int]):
 
     def statistics(self) -> AllocatorStatistics:
         if not self._device_closed:
-            self.device.release_done()  # queues keep memory until somebody asks
+            self.device.release_done()  # queues release memory only when asked
         return super().statistics()
 
     def close(self) -> None:

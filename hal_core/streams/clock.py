@@ -124,7 +124,7 @@ class StreamClock(SampledClock):
 
     def _try_record(self, stream: Any) -> Event | None:
         """Record an event, or return None where the driver refuses."""
-        # The work itself or the next wait says what is wrong.
+        # The work itself or the next wait raises the error.
         try:
             return self._record(stream)
         except HalError:

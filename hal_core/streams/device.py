@@ -114,7 +114,9 @@ class StreamDevice(Compiled):
         # A program's name, for the text of a fault; in a list, as an attribute takes longer to set.
         self.last_launched = [""]
         self.unused: deque[Any] = deque()  # modules whose programs are gone
-        self.unused_graphs: deque[tuple[Any, Any]] = deque()  # and what was made of them
+        self.unused_graphs: deque[tuple[Any, Any]] = (
+            deque()
+        )  # unused graphs, each with its executable
         self.executables: Living[Executable] = Living()
         self.in_doubt: list[Any] = []  # used by work of which nobody knows whether it is over
         self._ended = False  # True: the stream is being destroyed, or gone

@@ -133,7 +133,7 @@ def native_replay(device: StreamDevice, steps: list[Step]) -> StreamReplay | Non
             return None
         shape = _shape(device, steps, known)
         return StreamReplay(Executable(device, steps, known, shape), known, parts)
-    except HalError:  # the steps one by one say what is wrong with them
+    except HalError:  # run one by one, the steps raise their own errors
         return None
 
 

@@ -97,7 +97,7 @@ class Stretch:
 
 
 class _Dropped(PolledEvent):
-    """The end of the work of a queue that nobody refers to any more; then its stream goes."""
+    """The end of the work of a queue that nobody refers to; its stream is destroyed then."""
 
     def __init__(self, queue: StreamQueue, rest: list[Stretch]) -> None:
         super().__init__()
@@ -334,7 +334,7 @@ class StreamQueue(Queue):
         """Wait while many large pinned blocks are in use. The caller does not hold the lock."""
         marks = [stretch.mark for stretch in list(self._pending) if stretch.is_large]
         if len(marks) >= _MOST_STAGED and marks[0] is not None:
-            with suppress(HalError):  # which `look` comes to, too
+            with suppress(HalError):  # `look` meets the same failure
                 self.device.call("wait", self.device.api.wait_event, marks[0].handle)
             self.look()
 
@@ -353,7 +353,7 @@ class StreamQueue(Queue):
         """
         start, end = _range_of(memory)
         owner_of = self.device.api.owner_of
-        with suppress(HalError):  # such as a fault, which the copy comes to, too
+        with suppress(HalError):  # such as a fault: the copy meets the same one
             if all(self.device.call("copy", owner_of, at)[0] >= 0 for at in (start, end - 1)):
                 return start
         return 0
@@ -592,7 +592,7 @@ class StreamQueue(Queue):
         self._unseen = None
 
     def _refused(self, name: str, error: HalError) -> None:
-        """Take what the driver says of a piece of work."""
+        """Let the queue fail, unless the driver refused the work because of a capture."""
         if error.got in CAPTURING:
             raise error  # the caller may do it later
         self._fail(name, error)
@@ -755,7 +755,7 @@ def drain(device: StreamDevice) -> None:
 
 
 def _nothing() -> None:
-    """Stand where a weak reference may."""
+    """Return None, as a weak reference does when its object is gone."""
 
 
 def _range_of(memory: memoryview) -> tuple[int, int]:

@@ -38,7 +38,7 @@ _ALONE = ctypes.c_int64(0), ctypes.c_int64(0)
 SPLIT_FROM = 100_000  # operations; with fewer, waiting for other cores costs more than they save
 SHARED_FROM = 10 * SPLIT_FROM  # operations of a phase; with fewer, measured times decide
 _LINE_NBYTES = 64
-_TRIED_EACH = 32  # calls, if both ways take as long
+_TRIED_EACH = 32  # calls, after which the slower way is tried again if both take about as long
 _PATIENCE = 16  # looks at a task that its core has not begun, before another does it
 
 # The plan is: number of phases; addresses of the phases, the tasks and the steps. A phase has its
@@ -237,7 +237,7 @@ class Faster:
         return 1 - best
 
     def note(self, way: int, seconds: float) -> None:
-        """Note what a way took. One slow call may be chance, a fast one is none."""
+        """Note how long a way took. One slow call may be chance; a fast call is not."""
         before = self._seconds[way] or seconds
         self._seconds[way] = min(seconds, 0.75 * before + 0.25 * min(seconds, 2 * before))
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: their facts, and one that is open."""
+"""The facts of NVIDIA GPUs, and the class of an open one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of the HIP runtime that are not as CUDA's."""
+"""The functions of the HIP runtime that differ from CUDA's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AMD GPUs: their facts, and one that is open."""
+"""The facts of AMD GPUs, and the class of an open one."""
 
 from __future__ import annotations
 

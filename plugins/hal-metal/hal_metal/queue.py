@@ -131,7 +131,7 @@ class MetalQueue(Queue):
         if not self._lock.acquire(blocking=wait):
             return
         try:
-            if self._looking:  # a queue that this one waited for had waited for this one
+            if self._looking:  # two queues wait for each other
                 return
             self._looking = True
             try:
@@ -264,7 +264,7 @@ class MetalQueue(Queue):
                 self._signaled = value
                 if isinstance(event, MetalEvent):
                     event.value, event.work = value, work
-        if not isinstance(event, MetalEvent):  # others hear of it, they do not ask
+        if not isinstance(event, MetalEvent):  # an event of another class does not poll
             after = self.record()
             after._when_done(after._poll)
 

@@ -44,7 +44,7 @@ def native_replay(device: OpenCLDevice, steps: list[Step]) -> Replay | None:
         for step in steps:
             _add(device, recorded, step)
         recorded.finish()
-    except (cl.Error, HalError):  # the steps one by one say what is wrong with them
+    except (cl.Error, HalError):  # run one by one, the steps raise their own errors
         return None
     return Replay(device, recorded)
 

@@ -204,10 +204,10 @@ class OpenCLProgram(Program):
             ) from None
 
     def _launch_no_blocks(self, kernel: cl.Kernel) -> None:
-        """Launch work-items that have no blocks, and so do nothing.
+        """Launch the kernel with no blocks to run, so that PoCL makes its machine code now.
 
-        PoCL makes the machine code for a size of groups when it first runs one. Here all groups
-        have one work-item, so later launches find it made, those of no more groups also loaded.
+        PoCL does that for a size of groups when it first runs one. All groups have one work-item
+        here, so later launches find the code made, and also loaded if they have no more groups.
         """
         set_memory, set_numbers = driver.argument_setters(kernel)
         for index, slot in enumerate([*slots_of(self.binary), GEOMETRY]):

@@ -56,7 +56,7 @@ class OpenCLEvent(PolledEvent):
 
 
 class Latest:
-    """A command queue, and what a bound launch has queued there last; as the device has it."""
+    """A command queue and its last launch, in the attributes that a device has for them."""
 
     def __init__(self, commands: cl.CommandQueue) -> None:
         self.commands = commands
@@ -132,7 +132,7 @@ class OpenCLQueue(Queue):
         if not self._lock.acquire(blocking=wait):
             return
         try:
-            if self._looking:  # a queue that this one waited for had waited for this one
+            if self._looking:  # two queues wait for each other
                 return
             self._looking = True
             try:
@@ -236,7 +236,7 @@ class OpenCLQueue(Queue):
             return marker
 
         self._add("event", mark, None, event=ref(event))
-        if not isinstance(event, OpenCLEvent):  # others hear of it, they do not ask
+        if not isinstance(event, OpenCLEvent):  # an event of another class does not poll
             after = self.record()
             after._when_done(after._poll)
 

@@ -19,8 +19,8 @@ MOST_LINES = 6_000
 # In longer ones, whose barriers leave thousands of instructions in one block, instructions are not
 # put in the best order: LLVM spent 60 % of its time on that, and the code was no faster.
 MOST_LINES_ORDERED = 2_000
-# Where it joins straight code to vectors (SLP), LLVM 22 makes 32 bits of 64 that a sign was
-# extended to, and then takes them for unsigned: float(-1 as uint64) became 4.29e9.
+# Where LLVM 22 joins straight code to vectors (SLP), it narrows sign-extended 64-bit integers to
+# 32 bits, and then converts these as unsigned ones: float(-1 as uint64) became 4.29e9.
 _MISTAKEN = "uitofp i64"
 _CONVENTION = "void (ptr, ptr, i64, i64)"
 # Address space, not memory that is touched. Measured: 153 MiB, 30 MiB, 8 bytes.
