@@ -45,7 +45,7 @@ class DType(type):
 
     @property
     def is_integer(cls) -> bool:
-        """True for an integer dtype, signed or not; bool is none."""
+        """True for an integer dtype, signed or not; False for bool."""
         return cls.kind in "iu"
 
     @property

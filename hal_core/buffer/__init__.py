@@ -91,7 +91,7 @@ class Buffer:
         dtype: DType,
         options: BufferSpec | None = None,
     ) -> None:
-        """Describe the memory, of which none is allocated yet.
+        """Describe the memory, which is allocated at the first use.
 
         Raises: InvalidArgument for a negative size or something that is no dtype.
         """

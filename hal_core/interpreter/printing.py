@@ -14,7 +14,7 @@ class Printer:
         self.left = MOST_LINES
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Print lines, and after the last that is allowed a word about those left out."""
+        """Print lines; after the last allowed one, say that others are left out."""
         for text in texts:
             if not self.left:
                 return

@@ -58,7 +58,7 @@ class Signature(NamedTuple):
 
     @property
     def dtypes(self) -> frozenset[DType]:
-        """Every dtype among the parameters, elements of pointers included; `any_` is none."""
+        """Every dtype among the parameters, elements of pointers included, without `any_`."""
         return frozenset(param.dtype for param in self.params) - {any_}
 
     def __str__(self) -> str:

@@ -91,30 +91,32 @@ def barrier() -> None:
 
 
 def fence() -> None:
-    """Let other threads see this thread's accesses before the call ahead of those behind it.
+    """Make other threads see this thread's accesses before the call earlier than those after it.
 
-    A thread that writes data, calls this and sets a flag by an atomic, and one that reads the flag
-    by an atomic, calls this and reads the data, pass the data on, also between blocks.
+    Thread A writes data, calls this and sets a flag by an atomic. Thread B reads the flag by an
+    atomic, calls this and reads the data: it sees what A has written, even in another block.
     """
     raise outside("fence")
 
 
 def acquire() -> None:
-    """Name an order, `hal.atomic_load(p, i, hal.acquire)`: what is behind the atomic sees what a
-    thread wrote before an atomic with `release`, if the first one has read what the other left.
+    """Order an atomic, `hal.atomic_load(p, i, hal.acquire)`, before this thread's later accesses.
+
+    These see all that another thread wrote before the `release` atomic whose value was read.
     """
     raise outside("acquire")
 
 
 def release() -> None:
-    """Name an order, `hal.atomic_exchange(p, i, 1, hal.release)`: what this thread wrote before the
-    atomic is seen behind one with `acquire` that reads what it leaves.
+    """Order an atomic, `hal.atomic_exchange(p, i, 1, hal.release)`, after this thread's accesses.
+
+    A thread whose `acquire` atomic reads its value then sees all that this thread wrote before.
     """
     raise outside("release")
 
 
 def acq_rel() -> None:
-    """Name an order, that of `acquire` and `release` together."""
+    """Order an atomic as `acquire` and `release` together do."""
     raise outside("acq_rel")
 
 
@@ -179,7 +181,7 @@ def subgroup_exclusive_sum(x: T) -> T:
 def print(*parts: Scalar | float | str) -> None:
     """Print a line with the values of this thread, in checked mode and in the interpreter.
 
-    `hal.print("x =", x[i])`: plain text and values, with spaces between. Elsewhere it is no code.
+    `hal.print("x =", x[i])`: plain text and values, with spaces between. Elsewhere it does nothing.
     """
     raise outside("print")
 

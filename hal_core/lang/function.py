@@ -25,8 +25,8 @@ class KernelFunction:
     The definition reads the signature and the lines of the file; the first `lower()` reads the
     body, and fixes the Python values that the kernel captures. So a definition costs little, and a
     kernel may use names that its module assigns further down. An edit of the file changes no kernel
-    before the module is loaded again. Where it comes before a definition inside a function runs,
-    the text is another one, and `lower()` raises KernelSyntaxError.
+    before the module is loaded again. If the file is edited before a definition inside a function
+    runs, the text no longer fits the code, and `lower()` raises KernelSyntaxError.
 
     Concurrency: any thread may call `lower`.
     """

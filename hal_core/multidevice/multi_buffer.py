@@ -54,8 +54,8 @@ class MultiBuffer(OfThisProcess):
     `axis` is cut into as many parts as there are devices: as equal as can be, longer ones first, or
     of `sizes`, some of which may be 0. With `axis=None` each device has all elements.
     Shape: each part is in C order.
-    Order: on each device after its earlier work and before its later work, as for a Buffer. What is
-    queued with `queue=` counts for neither.
+    Order: on each device after its earlier work and before its later work, as for a Buffer. Work
+    that is queued with `queue=` is not part of this order.
     Raises: InvalidArgument for no device, or one given twice. An error of one device names it; the
     others have done or dropped their part by then.
     """
@@ -76,7 +76,7 @@ class MultiBuffer(OfThisProcess):
         axis: int | None = 0,
         sizes: Sequence[int] | None = None,
     ) -> None:
-        """Describe the memory, of which none is allocated yet."""
+        """Describe the memory, which is allocated at the first use."""
         self.devices = _devices(devices)
         self.dtype = as_dtype(dtype, "MultiBuffer")
         self.shape = _shape(shape)

@@ -1,6 +1,6 @@
 """One thread that polls events for which a driver calls nobody back.
 
-However many events are awaited, the process has one such thread, and none while there are none.
+The process has one such thread while any events are awaited, however many, and else none.
 """
 
 from __future__ import annotations

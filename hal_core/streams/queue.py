@@ -707,7 +707,7 @@ class DefaultStreamQueue(StreamQueue):
 
 
 def wrap(device: StreamDevice, obj: Any) -> StreamQueue | None:
-    """Return a queue over another library's stream, None for an object that is none.
+    """Return a queue over another library's stream, None for an object that is no stream.
 
     A stream is an object with `__cuda_stream__`, one of PyTorch, CuPy or PyCUDA, or its handle.
     Raises: InvalidArgument for what the driver does not know.
