@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -181,6 +182,25 @@ def run_each(steps: list[Callable[[], object]]) -> None:
             raise first
     finally:
         del first  # its traceback has this frame
+
+
+def make_calls(calls: deque[Callable[[], object]]) -> None:
+    """Make the calls of a deque in order, and take each out of it.
+
+    What Ctrl-C ends in the middle, the next caller makes again. Concurrency: any thread may.
+    """
+    while calls:
+        try:
+            call = calls[0]
+            del calls[0]  # no `popleft`: behind a call Ctrl-C may come
+        except IndexError:  # another thread was faster
+            return
+        try:
+            call()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                calls.appendleft(call)
+            raise
 
 
 class _Flight:

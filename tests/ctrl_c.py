@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from hal_core import concurrency
 
+_AT_WORK_SECONDS = 10.0  # until a thread that goes on with the work has let go of a lock
 EVERY = os.environ.get("HAL_TEST_EVERY_PLACE") == "1"  # else a sample
 
 
@@ -114,7 +115,7 @@ class _Play:
 
         def look() -> None:
             for lock in concurrency._locks:
-                if lock.acquire(blocking=False):
+                if lock.acquire(timeout=_AT_WORK_SECONDS):
                     lock.release()
                 else:
                     held.append(lock)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal_core.concurrency import OfThisProcess, fork_error, poll
+from hal_core.concurrency import OfThisProcess, fork_error, make_calls, poll
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState
 from hal_core.queue import watcher
 
@@ -72,13 +73,13 @@ class Event(OfThisProcess):
     def _sleep(self, seconds: float) -> None:
         """Wait until the event happens, at most `seconds`."""
         if self._end.acquire(timeout=seconds):
-            self._end.release()
+            self._wake()
 
     def _when_done(self, call: Callable[[], object]) -> None:
         """Call `call()` in some thread once the event has happened; at once if it has already."""
         self._callbacks.append(call)
         if self._done:
-            self._call_back()
+            make_calls(self._callbacks)
 
     def _time_ns(self) -> int:
         """Return when it happened, on the clock of its queue's device."""
@@ -165,20 +166,17 @@ class Event(OfThisProcess):
         return True
 
     def _happen(self, failure: Failure | None) -> None:
-        if self._done:
-            return
-        self._failure, self._ns = failure, perf_counter_ns()
-        self._done = True
-        self._end.release()
-        self._call_back()
+        """Let the event happen; a second call finishes what Ctrl-C has ended in the middle."""
+        if not self._done:
+            self._failure, self._ns = failure, perf_counter_ns()
+            self._done = True
+            self._wake()
+        make_calls(self._callbacks)
 
-    def _call_back(self) -> None:
-        while self._callbacks:
-            try:
-                call = self._callbacks.popleft()
-            except IndexError:  # another thread was faster
-                return
-            call()
+    def _wake(self) -> None:
+        """Let go on who sleeps, each of whom comes here, too."""
+        with suppress(RuntimeError):  # another was faster
+            self._end.release()
 
     def _raise_failure(self, operation: str) -> None:
         if self._seen is not None:

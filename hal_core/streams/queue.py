@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from threading import TIMEOUT_MAX, get_ident
+from threading import TIMEOUT_MAX, Thread, current_thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from hal_core.buffer import Buffer, Lease
-from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
+from hal_core.concurrency import fork_safe_lock, make_calls, poll, run_unless_busy
 from hal_core.dtypes import uint8
 from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState
 from hal_core.profiling import events, record_queued
@@ -95,6 +95,12 @@ class Stretch:
         """Tell whether all events that it waits for have happened. Looks at their queues."""
         return all(event._is_over() for event in self.waited)
 
+    def end(self) -> None:
+        """Do what the host does when the work is done, once."""
+        while self.finish:
+            self.finish[0]()
+            del self.finish[0]
+
 
 class _Dropped(PolledEvent):
     """The end of the work of a queue that nobody refers to; its stream is destroyed then."""
@@ -123,8 +129,7 @@ class _Dropped(PolledEvent):
                 if not device.call("wait", device.api.is_reached, self._mark.handle):
                     return False
                 for stretch in self._rest:
-                    for finish in stretch.finish:
-                        finish()
+                    stretch.end()
             except DeviceFault:  # the context is lost, and its memory with it
                 pass
             except HalError as error:
@@ -164,6 +169,7 @@ class StreamQueue(Queue):
         self._known: WeakSet[Lease] = WeakSet()  # memory that this queue has used
         self._held: Event | None = None  # that the calls of `_later` wait for
         self._later: deque[Callable[[], object]] = deque()
+        self._at_work: Thread | None = None  # makes these calls
         self._outside: deque[Callable[[], object]] = deque()  # calls to make without the lock
         self._last: Callable[[], Event | None] = _nothing  # behind all work, a weak reference
         self._asked: Event | None = None  # that `synchronize` waits for
@@ -207,19 +213,52 @@ class StreamQueue(Queue):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Make the calls that were kept, up to one that waits. Any thread that comes does it."""
-        while self._later and self._held is None:
+        """Have the calls made that were kept, up to one that waits.
+
+        In a thread of its own, which hears no Ctrl-C: in the middle of a call nobody could tell
+        whether the driver has it. And large copies wait for pinned memory there, which would keep
+        whoever lets the event happen from other queues.
+        """
+        if not self._later or self.forked:
+            return
+        held = self._held
+        if held is not None:
+            if held._done:  # Ctrl-C came before we were told
+                self._resume(held)
+            return
+        with self._lock:
+            if self._later and not (self._at_work is not None and self._at_work.is_alive()):
+                made = Thread(target=self._make_kept_calls, name=f"hal {self.name}", daemon=True)
+                self._at_work = made
+                try:
+                    made.start()
+                except RuntimeError:  # at the end of the interpreter there are no new threads
+                    self._make_kept_calls()
+
+    def _make_kept_calls(self) -> None:
+        while True:
             self._make_room()
             with self._lock:
-                if self._later and self._held is None:
-                    self._later.popleft()()
+                if not self._later or self._held is not None:
+                    self._at_work = None
+                    return
+                try:
+                    self._later[0]()
+                except Exception as error:  # for which there is no caller
+                    self._fail("queued work", error)
+                self._later.popleft()
             self._settle()
+
+    def _catch_up(self) -> None:
+        """Wait until the calls that were kept are made, up to one that waits."""
+        self._go_on()
+        at_work = self._at_work
+        if at_work is not None and at_work is not current_thread():
+            at_work.join()
 
     def _settle(self) -> None:
         """Let events happen, whose callbacks may work with other queues: without the lock."""
-        while self._outside:
-            with suppress(IndexError):  # another thread was faster
-                self._outside.popleft()()
+        make_calls(self._outside)
 
     def _put(
         self, name: str, work: Callable[[], object], keep: Keep, waited: Event | None = None
@@ -510,16 +549,16 @@ class StreamQueue(Queue):
 
     def _hold(self, event: Event) -> None:
         """Keep all later calls until the event has happened."""
+        self._outside.append(partial(event._when_done, partial(self._resume, event)))
         self._held = event
-        self._outside.append(lambda: event._when_done(self._resume))
 
-    def _resume(self) -> None:
+    def _resume(self, event: Event) -> None:
         if self.forked:
             return
         with self._lock:
-            event, self._held = self._held, None
-            if event is not None:
+            if self._held is event:
                 self._failure = self._failure or event._failure
+                self._held = None
         self._go_on()
 
     def look(self) -> None:
@@ -541,19 +580,22 @@ class StreamQueue(Queue):
         finally:
             self._looking.discard(thread)
         self._settle()
+        self._go_on()
 
     def _take(self, stretch: Stretch, over: list[Stretch]) -> None:
         """Take the first stretch if it is over, and let its event happen."""
         if self._pending and self._pending[0] is stretch and self._is_over(stretch):
-            over.append(self._pending.popleft())
+            over.append(stretch)
             self._let_happen(stretch)
+            self._pending.popleft()
 
     def _let_happen(self, stretch: Stretch) -> None:
-        event, stretch.event = stretch.event(), _nothing
+        event = stretch.event()
         if event is not None:
             if event is self._asked:
                 self._asked = None
             self._outside.append(partial(event._happen, self._passed))
+        stretch.event = _nothing
 
     def _is_over(self, stretch: Stretch) -> bool:
         device, mark = self.device, stretch.mark
@@ -577,8 +619,7 @@ class StreamQueue(Queue):
             # Of a fault the context is lost, and its memory with it; else that may be in use.
             return isinstance(error, DeviceFault)
         if self._passed is None:
-            for finish in stretch.finish:
-                finish()
+            stretch.end()
             for event in stretch.waited:
                 self._passed = self._failure = self._failure or event._failure
         return True
@@ -597,7 +638,7 @@ class StreamQueue(Queue):
             raise error  # the caller may do it later
         self._fail(name, error)
 
-    def _fail(self, name: str, error: HalError) -> None:
+    def _fail(self, name: str, error: Exception) -> None:
         """Note the failure; of a fault the first launch that is not known to be done is guilty."""
         lost = isinstance(error, DeviceFault)
         works = [*self._pending, self._growing] if lost else []
@@ -616,7 +657,7 @@ class StreamQueue(Queue):
         Raises: InvalidState while work waits for an event that is in no stream.
         """
         self._check_open("__cuda_stream__")
-        self._go_on()
+        self._catch_up()
         with self._lock:
             self._is_shared = True
             if self._held is not None:
@@ -626,7 +667,7 @@ class StreamQueue(Queue):
 
     def precede(self, stream: Any) -> bool:
         """Let later work of any stream come after ours; False if the host has to wait for it."""
-        self._go_on()
+        self._catch_up()
         with self._lock:
             if self._held is not None or self._failure is not None:
                 return False

@@ -449,7 +449,7 @@ def test_X2_a_forked_child_that_sets_an_event_calls_no_driver(
     queue.look()
     assert simulator.calls_since(before) == {}
     queue.forked = False
-    queue._resume()
+    queue._resume(gate)
     assert queue.synchronize(20) and x.numpy()[0] == 3
 
 

@@ -1,0 +1,87 @@
+"""Queues of streams on the third backend: Ctrl-C at every place, and calls that are kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import third_backend
+from ctrl_c import Heard, Scene, press_everywhere
+
+import hal_core as hal
+from hal_core.streams import queue as queues
+
+MOST = 150  # places of the scene; all of them under HAL_TEST_EVERY_PLACE=1
+
+
+@hal.kernel
+def add_one(y: hal.Ptr[hal.int32]) -> None:
+    y[0] = y[0] + 1
+
+
+@pytest.fixture
+def device() -> Iterator[Any]:
+    hal.Device.register_plugin("THIRD", third_backend.plugin)
+    with hal.Device["THIRD"] as made:
+        yield made
+
+
+def test_Q1_ctrl_c_loses_and_repeats_no_call_that_was_kept(device: Any) -> None:
+    program = device.compile(add_one)
+
+    def scene() -> Scene:
+        x, queue, gate = hal.zeros(1, hal.int32, device), device.queue(), hal.Event()
+        queue.wait(gate)
+        for _ in range(3):
+            program(x, threads=1, queue=queue)
+        middle = queue.record()
+        program(x, threads=1, queue=queue)
+
+        def work() -> None:
+            gate.set()
+            queue.synchronize(20)
+
+        def check(heard: Heard) -> None:
+            gate.set()
+            assert middle.wait(20) and queue.synchronize(20)
+            assert x.numpy().tolist() == [4]
+            queue.close()
+
+        return Scene(work, check)
+
+    assert press_everywhere(scene, MOST) > 50
+
+
+def test_Q1_whoever_sets_an_event_does_not_make_the_calls_that_wait_for_it(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the one thread that watches the events of all queues, and copies take long."""
+    monkeypatch.setattr(queues, "_MOST_STAGED", 1)
+    held, leave, gate = device.queue(), threading.Event(), hal.Event()
+    x = hal.empty(16 << 20, hal.uint8, device)
+    held.wait(gate)
+    done = x.copyin(bytes([3]) * (16 << 20), queue=held)
+    monkeypatch.setattr(device.api, "wait_event", lambda handle: leave.wait(20))  # for memory
+    gate.set()
+    other = hal.zeros(4, hal.int32, device)
+    assert other.fill(2, queue=device.queue()).wait(20) and not done.done
+    leave.set()
+    assert done.wait(20) and x.numpy()[-1] == 3
+
+
+def test_Q1_kept_calls_are_made_where_no_thread_can_be_started(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the end of the interpreter."""
+    queue, gate, x = device.queue(), hal.Event(), hal.zeros(1, hal.int32, device)
+    queue.wait(gate)
+    done = x.fill(7, queue=queue)
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    gate.set()
+    assert done.done and x.numpy().tolist() == [7]
