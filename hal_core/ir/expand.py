@@ -40,8 +40,10 @@ def expand(
     ATAN2 and the float64 TAN; FMOD is exact). Zeros, infinities, NaNs and subnormals give what C99
     says.
     """
-    wanted = {node for node in kernel.uops if node.dtype in functions.get(node.op, ())}
-    if not in_loops:
+    wanted = {
+        node for node in kernel.uops if node.op in functions and node.dtype in functions[node.op]
+    }
+    if wanted and not in_loops:
         depth = outer = 0
         short = unrolled(kernel.uops)
         for node in kernel.uops:

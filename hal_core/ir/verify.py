@@ -123,12 +123,14 @@ class _Walk:
         if not isinstance(src, tuple):
             return _NO_SOURCES
         count = SOURCE_COUNTS.get(node.op, 2)
-        free = is_gated(node) or node.op == "PRINT" or (node.op, len(src)) == ("ASSERT", 2)
-        if len(src) != count and not free:
-            return f"{node.op} has {count} sources, not {len(src)}"
-        untyped = node.dtype is any_ and node.op == "PARAM"
-        if node.dtype is not None and id(node.dtype) not in _KNOWN and not untyped:
-            return "its dtype is not a dtype"
+        if len(src) != count:
+            free = is_gated(node) or node.op == "PRINT" or (node.op, len(src)) == ("ASSERT", 2)
+            if not free:
+                return f"{node.op} has {count} sources, not {len(src)}"
+        if node.dtype is not None and id(node.dtype) not in _KNOWN:
+            untyped = node.dtype is any_ and node.op == "PARAM"
+            if not untyped:
+                return "its dtype is not a dtype"
         if id(node) in self.seen:
             return "the node stands in the list twice"
         if self.visible.issuperset(map(id, src)):

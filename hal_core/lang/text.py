@@ -168,6 +168,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[str]:
     indent = len(lines[0]) - len(lines[0].lstrip())
     for number, line in enumerate(lines[1:], 1):
         body = line.lstrip()
-        if body and not body.startswith("#") and len(line) - len(body) <= indent:
+        # A line with a closing bracket ends the parameters, not the function.
+        if body and body[0] not in "#)" and len(line) - len(body) <= indent:
             yield "".join(lines[:number])
     yield "".join(lines)

@@ -85,6 +85,8 @@ def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp]) -> Lockstep | No
     if all(node in short for node in uops if node.op == "RANGE"):
         return None
     uops, guards = _without_guards(uops)
+    if not _may_gain(uops, short):
+        return None
     search = _Search(uops)
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
     if not loops or not loops.issuperset(needed):
@@ -113,6 +115,25 @@ def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp]) -> Lockstep | No
         if node in loops:
             hoisted.append(made[-1])
     return Lockstep(tuple(made), tuple(hoisted), guards)
+
+
+def _may_gain(uops: tuple[UOp, ...], short: Collection[UOp]) -> bool:
+    """Tell whether a search is worth its time: it refuses loops around or beside a _NEVER."""
+    depth, long, never = 0, False, False  # of the outermost block
+    for node in uops:
+        if node.op == "BARRIER":
+            return True  # it hoists the blocks around it, and others are outermost
+        if node.op in ("IF", "RANGE", "LOOP"):
+            depth += 1
+        elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+            depth -= 1
+            if depth == 0:
+                if long and not never:
+                    return True
+                long = never = False
+        long = long or (node.op == "RANGE" and node not in short)
+        never = never or (depth > 0 and node.op in _NEVER)
+    return False
 
 
 def _without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
