@@ -52,7 +52,7 @@ class RayAllocator(LRUAllocator["Place"]):
     def _copyin(self, dest: Place, src: memoryview) -> None:
         connection = self.device.connection
         if src.nbytes <= _INLINE_NBYTES:
-            connection.add("write", part(dest, 0, src.nbytes), bytes(src))
+            connection.add("write", part(dest, 0, src.nbytes), connection.carry(src))
             return
         for start in range(0, src.nbytes, _PART_NBYTES):
             data = np.frombuffer(src[start : start + _PART_NBYTES], np.uint8)
@@ -74,6 +74,7 @@ class RayAllocator(LRUAllocator["Place"]):
         there, transport = src_device.connection, self.device.transport_from(src_device)
         for start in range(0, nbytes, _PART_NBYTES):
             length = min(_PART_NBYTES, nbytes - start)
+            connection.count(length)
             given = there.ask_later("give", part(src, start, length), transport)
             connection.add("take", part(dest, start, length), [given])
         return True

@@ -27,7 +27,8 @@ MOST = 64  # commands that wait to be sent
 _SOON_SECONDS = 1e-3  # until they are sent in any case
 _IDLE_TURNS = 50  # after which the thread that sends goes to sleep
 _MOST_MESSAGES = 256  # that are not done, or a loop without a wait would fill the actor's memory
-_MOST_ON_THE_WAY = 256 << 20  # bytes in the object store for messages that are not done
+_MOST_CARRIED = 2 << 20  # bytes of copies in a message
+_MOST_ON_THE_WAY = 256 << 20  # bytes of copies that are not done, most of them in object stores
 
 
 class Connection:
@@ -52,7 +53,8 @@ class Connection:
         self._has_work = False  # since the last wait
         self._waited: Any = None  # the answer to a wait whose time passed
         self._messages = 0  # sent since the last question
-        self._on_the_way = 0  # bytes put into the object store since the last wait
+        self._carried = 0  # bytes of copies in the next message
+        self._on_the_way = 0  # bytes of copies since the last answer
         self._is_timed = False  # a token to send lies in `_tokens`
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         self._sender: threading.Thread | None = None
@@ -95,14 +97,25 @@ class Connection:
             self._start()
         self._tokens.put(True)
 
+    def count(self, nbytes: int) -> None:
+        """Count the bytes of a copy whose command comes next; wait if too many are on the way."""
+        if self._on_the_way > _MOST_ON_THE_WAY:
+            self._answer("wait", self.send(("now",)), None)  # no `ask`: that may be measured
+        self._on_the_way += nbytes
+
+    def carry(self, data: memoryview) -> bytes:
+        """Return bytes as a command carries them inside its message."""
+        self.count(data.nbytes)
+        if self._carried > _MOST_CARRIED:
+            self.send()
+        self._carried += data.nbytes
+        return bytes(data)
+
     def put(self, data: Any) -> list[Any]:
         """Put bytes into this node's object store; return them as a command carries them."""
         with driver.check("copyin", self.device):
             self._check_session()
-            if self._on_the_way > _MOST_ON_THE_WAY:
-                self.ask("now")
-                self._on_the_way = 0
-            self._on_the_way += data.nbytes
+            self.count(data.nbytes)
             return [self.ray.put(data)]
 
     def send(self, question: Command | None = None) -> Any:
@@ -116,6 +129,7 @@ class Connection:
                 start_ns = perf_counter_ns()
                 last = not self._taken
                 if last:
+                    self._carried = 0
                     self.sent += 1  # before anything is taken, so that nothing shares its number
                     with suppress(IndexError):  # in one call, in which no signal is handled
                         self._taken.extend(iter(self._commands.popleft, None))
@@ -224,7 +238,6 @@ class Connection:
             except (KeyboardInterrupt, SystemExit):
                 self._waited, self._has_work = ref, True
                 raise
-            self._on_the_way = 0
             if not self._has_work:
                 return True
         return True
@@ -240,6 +253,7 @@ class Connection:
         except (self.ray.exceptions.RayError, ConnectionError) as error:
             self._lose(operation, error)
             self._refuse()
+        self._on_the_way = 0
         succeeded, answer = told
         if not succeeded:
             failure = unpack(answer)

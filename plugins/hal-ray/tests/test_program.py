@@ -87,6 +87,32 @@ def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(
     assert 2 < most <= 6 and y.numpy().tolist() == [1001] * 10
 
 
+@pytest.mark.parametrize("kind", ["in the message", "through the store", "from the other device"])
+def test_a_loop_of_copies_does_not_fill_messages_and_object_stores(
+    device: Any, other: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(connection, "_MOST_CARRIED", 64 << 10)
+    monkeypatch.setattr(connection, "_MOST_ON_THE_WAY", 1 << 20)
+    nbytes = (32 << 10) if kind == "in the message" else (128 << 10)
+    data, sizes = np.ones(nbytes, np.uint8), [0]
+    y, x = hal.zeros(nbytes, hal.uint8, device), hal.Buffer.from_numpy(data, other)
+    post, most = device.connection._tell, 0
+
+    def noted(message: bytes, *puts: Any) -> None:
+        sizes.append(len(message))
+        post(message, *puts)
+
+    monkeypatch.setattr(device.connection, "_tell", noted)
+    for _ in range(80):
+        if kind == "from the other device":
+            y.copy_from(x)
+        else:
+            y.copyin(data)
+        most = max(most, device.connection._on_the_way)
+    assert (1 << 20) < most <= (1 << 20) + nbytes and max(sizes) < (200 << 10)
+    assert np.array_equal(y.numpy(), data)
+
+
 def test_launches_that_are_known_there_have_their_own_numbers_and_memory(device: Any) -> None:
     """An actor keeps launches that are ready: 0.0 is no -0.0, and freed memory is given back."""
     program, before = device.compile(divide), device.statistics_there()
