@@ -3,7 +3,8 @@
 add(a), add(b)              nothing is sent
 ask(("wait",))              one message: a, b and the question
 add(c)                      1 ms later, one message: c
-add(d) ... 64 times         one message: all of them
+add(d) ... 64 times         one message: all of them, so that the actor begins
+add(e) ... 256 times        one message: the next is longer, up to the next question
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from hal_core.profiling import events
 from hal_ray import driver
 from hal_ray.host import Command, unpack
 
-MOST = 64  # commands that wait to be sent
+_FIRST = 64  # commands of the first message behind a question
+_GROWTH = 4  # of the next one: a message costs as much as 100 launches
+_LARGEST = 1024  # commands of a message
 _SOON_SECONDS = 1e-3  # until they are sent in any case
 _IDLE_TURNS = 50  # after which the thread that sends goes to sleep
-_MOST_MESSAGES = 256  # that are not done, or a loop without a wait would fill the actor's memory
+_MOST_COMMANDS = 1 << 16  # not done, or a loop without a wait would fill the actor's memory
 _MOST_CARRIED = 2 << 20  # bytes of copies in a message
 _MOST_ON_THE_WAY = 256 << 20  # bytes of copies that are not done, most of them in object stores
 
@@ -52,7 +55,8 @@ class Connection:
         self._tell = actor.run.options(num_returns=0).remote
         self._has_work = False  # since the last wait
         self._waited: Any = None  # the answer to a wait whose time passed
-        self._messages = 0  # sent since the last question
+        self._limit = _FIRST  # commands that are sent although nobody waits
+        self._unanswered = 0  # commands sent since the last answer
         self._carried = 0  # bytes of copies in the next message
         self._on_the_way = 0  # bytes of copies since the last answer
         self._is_timed = False  # a token to send lies in `_tokens`
@@ -78,9 +82,9 @@ class Connection:
         self._has_work = True
         if not self._is_timed:
             self._time()
-        if len(self._commands) >= MOST:
+        if len(self._commands) >= self._limit:
             self.send()
-            if self._messages > _MOST_MESSAGES:
+            if self._unanswered > _MOST_COMMANDS:
                 self.ask("now")
 
     def add_later(self, *command: Any) -> None:
@@ -158,12 +162,13 @@ class Connection:
             ]
         noted = bool(events.open_profiles)
         message = pickle.dumps((number, noted, commands, question), pickle.HIGHEST_PROTOCOL)
-        if question is None:
-            self._messages += 1
-            self._tell(message, *puts)
-            return None
-        self._messages = 0
-        return self._ask(message, *puts)
+        if question is not None:
+            self._limit = _FIRST
+            return self._ask(message, *puts)
+        self._tell(message, *puts)
+        self._unanswered += len(commands)
+        self._limit = min(_GROWTH * self._limit, _LARGEST)
+        return None
 
     def _start(self) -> None:
         with self._lock:
@@ -253,7 +258,7 @@ class Connection:
         except (self.ray.exceptions.RayError, ConnectionError) as error:
             self._lose(operation, error)
             self._refuse()
-        self._on_the_way = 0
+        self._unanswered = self._on_the_way = 0
         succeeded, answer = told
         if not succeeded:
             failure = unpack(answer)

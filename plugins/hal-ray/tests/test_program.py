@@ -70,21 +70,22 @@ def test_a_thousand_launches_are_few_messages(device: Any) -> None:
     for _ in range(1000):
         program(y, vals=(10,), threads=10)
     device.synchronize()
-    assert 16 <= messages(device) - before <= 60
+    assert 3 <= messages(device) - before <= 40  # a pause of 1 ms makes one more
     assert y.numpy().tolist() == [1001] * 10
 
 
 def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_MOST_MESSAGES", 5)
+    monkeypatch.setattr(connection, "_MOST_COMMANDS", 320)
+    monkeypatch.setattr(connection, "_LARGEST", 64)
     program, y = device.compile(add_one), hal.zeros(10, hal.int32, device)
     program(y, vals=(10,), threads=10)
     most = 0
     for _ in range(1000):
         program(y, vals=(10,), threads=10)
-        most = max(most, device.connection._messages)
-    assert 2 < most <= 6 and y.numpy().tolist() == [1001] * 10
+        most = max(most, device.connection._unanswered)
+    assert 128 < most <= 384 and y.numpy().tolist() == [1001] * 10
 
 
 @pytest.mark.parametrize("kind", ["in the message", "through the store", "from the other device"])
