@@ -45,7 +45,7 @@ class Connection:
         self.fault: DeviceFault | None = None  # why nothing more can be sent
         self.describe_loss: Callable[[], str] = lambda: ""
         self.arrivals: Callable[[int, int, int], None] | None = None  # for a profile
-        self._job = ray.get_runtime_context().get_job_id()
+        self._session = self._find_session()
         self._told = False  # somebody has seen the fault
         self._commands: deque[Command] = deque()
         self._taken: list[Command] = []  # from there, for the message that is being sent
@@ -231,6 +231,8 @@ class Connection:
         for _ in range(2):  # first for an earlier wait whose time had passed, or that Ctrl-C ended
             ref, self._waited = self._waited, None
             try:
+                if ref is not None and not self._is_here():  # `send` looks for the others
+                    ref = None
                 if ref is None:
                     self._has_work = False
                     ref = self.send(("wait",))
@@ -251,7 +253,6 @@ class Connection:
         if ref is None:
             self._refuse()
         try:
-            self._check_session()
             told: Any = self.ray.get(ref, timeout=seconds) or (True, None)
         except self.ray.exceptions.GetTimeoutError as error:
             raise driver.explain(error, operation, self.device) from None
@@ -273,8 +274,12 @@ class Connection:
 
     def _is_here(self) -> bool:
         """Tell whether this process is still connected to the cluster of the device."""
-        ray = self.ray
-        return bool(ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._job)
+        return bool(self.ray.is_initialized()) and self._find_session() == self._session
+
+    def _find_session(self) -> tuple[str, str]:
+        """Return the number of the job and the node: every cluster numbers its jobs from 1."""
+        context = self.ray.get_runtime_context()
+        return context.get_job_id(), context.get_node_id()
 
     def _check_session(self) -> None:
         if not self._is_here():

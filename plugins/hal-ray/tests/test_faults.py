@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -362,6 +363,23 @@ def test_memory_of_a_cluster_that_was_left_is_refused_on_another(
     assert fault.startswith("DeviceFault") and "left the cluster" in fault, done.stderr
     assert launch.startswith("InvalidState") and "argument 'y': the device is closed" in launch
     assert copy.startswith("InvalidState") and "closed" in copy and zero == "0"
+
+
+def test_a_cluster_that_gave_its_job_the_same_number_is_another(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There `ray.kill` would end this process after a minute."""
+    ray, y = device.connection.ray, hal.zeros(100, hal.int32, device)
+    device.synchronize()
+    number = ray.get_runtime_context().get_job_id()
+    there = SimpleNamespace(get_job_id=lambda: number, get_node_id=lambda: "another")
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "get_runtime_context", lambda: there)
+        patch.setattr(ray, "kill", lambda actor: pytest.fail("an actor of another cluster"))
+        with pytest.raises(hal.DeviceFault, match="left the cluster"):
+            y.numpy()
+        device.close()
+    device.connection.close()
 
 
 TERMINATED = """
