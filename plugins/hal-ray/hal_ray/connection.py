@@ -32,6 +32,7 @@ _IDLE_TURNS = 50  # after which the thread that sends goes to sleep
 _MOST_COMMANDS = 1 << 16  # not done, or a loop without a wait would fill the actor's memory
 _MOST_CARRIED = 2 << 20  # bytes of copies in a message
 _MOST_ON_THE_WAY = 256 << 20  # bytes of copies that are not done, most of them in object stores
+_LEFT = "the process has left the cluster of this device"
 
 
 class Connection:
@@ -139,10 +140,11 @@ class Connection:
                         self._taken.extend(iter(self._commands.popleft, None))
                 count = len(self._taken)
                 try:
-                    self._check_session()
+                    if not self.ray.is_initialized():  # a call would start a cluster
+                        raise ConnectionError(_LEFT)
                     ref = self._post(self.sent, question if last else None)
-                except Exception as error:
-                    self._lose("send", error)
+                except Exception as error:  # Ray refuses an actor of another cluster
+                    self._lose("send", error if self._is_here() else ConnectionError(_LEFT))
                     return None
                 self._taken = []
                 if self.arrivals is not None and events.open_profiles:
@@ -283,7 +285,7 @@ class Connection:
 
     def _check_session(self) -> None:
         if not self._is_here():
-            raise ConnectionError("the process has left the cluster of this device")
+            raise ConnectionError(_LEFT)
 
     def _lose(self, operation: str, error: BaseException) -> None:
         """Note that the actor is gone, or that a message could not be sent."""

@@ -369,12 +369,17 @@ def test_a_cluster_that_gave_its_job_the_same_number_is_another(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There `ray.kill` would end this process after a minute."""
+
+    def not_found(*message: Any) -> None:
+        raise Exception("Can't find actor. It might be dead or it's from a different cluster")
+
     ray, y = device.connection.ray, hal.zeros(100, hal.int32, device)
     device.synchronize()
     number = ray.get_runtime_context().get_job_id()
     there = SimpleNamespace(get_job_id=lambda: number, get_node_id=lambda: "another")
     with monkeypatch.context() as patch:
         patch.setattr(ray, "get_runtime_context", lambda: there)
+        patch.setattr(device.connection, "_ask", not_found)
         patch.setattr(ray, "kill", lambda actor: pytest.fail("an actor of another cluster"))
         with pytest.raises(hal.DeviceFault, match="left the cluster"):
             y.numpy()
