@@ -108,7 +108,7 @@ class Rules(NamedTuple):
         except (TypeError, AttributeError):
             sizes = []
         if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-            self._refuse(f"{what} is one to three integers, none negative", extent)
+            self._refuse(f"{what} must be one to three integers that are not negative", extent)
         return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
 
     def _refuse(self, problem: str, *values: object, fix: str = _FORMS) -> NoReturn:

@@ -548,7 +548,7 @@ class Buffer:
         found = opened._backend.import_buffer(opened, obj)
         if found is None:
             raise InvalidArgument(
-                "wrap", "the backend knows no such object",
+                "wrap", "the backend does not know such an object",
                 got=type(obj).__name__, device=opened.name,
                 fix="Buffer.from_dlpack and from_numpy take other libraries' arrays.",
             )  # fmt: skip
@@ -757,5 +757,7 @@ def _size(value: Any, operation: str, what: str = "size") -> int:
         fix = "Convert it by int(...)." if isinstance(value, float) else None
         if isinstance(value, (tuple, list)):
             fix = "A buffer has one dimension: give the product, and numpy(shape) at the end."
-        raise InvalidArgument(operation, f"{what} is an integer, not negative", got=value, fix=fix)
+        raise InvalidArgument(
+            operation, f"{what} must be an integer that is not negative", got=value, fix=fix
+        )
     return int(number)

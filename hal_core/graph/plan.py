@@ -151,7 +151,7 @@ class Exchange:
                     self._made[number] = made
             if not inside:
                 fix = "graph.buffers lists those that are there."
-                raise InvalidArgument("replay", f"{old!r} is in no node", fix=fix)
+                raise InvalidArgument("replay", f"no node of the graph uses {old!r}", fix=fix)
 
     def bufs(self, node: Node) -> list[Buffer]:
         return [self._made.get(id(one), one) for one in node.bufs]
@@ -194,7 +194,7 @@ def _part_of(old: Buffer, new: Buffer, buffer: Buffer) -> Buffer | None:
         return None
     if start < 0 or end > old.nbytes:
         fix = "Exchange the whole buffer, of which both are views."
-        raise InvalidArgument("replay", f"{buffer!r} lies in {old!r} with a part only", fix=fix)
+        raise InvalidArgument("replay", f"only a part of {buffer!r} lies in {old!r}", fix=fix)
     if start == 0 and (new.size, new.dtype) == (buffer.size, buffer.dtype):
         return new
     return new.ensure_allocated().view(buffer.size, buffer.dtype, start)

@@ -39,7 +39,7 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
         raise definition.error("", problem, "Rename the kernel.")
     if definition.annotation("return") is not None:
         fix = "Store into a hal.Ptr parameter, and write -> None."
-        raise definition.error("return", "a kernel gives nothing back", fix)
+        raise definition.error("return", "a kernel returns no value", fix)
     params = []
     for position, name in enumerate(definition.names):
         if name not in function.__annotations__:

@@ -254,7 +254,7 @@ def return_(s: Statements, node: ast.Return) -> None:
         return
     if node.value is not None and getattr(node.value, "value", node) is not None:
         fix = "Store into a hal.Ptr parameter, and write return."
-        raise s.error(node.value, "a kernel gives nothing back", fix)
+        raise s.error(node.value, "a kernel returns no value", fix)
     s.emit.node("RETURN")
     s.names.reached = False
 

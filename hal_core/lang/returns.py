@@ -150,7 +150,7 @@ def returned(s: Statements, node: ast.Return) -> Result:
         return _ended(s, node)
     declared = function.returns
     if declared is type(None):
-        problem = f"{function.__name__} gives nothing back, it says -> None"
+        problem = f"{function.__name__} returns a value, but its type is -> None"
         raise s.error(node.value, problem, "Write -> hal.float32, or leave it out.")
     wants = declared if isinstance(declared, tuple) else ()
     if isinstance(declared, DType):

@@ -97,7 +97,7 @@ class MultiBuffer(OfThisProcess):
         count = len(self.devices)
         if self.axis is None:
             if sizes is not None:
-                raise InvalidArgument("MultiBuffer", "sizes are of an axis", got=sizes)
+                raise InvalidArgument("MultiBuffer", "sizes need an axis", got=sizes)
             return [self.shape[0] if self.shape else 1] * count
         length = self.shape[self.axis]
         if sizes is None:
@@ -382,7 +382,9 @@ def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     except (AttributeError, TypeError):
         found = (-1,)
     if min(found, default=0) < 0:
-        raise InvalidArgument("MultiBuffer", "shape is integers, none negative", got=shape)
+        raise InvalidArgument(
+            "MultiBuffer", "shape must be integers that are not negative", got=shape
+        )
     return found
 
 

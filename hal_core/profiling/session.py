@@ -142,7 +142,9 @@ def start_profile(limit: int = LIMIT) -> Profile:
     with _lock:
         if _process_profile is not None and _process_profile._result is None:
             raise InvalidState(
-                "start_profile", "it was started before", fix="Call finalize_profile() first."
+                "start_profile",
+                "the profile of the process is open already",
+                fix="Call finalize_profile() first.",
             )
         _process_profile = started
         started._begin()

@@ -61,6 +61,6 @@ def parse(text: str, entry: str, signature: Signature, operation: str, device: s
             operation, problem, log=str(error), source=text, line=place, device=device
         ) from None
     if kernel.name != entry or kernel.signature != signature:
-        problem = f"the listing is of another kernel, {kernel.name}({kernel.signature})"
+        problem = f"the listing belongs to another kernel, {kernel.name}({kernel.signature})"
         raise CompileError(operation, problem, source=text, device=device)
     return kernel

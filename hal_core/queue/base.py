@@ -307,7 +307,10 @@ class Queue(OfThisProcess):
 
     def _check_device(self, device: Compiled, operation: str) -> None:
         if device is not self.device:
-            problem, fix = "the queue is of another device", f"Make one: {device.name}'s queue()."
+            problem, fix = (
+                "the queue belongs to another device",
+                f"Make one: {device.name}'s queue().",
+            )
             got = self.name
             raise InvalidArgument(operation, problem, got=got, device=device.name, fix=fix)
         if self.closed or self.forked or device.closed:

@@ -135,7 +135,7 @@ class Event(OfThisProcess):
         devices = {event.queue.device for event in (earlier, self) if event.queue is not None}
         if len(devices) > 1:
             names = " and ".join(sorted(device.name for device in devices))
-            raise InvalidArgument("seconds_since", "the events are of two devices", got=names)
+            raise InvalidArgument("seconds_since", "the events belong to two devices", got=names)
         return (self._time_ns() - earlier._time_ns()) * 1e-9
 
     def set(self) -> None:

@@ -37,7 +37,7 @@ def test_B1_construction_allocates_nothing(fake: hal.Compiled, dtype: Any) -> No
 
 @pytest.mark.parametrize("size", [-1, 1.5, "3", None, True])
 def test_B1_refuses_sizes_that_are_none(fake: hal.Compiled, size: Any) -> None:
-    with pytest.raises(hal.InvalidArgument, match="size is an integer"):
+    with pytest.raises(hal.InvalidArgument, match="size must be an integer"):
         hal.Buffer(fake, size, hal.int8)
 
 

@@ -98,9 +98,9 @@ def test_F3_a_short_file_is_refused_with_the_sizes(
 
 @pytest.mark.parametrize("offset", [-1, 1.5, None, True])
 def test_F3_an_offset_is_an_integer(queued: hal.Compiled, file: Path, offset: Any) -> None:
-    with pytest.raises(hal.InvalidArgument, match="offset is an integer"):
+    with pytest.raises(hal.InvalidArgument, match="offset must be an integer"):
         hal.Buffer.from_file(file, hal.uint8, offset, device=queued)
-    with pytest.raises(hal.InvalidArgument, match="offset is an integer"):
+    with pytest.raises(hal.InvalidArgument, match="offset must be an integer"):
         hal.zeros(4, hal.uint8, queued).to_file(file, offset)
 
 

@@ -305,7 +305,7 @@ BAD = [
      "hal.int32"),
     ("@hal.func\ndef g(a) -> hal.int32:\n    a = a\n", "v = g(x[i])", "def g", "on some paths only",
      "End each"),
-    ("@hal.func\ndef g(a) -> None:\n    return a\n", "v = g(x[i])", "a", "it says -> None",
+    ("@hal.func\ndef g(a) -> None:\n    return a\n", "v = g(x[i])", "a", "its type is -> None",
      "Write -> hal.float32"),
     ("@hal.func\ndef g(p: hal.ConstPtr[hal.float32]):\n    p[0] = 1\n", "g(y)", "p[0]",
      "'p' is only read", "p: hal.Ptr[hal.float32]"),

@@ -314,7 +314,7 @@ def kernel_text(head: str, before: str = "") -> str:
         ("def f(**y: hal.int32):", "def f", "plain parameters only"),
         ("def f(*, y: hal.int32):", "def f", "plain parameters only"),
         ("def f(n: hal.int32 = 3):", "def f", "no default"),
-        ("def f(n: hal.int32) -> hal.int32:", "hal.int32:", "gives nothing back"),
+        ("def f(n: hal.int32) -> hal.int32:", "hal.int32:", "returns no value"),
         ("def f(größe: hal.int32):", "größe", "not ASCII"),
         ("def é(n: hal.int32):", "def é", "not ASCII"),
         (f"def f({'n' * 129}: hal.int32):", "nnn", "128 letters at most, not 129"),

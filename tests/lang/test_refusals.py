@@ -70,7 +70,7 @@ BAD = [
     Bad("return\nn = 1", "n = 1", "never runs", "under if"),
     Bad("if t:\n    return\nelse:\n    return\nn = 1", "n = 1", "never runs", "Leave it out"),
     Bad("while True:\n    if t:\n        return\nn = 1", "n = 1", "never runs", "under if"),
-    Bad("return y[i]", "y[i]", "gives nothing back", "write return"),
+    Bad("return y[i]", "y[i]", "returns no value", "write return"),
     Bad("assert 1 > 2", "1 > 2", "this does not hold: 1 > 2", "captures"),
     Bad("assert len(STEPS) == 3, 'three'", "len", "this does not hold: three", "captures"),
     Bad("assert n", "n", "a condition must be a bool", "x != 0"),

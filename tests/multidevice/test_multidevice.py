@@ -125,9 +125,9 @@ def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> Non
 @pytest.mark.parametrize(
     ("shape", "axis", "sizes", "problem"),
     [
-        (-1, 0, None, "shape is integers"),
-        ("ab", 0, None, "shape is integers"),
-        ((2, 2.0), 0, None, "shape is integers"),
+        (-1, 0, None, "shape must be integers"),
+        ("ab", 0, None, "shape must be integers"),
+        ((2, 2.0), 0, None, "shape must be integers"),
         (4, 1, None, "no such axis"),
         ((2, 2), -3, None, "no such axis"),
         ((), 0, None, "no such axis"),
@@ -135,7 +135,7 @@ def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> Non
         (4, 0, [1, 2, 2], "sizes do not fit"),
         (4, 0, [4], "sizes do not fit"),
         (4, 0, [5, -1, 0], "sizes do not fit"),
-        (4, None, [4, 4, 4], "sizes are of an axis"),
+        (4, None, [4, 4, 4], "sizes need an axis"),
     ],
 )
 def test_M1_shards_that_do_not_divide_are_refused(

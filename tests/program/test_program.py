@@ -219,7 +219,7 @@ def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> No
             r"both grid and threads are given \(got \(1, 1\)\)",
         ),
         ({"grid": 1, "threads": 1}, "both grid and threads are given"),
-        ({"grid": -1, "block": 1}, "none negative"),
+        ({"grid": -1, "block": 1}, "not negative"),
         ({"grid": (1, 1, 1, 1), "block": 1}, "one to three"),
         ({"grid": (), "block": 1}, "one to three"),
         ({"grid": 1.5, "block": 1}, "one to three"),

@@ -189,14 +189,14 @@ def test_X2_a_forked_child_is_refused_and_does_not_hang(fake: hal.Compiled) -> N
 
 def test_a_queue_of_another_device_is_refused(fake: hal.Compiled) -> None:
     other = hal.Device["FAKE:1"].queue()
-    with pytest.raises(hal.InvalidArgument, match=r"queue is of another device.*FAKE:1"):
+    with pytest.raises(hal.InvalidArgument, match=r"queue belongs to another device.*FAKE:1"):
         hal.zeros(4, hal.int32, fake).fill(1, queue=other)
 
 
 def test_events_of_two_devices_have_no_common_clock(fake: hal.Compiled) -> None:
     events = [device.queue().record() for device in (fake, hal.Device["FAKE:1"])]
     assert all(event.wait(5) for event in events)
-    with pytest.raises(hal.InvalidArgument, match="of two devices"):
+    with pytest.raises(hal.InvalidArgument, match="belong to two devices"):
         events[0].seconds_since(events[1])
 
 

@@ -70,7 +70,7 @@ class MetalAllocator(LRUAllocator[Memory]):
                 if ours and visible and size >= nbytes:
                     return Memory(buffer, 0, driver.bytes_of(buffer, nbytes))
                 if not ours:
-                    problem, got = "the MTLBuffer is of another GPU", hex(pointer)
+                    problem, got = "the MTLBuffer belongs to another GPU", hex(pointer)
                 elif not visible:
                     problem, got = "the MTLBuffer has no shared storage", hex(pointer)
                 else:
