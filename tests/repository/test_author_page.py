@@ -81,6 +81,23 @@ def test_doctor_finds_it_sound(project: Path) -> None:
     assert [check["ok"] for check in found["checks"] if check["title"] == "the C library"] == [True]
 
 
+def test_the_commands_of_the_first_steps_pass(tmp_path: Path) -> None:
+    folder = Path(new.write(new.names_of("NPU2"), str(tmp_path)))
+    site = FakeSite(folder)
+    site.distribution("hal_npu2", "[hal.devices]\nNPU2 = hal_npu2:plugin\n", version="0.1.0")
+    for step in "12":
+        ((written, commands),) = re.findall(rf"^\| {step} \| (.*) \| (.*) \|$", PAGE, re.MULTILINE)
+        for name in re.findall(r"`(\w+\.py)`", written):
+            (folder / "hal_npu2" / name).write_text(files()[f"hal_npu2/{name}"], encoding="utf-8")
+        for command in re.findall(r"`([^`]*)`", commands):
+            if command.startswith("python -c "):
+                run(folder, command.removeprefix("python -c ").strip('"'))
+                continue
+            code = f"from hal_core.cli import main; sys.exit(main({command.split()[1:]}))"
+            said = run(folder, code, HAL_PLUGINS="NPU2")
+            assert "The C library" in said and "broken" not in said
+
+
 def test_the_row_of_the_page_writes_its_language(project: Path) -> None:
     (project / "kernels.py").write_text(
         "import hal_core as hal\n"
