@@ -718,10 +718,14 @@ class DefaultStreamQueue(StreamQueue):
 
     Its `wait` for an event that is in no stream, or behind a copy to pageable memory, waits on the
     calling thread, as those calls cannot be held. What the driver refuses is raised at once.
+
+    As there is no other default queue to be made, a failure ends none of its later work: the events
+    that are pending then have it, or if there are none the next one.
     """
 
     def __init__(self, device: StreamDevice) -> None:
         super().__init__(device, device.stream, f"the default queue of {device.name}")
+        self._untold: Failure | None = None  # of which no event knows
 
     def _copyout(self, dest: memoryview, src: int, keep: Keep) -> None:
         # As without `queue=`: the device's `synchronize` and `close` wait for its stream alone.
@@ -735,7 +739,27 @@ class DefaultStreamQueue(StreamQueue):
             or event.writes
         ):
             event.wait()
+        elif event._is_over():
+            event._raise_failure("wait")
         super()._wait(event)
+
+    def _is_over(self, stretch: Stretch) -> bool:
+        is_told = any(one.event() is not None for one in self._pending)
+        is_over = super()._is_over(stretch)
+        if self._failure is not None:
+            for one in self._pending:
+                self._let_happen(one)
+            if self._growing.names or not is_told:
+                self._untold = self._failure
+            self._failure = self._passed = None
+        return is_over
+
+    def _mark(self, event: Event | None) -> None:
+        if event is not None and self._untold is not None:
+            self._outside.append(partial(event._happen, self._untold))
+            self._untold = None
+            return
+        super()._mark(event)
 
     def _refused(self, name: str, error: HalError) -> None:
         raise error

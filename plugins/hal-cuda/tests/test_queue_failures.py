@@ -517,3 +517,43 @@ def test_Q4_a_dropped_queue_waits_for_its_own_work_on_the_stream_of_others(
     device.api.wait(stream)
     with device.own("test"):
         device.api.destroy_stream(stream)
+
+
+@pytest.mark.parametrize("known", ["before the wait", "by an event", "by a launch"])
+def test_Q5_a_failure_of_another_device_does_not_end_the_default_queue(
+    device: hal.Compiled, other: hal.Compiled, simulator: Simulator, known: str
+) -> None:
+    default, there, program = device.default_queue, other.queue(), device.compile(twofold)
+    x, y, z = ints(device, 1), ints(device, 0), hal.zeros(N, hal.int32, other)
+    device.synchronize()
+    simulator.shuffle(1)
+    event = z.fill(1, queue=there)
+
+    def fail() -> None:
+        simulator.fail("cuEventQuery", 999)
+        with pytest.raises(hal.DeviceFault):
+            there.synchronize(20)
+
+    if known == "before the wait":
+        fail()
+        with pytest.raises(hal.DeviceFault, match="cuEventQuery"):
+            default.wait(event)
+    else:
+        default.wait(event)
+        last = x.fill(3, queue=default)
+        if known == "by a launch":
+            del last
+        fail()
+        device.synchronize()
+        if known == "by a launch":
+            for _ in range(9):
+                default.look()
+            last = default.record()
+        with pytest.raises(hal.DeviceFault, match=r"failed in queue .* of CUDA:1"):
+            last.wait(20)
+    simulator.shuffle(0)
+    x.fill(4, queue=default)
+    program(y, x, vals=(N,), threads=N, queue=default)
+    assert default.synchronize(20) and y.numpy().tolist() == [8] * N
+    with pytest.raises(hal.DeviceFault):
+        there.close()
