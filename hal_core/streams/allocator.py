@@ -199,13 +199,17 @@ class StreamAllocator(LRUAllocator[int]):
         return True
 
     def free_cache(self) -> None:
+        device = self.device
         if not self._device_closed:
-            self.device.release_done()  # queues release memory only when asked
+            device.release_done()  # queues release memory only when asked
+            with device.visit("free"), device.api.relaxed():
+                self._staging.free_idle()
+                device.pinned.free_idle()
         super().free_cache()
         pool = self.pool  # which another thread may destroy, if it closes the device
         if pool is not None:
-            with driver.check("free", self.device.name, opened=self.device):
-                self.device.api.trim_pool(pool)
+            with driver.check("free", device.name, opened=device):
+                device.api.trim_pool(pool)
 
     def statistics(self) -> AllocatorStatistics:
         if not self._device_closed:

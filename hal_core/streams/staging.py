@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from hal_core.concurrency import run_unless_busy
 from hal_core.streams import driver
 
 if TYPE_CHECKING:
@@ -121,6 +122,19 @@ class Staging:
                     api.wait_event(event)
                     part[:] = _pinned(address, part.nbytes)
 
+    def free_idle(self) -> None:
+        """Free the pinned memory that no copy uses, unless a copy is under way."""
+        run_unless_busy(self._lock, self._free_idle)
+
+    def _free_idle(self) -> None:
+        api = self._device.api
+        idle = [half for half in self._spare if api.is_reached(half[1])]
+        for half in idle:
+            self._spare.remove(half)
+            with ExitStack() as steps:
+                steps.callback(api.destroy_event, half[1])
+                api.free_host(half[0])
+
     def close(self) -> None:
         """Free the pinned memory; the device is idle."""
         with self._lock, ExitStack() as steps:  # each is taken, whatever another raises
@@ -173,6 +187,15 @@ class PinnedBlocks:
                 address = self._device.api.allocate_host(size)
             self._made.append(address)
         return PinnedBlock(address, size, spare)
+
+    def free_idle(self) -> None:
+        """Free the blocks that no queue uses. The caller has made the context current."""
+        for spare in self._spare.values():
+            with suppress(IndexError):  # of the last one, which another thread may take
+                while True:
+                    address = spare.pop()
+                    self._device.api.free_host(address)
+                    self._made.remove(address)
 
     def destroy(self) -> None:
         """Free the memory; the device is idle. The caller has made the context current."""

@@ -80,3 +80,23 @@ def test_a_copy_in_the_middle_of_a_copy_out(
     _once_in_the_middle(monkeypatch, device, call, lambda: pair[1].copyin(bytes(NBYTES)))
     assert set(pair[0].numpy().tolist()) == {1}
     assert set(pair[1].numpy().tolist()) == {0}
+
+
+def test_free_cache_gives_back_pinned_memory_that_nobody_uses(
+    device: hal.Compiled, simulator: Simulator, pair: tuple[hal.Buffer, hal.Buffer]
+) -> None:
+    queue, data = device.queue(), bytes([3]) * NBYTES
+    device.synchronize()
+    device.allocator.free_cache()
+    before = simulator.live()["host_blocks"]
+    done = pair[0].copyin(data, queue=queue)  # through blocks of the device's queues
+    pair[1].copyin(data)  # through the halves
+    assert done.wait(20) and simulator.live()["host_blocks"] >= before + 3
+    device.synchronize()
+    device.allocator.free_cache()
+    assert simulator.live()["host_blocks"] == before
+    simulator.delay("cuMemcpyHtoDAsync", 0.2)
+    done = pair[0].copyin(data[:-1] + b"\4", queue=queue)
+    device.allocator.free_cache()  # while the copy uses some
+    simulator.clear()
+    assert done.wait(20) and pair[0].numpy()[-1] == 4 and pair[1].numpy()[-1] == 3
