@@ -382,6 +382,8 @@ class StreamDriver(ABC):
 
     # -- graphs, only where `has_graphs`
 
+    # False: two replays of one `instantiate` may run at once on two streams, and we order them.
+    orders_replays = True
     has_graphs = False  # True: the functions here are there, and graphs are replayed by the driver
 
     def make_graph(self) -> Any:
@@ -437,7 +439,7 @@ class StreamDriver(ABC):
         raise NotImplementedError
 
     def launch_graph(self, ready: Any, stream: Any) -> None:
-        """Queue a replay. Order: two of one `instantiate` never run at once. Raises: as `wait`."""
+        """Queue a replay. Order: as `orders_replays` says. Raises: as `wait`."""
         raise NotImplementedError
 
     def destroy_graph(self, graph: Any, ready: Any) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.graph import Step
     from hal_core.streams.device import StreamDevice
+    from hal_core.streams.marks import Mark
 
 _WIDE_NBYTES = 1 << 20  # of a fill that is a copy of so many bytes kept on the device
 
@@ -51,6 +52,7 @@ class Executable:
         self.graph = self.ready = None
         self.lock = fork_safe_lock()  # between setting nodes and the launch that is to see it
         self.nodes: list[list[Any]] = []
+        self.last: tuple[Any, Mark | None] | None = None  # stream of the last replay, and its end
         device.executables.add(self)
         with device.own("replay"):
             device.unload_unused()
@@ -87,7 +89,19 @@ class Executable:
                                 self._apply("set", self.ready, self.nodes[number][place], command)
                 self.commands = commands
             device.last_launched[0] = "one of a graph"
-            device.call("replay", device.api.launch_graph, self.ready, stream)
+            if device.api.orders_replays:
+                device.call("replay", device.api.launch_graph, self.ready, stream)
+            else:
+                self._launch_in_turn(stream)
+
+    def _launch_in_turn(self, stream: Any) -> None:
+        device, last = self.device, self.last
+        if last is not None and last[0] != stream:
+            mark = last[1] or device.marks.record(device.stream)
+            device.call("replay", device.api.wait_for, stream, mark.handle)
+        device.call("replay", device.api.launch_graph, self.ready, stream)
+        # The device's own stream is there as long as the device: it can be marked when one asks.
+        self.last = stream, None if stream == device.stream else device.marks.record(stream)
 
     def give_up(self) -> None:
         """Leave the graph to the device, which destroys it when it next unloads unused programs."""

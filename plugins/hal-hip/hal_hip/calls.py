@@ -141,6 +141,10 @@ class HIP(LibraryDriver):
 
     # -- graphs
 
+    # AMD documents nothing. Source: GraphExec::Run in clr 5.6 to 6.2, which queues the nodes on the
+    # stream without a look at earlier launches. Each launch takes copies of what is set by then.
+    orders_replays = False
+
     # hipKernelNodeParams and hipMemsetParams
     launch_layout = Layout(
         "", "@3I4x2Q3I4xQI4x", "bx by bz extra function gx gy gz arguments shared"

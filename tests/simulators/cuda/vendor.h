@@ -12,6 +12,8 @@ namespace sim {
 constexpr char PREFIX[] = "cu", SETTINGS[] = "SIM_CUDA_";
 constexpr const char* VISIBLE[] = {"CUDA_VISIBLE_DEVICES"};
 
+constexpr bool REPLAYS_IN_TURN = true;  // those of one graph, on any streams
+
 constexpr unsigned HOST_FLAGS = 7;  // of pinned memory: portable, mapped, write-combined
 
 struct VendorSettings {

@@ -125,7 +125,7 @@ EXPORT Status ENTRY(cuGraphLaunch, hipGraphLaunch)(ExecHandle handle, StreamHand
         Context& owner = stream->context;
         Work work{NAME(cuGraphLaunch, hipGraphLaunch),
                   [tasks = in_order(*exec), &owner] { run(owner, tasks); }};
-        if (exec->last.stream) work.after.push_back(exec->last);
+        if (REPLAYS_IN_TURN && exec->last.stream) work.after.push_back(exec->last);
         exec->last = submit(*stream, std::move(work));
     });
 }
