@@ -62,9 +62,7 @@ def beside_numba(example: Example, effort: Effort) -> Row | Missing:
     long = Effort(max(5, effort.rounds // 4), 5 * effort.seconds)
     times = compare({OURS: ours} | peers.tasks, long, SETTLED)
     others = {name: times.typical(name) for name in peers.tasks if name != "numba"}
-    # With one arithmetic both wait for the processor's divider, and take as long.
-    target = 0.95 if example.exact else 1.0
-    return beside(what, times, "numba", target, peers=others)
+    return beside(what, times, "numba", 1.0, peers=others)
 
 
 def on(name: str, example: Example, results: dict[str, Numbers]) -> Task:

@@ -191,11 +191,11 @@ class PinnedBlocks:
     def free_idle(self) -> None:
         """Free the blocks that no queue uses. The caller has made the context current."""
         for spare in self._spare.values():
-            with suppress(IndexError):  # of the last one, which another thread may take
+            with suppress(IndexError):  # there is none left
                 while True:
                     address = spare.pop()
+                    self._made.remove(address)  # first: another thread may get the same address
                     self._device.api.free_host(address)
-                    self._made.remove(address)
 
     def destroy(self) -> None:
         """Free the memory; the device is idle. The caller has made the context current."""
