@@ -124,6 +124,19 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         """Let a DLPack consumer's stream wait for all queued work; False: the host must wait."""
         return False
 
+    def _lend(self, stream: Any, lease: object) -> object:
+        """Return what an export in place keeps of the memory, until its consumer drops it.
+
+        Order: later work of the device comes after what the consumer's stream has then.
+        """
+        return lease
+
+    def _release(self, owner: object) -> None:
+        """Take the owner of borrowed memory, and drop it after the queued work that may use it.
+
+        Called by finalizers.
+        """
+
     def _export(self, opaque: Opaque) -> tuple[int, int]:
         """Return what DLPack has of memory on `dlpack_device`: a pointer, and a byte offset.
 

@@ -49,11 +49,10 @@ on_captures(partial(_switched, "capture"))
 class Lease:
     """Ownership of one block, shared by a buffer and by all that was exported from it in place.
 
-    The block goes back to the allocator with the last of them.
+    The block goes back to the allocator with the last of them, borrowed memory to its owner.
     """
 
     give_back: Callable[[], None] | None = None  # none for a lease that another thread outran
-    owner: Any = None  # of borrowed memory, which it gets back with the lease
 
     def __del__(self) -> None:
         if self.give_back is not None:
@@ -576,7 +575,7 @@ class Buffer:
         pointer += offset
         made = cls(device, size, dtype, BufferSpec(external_ptr=pointer)).allocate()
         made._lease = Lease()
-        made._lease.owner = owner
+        made._lease.give_back = partial(device.allocator._release, owner)
         return made
 
     def __getattr__(self, name: str) -> Any:

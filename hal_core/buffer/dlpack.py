@@ -73,6 +73,7 @@ def export(
     if target == _HOST and not visible and copy is False:
         raise _must_copy("__dlpack__", "the host does not see the memory", device)
     array: NDArray[Any] | None = None
+    owner: object
     offset = 0
     if target == _HOST and (copy or not visible):
         array, copy = buffer.copyout(np.empty(buffer.nbytes, np.uint8)), True
@@ -86,11 +87,11 @@ def export(
             buffer = type(buffer)(device, buffer.size, buffer.dtype, spec).copy_from(buffer)
         opaque = buffer._opaque_for("__dlpack__")
         pointer, offset = allocator._export(opaque) if buffer.nbytes else (0, 0)
-        owner = buffer._share()
         # -1: the consumer asks for no wait.
         ordered = stream == -1 and not copy
         if not ordered and not (target == native and allocator._order_consumer(stream)):
             device.synchronize()
+        owner = allocator._lend(stream, buffer._share())
     return capsule.make(
         pointer, buffer.size, buffer.dtype, target, owner,
         offset=offset, newest=newest, copied=bool(copy),

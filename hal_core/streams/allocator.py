@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
-from hal_core.errors import DeviceFault, HalError, InvalidArgument, OutOfMemory
+from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState, OutOfMemory
 from hal_core.streams import driver
 from hal_core.streams.device import StreamDevice, keeping
+from hal_core.streams.sharing import Loan
 from hal_core.streams.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from hal_core.allocator import AllocatorStatistics, BufferSpec
     from hal_core.device.base import Compiled
 
+_DEFAULTS = 0, 2  # streams: the default one, and that of each thread
 _FILL_NBYTES = 64 << 10  # of a wide pattern, sent from the host and then doubled on the device
 
 
@@ -57,6 +60,7 @@ class StreamAllocator(LRUAllocator[int]):
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
         device, api = self.device, self.device.api
+        device.sharing.release()
         try:
             with device.own("allocate"):
                 if options.host or self.pool is None:
@@ -105,6 +109,7 @@ class StreamAllocator(LRUAllocator[int]):
 
     def _wrap(self, pointer: int, nbytes: int) -> int:
         device = self.device
+        device.sharing.release()
         with device.own("external_ptr"):
             index, of_host, context = device.api.owner_of(pointer)
         if of_host or (index == device.index and context in (0, int(device.context))):
@@ -191,17 +196,40 @@ class StreamAllocator(LRUAllocator[int]):
             return False
         device, api = self.device, self.device.api
         try:
-            with device.own("__dlpack__"), device.events(1) as (written,):
-                api.record(written, device.stream)
-                api.wait_for(stream, written)
+            with device.own("__dlpack__"):
+                captured = api.is_capturing(stream)
+                if not captured:
+                    mark = device.marks.record(device.stream)
+                    api.wait_for(stream, mark.handle)
         except InvalidArgument:  # no stream that the driver knows
             return False
+        if captured:
+            raise InvalidState(
+                "__dlpack__", "the consumer's stream is captured, and cannot wait for work before",
+                got=stream, device=device.name, fix="Share the memory before the capture begins.",
+            )  # fmt: skip
         return True
+
+    def _lend(self, stream: Any, lease: object) -> object:
+        sharing = self.device.sharing
+        sharing.reclaim()
+        # -1: the consumer asks for no order, and so makes its own.
+        if lease is None or stream in (None, self.dlpack_stream, -1):
+            return lease
+        if type(stream) is not int or stream < 0:
+            return Loan(sharing, None, lease)
+        # A thread's default stream is another one in each thread; all wait for the legacy stream.
+        return Loan(sharing, self.dlpack_stream if stream in _DEFAULTS else stream, lease)
+
+    def _release(self, owner: object, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_exiting():
+            self.device.sharing.hold(owner)
 
     def free_cache(self) -> None:
         device = self.device
         if not self._device_closed:
             device.release_done()  # queues release memory only when asked
+            device.sharing.reclaim()
             with device.visit("free"), device.api.relaxed():
                 self._staging.free_idle()
                 device.pinned.free_idle()

@@ -151,7 +151,7 @@ class PrefixedDriver(StreamDriver):
         if pooled:
             self.call("MemFreeAsync", address, stream)
         else:
-            self.call("CtxSynchronize")  # of a pool's memory MemFree waits for nothing
+            self.wait_context()  # of a pool's memory MemFree waits for nothing
             self.call("MemFree", address)
 
     def allocate_host(self, nbytes: int) -> int:
@@ -232,6 +232,9 @@ class PrefixedDriver(StreamDriver):
             yield
         finally:
             self._relax(before)
+
+    def wait_context(self) -> None:
+        self.call("CtxSynchronize")
 
     def make_event(self) -> Any:
         return self.call("EventCreate", 0)

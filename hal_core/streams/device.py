@@ -18,6 +18,7 @@ from hal_core.streams.clock import StreamClock
 from hal_core.streams.graph import Executable, native_replay
 from hal_core.streams.marks import Marks
 from hal_core.streams.queue import DefaultStreamQueue, StreamQueue, wrap
+from hal_core.streams.sharing import Sharing
 from hal_core.streams.staging import PinnedBlocks
 
 if TYPE_CHECKING:
@@ -96,6 +97,50 @@ def wait_for_others(is_inside: Callable[[FrameType], bool]) -> None:
     poll(nobody, 10)
 
 
+class Visit:
+    """What `StreamDevice.visit` does before and after the calls of the driver.
+
+    As a generator it would leave a cycle with each refusal, which would keep what finalizers drop.
+    """
+
+    __slots__ = ("_before", "_guard", "_ours", "device")
+
+    def __init__(self, device: StreamDevice, operation: str) -> None:
+        self.device = device
+        self._guard = driver.check(operation, device.name, device.last_launched[0], device)
+        self._ours: Any = None  # what `use` has made current
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        api = self.device.api
+        self._ours = api.current.context
+        with suppress(driver.Refused):
+            self._before = api.current_context()
+        try:
+            self.device.own(self._guard.operation, ended=True)
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            self._guard.__exit__(kind, error, trace)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        device, before = self.device, self._before
+        if before is None or int(before) == int(device.context):
+            return
+        with driver.check(self._guard.operation, device.name):
+            try:
+                device.api.set_current(before)
+                device.api.current.context = self._ours
+            except driver.Refused as error:
+                if error.code not in driver.WRONG_CONTEXT:  # it was destroyed meanwhile
+                    raise
+
+
 class StreamDevice(Compiled):
     """One device: its context, which other libraries of the process share, and one stream.
 
@@ -123,6 +168,7 @@ class StreamDevice(Compiled):
         self.lost = False  # True: a fault ended the context, as the end of the device showed
         self.clock = StreamClock(self)
         self.marks, self.pinned = Marks(self), PinnedBlocks(self)  # of its queues
+        self.sharing = Sharing(self)
         with driver.check("open", name):
             self.context = self.api.retain(self.index)
         try:
@@ -134,7 +180,9 @@ class StreamDevice(Compiled):
 
     def _synchronize(self, timeout: float | None) -> bool:
         if timeout is None:
+            self.sharing.reclaim()
             self.call("wait", self.api.wait, self.stream)
+            self.sharing.release()
             return True
         return poll(lambda: self.call("wait", self.api.is_done, self.stream), timeout)
 
@@ -161,6 +209,7 @@ class StreamDevice(Compiled):
             except DeviceFault:
                 self.lost = True  # the context, with all that it held
             finally:
+                self.sharing.close()
                 # Memory in use would keep a lost context, and the device would open with it again.
                 for one in keeping if self.lost else ():
                     if one.device.name == self.name:
@@ -171,6 +220,7 @@ class StreamDevice(Compiled):
             allocator.free_cache()  # other threads may have given back memory until here
 
     def _make_queue(self) -> StreamQueue:
+        self.sharing.release()
         return StreamQueue(self)
 
     def _make_default_queue(self) -> StreamQueue:
@@ -215,27 +265,12 @@ class StreamDevice(Compiled):
         self.api.current.context = None
         return self.check(operation, ended)
 
-    @contextmanager
-    def visit(self, operation: str) -> Iterator[None]:
+    def visit(self, operation: str) -> Visit:
         """Do the same as `own`, and make the earlier context current again at the end.
 
         Finalizers need this: they run in the middle of anything, of another library's calls too.
         """
-        ours, before = self.api.current.context, None
-        with suppress(driver.Refused):
-            before = self.api.current_context()
-        try:
-            with self.own(operation, ended=True):
-                yield
-        finally:
-            if before is not None and int(before) != int(self.context):
-                with driver.check(operation, self.name):
-                    try:
-                        self.api.set_current(before)
-                        self.api.current.context = ours
-                    except driver.Refused as error:
-                        if error.code not in driver.WRONG_CONTEXT:  # it was destroyed meanwhile
-                            raise
+        return Visit(self, operation)
 
     def call(self, operation: str, work: Callable[..., T], *arguments: Any) -> T:
         """Make one call of the driver, and repeat it if our context was not current.
@@ -289,6 +324,8 @@ class StreamDevice(Compiled):
             if isinstance(queue, StreamQueue) and not queue.closed:
                 queue.look()
         self._forget_ends()
+        self.sharing.settle()
+        self.sharing.release()
 
     def unload_unused(self) -> None:
         """Unload modules whose programs are gone, and destroy such graphs.

@@ -314,6 +314,10 @@ class StreamDriver(ABC):
         return nullcontext()
 
     @abstractmethod
+    def wait_context(self) -> None:
+        """Wait for all work of the current context, on streams of other libraries too."""
+
+    @abstractmethod
     def make_event(self) -> Any:
         """Make an event that keeps its time. It counts as reached until it is recorded."""
 

@@ -140,6 +140,9 @@ class Third(StreamDriver):
     def is_done(self, stream: Any) -> bool:
         return True
 
+    def wait_context(self) -> None:
+        pass
+
     def make_event(self) -> int:
         handle = next(self.handles)
         self.events[handle] = 0.0
