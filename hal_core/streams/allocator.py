@@ -11,7 +11,6 @@ from hal_core.allocator import LRUAllocator
 from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState, OutOfMemory
 from hal_core.streams import driver
 from hal_core.streams.device import StreamDevice, keeping
-from hal_core.streams.sharing import Loan
 from hal_core.streams.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 
 if TYPE_CHECKING:
@@ -217,9 +216,9 @@ class StreamAllocator(LRUAllocator[int]):
         if lease is None or stream in (None, self.dlpack_stream, -1):
             return lease
         if type(stream) is not int or stream < 0:
-            return Loan(sharing, None, lease)
+            return sharing.lend(None, lease)
         # A thread's default stream is another one in each thread; all wait for the legacy stream.
-        return Loan(sharing, self.dlpack_stream if stream in _DEFAULTS else stream, lease)
+        return sharing.lend(self.dlpack_stream if stream in _DEFAULTS else stream, lease)
 
     def _release(self, owner: object, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_exiting():

@@ -301,6 +301,10 @@ class StreamDriver(ABC):
     def is_done(self, stream: Any) -> bool:
         """Return whether a stream's work is done, without a wait. Raises: as `wait`."""
 
+    def stream_id(self, stream: Any) -> int:
+        """Return a number that no other stream ever has, where the driver gives streams such."""
+        return 0
+
     def is_capturing(self, stream: Any) -> bool:
         """Return whether another library captures a stream into a graph. Disturbs no capture."""
         return False

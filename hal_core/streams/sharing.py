@@ -26,27 +26,29 @@ if TYPE_CHECKING:
     from hal_core.streams.marks import Mark
 
 
+class Export:
+    """Memory that a consumer has, and the stream that it works on."""
+
+    __slots__ = ("lease", "stream", "stream_id")
+
+    def __init__(self, lease: object, stream: Any, stream_id: int = 0) -> None:
+        self.lease = lease
+        self.stream = stream  # None: nobody knows it, or it is gone
+        self.stream_id = stream_id  # handles of destroyed streams are used again
+
+
 class Loan:
-    """What a consumer keeps of an export: the memory, and the stream that the consumer works on."""
+    """What the consumer keeps: its end is that of the export."""
 
-    __slots__ = ("_lease", "_sharing", "_stream")
+    __slots__ = ("_export", "_sharing")
 
-    def __init__(self, sharing: Sharing, stream: Any, lease: object) -> None:
-        self._sharing, self._stream, self._lease = sharing, stream, lease
+    def __init__(self, sharing: Sharing, export: Export) -> None:
+        self._sharing, self._export = sharing, export
 
     def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         # At the interpreter's exit no block is used again; names may be None by then.
         if not is_exiting():
-            self._sharing.take_back(self._stream, self._lease)
-
-
-class Ended:
-    """An export that its consumer has dropped."""
-
-    __slots__ = ("lease", "stream")
-
-    def __init__(self, stream: Any, lease: object) -> None:
-        self.stream, self.lease = stream, lease  # None: nobody knows the stream, or it is gone
+            self._sharing.take_back(self._export)
 
 
 class Borrowed:
@@ -69,17 +71,25 @@ class Sharing:
 
     def __init__(self, device: StreamDevice) -> None:
         self.device = device
-        self._ended: deque[Ended] = deque()
-        self._stray: deque[Ended] = deque()  # those that our stream could not follow
+        self._ended: deque[Export] = deque()  # which consumers have dropped
+        self._stray: deque[Export] = deque()  # the same, where our stream could not follow theirs
         self._borrowed: deque[Borrowed] = deque()  # in the order of their marks
 
     # -- exports
 
-    def take_back(self, stream: Any, lease: object) -> None:
-        """Take memory back from a consumer; None for a stream that nobody knows."""
+    def lend(self, stream: Any, lease: object) -> Loan:
+        """Return what a consumer is to keep, which works on a stream; None for an unknown one."""
+        device, export = self.device, Export(lease, None)
+        with suppress(HalError), device.own("__dlpack__"):
+            export.stream_id = 0 if stream is None else device.api.stream_id(stream)
+            export.stream = stream
+        return Loan(self, export)
+
+    def take_back(self, export: Export) -> None:
+        """Take memory back from a consumer."""
         if self.device.closed:  # then memory is freed behind all work of the context
             return
-        self._ended.append(Ended(stream, lease))
+        self._ended.append(export)
         self.settle()
 
     def settle(self) -> None:
@@ -90,12 +100,12 @@ class Sharing:
                 with suppress(ValueError):  # another thread was faster
                     self._ended.remove(ended)
 
-    def _follow(self, ended: Ended) -> bool:
-        device, api, stream = self.device, self.device.api, ended.stream
+    def _follow(self, export: Export) -> bool:
+        device, api, stream = self.device, self.device.api, export.stream
         is_alive = False
         try:
-            if stream is not None:
-                with device.visit("__dlpack__"):
+            with device.visit("__dlpack__"):
+                if stream is not None and api.stream_id(stream) == export.stream_id:
                     # A mark in a stream that is captured would be part of that graph, and so would
                     # every stream that waits for it.
                     if api.is_capturing(stream) or api.is_capturing(device.stream):
@@ -108,7 +118,7 @@ class Sharing:
             return True
         except HalError:  # it was destroyed, or is of another context, or there is no event
             pass
-        self._stray.append(ended if is_alive else Ended(None, ended.lease))
+        self._stray.append(export if is_alive else Export(export.lease, None))
         return True
 
     def reclaim(self) -> None:

@@ -37,14 +37,15 @@ EXPECTED = {
     "cuDevicePrimaryCtxRetain": Failure("open"),
     "cuDevicePrimaryCtxRelease": Failure("close"),
     # Of the turns that pass one is the test's own, two are for the text of OutOfMemory, two are of
-    # borrowed arrays, given back later, and one a graph's, which is replayed step by step then.
+    # borrowed arrays and two of an export, given back later, and one a graph's, which is replayed
+    # step by step then.
     "cuCtxSetCurrent": Failure(
-        "open queue replay allocate compile load wait launch unload external_ptr wrap free close "
-        f"{_COPYING}",
+        "open queue replay record allocate compile load wait launch unload external_ptr wrap free "
+        f"close __dlpack__ {_COPYING}",
         (*_IN_QUEUE, _NONE_SERVES),
-        passes=6,
+        passes=8,
     ),
-    "cuCtxGetCurrent": Failure("wait", passes=12),  # memory is freed, or given back, all the same
+    "cuCtxGetCurrent": Failure("wait", passes=13),  # memory is freed, or given back, all the same
     "cuDeviceCanAccessPeer": Failure("copy_from"),
     "cuMemPoolSetAccess": Failure("", passes=1),  # the driver copies through the host
     "cuMemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
@@ -74,11 +75,12 @@ EXPECTED = {
     "cuStreamSynchronize": Failure("copyout wait free wrap allocate unload close"),
     # What another library has lent is given back by a later call.
     "cuStreamQuery": Failure("wait wrap", passes=2),
-    "cuStreamIsCapturing": Failure("wrap", passes=2),
-    "cuStreamWaitEvent": Failure("wait copy_from", _IN_QUEUE),
-    "cuEventCreate": Failure("wait copyin copy_from", _IN_QUEUE),
+    "cuStreamIsCapturing": Failure("wrap __dlpack__", passes=4),
+    "cuStreamGetId": Failure("", passes=2),
+    "cuStreamWaitEvent": Failure("wait copy_from __dlpack__", _IN_QUEUE, passes=1),
+    "cuEventCreate": Failure("wait record copyin copy_from", _IN_QUEUE),
     "cuEventDestroy": Failure("wait copy_from free close", lost="events"),
-    "cuEventRecord": Failure(f"wait record {_COPYING}", _IN_QUEUE),
+    "cuEventRecord": Failure(f"wait record {_COPYING}", _IN_QUEUE, passes=1),
     "cuEventQuery": Failure("wait free", _IN_QUEUE),
     "cuEventSynchronize": Failure("wait copyin copyout"),
     "cuEventElapsedTime": Failure("wait"),
@@ -113,7 +115,7 @@ _MODE = "cuThreadExchangeStreamCaptureMode"
 NO_MEMORY = {
     "cuDevicePrimaryCtxRetain": Failure("open", _NO_MEMORY),
     "cuStreamCreate": Failure("open queue", _NO_MEMORY),
-    "cuEventCreate": Failure("wait copyin copy_from", (*_NO_MEMORY, hal.DeviceFault)),
+    "cuEventCreate": Failure("wait record copyin copy_from", (*_NO_MEMORY, hal.DeviceFault)),
     "cuModuleLoadDataEx": Failure("compile load", _NO_MEMORY),
     "cuLaunchKernel": Failure("launch", _NO_MEMORY),
     "cuMemHostAlloc": Failure("copyin", _NO_MEMORY, passes=1),
@@ -136,7 +138,9 @@ class Allocation:
 Allocation.__module__ = "pycuda.driver"
 
 
-def wrap_an_allocation(device: hal.Compiled, y: hal.Buffer) -> None:
+def share(device: hal.Compiled, y: hal.Buffer) -> None:
+    y.__dlpack__(stream=int(y._device.stream))  # type: ignore[attr-defined]
+    y._device.synchronize()  # what is given back while work is queued takes more calls
     address = int(y.__cuda_array_interface__["data"][0])
     if hal.Buffer.wrap(Allocation(address), device).view(4000).nbytes != 4000:
         raise AssertionError("another size")
@@ -158,7 +162,7 @@ def watched(
             simulator.release_contexts(1, first=int(error.device == "CUDA:1"))
 
     simulator.retain_contexts(2)
-    family = Family("CUDA", driver.api.cache_clear, leave, wrap_an_allocation)
+    family = Family("CUDA", driver.api.cache_clear, leave, share)
     turns = EachTurn(family, simulator, SAYS, "cuCtxSetCurrent", after)
     yield turns
     simulator.release_contexts(2)

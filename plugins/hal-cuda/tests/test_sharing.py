@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from shared_memory import *  # noqa: F403
+from shared_memory import Library, N, held
 from simulator import Simulator
 
 import hal_core as hal
@@ -37,3 +38,31 @@ def capture(simulator: Simulator) -> Callable[[Any], Any]:
         assert simulator.capture() == 0
 
     return captured
+
+
+def test_B9_a_stream_with_the_handle_of_another_one_is_not_followed(
+    device: hal.Compiled, theirs: Library, simulator: Simulator
+) -> None:
+    passing = Library(device)
+    made = hal.empty(N, hal.int32, device).fill(1)
+    simulator.shuffle(1)  # nothing is done while nobody asks
+    taken = passing.take(made)
+    passing.fill(taken.pointer, -1)
+    api, number = device.api, int(passing.stream)
+    with device.own("test"):
+        api.destroy_stream(passing.stream)
+        for _ in range(100):
+            stream = api.make_stream(independent=True)
+            if int(stream) == number:
+                break
+            api.destroy_stream(stream)
+    assert int(stream) == number
+    del made, taken
+    assert held(device) == 1
+    device.synchronize()
+    assert held(device) == 0
+    made = hal.empty(N, hal.int32, device).fill(5)
+    assert made.numpy().tolist() == [5] * N
+    simulator.shuffle(0)
+    with device.own("test"):
+        api.destroy_stream(stream)

@@ -8,7 +8,7 @@ using namespace sim;
 EXPORT CUresult cuStreamGetId(CUstream handle, unsigned long long* out) {
     return enter_context("cuStreamGetId", [&](Context& context, Lock&) {
         need(out != nullptr);
-        *out = reinterpret_cast<uintptr_t>(stream_of(context, handle).get());
+        *out = stream_of(context, handle)->id;
     });
 }
 

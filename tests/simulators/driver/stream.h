@@ -28,9 +28,12 @@ struct Stream : std::enable_shared_from_this<Stream> {
     StreamHandle handle = nullptr;  // null: a default stream
     unsigned flags;
     int priority;
+    uint64_t id = made++;  // no other stream's, though its handle may be
     uint64_t submitted = 0, completed = 0;
     std::deque<Work> queue;
     bool started = false, closing = false;
+
+    static inline uint64_t made = 0;
 
     Stream(Context& context, unsigned flags, int priority)
         : context(context), flags(flags), priority(priority) {}
