@@ -52,6 +52,7 @@ from collections.abc import Sequence
 
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
+from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.groups import in_groups
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.local_arrays import with_common_arrays
@@ -59,6 +60,7 @@ from hal_core.ir.blocks.lockstep import in_step
 from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.shortcuts import without_shortcuts
+from hal_core.ir.blocks.values import with_values
 from hal_core.ir.uop import Kernel, UOp
 
 SPILL_LIMIT = 256 << 10  # bytes per block: often half of a core's second-level cache
@@ -81,7 +83,8 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
     """
     threads = block_threads(kernel)
     kernel = with_common_arrays(kernel, threads)
-    kernel = kernel._replace(uops=without_shortcuts(without_returns(kernel.uops)))
+    uops = without_shortcuts(without_returns(kernel.uops))
+    kernel = kernel._replace(uops=with_ranges(with_values(uops)))
     found = in_step(kernel)
     if found is not None:
         made = _Fission(found.uops, found.hoisted, found.guards).whole(grouped)

@@ -4,7 +4,8 @@
         return          ->          y[i] = x[i]
     y[i] = x[i]
 
-The IF is then a guard: `thread_bounds` makes it the end of a loop, and `lockstep` takes it off.
+The IF is then a guard: `thread_bounds` makes it the end of a loop, and `lockstep` takes it off. A
+CONTINUE becomes an IF in the same way, so that threads can run its loop in lockstep.
 """
 
 from __future__ import annotations
@@ -14,50 +15,53 @@ from itertools import accumulate
 from hal_core.dtypes import bool_
 from hal_core.ir.uop import UOp
 
-_MOST = 64  # RETURNs, and nested blocks: compilers of C allow 256
+_MOST = 64  # RETURNs and CONTINUEs, and nested blocks: compilers of C allow 256
 _DEPTH = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
 
 
 def without_returns(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
-    """Return the nodes of a kernel without the RETURNs that an IF can replace.
+    """Return the nodes of a kernel without the RETURNs and CONTINUEs that an IF can replace.
 
-    Such a RETURN ends one side of an IF, and what follows the IF moves into the other side. It has
+    Such a node ends one side of an IF, and what follows the IF moves into the other side. It has
     no barrier: the control flow around barriers stays as it was written.
     """
-    count = sum(node.op == "RETURN" for node in uops)
+    count = sum(node.op in ("RETURN", "CONTINUE") for node in uops)
     depths = accumulate(_DEPTH.get(node.op, 0) for node in uops)
     if not count or count > _MOST or max(depths) > _MOST:
         return uops
-    return tuple(reversed(_moved(list(uops), [])))
+    return tuple(reversed(_moved(list(uops), [], "RETURN")))
 
 
-def _moved(nodes: list[UOp], rest: list[UOp]) -> list[UOp]:
+def _moved(nodes: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
     """Return `nodes` and `rest`, with which the thread ends, without RETURNs where possible.
 
-    `rest`, which was rewritten before, and the result have their last node first.
+    If `leave` is CONTINUE, an iteration ends with them. `rest`, which was rewritten before, and the
+    result have their last node first.
     """
     for part in reversed(_parts(nodes)):
-        if part[0].op == "RETURN":
+        if part[0].op == leave:
             rest = []
         elif part[0].op == "IF":
-            rest = _joined(part, rest)
+            rest = _joined(part, rest, leave)
+        elif part[0].op in ("RANGE", "LOOP") and any(node.op == "CONTINUE" for node in part):
+            rest += [part[-1], *_moved(part[1:-1], [], "CONTINUE"), part[0]]
         else:
             rest.extend(reversed(part))
     return rest
 
 
-def _joined(part: list[UOp], rest: list[UOp]) -> list[UOp]:
-    """Return an IF, with `rest` in the side that does not return if one does."""
+def _joined(part: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
+    """Return an IF, with `rest` in the side that does not leave if one does."""
     block, line = part[0], part[0].line
     halves = [n for n, node in enumerate(part) if node.op == "ELSE" and node.src[0] is block]
     middle = halves[0] if halves else len(part) - 1
     then, other = part[1:middle], part[middle + 1 : -1]
-    returns = [bool(side) and side[-1].op == "RETURN" for side in (then, other)]
-    if (rest and not any(returns)) or any(node.op == "BARRIER" for node in (*part, *rest)):
+    leaves = [bool(side) and side[-1].op == leave for side in (then, other)]
+    if (rest and not any(leaves)) or any(node.op == "BARRIER" for node in (*part, *rest)):
         rest.extend(reversed(part))
         return rest
-    then = _moved(then, [] if returns[0] or not rest else rest)
-    other = _moved(other, [] if returns[1] or not rest else rest)
+    then = _moved(then, [] if leaves[0] or not rest else rest, leave)
+    other = _moved(other, [] if leaves[1] or not rest else rest, leave)
     if not (then or other):
         return []
     made: list[UOp] = []

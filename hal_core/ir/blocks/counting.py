@@ -1,0 +1,137 @@
+"""Write loops that count by themselves as loops over a range, so that they run in lockstep.
+
+j = 0                           for j in range(h):
+while j < h:              ->        total += x[j * w + i]
+    total += x[j * w + i]
+    j += 1
+"""
+
+from __future__ import annotations
+
+from hal_core.dtypes import int32, int64
+from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
+from hal_core.ir.fold.dead_code import without_dead
+from hal_core.ir.uop import CLOSES, OPENS, UOp
+
+_STEPS = {"LT": 1, "GT": -1}  # towards the limit, so that no counter wraps
+
+
+def with_ranges(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """Return the nodes of a kernel with such loops written so."""
+    if not any(node.op == "LOOP" for node in uops):
+        return uops
+    made = list(uops)
+    for last in [node for node in uops if node.op == "ENDLOOP"]:  # the innermost loop first
+        place, end = made.index(last.src[0]), made.index(last)
+        found = _While.of(made, place, end)
+        if found is not None:
+            made[place : end + 1] = found.written()
+    return without_dead(made)
+
+
+class _While:
+    """A loop that may be counted: its nodes, and what they count."""
+
+    def __init__(self, uops: list[UOp], place: int, end: int) -> None:
+        self.loop, self.body, self.last = uops[place], uops[place + 1 : end], uops[end]
+        self.before = uops[:place]
+        self.inside = set(self.body)
+        self.set = {node.src[0] for node in self.body if node.op == "SET"}
+
+    @classmethod
+    def of(cls, uops: list[UOp], place: int, end: int) -> _While | None:
+        found = cls(uops, place, end)
+        return found if found._has_test() and found._steps() else None
+
+    def _has_test(self) -> bool:
+        """Find the test that the loop begins with, `while j < limit`, and nothing else ends it."""
+        ops = [node.op for node in self.body]
+        self.test = test = ops.index("IF") if "IF" in ops else len(ops)
+        leaves = [n.op for n in self.body if n.src == (self.loop,) and n.op != "ENDLOOP"]
+        if leaves != ["BREAK"] or ops[test + 1 : test + 3] != ["BREAK", "ENDIF"]:
+            return False
+        if not PURE.union({"GET", "CONST", "SPECIAL"}).issuperset(ops[:test]):
+            return False
+        condition, holds = self.body[test].src[0], False
+        while condition.op == "NOT":
+            condition, holds = condition.src[0], not holds
+        if condition.op not in MIRRORED:
+            return False
+        op, (index, self.limit) = condition.op, condition.src
+        if index.op != "GET" or index.src[0] not in self.set:
+            op, index, self.limit = MIRRORED[op], self.limit, index
+        self.op = op if holds else OPPOSITE[op]
+        if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in _STEPS:
+            return False
+        self.variable = index.src[0]
+        return self._is_fixed(self.limit)
+
+    def _is_fixed(self, node: UOp) -> bool:
+        """Tell whether a value is the same in all iterations."""
+        if node not in self.inside or node.op in ("CONST", "SPECIAL"):
+            return True
+        if node.op == "GET":
+            return node.src[0] not in self.set
+        return node.op in PURE and all(map(self._is_fixed, node.src))
+
+    def _steps(self) -> bool:
+        """Tell whether each iteration counts by one, once, behind all that reads the variable."""
+        depth, changed = 0, False
+        for node in self.body:
+            depth += (node.op in OPENS) - (node.op in CLOSES)
+            if node.op == "GET" and node.src[0] is self.variable and changed:
+                return False
+            if node.op == "SET" and node.src[0] is self.variable:
+                value = node.src[1]
+                if changed or depth or value.op not in ("ADD", "SUB"):
+                    return False
+                old, step = value.src
+                if old.op == "CONST" and value.op == "ADD":
+                    old, step = step, old
+                by = step.arg if value.op == "ADD" else -step.arg if step.op == "CONST" else None
+                changed = (old.op, old.src, by) == ("GET", (self.variable,), _STEPS[self.op])
+                if not changed or step.op != "CONST":
+                    return False
+        return changed
+
+    def _start(self, made: list[UOp]) -> UOp:
+        """Return the value of the variable ahead of the loop."""
+        depth = 0
+        for node in reversed(self.before):
+            if node.op == "SET" and node.src[0] is self.variable:
+                if depth == 0:
+                    return node.src[1]
+                break
+            if node.op in OPENS and depth == 0:
+                break
+            depth += (node.op in CLOSES) - (node.op in OPENS)
+        made.append(UOp("GET", self.variable.dtype, (self.variable,), None, self.loop.line))
+        return made[-1]
+
+    def written(self) -> list[UOp]:
+        """Return the loop as one over a range."""
+        made: list[UOp] = []
+        line, dtype = self.loop.line, self.variable.dtype
+
+        def copied(node: UOp) -> UOp:
+            if node not in self.inside:
+                return node
+            made.append(UOp(node.op, node.dtype, tuple(map(copied, node.src)), node.arg, line))
+            return made[-1]
+
+        start, limit = self._start(made), copied(self.limit)
+        step = UOp("CONST", dtype, (), _STEPS[self.op], line)
+        counter = UOp("RANGE", dtype, (start, limit, step), self.variable.arg, line)
+        made += [step, counter]
+        new: dict[UOp, UOp] = {}
+        for node in (*self.body[: self.test], *self.body[self.test + 3 :]):
+            if node.op == "GET" and node.src[0] is self.variable:
+                new[node] = counter
+                continue
+            sources = tuple([new.get(source, source) for source in node.src])
+            if sources != node.src:
+                new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+            made.append(new.get(node, node))
+        made.append(UOp("ENDRANGE", None, (counter,), None, self.last.line))
+        return made

@@ -1,0 +1,167 @@
+"""Variables with one known value, and loops that count by themselves, keep what a kernel does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.ir.blocks.counting import with_ranges
+from hal_core.ir.blocks.returns import without_returns
+from hal_core.ir.blocks.values import with_values
+from hal_core.ir.fold import fold
+from hal_core.ir.verify import verify
+from hal_core.testing import interpret
+
+# mypy: disable-error-code="no-untyped-def"
+
+Ints, Given = hal.Ptr[hal.int32], hal.ConstPtr[hal.int32]
+KERNELS: dict[str, tuple[hal.KernelFunction, int]] = {}
+
+
+def counts(loops: int):
+    """Add a kernel in which so many loops become loops over a range."""
+
+    def add(function):
+        kernel = hal.kernel(function)
+        KERNELS[kernel.name] = kernel, loops
+        return kernel
+
+    return add
+
+
+@counts(1)
+def upwards(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = 0
+    while j < n - i:
+        y[i] += x[j] * j
+        j += 1
+
+
+@counts(1)
+def downwards(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = n
+    while n // 2 < j:
+        j -= 1
+        y[i] += j
+
+
+@counts(2)
+def nested(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = 0
+    total = 0
+    while n > j:
+        k = j
+        while not k >= 4:
+            total += x[k]
+            k = 1 + k
+        j += 1
+    y[i] = total + 100 * j
+
+
+@counts(1)
+def continues(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    for k in range(3):
+        j = k
+        while j < n:
+            j += 1
+            if x[j % 7] < 0:
+                continue
+            y[i] += j
+        if j == 5:
+            continue
+        y[i] += 1000
+
+
+@counts(1)
+def read_behind(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = 3
+    if n > 2:
+        j = 1
+    while j < n:
+        y[i] += x[j]
+        j += 1
+    y[i] += 100 * j
+
+
+@counts(0)
+def by_two(y: Ints, x: Given, n: hal.int32):
+    j = 0
+    while j < n:
+        y[hal.global_idx(0)] += j
+        j += 2
+
+
+@counts(0)
+def moving_end(y: Ints, x: Given, n: hal.int32):
+    j = 0
+    end = n
+    while j < end:
+        y[hal.global_idx(0)] += j
+        end = end - 1
+        j += 1
+
+
+@counts(0)
+def sometimes(y: Ints, x: Given, n: hal.int32):
+    j = 0
+    while j < n:
+        if y[hal.global_idx(0)] > 20:
+            j += 1
+        y[hal.global_idx(0)] += 7
+
+
+@counts(0)
+def may_break(y: Ints, x: Given, n: hal.int32):
+    j = 0
+    while j < n:
+        if y[hal.global_idx(0)] > 20:
+            break
+        y[hal.global_idx(0)] += 7
+        j += 1
+
+
+@counts(0)
+def set_again(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = i
+    j += 1
+    if j < n:
+        j = j * 2
+    else:
+        y[i] = j
+        j = 7
+    y[i] += j
+    for k in range(2):
+        y[i] += 10 * j
+        j = k - j
+        y[i] += j
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_rewritten_kernel_does_the_same(name: str) -> None:
+    function, loops = KERNELS[name]
+    kernel = fold(function.lower())
+    uops = with_ranges(with_values(without_returns(kernel.uops)))
+    made = kernel._replace(uops=uops)
+    verify(made)
+    ranges = [sum(node.op == "RANGE" for node in k.uops) for k in (kernel, made)]
+    assert ranges[1] - ranges[0] == loops
+    x = np.array([3, -1, 4, 1, -5, 9, 2], np.int32)
+    for n in (8 - 2**31, -3, 0, 1, 2, 3, 5, 7):
+        got, expected = np.full((2, 4), 3, np.int32)
+        if name == "downwards" and n < -9:
+            continue  # 2**30 iterations
+        for one, array in ((made, got), (kernel, expected)):
+            interpret(one, array, x, vals=(n,), grid=2, block=2)
+        np.testing.assert_array_equal(got, expected, str(n))
+
+
+def test_a_variable_is_read_only_where_its_value_is_not_known() -> None:
+    uops = with_values(fold(KERNELS["set_again"][0].lower()).uops)
+    assert sum(node.op == "GET" for node in uops) == 3  # behind the IF, and in the loop before it
