@@ -82,8 +82,24 @@ def largest(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], columns: hal.
     y[hal.global_idx(0)] = most
 
 
+@hal.kernel
+def sums(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], w: hal.int32, h: hal.int32):
+    i = hal.block_idx(0) * hal.block_dim(0)
+    i += hal.thread_idx(0)
+    if i < w:
+        total = hal.float32(0)
+        j = 0
+        while j < h:
+            value = x[j * w + i]
+            j += 1
+            if value < 0.5:
+                continue
+            total += value
+        y[i] = total
+
+
 @pytest.mark.parametrize(
-    "kernel", [SAMPLES["matmul"], tree, product, largest], ids=lambda kernel: kernel.name
+    "kernel", [SAMPLES["matmul"], tree, product, largest, sums], ids=lambda kernel: kernel.name
 )
 def test_threads_become_lanes(llvm: LLVM, kernel: Any) -> None:
     text = str(llvm.optimised(LLVMRenderer().render(kernel.lower()))[0])
@@ -663,7 +679,7 @@ def only_loads(y: Floats, x: Inputs, n: hal.int32):
 
 
 def test_rows_are_split_only_where_it_gains() -> None:
-    for kernel, split in [(clamped, 1), (edged, 1), (only_loads, 0), (padded, 0), (below, 0)]:
+    for kernel, split in [(clamped, 1), (edged, 1), (only_loads, 1), (padded, 1), (below, 0)]:
         assert LLVMRenderer().render(kernel.lower()).count("thread.x.middle.head:") == split
 
 
@@ -735,10 +751,10 @@ def by_fours_in_a_loop(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
 
 @hal.kernel
 def written_out_by_fours(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
-    i = hal.global_idx(0) * 4
     for k in hal.unroll(4):
-        if hal.global_idx(1) == 0 and k + i < w * h:
-            y[k + i] = 2.0 * x[i + k]
+        i = k + hal.global_idx(0) * 4
+        if hal.global_idx(1) == 0 and i < w * h:
+            y[i] = 2.0 * x[i]
 
 
 @hal.kernel
@@ -769,7 +785,33 @@ def halved_picture(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
         y[i] = total
 
 
+@hal.kernel
+def left_by_fours(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    if hal.global_idx(1) == 0:
+        for k in range(4):
+            i = 4 * hal.global_idx(0) + k
+            if i >= w * h:
+                break
+            y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def wrapped_by_tests(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        left = i - 1
+        if left < 0:
+            left = w - 1
+        right = i + 1
+        if right == w:
+            right = 0
+        y[j * w + i] = x[j * w + left] + 2.0 * x[j * w + right]
+
+
 SPLIT = [
+    left_by_fours,
+    wrapped_by_tests,
     by_fours_in_a_loop,
     written_out_by_fours,
     by_strides,

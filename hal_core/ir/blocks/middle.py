@@ -28,13 +28,13 @@ whole blocks may load nothing: `beyond` finds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.rows import OPPOSITE, Counted, Limit, Row
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import LEAVES, UOp
 
 
 class Middle(NamedTuple):
@@ -48,9 +48,13 @@ class Middle(NamedTuple):
 
 def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     """Return the middle of a region, with the conditions that are not decided before; or None."""
+    return _gaining(row, decided, _steering(row))
+
+
+def _gaining(row: Row, decided: dict[UOp, bool], wanted: set[UOp]) -> Middle | None:
+    """Return the middle of a region where it decides one of the wanted nodes; or None."""
     found = _guess(row, decided)
-    gains = any(node in found.known or node in found.same for node in row.needed(_steering(row)))
-    return found if gains else None
+    return found if any(node in found.known or node in found.same for node in wanted) else None
 
 
 def _guess(row: Row, decided: dict[UOp, bool]) -> Middle:
@@ -93,10 +97,9 @@ def _limit(found: Middle, row: Row, op: str, number: UOp, end: UOp) -> bool:
 def inside(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     """Return the middle of a region where it decides only what is loaded; or None.
 
-    A whole row in the middle then needs no masks. To cut other rows would gain nothing.
+    In the middle no loads need masks, which are slow where they are many.
     """
-    found = _guess(row, decided)
-    return found if any(test in found.known for test in _tests_of_loads(row)) else None
+    return _gaining(row, decided, set(row.needed(_tests_of_loads(row))))
 
 
 def beyond(row: Row, decided: dict[UOp, bool]) -> Middle | None:
@@ -131,22 +134,33 @@ def _tests_of_loads(row: Row) -> Iterable[UOp]:
     return tests
 
 
-def _steering(row: Row) -> Iterator[UOp]:
-    """Yield what decides where memory is accessed, and whether it is written.
+def _steering(row: Row) -> set[UOp]:
+    """Return what decides where memory is accessed, whether it is written, and when a loop ends.
 
     Loads under a mask, and clamps of other numbers, are as fast as without.
     """
     around: list[UOp] = []
+    pending: list[UOp] = []
+    sets: dict[UOp, list[UOp]] = {}  # variable -> its values, and what decides between them
     for node in row.nodes:
         if node.op == "IF":
             around.append(node.src[0])
         elif node.op == "ENDIF":
             around.pop()
         elif node.op in ("LOAD", "STORE", "ATOMIC", "CAS"):
-            yield node.src[1]
-        writes = node.op in ("STORE", "ATOMIC", "CAS")
-        if writes or (node.op == "SET" and node.src[0].op == "SPILL"):
-            yield from around
+            pending.append(node.src[1])
+        elif node.op == "SET":
+            sets.setdefault(node.src[0], []).extend((node.src[1], *around))
+        spills = node.op == "SET" and node.src[0].op == "SPILL"
+        if spills or node.op in ("STORE", "ATOMIC", "CAS") or node.op in LEAVES:
+            pending.extend(around)
+    found: set[UOp] = set()
+    while pending:
+        node = pending.pop()
+        if node in row.inside and node not in found:
+            found.add(node)
+            pending += (*node.src, *sets.get(node, ()))
+    return found
 
 
 def _add_clamp(found: Middle, row: Row, node: UOp) -> None:

@@ -22,6 +22,7 @@ BLOCKS = "each.block"  # the loop over the blocks of this call
 _MOST_NODES = 1000
 _MOST_REGIONS = 8
 _MOST_UNROLLED = 50  # regions
+_LONG = 128  # threads, for which masked loads cost more than two loops for the rims
 
 Known = dict[UOp, str]  # a node -> its value in the loop that is written
 
@@ -70,7 +71,8 @@ class Threads(Blocks):
         if self.splits:
             inner = middle(row, guards.known) or beyond(row, guards.known)
             if inner is None and (inner := inside(row, guards.known)) is not None:
-                write = self._write_twice
+                # Rows of one block lie within the limits, but for few.
+                write = self._write_long_in_three if self.joined else self._write_twice
         whole, known = self._bound(place, row, guards, inner)
         if inner is None:
             self._write_threads(place, whole, known)
@@ -150,8 +152,26 @@ class Threads(Blocks):
         self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
     ) -> None:
         """Write the middle of a row, and its rims: the threads ahead of it and behind it."""
+        self._write_parts(place, whole, self._within(inner.limits, whole), known, inner)
+
+    def _write_long_in_three(
+        self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
+    ) -> None:
+        """Write the same, but nothing is middle in a row that is short: loops cost time, too."""
+        first, last = self._within(inner.limits, whole)
+        count = self.let(f"sub nsw i32 {last}, {first}")
+        some = self.let(f"icmp sge i32 {count}, {_LONG}")
+        start = whole[0]
+        part = self.select(some, "i32", first, start), self.select(some, "i32", last, start)
+        self._write_parts(place, whole, part, known, inner)
+
+    def _write_parts(
+        self, place: _Place, whole: tuple[str, str], part: tuple[str, str], known: Known,
+        inner: Middle,
+    ) -> None:  # fmt: skip
+        """Write `part` of a row as the middle, then what is ahead of it and behind it."""
         start, end = whole
-        first, last = part = self._within(inner.limits, whole)
+        first, last = part
         self.same = inner.same
         decided = {node: literal(holds, bool_) for node, holds in inner.known.items()}
         self._write_threads(place._replace(suffix=f".middle{place.suffix}"), part, known | decided)
