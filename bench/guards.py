@@ -95,6 +95,46 @@ def by_strides(y: Array, x: Input, a: hal.float32, n: hal.int32):
         i += hal.grid_dim(0) * hal.block_dim(0)
 
 
+@hal.kernel
+def four_each(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    for k in range(4):
+        if 4 * i + k < n:
+            y[4 * i + k] = a * x[4 * i + k] + y[4 * i + k]
+
+
+@hal.kernel
+def until_the_end(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    for k in hal.unroll(4):
+        j = 4 * i + k
+        if j >= n:
+            return
+        y[j] = a * x[j] + y[j]
+
+
+@hal.kernel
+def column_sums(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w:
+        total = hal.float32(0)
+        for j in range(h):
+            total += x[j * w + i]
+        y[i] = total
+
+
+@hal.kernel
+def sums_by_while(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w:
+        total = hal.float32(0)
+        j = 0
+        while j < h:
+            total += x[j * w + i]
+            j += 1
+        y[i] = total
+
+
 SPELLINGS = {
     "if i >= n: return": early_return,
     "if i <= n - 1": up_to,
@@ -173,11 +213,14 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         tasks[name] = _ours(kernel, COUNT, (FACTOR, COUNT), COUNT)
     tasks["hal.load of 4"] = _ours(by_vectors, COUNT, (FACTOR, COUNT // 4), COUNT // 4)
     tasks["hal.load of 4, if 4 * i < n"] = _ours(by_elements, COUNT, (FACTOR, COUNT), COUNT // 4)
+    for name, four in (("if 4 * i + k < n", four_each), ("if j >= n: return", until_the_end)):
+        tasks[f"4 a thread, {name}"] = _ours(four, COUNT, (FACTOR, COUNT), COUNT // 4)
     tasks["while i < n: i += threads"] = _ours(by_strides, COUNT, (FACTOR, COUNT), COUNT // 16)
     times = compare(tasks, effort)
     for name in [*tasks][1:]:
         yield beside(f"saxpy of 32 Ki, {name}", times, base, 0.87, ours=name)
     yield _beside("interior of a rectangle", interior, rectangle, "all of it", 0.87, effort)
+    yield _beside("column sums by while", sums_by_while, column_sums, "range", 0.87, effort)
     yield _beside("store where x[i] > 0", positive, selected, "as a select", 0.87, effort)
     yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 0.67, effort)
     for width, height in ((768, 512), (4096, 2048)):
