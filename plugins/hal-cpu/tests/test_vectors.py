@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 import hal_core as hal
 from hal_cpu import processor
+from hal_cpu.compilers import llvm as llvm_module
 
 # A product, or a sum with one, of several float32.
 WIDE = {"x86-64": r"v?(mulps|fm\w+ps) .*%[xyz]mm", "aarch64": r"fml?[al]?\w* .*v\d+\.4s"}
@@ -46,3 +48,30 @@ def test_threads_are_lanes(
     except (hal.CompilerUnavailable, hal.Unsupported) as error:
         pytest.skip(str(error))
     assert re.search(WIDE[processor.machine()], text), text
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "wide"),
+    [
+        ("emeraldrapids", "+avx2,+avx512f", True),
+        ("znver4", "+avx2,+avx512f", True),
+        ("cascadelake", "+avx2,+avx512f", False),
+        ("haswell", "+avx2,-avx512f", False),
+    ],
+)
+def test_vectors_are_as_wide_as_the_processor_has_them_at_full_speed(
+    name: str, features: str, wide: bool
+) -> None:
+    found = SimpleNamespace(flatten=lambda: features)
+    llvm = SimpleNamespace(get_host_cpu_name=lambda: name, get_host_cpu_features=lambda: found)
+    expected = f"{features},-prefer-256-bit" if wide else features
+    assert llvm_module._features(llvm) == expected
+
+
+def test_vectors_have_512_bits_here(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPU_CC", "llvm")
+    with llvm_module.llvm_lock:
+        if "-prefer-256-bit" not in llvm_module._features(llvm_module.import_llvm()):
+            pytest.skip("this processor has no vectors of 512 bits, or runs slower with them")
+    text = device.compiler.disassemble(device.compile(saxpy()).binary.image)
+    assert re.search(r"vfmadd\w+ps .*%zmm", text), text

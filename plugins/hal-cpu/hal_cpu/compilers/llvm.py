@@ -22,6 +22,9 @@ MOST_LINES_ORDERED = 2_000
 # Where LLVM 22 joins straight code to vectors (SLP), it narrows sign-extended 64-bit integers to
 # 32 bits, and then converts these as unsigned ones: float(-1 as uint64) became 4.29e9.
 _MISTAKEN = "uitofp i64"
+# Processors of Intel that run slower while they compute with vectors of 512 bits. For all with
+# AVX-512 LLVM prefers 256; for the later ones 512 took 0.6 to 1.04 times as long.
+_SLOWED = frozenset({"skylake-avx512", "cascadelake", "cooperlake"})
 _CONVENTION = "void (ptr, ptr, i64, i64)"
 # Address space, not memory that is touched. Measured: 153 MiB, 30 MiB, 8 bytes.
 _IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
@@ -59,6 +62,7 @@ class LLVMCompiler(ObjectCompiler):
                 fix="pip install llvmlite",
             )
         limits = f"O3 to {MOST_LINES_ORDERED} and {MOST_LINES} lines, no SLP for {_MISTAKEN}"
+        limits += f", 256 bits on {', '.join(sorted(_SLOWED))}"
         how = f"{limits} pic for {self.system}, hal-cpu {__version__},"
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
@@ -80,7 +84,7 @@ class LLVMCompiler(ObjectCompiler):
                 target = llvm.Target.from_triple(self._triple(llvm))
                 machine = self._machines[ordering] = target.create_target_machine(
                     cpu=llvm.get_host_cpu_name(),
-                    features=llvm.get_host_cpu_features().flatten(),
+                    features=_features(llvm),
                     opt=ordering,
                     reloc="pic",
                     codemodel=self._code_model,
@@ -103,6 +107,13 @@ class LLVMCompiler(ObjectCompiler):
         """Return the machine, system and form of the objects, as LLVM writes them."""
         triple: str = llvm.get_default_triple()
         return f"{triple}-elf" if self.system == "win32" else triple  # there it would be COFF
+
+
+def _features(llvm: Any) -> str:
+    """Return what the processor has, and that vectors may be as wide as it has them."""
+    found: str = llvm.get_host_cpu_features().flatten()
+    wide = "+avx512f" in found.split(",") and llvm.get_host_cpu_name() not in _SLOWED
+    return f"{found},-prefer-256-bit" if wide else found
 
 
 def _check_memory(needed: int, operation: str) -> None:
