@@ -229,10 +229,11 @@ class StreamAllocator(LRUAllocator[int]):
         if not self._device_closed:
             device.release_done()  # queues release memory only when asked
             device.sharing.reclaim()
+        super().free_cache()
+        if not self._device_closed:
             with device.visit("free"), device.api.relaxed():
                 self._staging.free_idle()
                 device.pinned.free_idle()
-        super().free_cache()
         pool = self.pool  # which another thread may destroy, if it closes the device
         if pool is not None:
             with driver.check("free", device.name, opened=device):
