@@ -17,7 +17,7 @@ from hal_core.concurrency import OfThisProcess, fork_error, forkable
 from hal_core.device import Device
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.ir import POINTER
-from hal_core.queue.event import Event, Failure, obstacle, seconds_of
+from hal_core.queue.event import Event, Failure, obstacle, seconds_of, unset
 from hal_core.queue.order import Range, range_of
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ class Queue(OfThisProcess):
     def __repr__(self) -> str:
         running = self.running
         state = " closed" if self.closed else f", running {running}" if running else ""
+        if not self.closed and any(not (one.queue or one._done) for _, one in list(self._waits)):
+            state += ", waiting for an event that nobody has set"
         return f"<{type(self).__name__} {self.name}{state}>"
 
     # -- called by programs and buffers, with checked arguments
@@ -349,11 +351,7 @@ _LOOK_SECONDS = 0.05  # between two looks whether a device that is being closed 
 def can_never_happen(event: Event) -> bool:
     """Tell whether an event waits for a circle, or for an event that no queue records."""
     way, is_circle = obstacle(event)
-    if is_circle or not way:
-        return is_circle
-    last = way[-1]
-    waited = last._blocked_by(event._place if last is event.queue else 1 << 62)
-    return waited is not None and waited.queue is None
+    return is_circle or (bool(way) and unset(event) is not None)
 
 
 def _abandon(event: Event, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
     from hal_core.queue.base import Queue
 
+log = logging.getLogger("hal_core")
+
 _LOOK_SECONDS = 0.5  # between two looks whether a wait can still end
+_LONG_SECONDS = 30.0  # until a wait without a limit says that nobody has set its event
 
 
 class Failure(NamedTuple):
@@ -155,14 +159,18 @@ class Event(OfThisProcess):
 
     def _reached(self, seconds: float) -> bool:
         """Wait as `wait` does, without raising a failure. Raises: as `_check_can_happen`."""
-        deadline = monotonic() + seconds
+        start = monotonic()
+        said = seconds < threading.TIMEOUT_MAX
         while not self._is_over():
-            left = deadline - monotonic()
-            if left <= 0 or seconds > _LOOK_SECONDS:
+            passed = monotonic() - start
+            if passed >= seconds or seconds > _LOOK_SECONDS:
                 self._check_can_happen()
-            if left <= 0:
+            if passed >= seconds:
                 return False
-            self._sleep(min(left, _LOOK_SECONDS))
+            if not said and passed > _LONG_SECONDS:
+                said = True
+                _say_what_is_unset(self, passed)
+            self._sleep(min(seconds - passed, _LOOK_SECONDS))
         return True
 
     def _happen(self, failure: Failure | None) -> None:
@@ -223,6 +231,25 @@ def obstacle(event: Event) -> tuple[list[Queue], bool]:
         way.append(waited)
         waited = waited.queue._blocked_by(waited._place)
     return [one.queue for one in way if one.queue is not None], False
+
+
+def unset(event: Event) -> Event | None:
+    """Return the event of the host that another one waits for in the end, if it is not set."""
+    way, is_circle = obstacle(event)
+    if is_circle or not way:
+        return None if is_circle or event._is_over() else event
+    last = way[-1]
+    waited = last._blocked_by(event._place if last is event.queue else 1 << 62)
+    return waited if waited is not None and waited.queue is None else None
+
+
+def _say_what_is_unset(event: Event, seconds: float) -> None:
+    """Log which event of the host a wait depends on, as nothing else would show it."""
+    waited = unset(event)
+    if waited is not None:
+        way = "".join(f" {queue.name} waits for" for queue in obstacle(event)[0])
+        text = "a wait without a timeout has taken %.0f s:%s %s, which nobody has set"
+        log.warning(text, seconds, way, repr(waited))  # as it is now
 
 
 def circle_error(circle: list[Queue], operation: str) -> InvalidState:

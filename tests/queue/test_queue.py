@@ -14,6 +14,7 @@ import pytest
 
 import hal_core as hal
 from hal_core.queue import PolledEvent, WorkerQueue, captures
+from hal_core.queue import event as event_module
 from hal_core.queue.watcher import Watcher
 
 
@@ -219,3 +220,20 @@ def test_Q3_a_caller_may_release_his_view_while_the_copy_waits(fake: hal.Compile
     gate.set()
     assert done.wait(5)
     assert got == sent
+
+
+def test_Q2_a_wait_without_a_timeout_says_what_nobody_has_set(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(event_module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
+    first, second, gate = fake.queue(), fake.queue(), hal.Event()
+    second.wait(first.wait(gate).record())
+    assert "waiting for an event that nobody has set" in repr(first)
+    assert second.synchronize(0.2) is False and not caplog.records
+    threading.Timer(0.5, gate.set).start()
+    assert second.synchronize()
+    [record] = caplog.records
+    way = f"{second.name} waits for {first.name} waits for <Event of the host pending>"
+    assert f"{way}, which nobody has set" in record.getMessage()
+    assert "nobody" not in repr(first)
