@@ -14,10 +14,11 @@ from hal_core.concurrency import Living, poll
 from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import DeviceFault
 from hal_core.streams import driver
+from hal_core.streams.borrowed import DefaultStreamQueue, wrap
 from hal_core.streams.clock import StreamClock
 from hal_core.streams.graph import Executable, native_replay
 from hal_core.streams.marks import Marks
-from hal_core.streams.queue import DefaultStreamQueue, StreamQueue, wrap
+from hal_core.streams.queue import StreamQueue
 from hal_core.streams.sharing import Sharing
 from hal_core.streams.staging import PinnedBlocks
 

@@ -15,8 +15,8 @@ from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define, spare_storage
 from hal_core.streams import driver
+from hal_core.streams.borrowed import drain
 from hal_core.streams.device import StreamDevice, wait_for_others
-from hal_core.streams.queue import drain
 
 # Nobody asks which context is current: a launch in another one is refused, and then repeated.
 # The driver reads the argument storage during the call, so the storage is free again after it.

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
-from threading import TIMEOUT_MAX, Thread, current_thread, get_ident
+from threading import Thread, current_thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
@@ -22,13 +22,14 @@ from weakref import WeakSet, ref
 from hal_core.buffer import Buffer, Lease
 from hal_core.concurrency import fork_safe_lock, make_calls, poll, run_unless_busy
 from hal_core.dtypes import uint8
-from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState
+from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events, record_queued
-from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
+from hal_core.queue import Event, Failure, Queue, WorkerQueue
 from hal_core.queue.watcher import watch
 from hal_core.streams.driver import CAPTURED_EVENT, CAPTURING
 from hal_core.streams.graph import StreamReplay
 from hal_core.streams.staging import BLOCK_NBYTES, LARGE_IN_NBYTES, PinnedBlock
+from hal_core.streams.stretch import Dropped, StreamEvent, Stretch, nothing
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -37,113 +38,9 @@ if TYPE_CHECKING:
     from hal_core.streams.marks import Mark
 
 _LEGACY = 0, 1  # handles of the legacy default stream, another one in each context
-_PER_THREAD = 2  # CU_STREAM_PER_THREAD, hipStreamPerThread
 _MOST_UNMARKED = 32  # pieces of work, until the queue looks by itself which of them are done
 _MOST_PENDING = 8  # marks, until it looks at each call
 _MOST_STAGED = 16  # large pinned blocks in use, until a copy waits for earlier ones
-
-# Packages whose streams tell their handle by an attribute; others have `__cuda_stream__`.
-_HANDLES = {"torch": "cuda_stream", "cupy": "ptr", "pycuda": "handle"}
-
-
-class StreamEvent(PolledEvent):
-    """An event of the driver in the stream of a queue."""
-
-    queue: StreamQueue
-    mark: Mark | None = None  # once it is in the stream
-    writes: Sequence[memoryview] = ()  # memory of the host that is complete when it has happened
-
-    def _poll(self) -> bool:
-        self.queue.look()
-        return self._done
-
-    def _check_can_happen(self) -> None:
-        if (unseen := self.queue._unseen) is not None:
-            raise InvalidState("wait", unseen.problem, device=unseen.device, fix=unseen.fix)
-        super()._check_can_happen()
-
-    def _happen(self, failure: Failure | None) -> None:
-        self.writes = ()
-        super()._happen(failure)
-
-    def seconds_since(self, earlier: Event) -> float:
-        """Return the seconds of device time that lie between another event and this one."""
-        seconds = super().seconds_since(earlier)  # checks both
-        before: Mark | None = getattr(earlier, "mark", None)
-        if before is None or self.mark is None:
-            return seconds
-        device = self.queue.device
-        between = device.api.seconds_between
-        return device.call("seconds_since", between, before.handle, self.mark.handle)
-
-
-class Stretch:
-    """The work between two marks of a stream, and what it needs until then."""
-
-    def __init__(self) -> None:
-        self.mark: Mark | None = None  # its end; None while it grows
-        self.names: list[str] = []  # "launch of saxpy"
-        self.keep: list[Any] = []
-        self.finish: list[Callable[[], object]] = []  # what the host does when it is done
-        self.dests: list[memoryview] = []  # memory of the host that is written by then
-        # Of other devices, whose failures are not this one's, or of queues that write to the host.
-        self.waited: list[StreamEvent] = []
-        self.event: Callable[[], Event | None] = _nothing  # at its end, a weak reference
-        self.is_large = False  # it uses a large pinned block
-
-    def comes_after(self) -> bool:
-        """Tell whether all events that it waits for have happened. Looks at their queues."""
-        return all(event._is_over() for event in self.waited)
-
-    def end(self) -> None:
-        """Do what the host does when the work is done, once."""
-        while self.finish:
-            self.finish[0]()
-            del self.finish[0]
-
-
-class _Dropped(PolledEvent):
-    """The end of the work of a queue that nobody refers to; its stream is destroyed then."""
-
-    def __init__(self, queue: StreamQueue, rest: list[Stretch]) -> None:
-        super().__init__()
-        self._device, self._stream, self._borrowed = queue.device, queue.stream, queue.borrowed
-        self._keeps = queue.keeps  # or the owner of a borrowed stream would destroy it now
-        self._is_legacy = queue.is_legacy
-        self._lock = queue._lock
-        self._rest = rest
-        self._mark: Mark | None = None  # behind the work; others may put more on their stream
-
-    def _poll(self) -> bool:
-        device = self._device
-        if not all(stretch.comes_after() for stretch in self._rest):
-            return False
-        with self._lock:
-            if self._done or device.closed:
-                return True
-            try:
-                if self._is_legacy:
-                    device.own("wait")
-                if self._mark is None:
-                    self._mark = device.marks.record(self._stream)
-                if not device.call("wait", device.api.is_reached, self._mark.handle):
-                    return False
-                for stretch in self._rest:
-                    stretch.end()
-            except DeviceFault:  # the context is lost, and its memory with it
-                pass
-            except HalError as error:
-                if error.got in CAPTURING:
-                    if error.got == CAPTURED_EVENT:
-                        self._mark = None
-                    return False
-                device.in_doubt.append((self._rest, self._keeps))
-            if not self._borrowed:
-                with suppress(HalError):
-                    device.call("close", device.api.destroy_stream, self._stream)
-            self._rest, self._keeps, self._mark = [], None, None
-            self._happen(None)
-        return True
 
 
 class StreamQueue(Queue):
@@ -171,7 +68,7 @@ class StreamQueue(Queue):
         self._later: deque[Callable[[], object]] = deque()
         self._at_work: Thread | None = None  # makes these calls
         self._outside: deque[Callable[[], object]] = deque()  # calls to make without the lock
-        self._last: Callable[[], Event | None] = _nothing  # behind all work, a weak reference
+        self._last: Callable[[], Event | None] = nothing  # behind all work, a weak reference
         self._asked: Event | None = None  # that `synchronize` waits for
         self._is_shared = self.borrowed  # others may put work on the stream
         # Threads that look now. An event that a queue behind ours waits for may have been taken by
@@ -204,7 +101,7 @@ class StreamQueue(Queue):
         with self._lock:
             if self.closed:  # by another thread, after the caller had looked
                 self._check_open("queue work")
-            self._last = last or _nothing
+            self._last = last or nothing
             if self._held is None and not self._later:
                 call()
             else:
@@ -452,7 +349,7 @@ class StreamQueue(Queue):
             with self._lock:  # a queue that is held takes the steps, with their arguments of now
                 if self.closed:
                     self._check_open("replay")
-                self._last = _nothing
+                self._last = nothing
                 if is_free := self._held is None and not self._later:
                     self._put("replay of a graph", replay, (None, *plan.keep()))
             self._settle()
@@ -595,7 +492,7 @@ class StreamQueue(Queue):
             if event is self._asked:
                 self._asked = None
             self._outside.append(partial(event._happen, self._passed))
-        stretch.event = _nothing
+        stretch.event = nothing
 
     def _is_over(self, stretch: Stretch) -> bool:
         device, mark = self.device, stretch.mark
@@ -710,117 +607,7 @@ class StreamQueue(Queue):
             return
         rest = [*self._pending, self._growing]
         if self.stream is not None and (not self.borrowed or any(one.names for one in rest)):
-            self.device._ends.append(_Dropped(self, rest))
-
-
-class DefaultStreamQueue(StreamQueue):
-    """The stream of calls without `queue=`.
-
-    Its `wait` for an event that is in no stream, or behind a copy to pageable memory, waits on the
-    calling thread, as those calls cannot be held. What the driver refuses is raised at once.
-
-    As there is no other default queue to be made, a failure ends none of its later work: the events
-    that are pending then have it, or if there are none the next one.
-    """
-
-    def __init__(self, device: StreamDevice) -> None:
-        super().__init__(device, device.stream, f"the default queue of {device.name}")
-        self._untold: Failure | None = None  # of which no event knows
-
-    def _copyout(self, dest: memoryview, src: int, keep: Keep) -> None:
-        # As without `queue=`: the device's `synchronize` and `close` wait for its stream alone.
-        self.device.allocator._copyout(dest, src)
-
-    def _wait(self, event: Event) -> None:
-        if (
-            not isinstance(event, StreamEvent)
-            or event.queue.device.api is not self.device.api
-            or event.mark is None
-            or event.writes
-        ):
-            event.wait()
-        elif event._is_over():
-            event._raise_failure("wait")
-        super()._wait(event)
-
-    def _is_over(self, stretch: Stretch) -> bool:
-        is_told = any(one.event() is not None for one in self._pending)
-        is_over = super()._is_over(stretch)
-        if self._failure is not None:
-            for one in self._pending:
-                self._let_happen(one)
-            if self._growing.names or not is_told:
-                self._untold = self._failure
-            self._failure = self._passed = None
-        return is_over
-
-    def _mark(self, event: Event | None) -> None:
-        if event is not None and self._untold is not None:
-            self._outside.append(partial(event._happen, self._untold))
-            self._untold = None
-            return
-        super()._mark(event)
-
-    def _refused(self, name: str, error: HalError) -> None:
-        raise error
-
-    def close(self) -> None:
-        """Do nothing: the default queue lives as long as its device."""
-
-    def _stop(self) -> None:
-        self.closed = True
-
-
-def wrap(device: StreamDevice, obj: Any) -> StreamQueue | None:
-    """Return a queue over another library's stream, None for an object that is no stream.
-
-    A stream is an object with `__cuda_stream__`, one of PyTorch, CuPy or PyCUDA, or its handle.
-    Raises: InvalidArgument for what the driver does not know.
-    """
-    handle = obj if type(obj) is int else None
-    protocol = getattr(obj, "__cuda_stream__", None)
-    if protocol is not None:
-        handle = operator.index((protocol() if callable(protocol) else protocol)[1])
-    elif handle is None:
-        package = type(obj).__module__.partition(".")[0]
-        handle = getattr(obj, _HANDLES.get(package, ""), None)
-    if handle is None:
-        return None
-    if handle == _PER_THREAD:
-        problem = "the per-thread default stream is another one in each thread"
-        fix = "Wrap a stream of its own."
-        raise InvalidArgument("wrap", problem, got=handle, device=device.name, fix=fix)
-    if handle < 0:
-        raise InvalidArgument("wrap", "no handle of a stream", got=handle, device=device.name)
-    with device.own("wrap"):
-        if device.api.is_capturing(handle):
-            problem, fix = "the stream is being captured", "Wrap it before the capture, or after."
-            raise InvalidArgument("wrap", problem, got=hex(handle), device=device.name, fix=fix)
-        device.api.is_done(handle)
-        try:
-            device.marks.record(handle)
-        except InvalidArgument:
-            problem, fix = "a stream of another device", "Wrap it for that device."
-            raise InvalidArgument(
-                "wrap", problem, got=hex(handle), device=device.name, fix=fix
-            ) from None
-    made = StreamQueue(device, handle, f"a borrowed queue of {device.name}")
-    made.keeps = obj
-    return made
-
-
-def drain(device: StreamDevice) -> None:
-    """Wait for what the streams of a device's queues have now, also of those that were dropped."""
-    for queue in device._queues:
-        if isinstance(queue, StreamQueue):
-            queue.drain()
-    for end in list(device._ends):
-        if isinstance(end, _Dropped):
-            end._reached(TIMEOUT_MAX)
-
-
-def _nothing() -> None:
-    """Return None, as a weak reference does when its object is gone."""
+            self.device._ends.append(Dropped(self, rest))
 
 
 def _range_of(memory: memoryview) -> tuple[int, int]:
