@@ -89,9 +89,11 @@ class Connection:
                 self.ask("now")
 
     def add_later(self, *command: Any) -> None:
-        """Do as `add`, and send nothing: a finalizer may come in the middle of anything."""
+        """Do as `add`, and send nothing: a finalizer may come in the middle of anything.
+
+        No wait is for it: it gives back what nobody uses.
+        """
         self._commands.append(command)
-        self._has_work = True
         if not self._is_timed:
             self._time()
 
@@ -144,7 +146,11 @@ class Connection:
                         raise ConnectionError(_LEFT)
                     ref = self._post(self.sent, question if last else None)
                 except Exception as error:  # Ray refuses an actor of another cluster
-                    self._lose("send", error if self._is_here() else ConnectionError(_LEFT))
+                    if self._is_here():
+                        self._lose("send", error)
+                    else:  # a program may end so, with an open device
+                        self._told = not (self._has_work or question)
+                        self._lose("send", ConnectionError(_LEFT))
                     return None
                 self._taken = []
                 if self.arrivals is not None and events.open_profiles:
@@ -210,7 +216,14 @@ class Connection:
         if number:
             self.measuring.number = 0
             question = "measured", number, question
-        return self._answer(operation, self.send(question), seconds)
+        if operation != "read":
+            return self._answer(operation, self.send(question), seconds)
+        self._has_work = False  # a read waits for all, and tells a failure as a wait does
+        try:
+            return self._answer(operation, self.send(question), seconds)
+        except (KeyboardInterrupt, SystemExit):
+            self._has_work = True
+            raise
 
     def ask_later(self, *question: Any) -> Any:
         """Send everything, and return the reference of the answer for another actor."""

@@ -365,6 +365,25 @@ def test_memory_of_a_cluster_that_was_left_is_refused_on_another(
     assert copy.startswith("InvalidState") and "closed" in copy and zero == "0"
 
 
+ENDS = """
+hal.Buffer(device, 100, hal.int32, hal.BufferSpec(nolru=True)).allocate()
+y = y.numpy()  # what is freed here is freed there by the next message
+ray.shutdown()
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.1"], ids=["at once", "after messages"])
+def test_a_program_may_leave_the_cluster_and_end_with_an_idle_device(
+    cluster: Any, seconds: str
+) -> None:
+    code = CHILD.format(address=cluster.address) + ENDS
+    done = subprocess.run(
+        [sys.executable, "-c", code, seconds], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_cluster_that_gave_its_job_the_same_number_is_another(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
