@@ -85,8 +85,32 @@ def objects(
     Raises: subprocess.CalledProcessError with the compiler's text on stderr.
     """
     command = (*command, *(f"-I{header}" for header in headers))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda unit: _object(folder, command, *unit, headers), units))
+    made = [(_object(folder, command, *unit, headers), unit) for unit in units]
+    missing = [(target, paths) for target, (_, paths) in made if not target.exists()]
+    if missing:
+        with (
+            tempfile.TemporaryDirectory(dir=folder) as kept,
+            ThreadPoolExecutor(os.cpu_count()) as pool,
+        ):
+            command = (*command, *_standard_headers(Path(kept), command, missing, headers))
+            list(pool.map(lambda unit: _compile(command, *unit), missing))
+    return [target for target, _ in made]
+
+
+def _standard_headers(
+    folder: Path, command: tuple[str, ...], units: Iterable[tuple[Path, Sequence[Path]]],
+    headers: Sequence[Path],
+) -> tuple[str, ...]:  # fmt: skip
+    """Compile the standard headers of all units once, a third of the time; return the options."""
+    texts: dict[Path, bytes] = {}
+    for path in (path for _, paths in units for path in paths):
+        _texts(path, headers, texts)
+    found = re.findall(rb"^#include <[^>]+>$", b"\n".join(texts.values()), re.MULTILINE)
+    header = folder / "standard.h"
+    header.write_bytes(b"\n".join(sorted(set(found))) + b"\n")
+    made = header.with_suffix(".h.gch")
+    subprocess.run((*command, "-x", "c++-header", str(header), "-o", str(made)), check=True)
+    return ("-include", str(header))
 
 
 def _texts(path: Path, headers: Sequence[Path], seen: dict[Path, bytes]) -> dict[Path, bytes]:
@@ -103,17 +127,19 @@ def _object(
     folder: Path, command: tuple[str, ...], name: str, paths: Sequence[Path],
     headers: Sequence[Path],
 ) -> Path:  # fmt: skip
+    """Return the path of a unit's object, which names the command and all texts."""
     texts: dict[Path, bytes] = {}
     for path in paths:
         _texts(path, headers, texts)
     key = hashlib.sha256("\0".join(command).encode() + b"\0".join(texts.values())).hexdigest()
-    target = folder / "objects" / f"{name}-{key[:16]}.o"
-    if not target.exists():
-        unit, part = target.with_suffix(".cpp"), target.with_suffix(".part")
-        unit.write_text("".join(f'#include "{path}"\n' for path in paths))
-        subprocess.run((*command, "-c", str(unit), "-o", str(part)), check=True)
-        part.replace(target)
-    return target
+    return folder / "objects" / f"{name}-{key[:16]}.o"
+
+
+def _compile(command: tuple[str, ...], target: Path, paths: Sequence[Path]) -> None:
+    unit, part = target.with_suffix(".cpp"), target.with_suffix(".part")
+    unit.write_text("".join(f'#include "{path}"\n' for path in paths))
+    subprocess.run((*command, "-c", str(unit), "-o", str(part)), check=True)
+    part.replace(target)
 
 
 def linked(
