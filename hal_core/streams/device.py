@@ -181,9 +181,12 @@ class StreamDevice(Compiled):
 
     def _synchronize(self, timeout: float | None) -> bool:
         if timeout is None:
-            self.sharing.reclaim()
+            is_shared = self.sharing.is_pending()
+            if is_shared:
+                self.sharing.reclaim()
             self.call("wait", self.api.wait, self.stream)
-            self.sharing.release()
+            if is_shared:
+                self.sharing.release()
             return True
         return poll(lambda: self.call("wait", self.api.is_done, self.stream), timeout)
 

@@ -75,6 +75,10 @@ class Sharing:
         self._stray: deque[Export] = deque()  # the same, where our stream could not follow theirs
         self._borrowed: deque[Borrowed] = deque()  # in the order of their marks
 
+    def is_pending(self) -> bool:
+        """Return whether anything is still to be given back, to us or by us."""
+        return bool(self._borrowed or self._ended or self._stray)
+
     # -- exports
 
     def lend(self, stream: Any, lease: object) -> Loan:
