@@ -64,44 +64,6 @@ def test_C9_load_compute_and_store(device: hal.Compiled, dtype: Any) -> None:
     run(compute, device, np.zeros_like(x), x, vals=(x[3],))
 
 
-@pytest.mark.parametrize("source", ARITHMETIC)
-def test_C9_casts_to_every_dtype(device: hal.Compiled, source: Any) -> None:
-    @hal.kernel
-    def convert(
-        b: hal.Ptr[hal.bool_],
-        c: hal.Ptr[hal.int8],
-        d: hal.Ptr[hal.int16],
-        e: hal.Ptr[hal.int32],
-        f: hal.Ptr[hal.int64],
-        g: hal.Ptr[hal.uint8],
-        h: hal.Ptr[hal.uint16],
-        k: hal.Ptr[hal.uint32],
-        m: hal.Ptr[hal.uint64],
-        p: hal.Ptr[hal.float32],
-        q: hal.Ptr[hal.float64],
-        x: hal.ConstPtr[source],
-    ):
-        i = hal.global_idx(0)
-        b[i] = hal.bool_(x[i])
-        c[i] = hal.int8(x[i])
-        d[i] = hal.int16(x[i])
-        e[i] = hal.int32(x[i])
-        f[i] = hal.int64(x[i])
-        g[i] = hal.uint8(x[i])
-        h[i] = hal.uint16(x[i])
-        k[i] = hal.uint32(x[i])
-        m[i] = hal.uint64(x[i])
-        p[i] = hal.float32(x[i])
-        q[i] = hal.float64(x[i])
-
-    needs(device, hal.float64, convert)
-    targets = [np.zeros(N, dtype.to_numpy()) for dtype in ARITHMETIC]
-    x = numbers(source)
-    if source.is_float:
-        x[:4] = [np.nan, np.inf, -np.inf, -0.75]
-    run(convert, device, *targets, x)
-
-
 @pytest.mark.parametrize("dtype", sorted(STORAGE_DTYPES, key=str))
 def test_C9_sixteen_bit_floats_are_stored_and_computed_in_float32(
     device: hal.Compiled, dtype: Any
