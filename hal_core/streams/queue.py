@@ -365,8 +365,10 @@ class StreamQueue(Queue):
     def _record_end(self) -> Event:
         if self._is_shared:
             return super()._record_end()
-        event = self._last()
-        if event is None and (self._held or self._later or self._pending or self._growing.names):
+        with self._lock:  # another thread may move work from one of them to the next
+            event = self._last()
+            has_work = self._held or self._later or self._pending or self._growing.names
+        if event is None and has_work:
             event = super()._record_end()
         elif event is None:  # there is no work to wait for
             event = self._stamped(self.event_class())

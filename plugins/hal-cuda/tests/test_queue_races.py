@@ -1,0 +1,46 @@
+"""Queues that several threads use at once, and that end in the middle of their work."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+from any_order import N, twofold
+from simulator import Simulator
+
+import hal_core as hal
+
+
+def ints(device: hal.Compiled, value: int) -> hal.Buffer:
+    return hal.Buffer.from_numpy(np.full(N, value, "i4"), device)
+
+
+def test_Q2_a_wait_sees_work_whose_end_another_thread_marks_meanwhile(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    queue, x = device.queue(), ints(device, 1)
+    device.synchronize()
+    simulator.shuffle(1)
+    device.compile(twofold)(x, x, vals=(N,), threads=N, queue=queue)
+    events = list[hal.Event]()
+    other = threading.Thread(target=lambda: events.append(queue.record()))
+
+    class Pending(deque[Any]):
+        """Stretches; while a thread looks whether there are any, another one adds the first."""
+
+        def __len__(self) -> int:
+            found = super().__len__()
+            if threading.current_thread() is not other and not other.ident:
+                other.start()
+                other.join(0.5)
+            return found
+
+    queue._pending = Pending(queue._pending)
+    end = queue._record_end()
+    assert not end._done or device.call("test", device.api.is_done, queue.stream)
+    simulator.shuffle(0)
+    assert end.wait(20)
+    other.join(20)
+    assert events[0].wait(20)
