@@ -520,7 +520,8 @@ class StreamQueue(Queue):
         if self._passed is None:
             stretch.end()
             for event in stretch.waited:
-                self._passed = self._failure = self._failure or event._failure
+                self._passed = self._passed or event._failure
+            self._failure = self._failure or self._passed
         return True
 
     def _mark_anew(self, stretch: Stretch) -> None:

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 import numpy as np
+import pytest
 from any_order import N, twofold
 from simulator import Simulator
 
@@ -44,3 +45,21 @@ def test_Q2_a_wait_sees_work_whose_end_another_thread_marks_meanwhile(
     assert end.wait(20)
     other.join(20)
     assert events[0].wait(20)
+
+
+def test_Q5_work_before_a_failure_does_not_fail_with_it(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    """Also where it waits for data of the host, which ends with a step there."""
+    first, later, host = device.queue(), device.queue(), np.zeros(N, "i4")
+    x, y = ints(device, 7), ints(device, 1)
+    device.synchronize()
+    simulator.shuffle(1)
+    later.wait(x.copyout(host, queue=first))
+    good = y.fill(2, queue=later)
+    simulator.fail("cuMemsetD32Async", 999)
+    bad = y.fill(3, queue=later)
+    simulator.shuffle(0)
+    assert good.wait(20)
+    with pytest.raises(hal.DeviceFault, match="fill failed"):
+        bad.wait(20)
