@@ -52,6 +52,12 @@ class DefaultStreamQueue(StreamQueue):
             event._raise_failure("wait")
         super()._wait(event)
 
+    def _wait_now(self, event: Event) -> None:
+        super()._wait_now(event)
+        failure, self._failure = self._failure, None
+        if failure is not None:  # the event has failed since `_wait` asked it
+            raise failure.to_raise("wait")
+
     def _is_over(self, stretch: Stretch) -> bool:
         is_told = any(one.event() is not None for one in self._pending)
         is_over = super()._is_over(stretch)

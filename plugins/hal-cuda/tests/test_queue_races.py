@@ -63,3 +63,29 @@ def test_Q5_work_before_a_failure_does_not_fail_with_it(
     assert good.wait(20)
     with pytest.raises(hal.DeviceFault, match="fill failed"):
         bad.wait(20)
+
+
+def test_Q5_an_event_that_fails_during_the_wait_does_not_end_the_default_queue(
+    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
+) -> None:
+    default, there = device.default_queue, other.queue()
+    x, z = ints(device, 1), hal.zeros(N, hal.int32, other)
+    for one in (device, other):
+        one.synchronize()
+    simulator.shuffle(1)
+    event, asked = z.fill(1, queue=there), []
+
+    def is_over() -> bool:
+        asked.append(1)
+        if len(asked) == 2:  # it was pending when it was asked first
+            simulator.fail("cuEventQuery", 999)
+        return event._poll() if len(asked) > 1 else False
+
+    event._is_over = is_over
+    with pytest.raises(hal.DeviceFault, match=r"failed in queue .* of CUDA:1"):
+        default.wait(event)
+    simulator.shuffle(0)
+    x.fill(4, queue=default)
+    assert default.synchronize(20) and x.numpy().tolist() == [4] * N
+    with pytest.raises(hal.DeviceFault):
+        there.close()
