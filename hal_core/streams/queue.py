@@ -594,7 +594,7 @@ class StreamQueue(Queue):
     def _close(self) -> None:
         device = self.device
         with self._lock:
-            if self._held is not None:  # it can never go on
+            if self._held is not None or self._later:  # they have no stream from here on
                 error = InvalidState("close", f"{self.name} was closed")
                 self._failure = self._failure or Failure("wait", self.name, error)
             if self.stream is not None:

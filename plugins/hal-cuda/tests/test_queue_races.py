@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -89,3 +90,35 @@ def test_Q5_an_event_that_fails_during_the_wait_does_not_end_the_default_queue(
     assert default.synchronize(20) and x.numpy().tolist() == [4] * N
     with pytest.raises(hal.DeviceFault):
         there.close()
+
+
+def test_Q6_a_closed_queue_makes_none_of_the_calls_that_were_kept(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C ends the wait in `close`."""
+    queue, gate, x = device.queue(), hal.Event(), ints(device, 1)
+    device.synchronize()
+    queue.wait(gate)
+    for value in range(20):
+        x.fill(value, queue=queue)
+    stale, fill, begun = simulator.stale(), device.api.fill, threading.Event()
+
+    def slow(*arguments: Any) -> None:
+        begun.set()
+        time.sleep(0.02)
+        fill(*arguments)
+
+    monkeypatch.setattr(device.api, "fill", slow)
+    gate.set()
+    assert begun.wait(20)
+
+    def interrupted(timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue, "synchronize", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        queue.close()
+    at_work = queue._at_work
+    if at_work is not None:
+        at_work.join(20)
+    assert simulator.stale() == stale
