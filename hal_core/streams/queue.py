@@ -123,14 +123,20 @@ class StreamQueue(Queue):
             if held._done:  # Ctrl-C came before we were told
                 self._resume(held)
             return
+        if self._makes_calls():  # it has the lock in a call, which may take long
+            return
         with self._lock:
-            if self._later and not (self._at_work is not None and self._at_work.is_alive()):
+            if self._later and not self._makes_calls():
                 made = Thread(target=self._make_kept_calls, name=f"hal {self.name}", daemon=True)
                 self._at_work = made
                 try:
                     made.start()
                 except RuntimeError:  # at the end of the interpreter there are no new threads
                     self._make_kept_calls()
+
+    def _makes_calls(self) -> bool:
+        at_work = self._at_work
+        return at_work is not None and at_work.is_alive()
 
     def _make_kept_calls(self) -> None:
         while True:

@@ -122,3 +122,25 @@ def test_Q6_a_closed_queue_makes_none_of_the_calls_that_were_kept(
     if at_work is not None:
         at_work.join(20)
     assert simulator.stale() == stale
+
+
+def test_Q2_a_look_does_not_wait_for_a_call_that_was_kept(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, gate, x = device.queue(), hal.Event(), ints(device, 1)
+    fill, begun, looked = device.api.fill, threading.Event(), threading.Event()
+    in_time = list[bool]()
+
+    def slow(*arguments: Any) -> None:
+        begun.set()
+        in_time.append(looked.wait(2))
+        fill(*arguments)
+
+    monkeypatch.setattr(device.api, "fill", slow)
+    queue.wait(gate)
+    done = x.fill(5, queue=queue)
+    gate.set()
+    assert begun.wait(20)
+    queue.look()
+    looked.set()
+    assert done.wait(20) and in_time == [True]
