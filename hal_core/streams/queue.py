@@ -276,7 +276,7 @@ class StreamQueue(Queue):
         """Wait while many large pinned blocks are in use. The caller does not hold the lock."""
         marks = [stretch.mark for stretch in list(self._pending) if stretch.is_large]
         if len(marks) >= _MOST_STAGED and marks[0] is not None:
-            with suppress(HalError):  # `look` meets the same failure
+            with suppress(HalError), self.device.api.relaxed():  # `look` meets the same failure
                 self.device.call("wait", self.device.api.wait_event, marks[0].handle)
             self.look()
 
@@ -593,7 +593,8 @@ class StreamQueue(Queue):
             if self.is_legacy:
                 self.device.own("record")
             mark = self.device.marks.record(self.stream)
-        self.device.call("wait", self.device.api.wait_event, mark.handle)
+        with self.device.api.relaxed():
+            self.device.call("wait", self.device.api.wait_event, mark.handle)
 
     # -- end
 
@@ -605,6 +606,7 @@ class StreamQueue(Queue):
                 self._failure = self._failure or Failure("wait", self.name, error)
             if self.stream is not None:
                 with suppress(DeviceFault), device.own("close"), ExitStack() as steps:
+                    steps.enter_context(device.api.relaxed())
                     if not self.borrowed:
                         steps.callback(device.api.destroy_stream, self.stream)
                     device.api.wait(self.stream)

@@ -15,6 +15,8 @@ import pytest
 from any_order import N, expect, twofold
 
 import hal_core as hal
+from hal_core.streams import queue as queues
+from hal_core.streams.staging import BLOCK_NBYTES
 
 UNSUPPORTED = 900
 
@@ -56,6 +58,21 @@ def test_Q2_what_queues_do_disturbs_no_capture(
     device.allocator.free_cache()
     expect(control.capture() == 0, "the capture is spoiled")
     expect(y.numpy().tolist() == [8] * N)
+
+
+def test_Q2_large_copies_and_the_end_of_a_queue_disturb_no_capture(
+    device: hal.Compiled, control: Any, theirs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "_MOST_STAGED", 2)
+    queue, large = device.queue(), hal.empty(6 * BLOCK_NBYTES, hal.uint8, device)
+    program = device.compile(twofold.lower())  # one of its own
+    device.synchronize()
+    control.capture(theirs)
+    large.copyin(np.full(large.size, 7, "u1"), queue=queue)
+    program.unload()
+    queue.close()
+    expect(control.capture() == 0, "the capture is spoiled")
+    expect(np.unique(large.numpy()).tolist() == [7])
 
 
 def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(
