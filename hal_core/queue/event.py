@@ -160,7 +160,7 @@ class Event(OfThisProcess):
     def _reached(self, seconds: float) -> bool:
         """Wait as `wait` does, without raising a failure. Raises: as `_check_can_happen`."""
         start = monotonic()
-        said = seconds < threading.TIMEOUT_MAX
+        said = seconds < threading.TIMEOUT_MAX / 2  # a device's wait for several has used some up
         while not self._is_over():
             passed = monotonic() - start
             if passed >= seconds or seconds > _LOOK_SECONDS:
@@ -236,8 +236,9 @@ def obstacle(event: Event) -> tuple[list[Queue], bool]:
 def unset(event: Event) -> Event | None:
     """Return the event of the host that another one waits for in the end, if it is not set."""
     way, is_circle = obstacle(event)
-    if is_circle or not way:
-        return None if is_circle or event._is_over() else event
+    if is_circle or not way:  # the end of a dropped queue's work is polled, and nobody sets it
+        polled = isinstance(event, PolledEvent)
+        return None if is_circle or polled or event._is_over() else event
     last = way[-1]
     waited = last._blocked_by(event._place if last is event.queue else 1 << 62)
     return waited if waited is not None and waited.queue is None else None

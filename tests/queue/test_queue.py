@@ -237,3 +237,30 @@ def test_Q2_a_wait_without_a_timeout_says_what_nobody_has_set(
     way = f"{second.name} waits for {first.name} waits for <Event of the host pending>"
     assert f"{way}, which nobody has set" in record.getMessage()
     assert "nobody" not in repr(first)
+
+
+def test_Q2_a_wait_for_a_device_without_a_timeout_says_it_too(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(event_module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
+    queue, gate = fake.queue(), hal.Event()
+    queue.wait(gate)
+    assert fake.synchronize(0.2) is False and not caplog.records
+    threading.Timer(0.5, gate.set).start()
+    assert fake.synchronize()
+    [record] = caplog.records
+    assert f"{queue.name} waits for <Event of the host pending>" in record.getMessage()
+
+
+def test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class End(PolledEvent):
+        def _poll(self) -> bool:
+            return time.monotonic() > start + 0.3
+
+    monkeypatch.setattr(event_module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
+    start = time.monotonic()
+    assert End()._reached(threading.TIMEOUT_MAX) and not caplog.records
