@@ -71,9 +71,9 @@ os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 # those for which it has no word.
 UV_WORDS = {
     "index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS",
-    "cert": "SSL_CERT_FILE",
+    "cert": "SSL_CERT_FILE", "constraint": "UV_CONSTRAINT",
 }  # fmt: skip
-PIP_ALONE = {"no-index", "trusted-host", "client-cert", "proxy", "constraint", "pre"}
+PIP_ALONE = {"no-index", "trusted-host", "client-cert", "proxy", "pre"}
 
 
 def _installer() -> str:

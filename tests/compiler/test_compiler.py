@@ -329,7 +329,9 @@ def test_sources_check_what_they_are_given() -> None:
     with pytest.raises(hal.InvalidArgument, match="sequences of str"):
         hal.Source("k", TEXT, "", language="c", options="-O2")
     for wrong in (-1, 1.5, True, "9"):
-        with pytest.raises(hal.InvalidArgument, match=r"work .*operations .*number.* 0 or more"):
+        with pytest.raises(
+            hal.InvalidArgument, match=r"work must be the number of operations .*, 0 or more"
+        ):
             hal.Source("k", TEXT, "", language="c", work=wrong)  # type: ignore[arg-type]
 
 
