@@ -8,6 +8,7 @@ import pytest
 import hal_core as hal
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.returns import without_returns
+from hal_core.ir.blocks.running import with_products
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.fold import fold
 from hal_core.ir.verify import verify
@@ -143,6 +144,97 @@ def set_again(y: Ints, x: Given, n: hal.int32):
         y[i] += j
 
 
+RUNNING: dict[str, tuple[hal.KernelFunction, int]] = {}
+
+
+def grows(variables: int):
+    """Add a kernel of which so many variables are left when indices are products of counters."""
+
+    def add(function):
+        kernel = hal.kernel(function)
+        RUNNING[kernel.name] = kernel, variables
+        return kernel
+
+    return add
+
+
+@grows(1)
+def columns(y: Ints, x: Given, n: hal.int32):
+    c = hal.global_idx(0)
+    total = 0
+    for _ in range(n % 3):
+        total += x[c]
+        c += n % 4
+    y[hal.global_idx(0)] = total
+
+
+@grows(0)
+def by_while(y: Ints, x: Given, n: hal.int32):
+    c = hal.global_idx(0)
+    j = n % 3
+    while j < n:
+        y[hal.global_idx(0)] += x[abs(c) % 7] + c * j
+        c = c - 3
+        j += 1
+
+
+@grows(1)
+def read_behind_the_loop(y: Ints, x: Given, n: hal.int32):
+    c = hal.uint32(4294967290)
+    for _ in range(2, n):
+        y[hal.global_idx(0)] += hal.int32(c // hal.uint32(3))
+        c += hal.uint32(5)
+    y[hal.global_idx(0)] ^= hal.int32(c)
+
+
+@grows(2)
+def in_two_loops(y: Ints, x: Given, n: hal.int32):
+    c = hal.int64(hal.global_idx(0))
+    d = 7
+    for j in range(n):
+        for _ in range(j):
+            y[hal.global_idx(0)] += hal.int32(c) * d
+            c += hal.int64(n)
+        d = 11 + d
+        c += hal.int64(2)
+    y[hal.global_idx(0)] += hal.int32(c) - d
+
+
+@grows(1)
+def breaks(y: Ints, x: Given, n: hal.int32):
+    c = 1
+    for j in range(n):
+        if x[j] < 0:
+            break
+        c += 5
+    y[hal.global_idx(0)] += c
+
+
+@grows(3)
+def not_by_one_number(y: Ints, x: Given, n: hal.int32):
+    a = 1
+    b = 1
+    c = 1
+    for j in range(n):
+        a += hal.global_idx(0)
+        b += j
+        y[hal.global_idx(0)] += a * b + c
+        if x[j] > 2:
+            c += 1
+
+
+@grows(1)
+def read_with_the_next_value(y: Ints, x: Given, n: hal.int32):
+    c = 1
+    for _ in range(0, n, 2):
+        c += n
+    d = c
+    for j in range(n):
+        d += 3
+        if x[j] > 2:
+            y[hal.global_idx(0)] += d + c
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_rewritten_kernel_does_the_same(name: str) -> None:
     function, loops = KERNELS[name]
@@ -157,6 +249,21 @@ def test_a_rewritten_kernel_does_the_same(name: str) -> None:
         got, expected = np.full((2, 4), 3, np.int32)
         if name == "downwards" and n < -9:
             continue  # 2**30 iterations
+        for one, array in ((made, got), (kernel, expected)):
+            interpret(one, array, x, vals=(n,), grid=2, block=2)
+        np.testing.assert_array_equal(got, expected, str(n))
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_an_index_that_grows_is_a_product(name: str) -> None:
+    function, variables = RUNNING[name]
+    kernel = fold(function.lower())
+    made = kernel._replace(uops=with_products(with_ranges(with_values(kernel.uops))))
+    verify(made)
+    assert sum(node.op == "VAR" for node in made.uops) == variables
+    x = np.array([3, -1, 4, 1, -5, 9, 2], np.int32)
+    for n in (-3, 0, 1, 2, 3, 5, 7):
+        got, expected = np.full((2, 4), 3, np.int32)
         for one, array in ((made, got), (kernel, expected)):
             interpret(one, array, x, vals=(n,), grid=2, block=2)
         np.testing.assert_array_equal(got, expected, str(n))

@@ -63,7 +63,7 @@ def counting(y: Array, x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
     total = hal.int32(0)
     rounds = hal.int32(0)
     for k in range(n, 20):
-        rounds += 1
+        rounds = max(rounds + 1, 1)
         total += x[k % 6] * t
     for k in range(rounds):
         y[t + 8 * (k % 4)] += total

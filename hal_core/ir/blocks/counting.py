@@ -11,6 +11,7 @@ from __future__ import annotations
 from hal_core.dtypes import int32, int64
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
+from hal_core.ir.blocks.running import value_before
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
@@ -95,20 +96,6 @@ class _While:
                     return False
         return changed
 
-    def _start(self, made: list[UOp]) -> UOp:
-        """Return the value of the variable ahead of the loop."""
-        depth = 0
-        for node in reversed(self.before):
-            if node.op == "SET" and node.src[0] is self.variable:
-                if depth == 0:
-                    return node.src[1]
-                break
-            if node.op in OPENS and depth == 0:
-                break
-            depth += (node.op in CLOSES) - (node.op in OPENS)
-        made.append(UOp("GET", self.variable.dtype, (self.variable,), None, self.loop.line))
-        return made[-1]
-
     def written(self) -> list[UOp]:
         """Return the loop as one over a range."""
         made: list[UOp] = []
@@ -120,7 +107,11 @@ class _While:
             made.append(UOp(node.op, node.dtype, tuple(map(copied, node.src)), node.arg, line))
             return made[-1]
 
-        start, limit = self._start(made), copied(self.limit)
+        start = value_before(self.variable, self.before)
+        if start is None:
+            start = UOp("GET", dtype, (self.variable,), None, line)
+            made.append(start)
+        limit = copied(self.limit)
         step = UOp("CONST", dtype, (), _STEPS[self.op], line)
         counter = UOp("RANGE", dtype, (start, limit, step), self.variable.arg, line)
         made += [step, counter]

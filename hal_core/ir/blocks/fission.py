@@ -59,6 +59,7 @@ from hal_core.ir.blocks.local_arrays import with_common_arrays
 from hal_core.ir.blocks.lockstep import in_step
 from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
+from hal_core.ir.blocks.running import with_products
 from hal_core.ir.blocks.shortcuts import without_shortcuts
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.uop import Kernel, UOp
@@ -84,7 +85,7 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
     threads = block_threads(kernel)
     kernel = with_common_arrays(kernel, threads)
     uops = without_shortcuts(without_returns(kernel.uops))
-    kernel = kernel._replace(uops=with_ranges(with_values(uops)))
+    kernel = kernel._replace(uops=with_products(with_ranges(with_values(uops))))
     found = in_step(kernel)
     if found is not None:
         made = _Fission(found.uops, found.hoisted, found.guards).whole(grouped)
