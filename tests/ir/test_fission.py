@@ -93,7 +93,7 @@ def test_without_barriers_all_is_one_region() -> None:
 
 
 def tiled(width: int = 16) -> Kernel:
-    """c = a @ b through tiles in shared memory; `base` goes on with the tiles, and no sum shows it."""
+    """c = a @ b through tiles in shared memory; `base` goes on with the tiles, by a maximum."""
     b = Builder("tiled", "c: float32*, a: const float32*, b: const float32*, n: int32")
     tiles = [b.add("SHARED", float32, arg=(name, width * width)) for name in ("left", "right")]
     x, y, n, one = b.special("thread_idx"), b.special("thread_idx", 1), b.params["n"], b.const(1)
