@@ -392,13 +392,14 @@ class StreamQueue(Queue):
 
     def _is_idle(self) -> bool:
         try:
-            if self.stream is not None:
+            with self._lock:  # another thread may close the queue
+                if self.stream is None:
+                    return True
                 if self.is_legacy:
                     self.device.own("wait")
                 return self.device.call("wait", self.device.api.is_done, self.stream)
         except HalError as error:
             return error.got not in CAPTURING
-        return True
 
     def _mark(self, event: Event | None) -> None:
         """Record the end of the work so far in the stream; the event happens there."""
@@ -577,7 +578,7 @@ class StreamQueue(Queue):
         with self._lock:
             if self._held is not None or self._failure is not None:
                 return False
-            if not (self._growing.names or self._pending):
+            if self.closed or not (self._growing.names or self._pending):
                 return True
             if self.is_legacy:
                 self.device.own("record")
@@ -604,12 +605,15 @@ class StreamQueue(Queue):
             if self._held is not None or self._later:  # they have no stream from here on
                 error = InvalidState("close", f"{self.name} was closed")
                 self._failure = self._failure or Failure("wait", self.name, error)
-            if self.stream is not None:
+            stream = self.stream
+            if not self.borrowed:
+                self.stream = None  # another thread may close the queue, too
+            if stream is not None:
                 with suppress(DeviceFault), device.own("close"), ExitStack() as steps:
                     steps.enter_context(device.api.relaxed())
                     if not self.borrowed:
-                        steps.callback(device.api.destroy_stream, self.stream)
-                    device.api.wait(self.stream)
+                        steps.callback(device.api.destroy_stream, stream)
+                    device.api.wait(stream)
         self.look()
 
     def __del__(self) -> None:

@@ -144,3 +144,34 @@ def test_Q2_a_look_does_not_wait_for_a_call_that_was_kept(
     queue.look()
     looked.set()
     assert done.wait(20) and in_time == [True]
+
+
+def test_Q6_a_queue_that_two_threads_close_is_destroyed_once(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, both, stale = device.queue(), threading.Barrier(2), simulator.stale()
+    monkeypatch.setattr(queue, "synchronize", lambda: both.wait(20))
+    threads = [threading.Thread(target=queue.close) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert queue.closed and simulator.stale() == stale
+
+
+def test_B9_an_export_asks_nothing_of_a_queue_that_is_closed_meanwhile(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, x, stale = device.queue(), ints(device, 1), simulator.stale()
+    done = x.fill(5, queue=queue)
+    device.call("test", device.api.wait, queue.stream)
+    look = queue.look
+
+    def export() -> None:  # of another thread, which had seen it open
+        assert queue.precede(device.stream)
+        look()
+
+    monkeypatch.setattr(queue, "synchronize", lambda: True)
+    monkeypatch.setattr(queue, "look", export)
+    queue.close()
+    assert done.wait(20) and simulator.stale() == stale
