@@ -320,8 +320,12 @@ class Compiled(concurrency.OfThisProcess):
             return self._synchronize(timeout)
         deadline = monotonic() + seconds_of(timeout, "synchronize")
         for queue in self._queues:
-            if not (queue.closed or queue._synchronize(max(0.0, deadline - monotonic()))):
-                return False
+            try:
+                if not (queue.closed or queue._synchronize(max(0.0, deadline - monotonic()))):
+                    return False
+            except InvalidState:
+                if not queue.closed:  # else by another thread, which has waited for its work
+                    raise
         for end in list(self._ends):
             if not end._reached(max(0.0, deadline - monotonic())):
                 return False
@@ -381,8 +385,10 @@ class Compiled(concurrency.OfThisProcess):
             if queue.closed:  # and so its work is over
                 self._waiting.pop(queue, None)
             elif last is None and all(event._is_over() for _, event in list(queue._waits)):
-                last = self._waiting[queue] = queue._stamped(queue.event_class())
-                queue._record(last)
+                last = queue._stamped(queue.event_class())
+                with suppress(InvalidState):  # closed meanwhile, or captured: the next call looks
+                    queue._record(last)
+                    self._waiting[queue] = last
             if last is not None and last._is_over():
                 queue._waits.clear()
                 self._waiting.pop(queue, None)

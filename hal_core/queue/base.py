@@ -337,6 +337,9 @@ class Queue(OfThisProcess):
                 event._sleep(_LOOK_SECONDS)
                 if not event._is_over() and can_never_happen(event):
                     _abandon(event, f"{self.device.name} was closed")
+        except InvalidState:
+            if not self.closed:  # by another thread, which has waited for the work
+                raise
         finally:
             self.closed = True
             self._close()

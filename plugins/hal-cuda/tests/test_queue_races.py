@@ -175,3 +175,23 @@ def test_B9_an_export_asks_nothing_of_a_queue_that_is_closed_meanwhile(
     monkeypatch.setattr(queue, "look", export)
     queue.close()
     assert done.wait(20) and simulator.stale() == stale
+
+
+@pytest.mark.parametrize("call", ["synchronize", "queue", "close"])
+def test_Q6_a_queue_that_another_thread_closes_ends_no_call_of_the_device(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    queue, record = device.queue(), device.queue().record()
+    x, begin = ints(device, 1), queue._record
+    queue.wait(record)
+    x.fill(5, queue=queue)
+    assert record.wait(20)
+
+    def close_first(event: hal.Event) -> None:
+        monkeypatch.setattr(queue, "_record", begin)
+        queue.close()
+        begin(event)
+
+    monkeypatch.setattr(queue, "_record", close_first)
+    getattr(device, call)()
+    assert queue.closed
