@@ -112,7 +112,10 @@ class StreamProgram(Program):
         """Call `call(function, geometry, address)` with the address of packed arguments."""
         storage, addresses = self._storage.make()
         self._storage.pack_into(storage, self._storage.first, *args)
-        return call(self._function, geometry, addresses)
+        with self._lock:
+            if self._unloaded:
+                self._refuse_unloaded()
+            return call(self._function, geometry, addresses)
 
     def _define(self, head: str) -> Callable[..., None]:
         """Return a launch with that head, whose names are this program's global variables."""

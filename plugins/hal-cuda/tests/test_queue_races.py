@@ -195,3 +195,24 @@ def test_Q6_a_queue_that_another_thread_closes_ends_no_call_of_the_device(
     monkeypatch.setattr(queue, "_record", close_first)
     getattr(device, call)()
     assert queue.closed
+
+
+def test_P10_a_graph_is_given_no_kernel_that_another_thread_unloads_meanwhile(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, (x, y) = device.compile(twofold.lower()), (ints(device, 1), ints(device, 0))
+    with device.capture() as graph:
+        program(y, x, vals=(N,), threads=N)
+    make, stale = device.api.make_graph, simulator.stale()
+    unload = threading.Thread(target=program.unload)
+
+    def unload_first() -> Any:
+        unload.start()
+        unload.join(0.5)
+        return make()
+
+    monkeypatch.setattr(device.api, "make_graph", unload_first)
+    with pytest.raises(hal.InvalidState, match="unloaded"):
+        graph.replay()
+    unload.join(20)
+    assert simulator.stale() == stale
