@@ -320,7 +320,8 @@ class StreamDevice(Compiled):
         """
         queues = [one for one in self._queues if not one.closed and isinstance(one, StreamQueue)]
         self._forget_ends()
-        return not self._ends and all(one.precede(self.stream) for one in queues)
+        # The ends come last: a queue may be dropped meanwhile.
+        return all(one.precede(self.stream) for one in queues) and not self._ends
 
     def release_done(self) -> None:
         """Release what queued work needed that is done by now."""

@@ -620,9 +620,12 @@ class StreamQueue(Queue):
         # No call of the driver in a finalizer: the device makes them when it is asked again.
         if getattr(self, "closed", True) or self.forked or self.device.closed:
             return
+        # Another thread may find this queue in its device's list until we return.
+        stream, self.stream = self.stream, None
+        self.closed = True
         rest = [*self._pending, self._growing]
-        if self.stream is not None and (not self.borrowed or any(one.names for one in rest)):
-            self.device._ends.append(Dropped(self, rest))
+        if stream is not None and (not self.borrowed or any(one.names for one in rest)):
+            self.device._ends.append(Dropped(self, stream, rest))
 
 
 def _range_of(memory: memoryview) -> tuple[int, int]:

@@ -80,9 +80,9 @@ class Stretch:
 class Dropped(PolledEvent):
     """The end of the work of a queue that nobody refers to; its stream is destroyed then."""
 
-    def __init__(self, queue: Any, rest: list[Stretch]) -> None:
+    def __init__(self, queue: Any, stream: Any, rest: list[Stretch]) -> None:
         super().__init__()
-        self._device, self._stream, self._borrowed = queue.device, queue.stream, queue.borrowed
+        self._device, self._stream, self._borrowed = queue.device, stream, queue.borrowed
         self._keeps = queue.keeps  # or the owner of a borrowed stream would destroy it now
         self._is_legacy = queue.is_legacy
         self._lock = queue._lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from typing import Any
 
@@ -13,6 +14,7 @@ from any_order import N, twofold
 from simulator import Simulator
 
 import hal_core as hal
+from hal_core.streams import queue as queues
 
 
 def ints(device: hal.Compiled, value: int) -> hal.Buffer:
@@ -216,3 +218,26 @@ def test_P10_a_graph_is_given_no_kernel_that_another_thread_unloads_meanwhile(
         graph.replay()
     unload.join(20)
     assert simulator.stale() == stale
+
+
+def test_Q4_a_queue_that_is_dropped_while_its_device_lists_it_is_destroyed_once(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weak references find an object until its finalizer has ended."""
+    queue, x, made, stale = device.queue(), ints(device, 1), queues.Dropped, simulator.stale()
+    x.fill(5, queue=queue)
+    found = weakref.ref(queue)
+
+    def drop(*given: Any) -> Any:
+        known = found()
+        end = made(*given)
+        assert known is not None and end._reached(20)
+        thread = threading.Thread(target=known._stop)
+        thread.start()
+        thread.join(20)
+        return end
+
+    monkeypatch.setattr(queues, "Dropped", drop)
+    del queue
+    assert device.synchronize(20) and not device._ends
+    assert simulator.stale() == stale and x.numpy().tolist() == [5] * N
