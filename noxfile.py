@@ -362,7 +362,8 @@ def quick(session: nox.Session) -> None:
     """
     if not Path(session.bin, "hal").exists():
         checkouts = [part for name in LOCAL for part in ("-e", str(_folder_of(name)))]
-        session.install(*checkouts, *TEST_TOOLS, *TYPE_TOOLS)
+        # What hatchling's wheels of a checkout import; uv does not see that they need it.
+        session.install(*checkouts, "editables", *TEST_TOOLS, *TYPE_TOOLS)
     if not session.posargs:
         session.run("ruff", "format", "--check", "-q", ".")
         session.run("ruff", "check", "-q", ".")
