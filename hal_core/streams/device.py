@@ -99,7 +99,7 @@ def wait_for_others(is_inside: Callable[[FrameType], bool]) -> None:
 
 
 class Visit:
-    """What `StreamDevice.visit` does before and after the calls of the driver.
+    """A visit to a device's context: `StreamDevice.visit` makes one around calls of the driver.
 
     As a generator it would leave a cycle with each refusal, which would keep what finalizers drop.
     """

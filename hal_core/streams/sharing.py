@@ -38,7 +38,7 @@ class Export:
 
 
 class Loan:
-    """What the consumer keeps: its end is that of the export."""
+    """The object that the consumer keeps: its end is that of the export."""
 
     __slots__ = ("_export", "_sharing")
 
@@ -62,7 +62,7 @@ class Borrowed:
 
 
 class Sharing:
-    """What other libraries give back to one device, and what it gives back to them.
+    """Memory that other libraries and one device give back to each other.
 
     Order: our stream comes after what a consumer's stream has when the consumer drops the memory.
     Owns: memory whose order is not settled yet, and owners of memory that our work may still use.

@@ -74,7 +74,7 @@ def test_Q1_whoever_sets_an_event_does_not_make_the_calls_that_wait_for_it(
 def test_Q1_kept_calls_are_made_where_no_thread_can_be_started(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As at the end of the interpreter."""
+    """Refuse a new thread, as the interpreter does at its end."""
     queue, gate, x = device.queue(), hal.Event(), hal.zeros(1, hal.int32, device)
     queue.wait(gate)
     done = x.fill(7, queue=queue)

@@ -360,7 +360,7 @@ def test_P6_the_caller_runs_the_parts_of_workers_that_never_come(blocks: int) ->
 
 
 def test_a_thread_begins_with_the_same_part_of_each_launch(pool: Pool) -> None:
-    """What it wrote in the launch before is in the cache of its core."""
+    """It finds what it wrote in the launch before in the cache of its core."""
     begun: dict[str, int] = {}
     seen: list[dict[str, int]] = []  # of launches in which all threads took part
 

@@ -97,7 +97,7 @@ def test_Q5_an_event_that_fails_during_the_wait_does_not_end_the_default_queue(
 def test_Q6_a_closed_queue_makes_none_of_the_calls_that_were_kept(
     device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Ctrl-C ends the wait in `close`."""
+    """Raise what Ctrl-C raises in the wait of `close`."""
     queue, gate, x = device.queue(), hal.Event(), ints(device, 1)
     device.synchronize()
     queue.wait(gate)

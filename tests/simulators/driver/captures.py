@@ -78,7 +78,7 @@ def test_Q2_large_copies_and_the_end_of_a_queue_disturb_no_capture(
 def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(
     device: hal.Compiled, control: Any, names: Callable[[str], str]
 ) -> None:
-    """As by a runtime that minds no thread's mode."""
+    """Refuse a call, as a runtime does that minds no thread's mode."""
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
     device.synchronize()
     event = x.fill(5, queue=queue)
