@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from any_order import expect, twofold
 
 import hal_core as hal
 from hal_core.buffer import capsule
@@ -20,19 +21,6 @@ from hal_core.streams.sharing import Sharing
 
 N, SEEDS = 64, range(1, 13)
 NO_MEMORY, IS_DESTROYED = 2, 400
-
-
-@hal.kernel
-def twice(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = 2 * x[i]
-
-
-def expect(holds: bool, problem: str = "") -> None:
-    """Fail a test, also under `python -O`."""
-    if not holds:
-        raise AssertionError(problem)
 
 
 class Library:
@@ -307,7 +295,7 @@ def borrow(
     array = theirs.array(seed)
     y = hal.empty(N, hal.int32, device)
     x = hal.Buffer.from_dlpack(array, device)
-    program = device.compile(twice)
+    program = device.compile(twofold)
     program(y, x, vals=(N,), threads=N, queue=queue)
     del x
     if queue is not None:
@@ -349,7 +337,7 @@ def test_B9_calls_that_give_memory_back_to_its_owner(
     shuffle(1)
     array, other = theirs.array(3), theirs.array(4)
     y, x = hal.empty(N, hal.int32, device), hal.Buffer.from_dlpack(array, device)
-    device.compile(twice)(y, x, vals=(N,), threads=N)
+    device.compile(twofold)(y, x, vals=(N,), threads=N)
     del x
     expect(not array.came_back.is_set(), "the kernel has not run yet")
     shuffle(0)
@@ -443,7 +431,7 @@ def test_B9_a_capture_of_ours_keeps_what_it_needs(device: hal.Compiled, theirs: 
     array, y = theirs.array(2), hal.empty(N, hal.int32, device)
     x = hal.Buffer.from_dlpack(array, device)
     with device.capture() as graph:
-        device.compile(twice)(y, x, vals=(N,), threads=N)
+        device.compile(twofold)(y, x, vals=(N,), threads=N)
         del x
     graph.replay()
     expect(y.numpy().tolist() == [4] * N)
