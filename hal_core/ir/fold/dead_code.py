@@ -9,6 +9,8 @@ _SEEN = frozenset(
     {"STORE", "LOAD", "ATOMIC", "CAS", "FENCE", "BARRIER", "SHARED", "RETURN", "LOOP"}
 )
 
+_COMPANIONS = frozenset({"SET", "BREAK", "CONTINUE", "ENDRANGE", "ENDLOOP", "ENDIF"})
+
 
 def without_dead(uops: list[UOp]) -> tuple[UOp, ...]:
     """Return the nodes that something visible depends on.
@@ -17,29 +19,30 @@ def without_dead(uops: list[UOp]) -> tuple[UOp, ...]:
     RANGE is live if a node in it is.
     """
     around: dict[UOp, UOp] = {}  # the block around each node
-    companions: dict[UOp, list[UOp]] = {}  # nodes that are live if a variable or a loop is
+    companions: dict[UOp, list[UOp]] = {}  # nodes that are live if a variable or a block is
     open_: list[UOp] = []
+    pending: list[UOp] = []
     for node in uops:
-        if node.op in CLOSES:
+        op = node.op
+        if op in CLOSES:
             open_.pop()
         if open_:
             around[node] = open_[-1]
-        if node.op in ("SET", "BREAK", "CONTINUE"):
+        if op in _SEEN:
+            pending.append(node)
+        elif op in _COMPANIONS:
             companions.setdefault(node.src[0], []).append(node)
-        if node.op in OPENS:
+        if op in OPENS:
             open_.append(node)
     live: set[UOp] = set()
-    pending = [node for node in uops if node.op in _SEEN]
     while pending:
         node = pending.pop()
         if node in live:
             continue
         live.add(node)
         pending += node.src
-        pending += companions.get(node, ())
+        if node in companions:
+            pending += companions[node]
         if node in around:
             pending.append(around[node])
-    for node in uops:
-        if node.op in CLOSES and node.op != "ELSE" and node.src[0] in live:
-            live.add(node)
-    return tuple(node for node in uops if node in live)
+    return tuple([node for node in uops if node in live])
