@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.blocks.middle import middle
+from hal_core.ir.blocks.middle import guessed, middle
 from hal_core.ir.blocks.rows import Row
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.uop import UOp
@@ -84,7 +84,9 @@ def _lanes(nest: Sequence[UOp]) -> int:
     used |= {source for node in limits.solving for source in node.src}
     used |= {node for limit in limits.limits for node in (limit.end, limit.offset) if node}
     used |= {test for test, _ in limits.rows}
-    if not spills or not used.isdisjoint(around) or middle(row, limits.known) is not None:
+    if not spills or not used.isdisjoint(around):
+        return 0
+    if middle(row, guessed(row, limits.known)) is not None:
         return 0
     nbytes = sum(node.dtype.itemsize for node in spills if node.dtype)
     lanes = _MOST_LANES

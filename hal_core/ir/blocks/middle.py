@@ -34,7 +34,10 @@ from typing import NamedTuple
 from hal_core.dtypes import int32, int64
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.rows import OPPOSITE, Counted, Limit, Row
-from hal_core.ir.uop import LEAVES, UOp
+from hal_core.ir.uop import COMPARISON, LEAVES, UOp
+
+_CLAMPS = frozenset({"MIN", "MAX", "MOD"})
+_GUESSED = _CLAMPS | COMPARISON
 
 
 class Middle(NamedTuple):
@@ -46,23 +49,14 @@ class Middle(NamedTuple):
     solving: list[UOp]  # new nodes that the limits need, in order
 
 
-def middle(row: Row, decided: dict[UOp, bool]) -> Middle | None:
-    """Return the middle of a region, with the conditions that are not decided before; or None."""
-    return _gaining(row, decided, _steering(row))
-
-
-def _gaining(row: Row, decided: dict[UOp, bool], wanted: set[UOp]) -> Middle | None:
-    """Return the middle of a region where it decides one of the wanted nodes; or None."""
-    found = _guess(row, decided)
-    return found if any(node in found.known or node in found.same for node in wanted) else None
-
-
-def _guess(row: Row, decided: dict[UOp, bool]) -> Middle:
+def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
+    """Return the threads for which the conditions that are not decided go as guessed; or None."""
     found = Middle([], {}, {}, [])
     for node in row.nodes:
-        if node not in row.differing or node in decided:
+        op = node.op
+        if op not in _GUESSED or node not in row.differing or node in decided:
             continue
-        if node.op in ("MIN", "MAX", "MOD"):
+        if op in _CLAMPS:
             _add_clamp(found, row, node)
         elif (sides := row.sides(node)) is not None:
             op, number, end = sides
@@ -73,7 +67,25 @@ def _guess(row: Row, decided: dict[UOp, bool]) -> Middle:
                 op = "GT" if first else "LT"
             if _limit(found, row, op, number, end):
                 found.known[node] = holds
-    return found
+    return found if found.known or found.same else None
+
+
+def middle(row: Row, guess: Middle | None) -> Middle | None:
+    """Return the guess where it decides what is accessed, and when a loop ends; else None."""
+    return guess and _gaining(guess, _steering(row))
+
+
+def inside(row: Row, guess: Middle | None) -> Middle | None:
+    """Return the guess where it decides only what is loaded; else None.
+
+    In the middle no loads need masks, which are slow where they are many.
+    """
+    return guess and _gaining(guess, set(row.needed(_tests_of_loads(row))))
+
+
+def _gaining(guess: Middle, wanted: set[UOp]) -> Middle | None:
+    """Return the guess where it decides one of the wanted nodes; else None."""
+    return None if wanted.isdisjoint((*guess.known, *guess.same)) else guess
 
 
 def _limit(found: Middle, row: Row, op: str, number: UOp, end: UOp) -> bool:
@@ -92,14 +104,6 @@ def _limit(found: Middle, row: Row, op: str, number: UOp, end: UOp) -> bool:
     found.limits.extend(solution.limits)
     found.solving.extend(solution.nodes)
     return True
-
-
-def inside(row: Row, decided: dict[UOp, bool]) -> Middle | None:
-    """Return the middle of a region where it decides only what is loaded; or None.
-
-    In the middle no loads need masks, which are slow where they are many.
-    """
-    return _gaining(row, decided, set(row.needed(_tests_of_loads(row))))
 
 
 def beyond(row: Row, decided: dict[UOp, bool]) -> Middle | None:

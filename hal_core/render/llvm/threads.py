@@ -8,7 +8,7 @@ from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import region_of
-from hal_core.ir.blocks.middle import Middle, beyond, inside, middle
+from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.rows import Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_core.ir.blocks.unrolling import written_out
@@ -69,8 +69,9 @@ class Threads(Blocks):
         inner: Middle | None = None
         write = self._write_in_three
         if self.splits:
-            inner = middle(row, guards.known) or beyond(row, guards.known)
-            if inner is None and (inner := inside(row, guards.known)) is not None:
+            guess = guessed(row, guards.known)
+            inner = middle(row, guess) or beyond(row, guards.known)
+            if inner is None and (inner := inside(row, guess)) is not None:
                 # Rows of one block lie within the limits, but for few.
                 write = self._write_long_in_three if self.joined else self._write_twice
         whole, known = self._bound(place, row, guards, inner)
