@@ -28,7 +28,7 @@ def with_ranges(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
         found = _While.of(made, place, end)
         if found is not None:
             made[place : end + 1] = found.written()
-    return without_dead(made)
+    return uops if tuple(made) == uops else without_dead(made)
 
 
 class _While:

@@ -17,6 +17,7 @@ from hal_core.ir.uop import UOp, array_of
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
 ALONG_X = (("thread_idx", 0), ("global_idx", 0))
+_COMPUTED = PURE | {"CONST"}
 _LEAST_ADDED = -(2**31 - 1)
 
 
@@ -69,14 +70,12 @@ class Row:
                 self.differing.add(node)
 
     def _is_shared(self, node: UOp) -> bool:
+        if node.op in _COMPUTED:
+            return self.differing.isdisjoint(node.src)
         if node.op == "SPECIAL":
             return node.arg not in ALONG_X
         # A region sets no variable that was declared outside of it; a SPILL is no variable.
-        if node.op == "GET" and node.src[0].op != "VAR":
-            return False
-        if node.op not in PURE and node.op not in ("CONST", "GET"):
-            return False
-        return self.differing.isdisjoint(node.src)
+        return node.op == "GET" and node.src[0].op == "VAR" and node.src[0] not in self.differing
 
     def needed(self, nodes: Iterable[UOp]) -> list[UOp]:
         """Return the nodes of the region that `nodes` depend on, and themselves, in order."""

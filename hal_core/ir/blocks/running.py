@@ -29,7 +29,7 @@ def with_products(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
         for change, by in _running(made[place:end]):
             place, end = made.index(last.src[0]), made.index(last)
             made[place:end] = _written(change, by, made[:place], made[place:end])
-    return without_dead(made)
+    return uops if tuple(made) == uops else without_dead(made)
 
 
 def _running(nodes: list[UOp]) -> list[tuple[UOp, UOp]]:

@@ -89,9 +89,10 @@ def bounds(row: Row, solves: bool = True) -> Bounds:
         elif solves:
             _solve(found, row, test, holds)
     for node in row.nodes:  # and what is made of them
-        values = {found.known.get(source) for source in node.src}
-        if node.op in _JOINS and len(values) == 1 and None not in values:
-            found.known[node] = values != {node.op == "NOT"}
+        if node.op in _JOINS:
+            values = {found.known.get(source) for source in node.src}
+            if len(values) == 1 and None not in values:
+                found.known[node] = values != {node.op == "NOT"}
     return found
 
 
