@@ -55,7 +55,9 @@ class Threads(Blocks):
         self.splits = len(self.uops) <= _MOST_NODES and regions <= _MOST_REGIONS
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
+        self.fixed = kernel.block is not None
         self.metadata: list[str] = []
+        self.facts: dict[str, str] = {}  # the text of a metadata node -> its name
 
     def write(self, uop: UOp) -> None:
         """Write one node."""
@@ -181,7 +183,7 @@ class Threads(Blocks):
         ahead = self.let(f"icmp eq i32 {rim}, 0")
         part = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
         self._write_threads(place._replace(suffix=f".rim{place.suffix}"), part, known)
-        self.close_loop(self._loop(self._metadata(_NOT_UNROLLED)))
+        self.close_loop(self._loop(self._fact(_NOT_UNROLLED)))
 
     def _write_twice(
         self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
@@ -231,14 +233,17 @@ class Threads(Blocks):
         self.frame_loop = self.loops[-1].name
         if self.spills:
             self.thread = self._number(place.number, place.width, thread)
-        facts = [] if self.unrolls and not place.rare else [self._metadata(_NOT_UNROLLED)]
+        later = place.free and self.fixed and self.unrolls
+        facts = [self._fact(_NOT_UNROLLED)] if later or place.rare or not self.unrolls else []
+        if later:
+            facts.append(self._unrolled_as_vectors())
         if place.free:
             # The metadata says that iterations of the loop over x do not depend on each other.
             group = self._metadata("distinct !{{}}")
             facts.append(self._metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
             self.access = f", !llvm.access.group {group}"
         elif place.rare:
-            facts.append(self._metadata('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
+            facts.append(self._fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
         for node in place.row.nodes:
             if node in known:
                 self.values[node] = known[node]
@@ -252,6 +257,22 @@ class Threads(Blocks):
         if loads:
             self.jump(f"row{place.suffix}.end")
             self.label(f"row{place.suffix}.end")
+
+    def _unrolled_as_vectors(self) -> str:
+        """Return the fact that a loop which is not unrolled may be so once it is vectors.
+
+        Unrolled earlier, a loop over few threads becomes single elements, which LLVM then joins to
+        vectors that lie across those that were stored. Intel's processors wait for such stores.
+        """
+        whole = self._fact('!{{!"llvm.loop.unroll.runtime.disable"}}')
+        once = self._fact('!{{!"llvm.loop.isvectorized", i32 1}}')
+        return self._fact(f'!{{{{!"llvm.loop.vectorize.followup_vectorized", {whole}, {once}}}}}')
+
+    def _fact(self, text: str) -> str:
+        """Return the name of a metadata node that several loops share."""
+        if text not in self.facts:
+            self.facts[text] = self._metadata(text)
+        return self.facts[text]
 
     def _loop(self, *facts: str) -> str:
         """Return what the jump back of a loop carries, with these nodes of metadata."""
