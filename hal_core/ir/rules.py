@@ -6,7 +6,7 @@ A rule returns what is wrong with a node, as text for an error, or None.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, any_, bool_, float32, int32, uint64
 from hal_core.ir.signature import CONST_POINTER, Param
@@ -44,7 +44,7 @@ def _is_pointer(node: UOp, kernel: Kernel) -> bool:
     return node.op == "PARAM" and kernel.signature.params[node.arg].is_pointer
 
 
-def _values(node: UOp, kernel: Kernel, *sources: UOp) -> str | None:
+def _values(kernel: Kernel, sources: Sequence[UOp]) -> str | None:
     """Refuse a source that has no value: structure, a store, memory."""
     for source in sources:
         op = source.op
@@ -57,11 +57,11 @@ def _operands(takes: str, result: DType | None = None) -> Rule:
     """Return the rule for operands of one dtype, whose kind is a letter of `takes`, as in numpy."""
 
     def rule(node: UOp, kernel: Kernel) -> str | None:
-        problem = _values(node, kernel, *node.src)
+        problem = _values(kernel, node.src)
         if problem:
             return problem
         dtype = node.src[0].dtype
-        if dtype is None or not all(source.dtype is dtype for source in node.src[1:]):
+        if dtype is None or len({source.dtype for source in node.src}) > 1:
             names = " and ".join(str(source.dtype) for source in node.src)
             return f"its operands must have one dtype, not {names}"
         if dtype.kind not in takes or dtype in STORAGE_DTYPES:
@@ -117,7 +117,7 @@ def set_(node: UOp, kernel: Kernel) -> str | None:
         return "its first source must be a VAR"
     if value.dtype is not variable.dtype:
         return f"the variable is {variable.dtype}, the value {value.dtype}"
-    return _values(node, kernel, value) or _no_dtype(node)
+    return _values(kernel, (value,)) or _no_dtype(node)
 
 
 def get(node: UOp, kernel: Kernel) -> str | None:
@@ -128,7 +128,7 @@ def get(node: UOp, kernel: Kernel) -> str | None:
 
 
 def cast(node: UOp, kernel: Kernel) -> str | None:
-    problem = _values(node, kernel, node.src[0])
+    problem = _values(kernel, node.src)
     if problem or node.dtype is None:
         return problem or "a cast must have a dtype"
     ends = (node.src[0].dtype, node.dtype)
@@ -138,7 +138,7 @@ def cast(node: UOp, kernel: Kernel) -> str | None:
 
 
 def bitcast(node: UOp, kernel: Kernel) -> str | None:
-    problem = _values(node, kernel, node.src[0])
+    problem = _values(kernel, node.src)
     ends = (node.src[0].dtype, node.dtype)
     if problem or None in ends:
         return problem or "a bitcast must have a dtype"
@@ -156,7 +156,7 @@ def where(node: UOp, kernel: Kernel) -> str | None:
         return f"WHERE does not take {node.dtype}"
     if not first.dtype is second.dtype is node.dtype or node.dtype is None:
         return f"both values and the node must have one dtype, not {first.dtype} and {second.dtype}"
-    return _values(node, kernel, *node.src)
+    return _values(kernel, node.src)
 
 
 def shared(node: UOp, kernel: Kernel) -> str | None:
@@ -199,7 +199,7 @@ def _element(node: UOp, kernel: Kernel) -> str | None:
         return "its memory has no dtype: it must be a VIEW of it"
     if index.dtype is None or not index.dtype.is_integer:
         return f"the index must be an integer, not {index.dtype}"
-    return _values(node, kernel, index)
+    return _values(kernel, (index,))
 
 
 def _lane(node: UOp) -> str | None:
@@ -224,7 +224,7 @@ def load(node: UOp, kernel: Kernel) -> str | None:
             return "its third source must be a bool"
         if otherwise.dtype is not dtype:
             return f"the elements are {dtype}, the value {otherwise.dtype}"
-        problem = _values(node, kernel, condition, otherwise)
+        problem = _values(kernel, (condition, otherwise))
     if problem:
         return problem
     return None if node.dtype is dtype else f"its dtype must be the element's, {dtype}"
@@ -244,7 +244,7 @@ def _written(node: UOp, kernel: Kernel) -> str | None:
     for value in values:
         if value.dtype is not memory.dtype:
             return f"the elements are {memory.dtype}, the value {value.dtype}"
-    return _values(node, kernel, *values)
+    return _values(kernel, values)
 
 
 def store(node: UOp, kernel: Kernel) -> str | None:
@@ -272,13 +272,13 @@ def shuffle(node: UOp, kernel: Kernel) -> str | None:
         return f"the value and the node must have one dtype of 32 or 64 bits, not {value.dtype}"
     if lane.dtype is not int32:
         return f"the thread must be an int32, not {lane.dtype}"
-    return _values(node, kernel, value, lane)
+    return _values(kernel, (value, lane))
 
 
 def ballot(node: UOp, kernel: Kernel) -> str | None:
     if node.src[0].dtype is not bool_ or node.dtype is not uint64:
         return "it takes a bool, and its dtype must be uint64"
-    return _values(node, kernel, *node.src)
+    return _values(kernel, node.src)
 
 
 def range_(node: UOp, kernel: Kernel) -> str | None:
@@ -291,7 +291,7 @@ def range_(node: UOp, kernel: Kernel) -> str | None:
 def if_(node: UOp, kernel: Kernel) -> str | None:
     if node.src[0].dtype is not bool_:
         return "the condition must be a bool"
-    return _values(node, kernel, node.src[0]) or _no_dtype(node)
+    return _values(kernel, node.src) or _no_dtype(node)
 
 
 def print_(node: UOp, kernel: Kernel) -> str | None:
@@ -299,7 +299,7 @@ def print_(node: UOp, kernel: Kernel) -> str | None:
         node.arg.format(*node.src)
     except (AttributeError, LookupError, ValueError):
         return "arg must be text with a {} for each source"
-    return _values(node, kernel, *node.src) or _no_dtype(node)
+    return _values(kernel, node.src) or _no_dtype(node)
 
 
 def assert_(node: UOp, kernel: Kernel) -> str | None:
@@ -310,7 +310,7 @@ def assert_(node: UOp, kernel: Kernel) -> str | None:
         return f"it tests a bool or an integer, not {dtype}"
     if node.src[-1].dtype is not dtype:
         return f"the index is {dtype}, the extent {node.src[-1].dtype}"
-    return _values(node, kernel, *node.src) or _no_dtype(node)
+    return _values(kernel, node.src) or _no_dtype(node)
 
 
 def _closes(opener: str) -> Rule:

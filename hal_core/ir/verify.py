@@ -77,7 +77,7 @@ class _Walk:
         self.open: list[UOp] = []  # RANGE, LOOP, IF, ELSE around this place
         self.scopes: list[list[int]] = [[]]  # ids of the nodes each open block has so far
         self.visible: set[int] = set()  # all nodes in `scopes`
-        self.seen: set[int] = set()  # all nodes so far, also those no longer visible
+        self.ended: set[int] = set()  # the nodes so far that are no longer visible
         self.left: UOp | None = None  # the BREAK, CONTINUE or RETURN after which nothing runs
         # ids of the VARs that every path to this node has assigned; None: no path leads to it
         self.assigned: set[int] | None = set()
@@ -86,9 +86,9 @@ class _Walk:
         self.at_breaks: dict[int, set[int] | None] = {}  # at all BREAKs of a loop
 
     def check(self) -> None:
-        name, rules = f"kernel {self.kernel.name}", RULES
-        for index, node in enumerate(self.kernel.uops):
-            problem = self.sources(node) or rules[node.op](node, self.kernel) or self.step(node)
+        name, kernel = f"kernel {self.kernel.name}", self.kernel
+        for index, node in enumerate(kernel.uops):
+            problem = self.sources(node) or RULES[node.op](node, kernel) or self.step(node)
             if problem:
                 raise InvalidKernel(name, f"node {index}{_line(node)}, {node!r}: {problem}")
         if self.open:
@@ -131,15 +131,13 @@ class _Walk:
             untyped = node.dtype is any_ and node.op == "PARAM"
             if not untyped:
                 return "its dtype is not a dtype"
-        if id(node) in self.seen:
+        if id(node) in self.visible or id(node) in self.ended:
             return "the node stands in the list twice"
-        if self.visible.issuperset(map(id, src)):
-            return None
         for source in src:
             if id(source) not in self.visible:
                 if not isinstance(source, UOp):
                     return _NO_SOURCES
-                if id(source) in self.seen:
+                if id(source) in self.ended:
                     return f"{source!r} was computed inside a block that has ended"
                 return f"{source!r} does not stand earlier in the list"
         return None
@@ -150,7 +148,6 @@ class _Walk:
         if self.left is not None and op not in CLOSES:
             return f"no node may follow the {self.left.op} of its block"
         if op not in _FOLLOWED:
-            self.seen.add(number)
             self.visible.add(number)
             self.scopes[-1].append(number)
             return None
@@ -172,7 +169,6 @@ class _Walk:
             problem = "the variable is not assigned on every path to here"
         elif op == "SHARED" and self.open:
             problem = "shared memory must be declared outside of loops and IFs"
-        self.seen.add(number)
         if op == "RANGE":  # a counter is visible inside its loop only
             self._open(node)
         self.visible.add(number)
@@ -194,7 +190,9 @@ class _Walk:
         if opener is None or opener is not node.src[0]:
             return f"it does not close the innermost open block, {innermost!r}"
         self.open.pop()
-        self.visible.difference_update(self.scopes.pop())
+        hidden = self.scopes.pop()
+        self.visible.difference_update(hidden)
+        self.ended.update(hidden)
         before = self.before.pop()
         self.left = None
         if node.op == "ELSE":
