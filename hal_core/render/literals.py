@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 
 from hal_core.dtypes import DType, float32
@@ -44,9 +45,9 @@ def llvm_float(value: float, dtype: DType) -> str:
     """Return a decimal where it is exact, else the bits of a double, as LLVM reads floats too."""
     number = rounded(value, dtype)
     text = f"{number:.6e}"
-    if number == number and abs(number) != float("inf") and float(text) == number:
+    if float(text) == number and abs(number) != math.inf:
         return text
-    return f"0x{struct.unpack('>Q', struct.pack('>d', number))[0]:016X}"
+    return f"0x{struct.pack('>d', number).hex().upper()}"
 
 
 def power_of_two(value: object) -> int | None:

@@ -55,16 +55,17 @@ class _Module(Threads):
 
     def whole(self) -> str:
         self._enter()
-        region: list[UOp] = []
-        for uop in self.uops:
-            if region and uop.src == (region[0],) and uop.op in ("ENDTHREADS", "ENDGROUPS"):
-                write = self.write_region if uop.op == "ENDTHREADS" else self.write_groups
-                write(region[0], region[1:])
-                region = []
-            elif region or uop.op in ("THREADS", "GROUPS"):
-                region.append(uop)
-            else:
+        ends = {uop.src[0]: n for n, uop in enumerate(self.uops) if uop.op in _WRITES_REGION}
+        place = 0
+        while place < len(self.uops):
+            uop = self.uops[place]
+            end = ends.get(uop)
+            if end is None:
                 self.write(uop)
+            else:
+                nodes, place = list(self.uops[place + 1 : end]), end
+                _WRITES_REGION[self.uops[end].op](self, uop, nodes)
+            place += 1
         self.close_loop()
         self.line("ret void")
         head = f"define void @{self.kernel.name}({_PARAMETERS}) {{"
@@ -81,7 +82,7 @@ class _Module(Threads):
         if writer is not None:
             writer(self, uop)
         else:
-            self.values[uop] = self.value(uop, [self.values[source] for source in uop.src])
+            self.values[uop] = self.value(uop)
 
     def on_PARAM(self, uop: UOp) -> None:
         self.values[uop] = f"%{self.params[uop.arg]}"
@@ -142,3 +143,4 @@ class _Module(Threads):
 
 
 _WRITERS = writers(_Module)
+_WRITES_REGION = {"ENDTHREADS": _Module.write_region, "ENDGROUPS": _Module.write_groups}

@@ -45,13 +45,14 @@ class Threads(Blocks):
     def __init__(self, kernel: Kernel, half: bool) -> None:
         super().__init__(kernel.contract, half, block_threads(kernel))
         self.uops = kernel.uops
-        self.spills = any(uop.op == "SPILL" for uop in self.uops)
+        ops = [uop.op for uop in self.uops]
+        self.spills = "SPILL" in ops
         self.specials: dict[tuple[str, int], str] = {}
         self.first: list[str] = []  # for each axis: the global index of the block's first thread
         self.joined = joins_blocks(self.uops)
         self.width = ""  # threads in a row of joined blocks
         self.regions = 0
-        regions = sum(uop.op == "THREADS" for uop in self.uops)
+        regions = ops.count("THREADS")
         self.splits = len(self.uops) <= _MOST_NODES and regions <= _MOST_REGIONS
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED

@@ -63,29 +63,32 @@ class Values:
         self.count += 1
         return self.count - 1
 
-    def value(self, uop: UOp, operands: list[str]) -> str:
-        """Write the instructions of a node without side effects; return its value's name."""
-        op, dtype = uop.op, dtype_of(uop)
-        if op == "CONST":
-            return literal(uop.arg, dtype)
-        if op == "CAST":
-            return self._cast(dtype_of(uop.src[0]), dtype, operands[0])
-        if op == "BITCAST":
-            old, new = type_of(dtype_of(uop.src[0])), type_of(dtype)
-            return operands[0] if old == new else self.let(f"bitcast {old} {operands[0]} to {new}")
-        if op == "WHERE":
-            kind = type_of(dtype)
-            return self.select(operands[0], kind, operands[1], operands[2])
-        takes = dtype_of(uop.src[0])
-        kind = type_of(takes)
+    def on_CONST(self, uop: UOp) -> None:
+        self.values[uop] = literal(uop.arg, dtype_of(uop))
+
+    def on_CAST(self, uop: UOp) -> None:
+        (source,) = uop.src
+        self.values[uop] = self._cast(dtype_of(source), dtype_of(uop), self.values[source])
+
+    def on_BITCAST(self, uop: UOp) -> None:
+        (source,) = uop.src
+        old, new, value = type_of(dtype_of(source)), type_of(dtype_of(uop)), self.values[source]
+        self.values[uop] = value if old == new else self.let(f"bitcast {old} {value} to {new}")
+
+    def on_WHERE(self, uop: UOp) -> None:
+        condition, a, b = [self.values[source] for source in uop.src]
+        self.values[uop] = self.select(condition, type_of(dtype_of(uop)), a, b)
+
+    def value(self, uop: UOp) -> str:
+        """Write the instructions of an operation on one dtype; return its value's name."""
+        op, takes = uop.op, dtype_of(uop.src[0])
+        operands = [self.values[source] for source in uop.src]
         if op in _SIGNED_COMPARE:
             return self._compare(op, takes, *operands)
         if op in ("MIN", "MAX"):
             return self.least_or_greatest(op, takes, *operands)
         if takes.kind == "f":
             return self._float(op, takes, operands)
-        if op in INTEGER:
-            return self.let(f"{INTEGER[op]} {kind} {', '.join(operands)}")
         return self._integer(uop, takes, operands)
 
     def _float(self, op: str, dtype: DType, operands: list[str]) -> str:
@@ -116,6 +119,8 @@ class Values:
 
     def _integer(self, uop: UOp, dtype: DType, operands: list[str]) -> str:
         op, kind, a = uop.op, type_of(dtype), operands[0]
+        if op in INTEGER:
+            return self.let(f"{INTEGER[op]} {kind} {a}, {operands[1]}")
         if op == "NEG":
             return self.let(f"sub {kind} 0, {a}")
         if op == "NOT":
@@ -189,7 +194,7 @@ class Values:
 
     def _call(self, callee: str, result: str, kinds: list[str], operands: list[str]) -> str:
         self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
-        arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, operands, strict=True))
+        arguments = ", ".join([f"{k} {v}" for k, v in zip(kinds, operands, strict=True)])
         return self.let(f"call {result} {callee}({arguments})")
 
     def _help(self, callee: str, text: str, result: str, kind: str, value: str) -> str:
