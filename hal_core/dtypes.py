@@ -28,6 +28,8 @@ class DType(type):
     format: str  # struct letter for one element; "" where struct has none (bfloat16)
     max: float  # largest finite value; an int for integers
     min: float  # smallest finite value
+    is_float: bool  # True for a floating-point dtype
+    is_integer: bool  # True for an integer dtype, signed or not; False for bool
 
     def __repr__(cls) -> str:
         return cls.name
@@ -37,16 +39,6 @@ class DType(type):
         dtype = f"hal.{cls.__name__}"
         fix = f"Write x: hal.Ptr[{dtype}], or hal.ConstPtr[{dtype}] for memory that is only read."
         raise InvalidArgument(f"{dtype}[...]", "a dtype has no elements", got=item, fix=fix)
-
-    @property
-    def is_float(cls) -> bool:
-        """True for a floating-point dtype."""
-        return cls.kind == "f"
-
-    @property
-    def is_integer(cls) -> bool:
-        """True for an integer dtype, signed or not; False for bool."""
-        return cls.kind in "iu"
 
     @property
     def dtype(cls) -> np.dtype[Any]:
@@ -85,6 +77,12 @@ class Scalar(metaclass=DType):
     itemsize = 0
     kind = ""
     format = ""
+    is_float = False
+    is_integer = False
+
+    def __init_subclass__(cls) -> None:
+        # Not properties of DType: a compile asks for them hundreds of times.
+        cls.is_float, cls.is_integer = cls.kind == "f", cls.kind in "iu"
 
     def __new__(cls, value: object = 0) -> Self:
         raise Unsupported(

@@ -136,8 +136,11 @@ class _Walk:
 
     def _emit_of(self, node: UOp, sources: list[UOp]) -> None:
         src = tuple(sources)
-        same = src == node.src  # nodes are compared by identity
-        self._put(node, node if same else UOp(node.op, node.dtype, src, node.arg, node.line))
+        if src != node.src:  # nodes are compared by identity
+            self._put(node, UOp(node.op, node.dtype, src, node.arg, node.line))
+        else:
+            self.new[node] = node
+            self.out.append(node)
 
     def _put(self, node: UOp, new: UOp) -> None:
         self.new[node] = new
@@ -272,13 +275,14 @@ def _set_in_loops(kernel: Kernel) -> dict[UOp, dict[UOp, None]]:
     found: dict[UOp, dict[UOp, None]] = {}
     open_: list[UOp] = []
     for node in kernel.uops:
-        if node.op in ("RANGE", "LOOP"):
+        op = node.op
+        if op in ("RANGE", "LOOP"):
             found[node] = {}
             open_.append(node)
-        elif node.op in ("ENDRANGE", "ENDLOOP"):
+        elif op in ("ENDRANGE", "ENDLOOP"):
             inner = found[open_.pop()]
             if open_:
                 found[open_[-1]].update(inner)
-        elif node.op == "SET" and open_:
+        elif op == "SET" and open_:
             found[open_[-1]][node.src[0]] = None
     return found
