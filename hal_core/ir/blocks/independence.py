@@ -22,16 +22,18 @@ def stores_last(uops: Sequence[UOp]) -> bool:
     """
     depth = 0
     stored: set[UOp | None] = set()
-    for before, uop in zip((None, *uops), uops, strict=False):
-        depth += _LOOPS.get(uop.op, 0)
-        if uop.op in ("ATOMIC", "CAS"):
+    for place, uop in enumerate(uops):
+        op = uop.op
+        if op in _LOOPS:
+            depth += _LOOPS[op]
+        elif op in ("ATOMIC", "CAS"):
             return False
-        if uop.op in ("LOAD", "STORE") and not (before and follows(before, uop)):
+        elif op in ("LOAD", "STORE") and not (place and follows(uops[place - 1], uop)):
             array = array_of(uop.src[0])
             memory = array if array.op != "PARAM" else None  # None: any pointer
             # A store in a loop is more than one store.
-            if memory in stored or (uop.op == "STORE" and depth):
+            if memory in stored or (op == "STORE" and depth):
                 return False
-            if uop.op == "STORE":
+            if op == "STORE":
                 stored.add(memory)
     return True

@@ -121,33 +121,36 @@ def _may_gain(uops: tuple[UOp, ...], short: Collection[UOp]) -> bool:
     """Tell whether a search is worth its time: it refuses loops around or beside a _NEVER."""
     depth, long, never = 0, False, False  # of the outermost block
     for node in uops:
-        if node.op == "BARRIER":
+        op = node.op
+        if op == "BARRIER":
             return True  # it hoists the blocks around it, and others are outermost
-        if node.op in ("IF", "RANGE", "LOOP"):
+        if op in ("IF", "RANGE", "LOOP"):
             depth += 1
-        elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+            long = long or (op == "RANGE" and node not in short)
+        elif op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
             depth -= 1
             if depth == 0:
                 if long and not never:
                     return True
                 long = never = False
-        long = long or (node.op == "RANGE" and node not in short)
-        never = never or (depth > 0 and node.op in _NEVER)
+        if depth and op in _NEVER:
+            never = True
     return False
 
 
 def _without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
     """Return the body of a kernel that is all in one IF, and the conditions of such IFs."""
     guards: list[UOp] = []
-    while not any(node.op == "BARRIER" for node in uops):
+    ops = {node.op for node in uops}
+    while "BARRIER" not in ops:
         guard = next((node for node in uops[:_GUARD] if node.op in _BEGINS), None)
         last = uops[-1]
         if guard is None or guard.op != "IF" or last.op != "ENDIF" or last.src[0] is not guard:
             break
-        if any(node.op == "ELSE" and node.src[0] is guard for node in uops):
+        if "ELSE" in ops and any(node.op == "ELSE" and node.src[0] is guard for node in uops):
             break
         guards.append(guard.src[0])
-        uops = tuple(node for node in uops[:-1] if node is not guard)
+        uops = tuple([node for node in uops[:-1] if node is not guard])
     return uops, tuple(guards)
 
 

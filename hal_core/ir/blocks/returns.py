@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from hal_core.dtypes import bool_
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import STRUCTURE, UOp
 
 _MOST = 64  # RETURNs and CONTINUEs, and nested blocks: compilers of C allow 256
 _DEPTH = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
@@ -25,9 +25,9 @@ def without_returns(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
     Such a node ends one side of an IF, and what follows the IF moves into the other side. It has
     no barrier: the control flow around barriers stays as it was written.
     """
-    count = sum(node.op in ("RETURN", "CONTINUE") for node in uops)
-    depths = accumulate(_DEPTH.get(node.op, 0) for node in uops)
-    if not count or count > _MOST or max(depths) > _MOST:
+    ops = [node.op for node in uops]
+    count = ops.count("RETURN") + ops.count("CONTINUE")
+    if not count or count > _MOST or max(accumulate([_DEPTH.get(op, 0) for op in ops])) > _MOST:
         return uops
     return tuple(reversed(_moved(list(uops), [], "RETURN")))
 
@@ -73,13 +73,14 @@ def _joined(part: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
 
 
 def _parts(nodes: list[UOp]) -> list[list[UOp]]:
-    """Return the nodes cut into single ones, and whole IFs and loops."""
+    """Return the nodes cut into whole IFs and loops, nodes that leave, and runs of other nodes."""
     parts: list[list[UOp]] = []
-    depth = 0
+    depth, alone = 0, True
     for node in nodes:
-        if depth:
+        before, alone = alone, node.op in STRUCTURE
+        if depth or not (alone or before):
             parts[-1].append(node)
         else:
             parts.append([node])
-        depth += _DEPTH.get(node.op, 0)
+        depth += _DEPTH.get(node.op, 0) if alone else 0
     return parts

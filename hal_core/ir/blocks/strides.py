@@ -25,17 +25,15 @@ def counted(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
     """Return the nodes with such loops counted, and the new RANGEs."""
     made: list[UOp] = []
     loops: list[UOp] = []
-    place = 0
-    while place < len(uops):
-        node = uops[place]
-        found = _Stride.of(uops, place) if node.op == "LOOP" else None
-        if found is None:
-            made.append(node)
-            place += 1
-            continue
-        loops.append(found.write(made))
-        place = found.end + 1
-    return tuple(made), loops
+    done = 0  # nodes that `made` stands for
+    for place, node in enumerate(uops):
+        if node.op == "LOOP" and place >= done:
+            found = _Stride.of(uops, place)
+            if found is not None:
+                made += uops[done:place]
+                loops.append(found.write(made))
+                done = found.end + 1
+    return (*made, *uops[done:]), loops
 
 
 class _Stride:

@@ -17,6 +17,7 @@ from hal_core.ir.uop import UOp
 
 _ARITHMETIC = PURE | {"CONST", "SPECIAL"}
 _INDICES = {bool_, int32, int64, uint32, uint64}  # indices and conditions
+_BEGINS = {"IF", "RANGE", "LOOP"}
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
 
 
@@ -30,25 +31,28 @@ def with_values(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
     known: dict[UOp, UOp] = {}  # variable -> its value at this place
     before: list[dict[UOp, UOp]] = []  # the same, at the start of each open block
     for node in uops:
-        if node.op == "GET" and node.src[0] in known:
+        op = node.op
+        if op == "GET" and node.src[0] in known:
             new[node] = known[node.src[0]]
             continue
-        if node.op in ("IF", "RANGE", "LOOP"):
-            if node.op != "IF":  # an iteration sees what an earlier one set
+        if op in _BEGINS:
+            if op != "IF":  # an iteration sees what an earlier one set
                 known = _without(known, set_in[node])
             before.append(known.copy())
-        elif node.op == "ELSE":
+        elif op == "ELSE":
             known = before[-1].copy()
-        elif node.op in _ENDS:  # what a block computed is not visible behind it
+        elif op in _ENDS:  # what a block computed is not visible behind it
             known = _without(before.pop(), set_in[node.src[0]])
-        sources = tuple([new.get(source, source) for source in node.src])
-        if sources != node.src:
-            new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
-        made.append(new.get(node, node))
-        if node.op == "SET":
-            known.pop(node.src[0], None)
-            if sources[1].op in _ARITHMETIC and node.src[0].dtype in _INDICES:
-                known[node.src[0]] = sources[1]
+        written = node
+        if not new.keys().isdisjoint(node.src):
+            sources = tuple([new.get(source, source) for source in node.src])
+            written = new[node] = UOp(op, node.dtype, sources, node.arg, node.line)
+        made.append(written)
+        if op == "SET":
+            variable, value = written.src
+            known.pop(variable, None)
+            if value.op in _ARITHMETIC and variable.dtype in _INDICES:
+                known[variable] = value
     return without_dead(made)
 
 
@@ -61,13 +65,14 @@ def _set_in_blocks(uops: tuple[UOp, ...]) -> dict[UOp, set[UOp]]:
     found: dict[UOp, set[UOp]] = {}
     open_: list[set[UOp]] = []
     for node in uops:
-        if node.op in ("IF", "RANGE", "LOOP"):
+        op = node.op
+        if op in _BEGINS:
             found[node] = set()
             open_.append(found[node])
-        elif node.op in _ENDS:
+        elif op in _ENDS:
             inner = open_.pop()
             if open_:
                 open_[-1] |= inner
-        elif node.op == "SET" and open_:
+        elif op == "SET" and open_:
             open_[-1].add(node.src[0])
     return found
