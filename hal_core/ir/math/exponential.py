@@ -84,6 +84,10 @@ def power_of_two(n: Value) -> Value:
 
 def scaled(value: Value, n: Value) -> Value:
     """Return value * 2**n, in two steps: 2**n may be no normal number. Only the second rounds."""
-    shifter = n.format.shifter
-    half = n.fma(0.5, shifter) - shifter
-    return value * power_of_two(half) * power_of_two(n - half)
+    form = n.format
+    whole = (n + form.shifter).bitcast(form.word)  # n in its low bits; the others are shifted out
+    half = whole >> 1
+    for part in (half, whole - half):
+        power = (part << form.mantissa) + (form.bias << form.mantissa)
+        value = value * power.bitcast(n.dtype)
+    return value

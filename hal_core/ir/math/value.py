@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core.dtypes import DType, bool_, float32, float64, int32, int64
+from hal_core.dtypes import DType, bool_, float32, float64, int32, int64, uint32, uint64
 from hal_core.ir.uop import UOp
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class Format(NamedTuple):
     """
 
     bits: DType  # the integer of the same width
+    word: DType  # the same without a sign
     mantissa: int  # its number of bits
     bias: int
     shifter: float
@@ -30,8 +31,8 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[DType, Format] = {
-    float32: Format(int32, 23, 127, 1.5 * 2.0**23, 2.0**-126),
-    float64: Format(int64, 52, 1023, 1.5 * 2.0**52, 2.0**-1022),
+    float32: Format(int32, uint32, 23, 127, 1.5 * 2.0**23, 2.0**-126),
+    float64: Format(int64, uint64, 52, 1023, 1.5 * 2.0**52, 2.0**-1022),
 }
 
 
