@@ -683,6 +683,13 @@ def test_rows_are_split_only_where_it_gains() -> None:
         assert LLVMRenderer().render(kernel.lower()).count("thread.x.middle.head:") == split
 
 
+def test_a_short_row_whose_tests_decide_only_loads_is_one_loop() -> None:
+    text = LLVMRenderer().render(only_loads.lower())
+    short = text[text.index("\nshort:") : text.index("\nover:")]
+    assert short.count("thread.x.head:") == 1
+    assert "rim" not in short
+
+
 @hal.kernel(block=(64, 1, 1))
 def block_sums(y: Floats, x: Inputs, n: hal.int32):
     part = hal.shared(hal.float32, 64)

@@ -161,13 +161,18 @@ class Threads(Blocks):
     def _write_long_in_three(
         self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
     ) -> None:
-        """Write the same, but nothing is middle in a row that is short: loops cost time, too."""
-        first, last = self._within(inner.limits, whole)
-        count = self.let(f"sub nsw i32 {last}, {first}")
+        """Write the same in a row that is long, and a short row whole: loops cost time, too."""
+        part = self._within(inner.limits, whole)
+        count = self.let(f"sub nsw i32 {part[1]}, {part[0]}")
         some = self.let(f"icmp sge i32 {count}, {_LONG}")
-        start = whole[0]
-        part = self.select(some, "i32", first, start), self.select(some, "i32", last, start)
+        self.branch(some, f"long{place.suffix}", f"short{place.suffix}")
+        self.label(f"long{place.suffix}")
         self._write_parts(place, whole, part, known, inner)
+        self.jump(f"over{place.suffix}")
+        self.label(f"short{place.suffix}")
+        self._write_threads(place, whole, known)
+        self.jump(f"over{place.suffix}")
+        self.label(f"over{place.suffix}")
 
     def _write_parts(
         self, place: _Place, whole: tuple[str, str], part: tuple[str, str], known: Known,
