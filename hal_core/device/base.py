@@ -129,9 +129,9 @@ class Compiled(concurrency.OfThisProcess):
         # Queues of other devices, too, as those that are checked may wait for them.
         self._order = order if self.checks_order or config.CHECK.read() else None
         self._ends: list[Event] = []  # of queues that were dropped with work in them
-        # Queues that wait for others. Two that wait for each other would be garbage together, with
-        # the memory that their work still uses. The event is recorded behind the last wait.
-        self._waiting: dict[Queue, Event | None] = {}
+        # Queues that may have work: with one that is garbage the collector would finalize the
+        # memory that its work still uses.
+        self._busy: set[Queue] = set()
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program]] = {}
@@ -198,7 +198,9 @@ class Compiled(concurrency.OfThisProcess):
     @_MadeOnce
     def default_queue(self) -> Queue:
         """The queue of every call without `queue=`. Made at the first use."""
-        return self._make_default_queue()
+        made = self._make_default_queue()
+        made._keeps_work = True  # it lives as long as the device
+        return made
 
     def queue(self) -> Queue:
         """Make a queue: work of this device in an order of its own.
@@ -318,14 +320,10 @@ class Compiled(concurrency.OfThisProcess):
         self._check_open("synchronize")
         if not (len(self._queues) or self._ends):
             return self._synchronize(timeout)
+        self._forget_ends()  # what is left has work, or is referred to
         deadline = monotonic() + seconds_of(timeout, "synchronize")
-        for queue in self._queues:
-            try:
-                if not (queue.closed or queue._synchronize(max(0.0, deadline - monotonic()))):
-                    return False
-            except InvalidState:
-                if not queue.closed:  # else by another thread, which has waited for its work
-                    raise
+        if not self._synchronize_queues(deadline):
+            return False
         for end in list(self._ends):
             if not end._reached(max(0.0, deadline - monotonic())):
                 return False
@@ -333,6 +331,16 @@ class Compiled(concurrency.OfThisProcess):
         if self._order is not None:
             self._order.seen_all(self.name)
         return self._synchronize(None if timeout is None else max(0.0, deadline - monotonic()))
+
+    def _synchronize_queues(self, deadline: float) -> bool:
+        for queue in self._queues:
+            try:
+                if not (queue.closed or queue._synchronize(max(0.0, deadline - monotonic()))):
+                    return False
+            except InvalidState:
+                if not queue.closed:  # else by another thread, which has waited for its work
+                    raise
+        return True
 
     def close(self) -> None:
         """Wait for queued work and release everything; a second call does nothing.
@@ -356,7 +364,7 @@ class Compiled(concurrency.OfThisProcess):
 
             steps: list[Callable[[], object]] = [queue._stop for queue in self._queues]
             steps += [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
-            steps.append(self._waiting.clear)
+            steps.append(self._busy.clear)
             steps.append(wait)
             steps += [program.unload for program in self._loaded]
             if "allocator" in self.__dict__:
@@ -376,22 +384,27 @@ class Compiled(concurrency.OfThisProcess):
         return sorted(taken | lost)
 
     def _forget_ends(self) -> None:
+        self._forget_queues()  # first, as one that nobody else refers to has an end then
         for end in list(self._ends):  # a finalizer may append to it meanwhile
             if end._is_over():
                 with suppress(ValueError):  # another thread was faster
                     self._ends.remove(end)
 
-        for queue, last in list(self._waiting.items()):
-            if queue.closed:  # and so its work is over
-                self._waiting.pop(queue, None)
-            elif last is None and all(event._is_over() for _, event in list(queue._waits)):
-                last = queue._stamped(queue.event_class())
+    def _forget_queues(self) -> None:
+        """Keep those queues no longer whose work is done."""
+        for queue in self._busy.copy():  # other threads may add to it
+            self._busy.discard(queue)  # first, or one that gets work behind the look would be lost
+            has_work = not queue.closed
+            try:
                 with suppress(InvalidState):  # closed meanwhile, or captured: the next call looks
-                    queue._record(last)
-                    self._waiting[queue] = last
-            if last is not None and last._is_over():
-                queue._waits.clear()
-                self._waiting.pop(queue, None)
+                    has_work = has_work and queue._has_work()
+            finally:
+                if has_work:
+                    self._busy.add(queue)
+            for waited in () if has_work else list(queue._waits):
+                with suppress(ValueError):  # another thread was faster
+                    if waited[1]._is_over():
+                        queue._waits.remove(waited)
 
     def _after_fork(self) -> None:
         """Refuse every use in a forked child, when the driver does not survive the fork."""

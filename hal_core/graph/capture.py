@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Recorder(Queue):
     """Stands where a queue does, and adds each piece of work to a graph."""
 
+    _keeps_work = True  # it has none that runs
+
     def __init__(self, device: Compiled, nodes: list[Node], changed: Callable[[], None]) -> None:
         super().__init__(device, f"a graph of {device.name}")
         self._nodes, self._changed = nodes, changed

@@ -44,7 +44,7 @@ class Queue(OfThisProcess):
     forked: bool  # True in a forked child of the process that made it
     event_class: type[Event] = Event  # of `record()`
     _ordered_as = ""  # the name by which checked mode orders its work; if empty, the queue's own
-    _keeps_work = False  # True: pending work goes on when nobody refers to the queue any more
+    _keeps_work = False  # True: its device need not keep the queue while it has work
 
     _instead = "Make one there: device.queue()."
 
@@ -125,6 +125,10 @@ class Queue(OfThisProcess):
             _abandon(event, error.problem)
             raise
 
+    def _has_work(self) -> bool:
+        """Return whether some work is not known to be done. Never waits."""
+        return not self._record_end()._is_over()
+
     def _close(self) -> None:
         """Release what the driver has for the queue. Order: after its work."""
 
@@ -146,7 +150,9 @@ class Queue(OfThisProcess):
         elif _as_event(event, "record").queue is not None or event._is_over():
             fix = "An event happens once: make a new one."
             raise InvalidState("record", f"{event!r} has its place already", fix=fix)
-        return self._placed(event)
+        self._placed(event)
+        self._keep()
+        return event
 
     def wait(self, event: Event) -> Self:
         """Let work that is queued from now on begin after `event`; the caller does not wait.
@@ -159,11 +165,10 @@ class Queue(OfThisProcess):
             while self._waits and self._waits[0][1]._is_over():
                 self._waits.popleft()
             self._waits.append((next(self._places), event))
-            if not self._keeps_work:
-                self.device._waiting[self] = None
             if self.device._order is not None:
                 self.device._order.waited(self, event)
             self._wait(event)
+            self._keep()
         return self
 
     def synchronize(self, timeout: float | None = None) -> bool:
@@ -211,6 +216,7 @@ class Queue(OfThisProcess):
     ) -> None:
         self._check_launch(program, bufs)
         self._launch(program, geometry, args, (program, *[buffer._share() for buffer in bufs]))
+        self._keep()
 
     def _add_timed_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
@@ -261,6 +267,11 @@ class Queue(OfThisProcess):
         return self.record()
 
     # -- helpers
+
+    def _keep(self) -> None:
+        """Let the device keep this queue until its work is done; called behind that work."""
+        if not self._keeps_work:
+            self.device._busy.add(self)
 
     def _record_end(self) -> Event:
         """Return an event of the work queued so far."""

@@ -401,6 +401,14 @@ class StreamQueue(Queue):
         except HalError as error:
             return error.got not in CAPTURING
 
+    def _has_work(self) -> bool:
+        self.look()
+        if self._failure is not None:  # what comes behind it is dropped
+            return not self._is_idle()
+        if self._growing.keep:
+            self._do(partial(self._mark, None))
+        return bool(self._held or self._later or self._pending)
+
     def _mark(self, event: Event | None) -> None:
         """Record the end of the work so far in the stream; the event happens there."""
         if self._failure is None:
@@ -623,8 +631,8 @@ class StreamQueue(Queue):
         # Another thread may find this queue in its device's list until we return.
         stream, self.stream = self.stream, None
         self.closed = True
-        rest = [*self._pending, self._growing]
-        if stream is not None and (not self.borrowed or any(one.names for one in rest)):
+        rest = [one for one in (*self._pending, self._growing) if one.keep]
+        if stream is not None and (rest or not self.borrowed):
             self.device._ends.append(Dropped(self, stream, rest))
 
 

@@ -99,9 +99,9 @@ class Dropped(PolledEvent):
             try:
                 if self._is_legacy:
                     device.own("wait")
-                if self._mark is None:
+                if self._rest and self._mark is None:
                     self._mark = device.marks.record(self._stream)
-                if not device.call("wait", device.api.is_reached, self._mark.handle):
+                if self._mark and not device.call("wait", device.api.is_reached, self._mark.handle):
                     return False
                 for stretch in self._rest:
                     stretch.end()

@@ -179,22 +179,25 @@ def test_B9_an_export_asks_nothing_of_a_queue_that_is_closed_meanwhile(
     assert done.wait(20) and simulator.stale() == stale
 
 
-@pytest.mark.parametrize("call", ["synchronize", "queue", "close"])
+@pytest.mark.parametrize(
+    ("call", "method"),
+    [("synchronize", "_synchronize"), ("queue", "_has_work"), ("close", "_record")],
+)
 def test_Q6_a_queue_that_another_thread_closes_ends_no_call_of_the_device(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, call: str
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, call: str, method: str
 ) -> None:
     queue, record = device.queue(), device.queue().record()
-    x, begin = ints(device, 1), queue._record
+    x, begin = ints(device, 1), getattr(queue, method)
     queue.wait(record)
     x.fill(5, queue=queue)
     assert record.wait(20)
 
-    def close_first(event: hal.Event) -> None:
-        monkeypatch.setattr(queue, "_record", begin)
+    def close_first(*given: Any) -> object:
+        monkeypatch.setattr(queue, method, begin)
         queue.close()
-        begin(event)
+        return begin(*given)
 
-    monkeypatch.setattr(queue, "_record", close_first)
+    monkeypatch.setattr(queue, method, close_first)
     getattr(device, call)()
     assert queue.closed
 

@@ -251,6 +251,10 @@ class OpenCLQueue(Queue):
 
     # -- end
 
+    def _has_work(self) -> bool:
+        self.look(wait=False)
+        return bool(self._pending)
+
     def __del__(self) -> None:
         # The driver finishes the commands; what they need stays until the device is asked again.
         pending = getattr(self, "_pending", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import numpy as np
 import pyopencl as cl
@@ -75,6 +76,24 @@ def test_Q4_garbage_queues_keep_memory_until_their_work_is_done(device: hal.Comp
     assert device.synchronize(20)
     assert [one.numpy().tolist() for one in others] == [[value] * N for value in range(4)]
     assert not device._ends
+
+
+def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_done(
+    device: hal.Compiled,
+) -> None:
+    queue, made = device.queue(), ints(device)
+    assert isinstance(queue, OpenCLQueue)
+    gate = cl.UserEvent(queue.device.context)
+    cl.enqueue_barrier(queue.commands, wait_for=[gate])
+    made.fill(5, queue=queue)
+    lease, cycle = weakref.ref(made._share()), list[object]([queue])
+    cycle.append(cycle)
+    del queue, made, cycle
+    gc.collect()
+    kept = lease() is not None
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert device.synchronize(20) and kept
+    assert lease() is None and not device._ends
 
 
 def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device: hal.Compiled) -> None:

@@ -5,6 +5,7 @@ A plugin's test_queue.py imports them, and gives the fixture `shuffle`.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import numpy as np
@@ -203,11 +204,43 @@ def test_Q3_the_default_queue_waits_for_the_data_of_a_copyout(
     expect(y.copyin(host).numpy().tolist() == [7] * N)
 
 
+class InACycle:
+    """An owner of a queue that only the garbage collector finds."""
+
+    def __init__(self, queue: hal.Queue) -> None:
+        self.queue, self.itself = queue, self
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_done(
+    device: hal.Compiled, shuffle: Callable[[int], None], replayed: bool
+) -> None:
+    program, owner = device.compile(twofold), InACycle(device.queue())
+    x, y = hal.empty(N, hal.int32, device).fill(3), hal.empty(N, hal.int32, device)
+    with device.capture() as graph:
+        program(y, x, vals=(N,), threads=N)
+    graph.replay()
+    device.synchronize()
+    shuffle(1)  # nothing is done while nobody asks
+    if replayed:
+        graph.replay(queue=owner.queue)
+    else:
+        program(y, x, vals=(N,), threads=N, queue=owner.queue)
+    graph.nodes.clear()
+    graph._forget_plan()
+    del owner, graph, x, y
+    gc.collect()
+    others = [hal.empty(N, hal.int32, device).fill(value) for value in range(2)]
+    expect(device.synchronize(20))
+    expect([one.numpy().tolist() for one in others] == [[0] * N, [1] * N])
+    expect(not device._busy and not device._ends)
+
+
 def test_Q4_a_queue_that_waited_and_was_closed_is_forgotten(device: hal.Compiled) -> None:
     queue, gate = device.queue(), hal.Event()
     queue.wait(gate)
     gate.set()
     queue.close()
-    expect(queue in device._waiting)
+    expect(queue in device._busy)
     device.queue().close()  # which looks for what has ended
-    expect(queue not in device._waiting)
+    expect(queue not in device._busy)
