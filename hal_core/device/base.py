@@ -320,10 +320,11 @@ class Compiled(concurrency.OfThisProcess):
         self._check_open("synchronize")
         if not (len(self._queues) or self._ends):
             return self._synchronize(timeout)
-        self._forget_ends()  # what is left has work, or is referred to
+        self._forget_queues()  # those that are left have work, or are referred to
         deadline = monotonic() + seconds_of(timeout, "synchronize")
         if not self._synchronize_queues(deadline):
             return False
+        self._forget_queues()  # which makes ends
         for end in list(self._ends):
             if not end._reached(max(0.0, deadline - monotonic())):
                 return False
