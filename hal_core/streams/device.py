@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections import deque
@@ -16,7 +17,7 @@ from hal_core.errors import DeviceFault
 from hal_core.streams import driver
 from hal_core.streams.borrowed import DefaultStreamQueue, wrap
 from hal_core.streams.clock import StreamClock
-from hal_core.streams.graph import Executable, native_replay
+from hal_core.streams.graph import native_replay
 from hal_core.streams.marks import Marks
 from hal_core.streams.queue import StreamQueue
 from hal_core.streams.sharing import Sharing
@@ -159,11 +160,12 @@ class StreamDevice(Compiled):
         self._packages = __package__, type(self).__module__.rpartition(".")[0]
         # A program's name, for the text of a fault; in a list, as an attribute takes longer to set.
         self.last_launched = [""]
-        self.unused: deque[Any] = deque()  # modules whose programs are gone
-        self.unused_graphs: deque[tuple[Any, Any]] = (
-            deque()
-        )  # unused graphs, each with its executable
-        self.executables: Living[Executable] = Living()
+        # Streams of queues, and what destroys modules and graphs. All that is left when the device
+        # closes goes then: finalizers may come later, as in a collection by another thread.
+        self.streams: list[Any] = []
+        self.made: dict[int, Callable[[], object]] = {}
+        self.unused: deque[int] = deque()  # keys of `made`, of programs and graphs that are gone
+        self._made_numbers = itertools.count()
         self.in_doubt: list[Any] = []  # used by work of which nobody knows whether it is over
         self._ended = False  # True: the stream is being destroyed, or gone
         self.lost = False  # True: a fault ended the context, as the end of the device showed
@@ -203,13 +205,12 @@ class StreamDevice(Compiled):
                     steps.callback(self.api.destroy_stream, self.stream)
                     if allocator is not None:
                         steps.callback(allocator.destroy_pool)
-                    steps.callback(self._destroy_unused)
-                    for executable in self.executables:
-                        steps.callback(executable.give_up)
+                    steps.callback(self._destroy_all)
                     steps.callback(self.pinned.destroy)
                     steps.callback(self.marks.destroy)
                     steps.callback(self.in_doubt.clear)
-                    self.api.wait(self.stream)
+                    for stream in (self.stream, *self.streams):
+                        self.api.wait(stream)
             except DeviceFault:
                 self.lost = True  # the context, with all that it held
             finally:
@@ -337,19 +338,32 @@ class StreamDevice(Compiled):
 
         The caller has made the context current.
         """
-        if not (self.unused or self.unused_graphs):
+        if not self.unused:
             return
         with self.api.relaxed():
             self.api.wait(self.stream)  # a launch or replay may be queued there; queues keep theirs
-        self._destroy_unused()
+        with ExitStack() as steps, suppress(LookupError):  # another thread may take the last one
+            while True:
+                steps.callback(self.made.pop(self.unused.popleft()))
 
-    def _destroy_unused(self) -> None:
-        with ExitStack() as steps, suppress(IndexError):  # another thread may take the last one
-            while True:
-                steps.callback(self.api.destroy_graph, *self.unused_graphs.popleft())
-        with ExitStack() as steps, suppress(IndexError):
-            while True:
-                steps.callback(self.api.unload, self.unused.popleft())
+    def add_made(self, destroy: Callable[[], object]) -> int:
+        """Note what destroys a module or graph; the number returned is for `unused`."""
+        key = next(self._made_numbers)
+        self.made[key] = destroy
+        return key
+
+    def destroy_stream(self, stream: Any) -> None:
+        """Destroy the stream of a queue, once. The caller has made the context current."""
+        with suppress(ValueError):  # another thread was faster
+            self.streams.remove(stream)
+            self.api.destroy_stream(stream)
+
+    def _destroy_all(self) -> None:
+        with ExitStack() as steps:  # each is taken, whatever another raises
+            while self.streams:
+                steps.callback(self.api.destroy_stream, self.streams.pop())
+            while self.made:
+                steps.callback(self.made.popitem()[1])
 
     def release_context(self) -> None:
         """Give the context back to the driver, which destroys it after its last user."""

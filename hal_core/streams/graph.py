@@ -49,21 +49,23 @@ class Executable:
     ) -> None:
         self.device, self.shape = device, shape
         self.commands: list[list[Command]] | None = commands
-        self.graph = self.ready = None
+        self.ready: Any = None
         self.lock = fork_safe_lock()  # between setting nodes and the launch that is to see it
         self.nodes: list[list[Any]] = []
+        self._key: int | None = None  # of the graph; first, as `__del__` reads it
         self.last: tuple[Any, Mark | None] | None = None  # stream of the last replay, and its end
-        device.executables.add(self)
         with device.own("replay"):
             device.unload_unused()
-            self.graph = device.api.make_graph()
+            graph = device.api.make_graph()
+            handles = [graph, None]
+            self._key = device.add_made(lambda: device.api.destroy_graph(*handles))
             for step, group in zip(steps, commands, strict=True):
                 after = [self.nodes[number][-1] for number in step.dependencies]
                 made: list[Any] = []
                 for command in group:
-                    made.append(self._apply("add", self.graph, [*after, *made[-1:]], command))
+                    made.append(self._apply("add", graph, [*after, *made[-1:]], command))
                 self.nodes.append(made)
-            self.ready = device.api.instantiate(self.graph)
+            self.ready = handles[1] = device.api.instantiate(graph)
 
     def _apply(self, what: str, *given: Any) -> Any:
         """Add a node, or set one that is there."""
@@ -103,13 +105,9 @@ class Executable:
         # The device's own stream is there as long as the device: it can be marked when one asks.
         self.last = stream, None if stream == device.stream else device.marks.record(stream)
 
-    def give_up(self) -> None:
-        """Leave the graph to the device, which destroys it when it next unloads unused programs."""
-        graph, self.graph = self.graph, None
-        if graph is not None:
-            self.device.unused_graphs.append((graph, self.ready))
-
-    __del__ = give_up
+    def __del__(self) -> None:
+        if self._key is not None:
+            self.device.unused.append(self._key)
 
 
 class StreamReplay(Replay):

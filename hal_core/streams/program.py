@@ -72,7 +72,7 @@ class StreamProgram(Program):
             try:
                 self._load_function(handle, operation)
             except BaseException:
-                self._module = None  # its finalizer puts the handle on `device.unused`
+                self._module = None  # its finalizer puts it on `device.unused`
                 device.unload_unused()
                 raise
 
@@ -180,13 +180,14 @@ class Module:
     Not in the finalizer: it runs in the middle of anything, where the driver cannot be called.
     """
 
-    __slots__ = ("handle", "unused")
+    __slots__ = ("_key", "_unused")
 
     def __init__(self, device: StreamDevice, handle: Any) -> None:
-        self.handle, self.unused = handle, device.unused
+        self._key = device.add_made(lambda: device.api.unload(handle))
+        self._unused = device.unused
 
     def __del__(self) -> None:
-        self.unused.append(self.handle)
+        self._unused.append(self._key)
 
 
 class ArgumentStorage:

@@ -81,6 +81,7 @@ class StreamQueue(Queue):
             try:
                 with device.own("queue"):
                     self.stream = device.api.make_stream(independent=True)
+                    device.streams.append(self.stream)
             except DeviceFault as error:  # the device is lost, as every wait says
                 self._failure = Failure("queue", self.name, error)
 
@@ -620,7 +621,7 @@ class StreamQueue(Queue):
                 with suppress(DeviceFault), device.own("close"), ExitStack() as steps:
                     steps.enter_context(device.api.relaxed())
                     if not self.borrowed:
-                        steps.callback(device.api.destroy_stream, stream)
+                        steps.callback(device.destroy_stream, stream)
                     device.api.wait(stream)
         self.look()
 

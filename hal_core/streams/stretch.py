@@ -115,7 +115,7 @@ class Dropped(PolledEvent):
                 device.in_doubt.append((self._rest, self._keeps))
             if not self._borrowed:
                 with suppress(HalError):
-                    device.call("close", device.api.destroy_stream, self._stream)
+                    device.call("close", device.destroy_stream, self._stream)
             self._rest, self._keeps, self._mark = [], None, None
             self._happen(None)
         return True

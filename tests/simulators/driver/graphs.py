@@ -176,5 +176,39 @@ def test_G2_graphs_leave_nothing(device: hal.Compiled, live: Callable[[], dict[s
     expect(not any(left.values()), str(left))
 
 
+class ClosesItsDevice:
+    """An object in a cycle, with others that are finalized when it has closed their device."""
+
+    def __init__(self, device: hal.Compiled) -> None:
+        self.device, self.itself = device, self
+        self.others: tuple[object, ...] = ()
+
+    def __del__(self) -> None:
+        self.device.close()
+
+
+def test_G2_what_is_collected_while_its_device_closes_leaves_nothing(
+    device: hal.Compiled, live: Callable[[], dict[str, int]]
+) -> None:
+    """As in the middle of a collection by another thread: weak references find none of them."""
+    device.close()
+    before = live()
+    device = hal.Device[device.name]
+    closing = ClosesItsDevice(device)
+    with device.capture() as graph:
+        ints(device, 3).fill(4)
+    graph.replay()
+    program, x = device.compile(twofold.lower()), ints(device, 3)
+    program(ints(device), x, vals=(N,), threads=N)
+    device.synchronize()
+    closing.others = graph, graph._plan, program, device.queue(), x
+    del closing, graph, program, x
+    gc.collect()
+    expect(device.closed)
+    kinds = {"graphs", "execs", "modules", "streams", "events", "blocks", "pools"}
+    left = {kind: live().get(kind, 0) - before.get(kind, 0) for kind in kinds}
+    expect(not any(left.values()), str(left))
+
+
 def _graph(found: dict[str, int]) -> dict[str, int]:
     return {name: count for name, count in found.items() if name.startswith("Graph")}
