@@ -72,7 +72,8 @@ class StreamAllocator(LRUAllocator[int]):
                         raise
                 # Source: cuMemPoolTrimTo. Freed memory counts as used until a wait has seen the
                 # end of the work before it.
-                api.wait(device.stream)
+                with api.relaxed():
+                    api.wait(device.stream)
                 api.trim_pool(self.pool)
                 return api.allocate(nbytes, device.stream, self.pool)
         except OutOfMemory as error:

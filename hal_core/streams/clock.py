@@ -52,7 +52,8 @@ class StreamClock(SampledClock):
             with device.own("profile"):
                 self._stream = device.api.make_stream(independent=True)
         event = self._record(self._stream)
-        device.call("profile", device.api.wait_event, event.handle)
+        with device.api.relaxed():
+            device.call("profile", device.api.wait_event, event.handle)
         return event
 
     def _add_mark(self, mark: Event, host_ns: int) -> None:
@@ -132,8 +133,9 @@ class StreamClock(SampledClock):
 
     def _device_ns(self, anchor: Anchor, event: Event) -> int:
         """Return the event's time on the device's clock."""
-        between = self.device.api.seconds_between
-        seconds: float = self.device.call("profile", between, anchor.event.handle, event.handle)
+        between, handles = self.device.api.seconds_between, (anchor.event.handle, event.handle)
+        with self.device.api.relaxed():
+            seconds: float = self.device.call("profile", between, *handles)
         return anchor.device_ns + round(seconds * 1e9)
 
 

@@ -54,7 +54,7 @@ class Staging:
                     halves.append(self._take_half())
                 yield halves
             except BaseException:  # a copy may be queued without an event after it
-                with suppress(driver.Refused):
+                with suppress(driver.Refused), device.api.relaxed():
                     device.api.wait(device.stream)
                 raise
             finally:
@@ -95,7 +95,8 @@ class Staging:
     def copy_in(self, dest: int, src: memoryview) -> None:
         """Copy to the device; `src` may change on return."""
         api, stream = self._device.api, self._device.stream
-        with self._two_halves("copyin") as halves:
+        # The waits are for halves of ours, and no business of a capture by another library.
+        with self._two_halves("copyin") as halves, api.relaxed():
             for turn, start in enumerate(range(0, src.nbytes, _HALF_NBYTES)):
                 address, event = halves[turn % 2]
                 part = src[start : start + _HALF_NBYTES]

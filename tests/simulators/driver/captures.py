@@ -18,7 +18,7 @@ import hal_core as hal
 from hal_core.streams import queue as queues
 from hal_core.streams.staging import BLOCK_NBYTES
 
-UNSUPPORTED = 900
+OUT_OF_MEMORY, UNSUPPORTED = 2, 900
 
 
 @pytest.fixture
@@ -73,6 +73,44 @@ def test_Q2_large_copies_and_the_end_of_a_queue_disturb_no_capture(
     queue.close()
     expect(control.capture() == 0, "the capture is spoiled")
     expect(np.unique(large.numpy()).tolist() == [7])
+
+
+def test_B5_a_large_copy_without_a_queue_disturbs_no_capture(
+    device: hal.Compiled, control: Any, theirs: int
+) -> None:
+    large = hal.empty(5 * BLOCK_NBYTES, hal.uint8, device)  # each half of the staging is used twice
+    device.synchronize()
+    control.capture(theirs)
+    for value in (6, 7):
+        large.copyin(np.full(large.size, value, "u1"))
+    expect(control.capture() == 0, "the capture is spoiled")
+    expect(np.unique(large.numpy()).tolist() == [7])
+
+
+def test_A4_an_allocation_that_waits_for_memory_disturbs_no_capture(
+    device: hal.Compiled, control: Any, names: Callable[[str], str], theirs: int
+) -> None:
+    device.synchronize()
+    control.capture(theirs)
+    for call in ("MallocFromPoolAsync", "MemAllocFromPoolAsync"):  # HIP's name, and CUDA's
+        control.fail(names(call), OUT_OF_MEMORY)
+    made = hal.Buffer(device, 123457, hal.uint8, hal.BufferSpec(nolru=True)).allocate()
+    expect(control.capture() == 0, "the capture is spoiled")
+    made.deallocate()
+
+
+def test_F1_what_a_profile_measures_disturbs_no_capture(
+    device: hal.Compiled, control: Any, theirs: int
+) -> None:
+    x = hal.zeros(N, hal.int32, device)
+    device.synchronize()
+    with hal.profile() as profile:
+        control.capture(theirs)
+        x.fill(5)
+        x.fill(6, queue=device.queue())
+        spoiled = control.capture()
+    expect(spoiled == 0, "the capture is spoiled")
+    expect(len(profile.events) >= 2)
 
 
 def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(
