@@ -99,11 +99,19 @@ class Executable:
     def _launch_in_turn(self, stream: Any) -> None:
         device, last = self.device, self.last
         if last is not None and last[0] != stream:
-            mark = last[1] or device.marks.record(device.stream)
+            mark = last[1] or device.marks.record(last[0])
             device.call("replay", device.api.wait_for, stream, mark.handle)
+        self.last = stream, None  # first, as Ctrl-C may come behind the launch
         device.call("replay", device.api.launch_graph, self.ready, stream)
-        # The device's own stream is there as long as the device: it can be marked when one asks.
-        self.last = stream, None if stream == device.stream else device.marks.record(stream)
+        if stream == device.stream:  # it lives as long as the device: it can be marked later
+            return
+        try:
+            self.last = stream, device.marks.record(stream)
+        except HalError:  # the stream may be gone when the next replay is to wait for this one
+            with device.api.relaxed():
+                device.call("replay", device.api.wait, stream)
+            self.last = None
+            raise
 
     def __del__(self) -> None:
         if self._key is not None:
