@@ -363,10 +363,13 @@ class Compiled(concurrency.OfThisProcess):
                     if self._order is not None:
                         self._order.seen_all(self.name)
 
-            steps: list[Callable[[], object]] = [queue._stop for queue in self._queues]
-            steps += [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
-            steps.append(self._busy.clear)
-            steps.append(wait)
+            def stop() -> None:
+                ends = [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
+                concurrency.run_each([*[queue._stop for queue in self._queues], *ends])
+
+            # Twice: another thread may make a queue until the device is closed.
+            steps: list[Callable[[], object]] = [stop, wait, stop]
+            steps += [self._busy.clear, self._ends.clear]
             steps += [program.unload for program in self._loaded]
             if "allocator" in self.__dict__:
                 steps.append(self.allocator.close)

@@ -244,3 +244,38 @@ def test_Q4_a_queue_that_is_dropped_while_its_device_lists_it_is_destroyed_once(
     del queue
     assert device.synchronize(20) and not device._ends
     assert simulator.stale() == stale and x.numpy().tolist() == [5] * N
+
+
+def test_Q4_a_queue_that_is_made_and_dropped_while_its_device_closes_is_waited_for(
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device has looked for its queues by then."""
+    wait, stale, x = device.api.wait, simulator.stale(), ints(device, 1)
+    device.synchronize()
+    simulator.retain_contexts(1)  # destroying it would hide what is left there
+    before = simulator.live()["streams"]
+    lease, idle = weakref.ref(x._share()), list[bool]()
+
+    def make_one(stream: Any) -> None:
+        monkeypatch.setattr(device.api, "wait", wait)
+        simulator.shuffle(1)  # nothing is done while nobody waits
+        queue = device.queue()
+        for value in range(50):
+            x.fill(value, queue=queue)
+        x.deallocate()
+        wait(stream)
+
+    monkeypatch.setattr(device.api, "wait", make_one)
+    destroy = device.api.destroy_stream
+
+    def see(stream: Any) -> None:
+        idle.append(device.api.is_done(stream))
+        destroy(stream)
+
+    monkeypatch.setattr(device.api, "destroy_stream", see)
+    device.close()
+    simulator.shuffle(0)
+    left = simulator.live()["streams"]
+    simulator.release_contexts(1)
+    assert idle == [True, True] and left == before - 1
+    assert lease() is None and simulator.stale() == stale
