@@ -246,8 +246,8 @@ class StreamDevice(Compiled):
         """Return True for a function of the backend that works with the stream or the context."""
         if frame.f_globals.get("__package__") not in self._packages:
             return False
-        owner, source = (frame.f_locals.get(name) for name in ("self", "src_device"))
-        return self in (owner, getattr(owner, "device", None), source)
+        owner, *given = (frame.f_locals.get(name) for name in ("self", "device", "src_device"))
+        return self in (owner, getattr(owner, "device", None), *given)
 
     def check(self, operation: str, ended: bool = False) -> driver.check:
         """Make the context current; the result turns refusals into exceptions of hal-core.

@@ -126,14 +126,15 @@ class StreamQueue(Queue):
             return
         if self._makes_calls():  # it has the lock in a call, which may take long
             return
-        with self._lock:
-            if self._later and not self._makes_calls():
-                made = Thread(target=self._make_kept_calls, name=f"hal {self.name}", daemon=True)
-                self._at_work = made
-                try:
+        try:
+            with self._lock:
+                if self._later and not self._makes_calls():
+                    name = f"hal {self.name}"
+                    made = Thread(target=self._make_kept_calls, name=name, daemon=True)
                     made.start()
-                except RuntimeError:  # at the end of the interpreter there are no new threads
-                    self._make_kept_calls()
+                    self._at_work = made
+        except RuntimeError:  # at the end of the interpreter there are no new threads
+            self._make_kept_calls()
 
     def _makes_calls(self) -> bool:
         at_work = self._at_work

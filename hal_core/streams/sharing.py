@@ -107,6 +107,8 @@ class Sharing:
     def _follow(self, export: Export) -> bool:
         device, api, stream = self.device, self.device.api, export.stream
         is_alive = False
+        if device.closed:  # since the caller looked
+            return True
         try:
             with device.visit("__dlpack__"):
                 if stream is not None and api.stream_id(stream) == export.stream_id:
@@ -169,6 +171,8 @@ class Sharing:
 
     def _is_over(self, borrowed: Borrowed) -> bool:
         device, api = self.device, self.device.api
+        if device.closed:  # since the caller looked
+            return True
         try:
             with device.visit("free"):
                 mark = borrowed.mark

@@ -194,9 +194,12 @@ class PinnedBlocks:
         for spare in self._spare.values():
             with suppress(IndexError):  # there is none left
                 while True:
-                    address = spare.pop()
-                    self._made.remove(address)  # first: another thread may get the same address
-                    self._device.api.free_host(address)
+                    self._free(spare.pop())
+
+    def _free(self, address: int) -> None:
+        with suppress(ValueError):  # another thread was faster, as it destroys all of them
+            self._made.remove(address)  # first: another thread may get the same address
+            self._device.api.free_host(address)
 
     def destroy(self) -> None:
         """Free the memory; the device is idle. The caller has made the context current."""

@@ -82,6 +82,10 @@ def test_Q1_kept_calls_are_made_where_no_thread_can_be_started(
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
+    held: list[bool] = []  # whether the lock was, in which other threads' queues may be waited for
     monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(queue, "_make_room", lambda: held.append(queue._lock._is_owned()))
     gate.set()
     assert done.done and x.numpy().tolist() == [7]
+    assert held and not any(held)
+    assert queue.__cuda_stream__()[0] == 0  # for which all calls have to be made

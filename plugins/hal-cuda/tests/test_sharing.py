@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from shared_memory import Library, N, held
 from simulator import Simulator
 
 import hal_core as hal
+from hal_core.streams.sharing import Export
 
 
 @pytest.fixture
@@ -69,3 +71,26 @@ def test_B9_a_stream_with_the_handle_of_another_one_is_not_followed(
     with device.own("test"):
         for stream in streams:
             api.destroy_stream(stream)
+
+
+@pytest.mark.parametrize("way", ["hold", "take_back"])
+def test_B9_memory_that_comes_back_while_the_device_closes_asks_the_driver_nothing(
+    device: hal.Compiled, simulator: Simulator, way: str
+) -> None:
+    """As where a finalizer was interrupted behind its look whether the device is open."""
+    sharing, stale = device.sharing, simulator.stale()
+
+    class Closes(deque[Any]):
+        """A list whose device closes when something is added."""
+
+        def append(self, one: object) -> None:
+            device.close()
+            super().append(one)
+
+    if way == "hold":
+        sharing._borrowed = Closes()
+        sharing.hold(object())
+    else:
+        sharing._ended = Closes()
+        sharing.take_back(Export(None, device.stream))
+    assert simulator.stale() == stale and held(device) == 0
