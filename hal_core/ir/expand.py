@@ -47,14 +47,17 @@ def expand(
         depth = outer = 0
         short = unrolled(kernel.uops)
         for node in kernel.uops:
+            op = node.op
+            if op in ("RANGE", "LOOP"):
+                depth += node not in short
+            elif op in ("ENDRANGE", "ENDLOOP"):
+                depth -= node.src[0] not in short
             # A loop around a region is outside of the loop over threads, so it does not count.
-            if node.op == "THREADS":
+            elif op == "THREADS":
                 depth, outer = 0, depth
-            elif node.op == "ENDTHREADS":
+            elif op == "ENDTHREADS":
                 depth = outer
-            if node not in short and not (node.op == "ENDRANGE" and node.src[0] in short):
-                depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
-            if depth:
+            elif depth:
                 wanted.discard(node)
     if not wanted:
         return kernel

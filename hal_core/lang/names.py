@@ -112,12 +112,11 @@ class Names:
         self.reached = bool(alive)
         if not alive:
             return
-        (first, _), *others = alive
+        (common, _), *others = alive
+        for other, _ in others:  # one that has not assigned a name, or assigned another value
+            common = {name: value for name, value in common.items() if other.get(name) is value}
         self.visible = {}
-        for name, value in first.items():
-            # Another path has not assigned the name, or assigned another value.
-            if any(other.get(name) is not value for other, _ in others):
-                continue
+        for name, value in common.items():
             if isinstance(value, UOp) and value.op != "VAR" and before.get(name) is not value:
                 variable = self.variables[name] = emit.variable(name, dtype_of(value))
                 for _, end in alive:

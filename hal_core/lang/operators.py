@@ -51,9 +51,10 @@ def binary_op(x: Expressions, node: ast.BinOp) -> Any:
 def binary(
     x: Expressions, at: ast.AST, operator: ast.operator, left: UOp | Number, right: UOp | Number
 ) -> Any:
-    if type(operator) not in BINARY:
+    known = BINARY.get(type(operator))
+    if known is None:
         raise x.error(at, "@ is not part of the kernel language", "Write the loop and the sum.")
-    symbol, op, takes = BINARY[type(operator)]
+    symbol, op, takes = known
     if not isinstance(left, UOp) and not isinstance(right, UOp):
         return _fold(x, at, symbol, left, right)
     is_square = symbol == "**" and not isinstance(right, UOp) and right == 2
@@ -131,6 +132,8 @@ def comparison(x: Expressions, node: ast.Compare) -> Any:
             if not x.text.in_brackets(part):
                 raise x.error(part, f"{symbol} binds tighter than a comparison", _JOIN)
     left, previous = x.together((node.left, node.comparators[0]))
+    if len(node.ops) == 1:
+        return _compare(x, node, node.ops[0], left, previous)
 
     def link(operator: ast.cmpop, right: ast.expr) -> Any:
         nonlocal previous

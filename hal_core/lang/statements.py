@@ -120,8 +120,11 @@ class Statements:
             self._declare(node.targets[0], value, function.__name__)  # type: ignore
             return
         # A choice of numbers takes the dtype of the first target that has one.
-        wants = next((target.wants for target in targets if any(target.wants)), (None,))
-        several = next((target for target in targets if target.parts), None)
+        wants: tuple[DType | None, ...] = (None,)
+        several: _Target | None = None
+        for target in reversed(targets):
+            wants = target.wants if any(target.wants) else wants
+            several = target if target.parts else several
         if several is not None and isinstance(value, ast.Tuple):
             self._check_count(several.node, several, len(value.elts), value)
             given: Any = x.several(value, wants)

@@ -79,15 +79,14 @@ class Value:
     def const(self, number: float, dtype: DType | None = None) -> Self:
         return self.new("CONST", dtype or self.node.dtype, arg=number)
 
-    def _operand(self, other: Value | float) -> Value:
-        return other if isinstance(other, Value) else self.const(other)
-
     def apply(self, op: str, *others: Value | float) -> Self:
         """Append an operation whose operands and result have this value's dtype."""
-        return self.new(op, self.node.dtype, self, *map(self._operand, others))
+        operands = [other if isinstance(other, Value) else self.const(other) for other in others]
+        return self.new(op, self.node.dtype, self, *operands)
 
     def compare(self, op: str, other: Value | float) -> Self:
-        return self.new(op, bool_, self, self._operand(other))
+        operand = other if isinstance(other, Value) else self.const(other)
+        return self.new(op, bool_, self, operand)
 
     def __add__(self, other: Value | float) -> Self:
         return self.apply("ADD", other)
