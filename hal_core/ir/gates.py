@@ -16,7 +16,7 @@ from hal_core.ir.uop import Kernel, UOp, is_gated
 
 def without_gates(kernel: Kernel) -> Kernel:
     """Return an equivalent kernel without gated LOADs, or the same kernel if it has none."""
-    if not any(map(is_gated, kernel.uops)):
+    if not any(is_gated(node) for node in kernel.uops if node.op == "LOAD"):
         return kernel
     uops: list[UOp] = []
     new: dict[UOp, UOp] = {}  # the gated LOADs and all that use them, written anew

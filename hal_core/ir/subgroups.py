@@ -18,7 +18,7 @@ from hal_core.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp
 def of_size(kernel: Kernel, size: int) -> Kernel:
     """Return the kernel for subgroups of `size` threads, or the same kernel if it has none."""
     used = {node.arg[0] for node in kernel.uops if node.op == "SPECIAL"}.intersection(SUBGROUP)
-    alone = size == 1 and any(node.op in TOGETHER for node in kernel.uops)
+    alone = size == 1 and not TOGETHER.isdisjoint([node.op for node in kernel.uops])
     if not used and not alone:
         return kernel
     first = next(n for n, node in enumerate(kernel.uops) if node.op != "PARAM")

@@ -7,15 +7,18 @@ import struct
 
 from hal_core.dtypes import DType, float32
 
+_FLOAT32 = struct.Struct("f")
+
 
 def rounded(value: float, dtype: DType) -> float:
     """Return `value` rounded to `dtype`, which is a float."""
     if dtype is not float32:
         return float(value)
     try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
+        number: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     except OverflowError:
-        return float("inf") if value > 0 else -float("inf")
+        return math.copysign(math.inf, value)
+    return number
 
 
 def c_float(value: float, dtype: DType, suffix: str, infinity: str, nan: str) -> str:

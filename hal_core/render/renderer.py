@@ -65,8 +65,8 @@ class Renderer:
                 got=kernel.name,
                 fix="Rename the kernel.",
             )
-        used = {uop.dtype for uop in kernel.uops if uop.dtype not in (None, any_)}
-        for dtype in sorted(used | kernel.signature.dtypes, key=str):
+        found = {uop.dtype for uop in kernel.uops} | kernel.signature.dtypes
+        for dtype in sorted([dtype for dtype in found if dtype not in (None, any_)], key=str):
             if not self.supports(dtype):
                 names = ", ".join(sorted(known.name for known in self.dtypes))
                 raise Unsupported(

@@ -24,25 +24,27 @@ _MOST = 64  # IFs more, one in the other: compilers of C allow 256
 def without_shortcuts(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
     """Return the nodes of a kernel with such conditions as nested IFs."""
     for _ in range(_MOST):
-        uses = Counter(source for node in uops for source in node.src)
-        blocks = (n for n, node in enumerate(uops) if node.op == "IF")
-        made = next(filter(None, (_nested(uops, place, uses) for place in blocks)), None)
+        blocks = [n for n, node in enumerate(uops) if node.op == "IF"]
+        made = next(filter(None, (_nested(uops, place) for place in blocks)), None)
         if made is None:
             break
         uops = tuple(made)
     return uops
 
 
-def _nested(uops: tuple[UOp, ...], place: int, uses: Counter[UOp]) -> list[UOp] | None:
+def _nested(uops: tuple[UOp, ...], place: int) -> list[UOp] | None:
     """Return the nodes with the IF at `place` moved into the IF that computes its condition."""
     block, last, wanted = uops[place], place - 1, True
     condition = block.src[0]
-    while condition.op == "NOT" and uops[last] is condition and uses[condition] == 1:
+    while condition.op == "NOT" and uops[last] is condition:
         condition, last, wanted = condition.src[0], last - 1, not wanted
-    if condition.op != "GET" or uops[last] is not condition or uses[condition] != 1:
+    if condition.op != "GET" or uops[last] is not condition:
         return None
     variable, end = condition.src[0], uops[last - 1]
-    if uses[variable] != 3 or end.op != "ENDIF":
+    if end.op != "ENDIF":
+        return None
+    uses = Counter([source for node in uops for source in node.src])
+    if uses[variable] != 3 or any(uses[node] != 1 for node in uops[last:place]):
         return None
     start = uops.index(end.src[0])
     middle, close = (

@@ -53,7 +53,7 @@ def with_values(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
             known.pop(variable, None)
             if value.op in _ARITHMETIC and variable.dtype in _INDICES:
                 known[variable] = value
-    return without_dead(made)
+    return without_dead(made) if new else uops
 
 
 def _without(known: dict[UOp, UOp], variables: set[UOp]) -> dict[UOp, UOp]:

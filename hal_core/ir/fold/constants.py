@@ -19,6 +19,7 @@ Number = int | float | bool
 # Ops whose result is a NaN if an operand is one.
 _NAN_OF_NAN = (FLOAT_UNARY | {"ADD", "SUB", "MUL", "DIV", "ATAN2", "FMOD", "FMA"}) - {"ISNAN"}
 
+_FLOAT32 = struct.Struct("f")
 _EXACT = 2**53  # up to here a double holds every integer
 _LEAST_NORMAL = {4: 2.0**-126, 8: 2.0**-1022}  # itemsize -> the smallest normal float
 
@@ -92,9 +93,10 @@ def _rounded(value: float, dtype: DType) -> float:
     if dtype is not float32:
         return value
     try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
+        number: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     except OverflowError:
         return math.copysign(math.inf, value)
+    return number
 
 
 def _cast(value: Number, dtype: DType) -> Number | None:

@@ -21,6 +21,8 @@ def in_registers(kernel: Kernel) -> Kernel:
     arrays = {
         node for node in kernel.uops if node.op == "LOCAL" and node.dtype not in STORAGE_DTYPES
     }
+    if not arrays:
+        return kernel
     used: dict[UOp, set[int]] = {array: set() for array in arrays}
     for node in kernel.uops:
         array = node.src[0] if node.op in ("LOAD", "STORE") else None
