@@ -88,7 +88,12 @@ class _Walk:
     def check(self) -> None:
         name, kernel = f"kernel {self.kernel.name}", self.kernel
         for index, node in enumerate(kernel.uops):
-            problem = self.sources(node) or RULES[node.op](node, kernel) or self.step(node)
+            problem = self.sources(node) or RULES[node.op](node, kernel)
+            if not problem and (node.op in _FOLLOWED or self.left):
+                problem = self.step(node)
+            elif not problem:
+                self.visible.add(id(node))
+                self.scopes[-1].append(id(node))
             if problem:
                 raise InvalidKernel(name, f"node {index}{_line(node)}, {node!r}: {problem}")
         if self.open:
@@ -143,14 +148,11 @@ class _Walk:
         return None
 
     def step(self, node: UOp) -> str | None:
+        """Follow a node that changes what is visible or assigned, or that nothing may reach."""
         op, number = node.op, id(node)
         problem = None
         if self.left is not None and op not in CLOSES:
             return f"no node may follow the {self.left.op} of its block"
-        if op not in _FOLLOWED:
-            self.visible.add(number)
-            self.scopes[-1].append(number)
-            return None
         if op in CLOSES:
             problem = self._close(node)
         elif op in LEAVES:

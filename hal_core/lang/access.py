@@ -53,6 +53,8 @@ def name(x: Expressions, node: ast.Name) -> Any:
 
 def _captured(x: Expressions, at: ast.AST, value: Any) -> Any:
     """Return a captured Python object as a compile-time constant. Raises: KernelSyntaxError."""
+    if isinstance(value, (FunctionType, ModuleType, DType)):
+        return value
     value = plain(value)
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         return of_array(x, at, value)

@@ -162,13 +162,15 @@ def _blocks(lines: Sequence[str]) -> Iterator[str]:
     """Yield longer and longer beginnings of `lines`, each cut before a line that is not indented
     deeper than the first.
 
-    The first that parses is the function: shorter ones end in its decorators, its parameters or a
-    string of several lines.
+    The first that parses is the function: shorter ones end in its parameters or a string of
+    several lines.
     """
     indent = len(lines[0]) - len(lines[0].lstrip())
-    for number, line in enumerate(lines[1:], 1):
+    begun = False  # the decorators are over
+    for number, line in enumerate(lines):
         body = line.lstrip()
         # A line with a closing bracket ends the parameters, not the function.
-        if body and body[0] not in "#)" and len(line) - len(body) <= indent:
+        if begun and body and body[0] not in "#)" and len(line) - len(body) <= indent:
             yield "".join(lines[:number])
+        begun = begun or "def" in body
     yield "".join(lines)

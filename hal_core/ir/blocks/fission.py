@@ -93,7 +93,7 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
         # inside: slower, but the kernel runs.
         if spill_nbytes(made, threads) <= SPILL_LIMIT:
             return tuple(made)
-    if not any(node.op == "BARRIER" for node in kernel.uops):
+    if "BARRIER" not in [node.op for node in kernel.uops]:
         front = [node for node in kernel.uops if node.op in _MEMORY]
         body = [node for node in kernel.uops if node.op not in _MEMORY]
         return tuple(front + enclosed(body, body))

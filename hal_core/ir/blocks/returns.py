@@ -43,7 +43,7 @@ def _moved(nodes: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
             rest = []
         elif part[0].op == "IF":
             rest = _joined(part, rest, leave)
-        elif part[0].op in ("RANGE", "LOOP") and any(node.op == "CONTINUE" for node in part):
+        elif part[0].op in ("RANGE", "LOOP") and "CONTINUE" in [node.op for node in part]:
             rest += [part[-1], *_moved(part[1:-1], [], "CONTINUE"), part[0]]
         else:
             rest.extend(reversed(part))
@@ -57,7 +57,7 @@ def _joined(part: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
     middle = halves[0] if halves else len(part) - 1
     then, other = part[1:middle], part[middle + 1 : -1]
     leaves = [bool(side) and side[-1].op == leave for side in (then, other)]
-    if (rest and not any(leaves)) or any(node.op == "BARRIER" for node in (*part, *rest)):
+    if (rest and not any(leaves)) or "BARRIER" in [node.op for node in (*part, *rest)]:
         rest.extend(reversed(part))
         return rest
     then = _moved(then, [] if leaves[0] or not rest else rest, leave)

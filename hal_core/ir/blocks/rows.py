@@ -66,16 +66,16 @@ class Row:
         self.nodes, self.inside = nodes, set(nodes)
         self.differing: set[UOp] = set()
         for node in nodes:
-            if node not in counters and not self._is_shared(node):
+            op, src = node.op, node.src
+            if op in _COMPUTED:
+                shared = self.differing.isdisjoint(src)
+            elif op == "SPECIAL":
+                shared = node.arg not in ALONG_X
+            else:
+                # A region sets no variable that was declared outside of it; a SPILL is none.
+                shared = op == "GET" and src[0].op == "VAR" and src[0] not in self.differing
+            if not shared and node not in counters:
                 self.differing.add(node)
-
-    def _is_shared(self, node: UOp) -> bool:
-        if node.op in _COMPUTED:
-            return self.differing.isdisjoint(node.src)
-        if node.op == "SPECIAL":
-            return node.arg not in ALONG_X
-        # A region sets no variable that was declared outside of it; a SPILL is no variable.
-        return node.op == "GET" and node.src[0].op == "VAR" and node.src[0] not in self.differing
 
     def needed(self, nodes: Iterable[UOp]) -> list[UOp]:
         """Return the nodes of the region that `nodes` depend on, and themselves, in order."""
