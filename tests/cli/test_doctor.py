@@ -119,17 +119,17 @@ def test_every_fault_is_named_and_hides_no_other(site: FakeSite) -> None:
     assert "line 2" in found[str(unrelated)]["why"]
 
 
-@pytest.mark.parametrize("where", ["import time; time.sleep(600)\n", ""])
-def test_a_plugin_that_hangs(site: FakeSite, where: str) -> None:
-    exit_hang = "# more\nimport threading\nthreading.Thread(target=threading.Event().wait).start()"
-    site.backend("HANGS", where + PLUGIN if where else exit_hang)
+def test_plugins_that_hang(site: FakeSite) -> None:
+    site.backend("HANGS", "import time; time.sleep(600)\n")
+    thread = "threading.Thread(target=threading.Event().wait).start()"
+    site.backend("LINGERS", f"# more\nimport threading\n{thread}\n")
     started = time.monotonic()
     done = doctor(site, "'--time-limit', '4'")
     assert time.monotonic() - started < 30
     assert done.returncode == 1
-    assert row(done.stdout, "HANGS").startswith("HANGS broken")
-    began = "No answer: the probe " if where else "The probe answered, then "
-    assert f"{began}did not end within 4 s." in done.stdout
+    for name, began in (("HANGS", "No answer: the probe"), ("LINGERS", "The probe answered, then")):
+        assert row(done.stdout, name).startswith(f"{name} broken")
+        assert f"{began} did not end within 4 s." in done.stdout
 
 
 CHECKS = """# more
@@ -250,33 +250,38 @@ Plugin.hal_make_compilers = hookimpl(lambda self, device: [
     CompilerPair("slow", "c", lambda: None, lambda: 1 / 0),
 ])
 """
-WRONG_SETTINGS = {
-    ("HAL_DEVICE", "FOO"): ("default device", "HAL_DEVICE=FOO asks for it."),
-    ("HAL_DEVICE", "ACC:7"): ("default device", "ACC has 2 devices"),
-    ("HAL_DEVICE", "A B"): ("default device", "environment variable HAL_DEVICE: a device is"),
-    ("HAL_DEVICE", "GPU"): ("default device", "there is no device of kind gpu"),
-    ("METAL", "1"): ("default device", "METAL=1 asks for it."),
-    ("HAL_CACHE_LIMIT", "abc"): ("HAL_CACHE_LIMIT", "expected a size"),
-    ("HAL_CCACHE", "abc"): ("HAL_CCACHE", "expected 1 or 0"),
-    ("HAL_DEBUG", "abc"): ("HAL_DEBUG", "expected 1 or 0"),
-    ("HAL_PREFER", "abc"): ("HAL_PREFER", "expected NAME=value"),
-    ("HAL_CHEK", "1"): ("HAL_CHEK", "is it HAL_CHECK that you mean?"),
-    ("HAL_ACC_SPED", "1"): ("ACC", "is it HAL_ACC_SPEED that you mean?"),
-    ("HAL_ACC_SPEED", "abc"): ("ACC", "environment variable HAL_ACC_SPEED: invalid literal"),
-    ("OPNCL", "1"): ("OPNCL", "is it OPENCL that you mean?"),
-    ("ACC_CC", "foo"): ("ACC", "ACC_CC: no such compiler (got 'foo')"),
-    ("ACC_SLOW", "1"): ("ACC", "ZeroDivisionError"),
-}  # fmt: skip
+# Those of a dictionary are set in one run, which has one default device and asks for one compiler.
+WRONG_SETTINGS = (
+    {
+        "HAL_DEVICE=FOO": ("default device", "HAL_DEVICE=FOO asks for it."),
+        "HAL_CACHE_LIMIT=abc": ("HAL_CACHE_LIMIT", "expected a size"),
+        "HAL_CCACHE=abc": ("HAL_CCACHE", "expected 1 or 0"),
+        "HAL_DEBUG=abc": ("HAL_DEBUG", "expected 1 or 0"),
+        "HAL_CHEK=1": ("HAL_CHEK", "is it HAL_CHECK that you mean?"),
+        "HAL_ACC_SPED=1": ("ACC", "is it HAL_ACC_SPEED that you mean?"),
+        "HAL_ACC_SPEED=abc": ("ACC", "environment variable HAL_ACC_SPEED: invalid literal"),
+        "OPNCL=1": ("OPNCL", "is it OPENCL that you mean?"),
+        "ACC_CC=foo": ("ACC", "ACC_CC: no such compiler (got 'foo')"),
+    },
+    {
+        "HAL_DEVICE=ACC:7": ("default device", "ACC has 2 devices"),
+        "ACC_SLOW=1": ("ACC", "ZeroDivisionError"),
+    },
+    {"HAL_DEVICE=A B": ("default device", "environment variable HAL_DEVICE: a device is")},
+    {"HAL_DEVICE=GPU": ("default device", "there is no device of kind gpu")},
+    {"METAL=1": ("default device", "METAL=1 asks for it.")},
+    {"HAL_PREFER=abc": ("HAL_PREFER", "expected NAME=value")},
+)
 
 
-@pytest.mark.parametrize("setting", WRONG_SETTINGS, ids="=".join)
-def test_a_wrong_setting_is_a_fault(site: FakeSite, setting: tuple[str, str]) -> None:
+@pytest.mark.parametrize("wrong", WRONG_SETTINGS, ids=lambda wrong: next(iter(wrong)))
+def test_a_wrong_setting_is_a_fault(site: FakeSite, wrong: dict[str, tuple[str, str]]) -> None:
     """Whatever the setting, what else was found is told too."""
     site.backend("ACC", NOSY)
-    code, found = findings(site, env=dict([setting]))
-    name, text = WRONG_SETTINGS[setting]
-    assert code == 1 and set(found) == {"ACC", name}
-    assert text in json.dumps([found[name]["why"], found[name]["checks"]])
+    code, found = findings(site, env=dict(setting.split("=") for setting in wrong))
+    assert code == 1 and set(found) == {"ACC", *(name for name, _ in wrong.values())}
+    for setting, (name, text) in wrong.items():
+        assert text in json.dumps([found[name]["why"], found[name]["checks"]]), setting
 
 
 def test_sound_settings_are_none(site: FakeSite) -> None:
