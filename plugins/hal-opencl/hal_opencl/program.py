@@ -29,6 +29,9 @@ from hal_opencl.queue import Latest
 _pack_geometry = struct.Struct(GEOMETRY.code).pack
 # PoCL makes other machine code for a launch of 65535 and more groups along an axis.
 _MOST_GROUPS = 1 << 15
+# It takes 20 to 40 ns to begin a work-item, in which 100 threads of a short kernel run.
+_ITEM_THREADS = 4096
+_ITEMS_OF_UNIT = 32  # and more: a compute unit that is done takes over from the others
 
 # A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
@@ -97,12 +100,19 @@ class OpenCLProgram(Program):
             )
         launch = b""
         if self._whole_blocks:
-            of_each = -(-grid[0] // _MOST_GROUPS)
+            of_each = self._blocks_of_item(grid, block)
             launch = _pack_geometry(*block, *grid, of_each, 0)
             grid, block = (-(-grid[0] // of_each), *grid[1:]), (1, 1, 1)
         axes = 3 if block[2] * grid[2] > 1 else 2 if block[1] * grid[1] > 1 else 1
         items = tuple(g * b for g, b in zip(grid, block, strict=True))
         return Geometry(items[:axes], block[:axes], launch)
+
+    def _blocks_of_item(self, grid: Dim3, block: Dim3) -> int:
+        """Return how many blocks that follow each other along x are one work-item."""
+        blocks = grid[0] * grid[1] * grid[2]
+        spare = blocks // (_ITEMS_OF_UNIT * self.device.info.compute_units)
+        wanted = _ITEM_THREADS // (block[0] * block[1] * block[2])
+        return max(-(-grid[0] // _MOST_GROUPS), min(wanted, spare, grid[0]), 1)
 
     def _bind(self) -> Callable[..., Any]:
         if self._enqueue is None:

@@ -65,6 +65,30 @@ def test_P6_every_thread_runs_exactly_once(
     assert (hits.numpy() == 2).all()
 
 
+@hal.kernel
+def count_up(hits: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        hits[i] += 1
+
+
+@pytest.mark.parametrize(("grid", "of_each"), [(1, 1), (100, 1), (65, 2), (4099, 16), (40_000, 16)])
+def test_P6_a_work_item_is_several_short_blocks(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, grid: int, of_each: int
+) -> None:
+    """Beginning a work-item takes as long as many threads, so few blocks have one each."""
+    program = device.compile(count_up)
+    if not program._whole_blocks:  # type: ignore[attr-defined]
+        pytest.skip("blocks are work-groups here")
+    units = 1 if grid == 65 else 2
+    monkeypatch.setattr(device, "info", device.info._replace(compute_units=units))
+    geometry = program._geometry((grid, 1, 1), (256, 1, 1), 0)
+    assert geometry.items == (-(-grid // of_each),)
+    hits = hal.zeros(grid * 256, hal.int32, device)
+    program(hits, vals=(grid * 256,), grid=grid, block=256, wait=True)
+    assert (hits.numpy() == 1).all()
+
+
 def test_P5_zero_launches_nothing_and_limits_name_value_and_limit(
     device: hal.Compiled, saxpy: hal.Program
 ) -> None:
