@@ -78,16 +78,15 @@ def expm1_near_zero(r: Value, accuracy: DType) -> Value:
 def power_of_two(n: Value) -> Value:
     """Return 2**n for an n that is the exponent of a normal number."""
     form = n.format
-    bits = (n + form.shifter).bits() << form.mantissa
-    return (bits + (form.bias << form.mantissa)).bitcast(n.dtype)
+    # The sum has the exponent's bits as its low ones; the others are shifted out.
+    return ((n + (form.shifter + form.bias)).bits() << form.mantissa).bitcast(n.dtype)
 
 
 def scaled(value: Value, n: Value) -> Value:
     """Return value * 2**n, in two steps: 2**n may be no normal number. Only the second rounds."""
     form = n.format
-    whole = (n + form.shifter).bitcast(form.word)  # n in its low bits; the others are shifted out
-    half = whole >> 1
-    for part in (half, whole - half):
-        power = (part << form.mantissa) + (form.bias << form.mantissa)
-        value = value * power.bitcast(n.dtype)
+    both = (n + (form.shifter + 2 * form.bias)).bitcast(form.word)
+    half = both >> 1
+    for exponent in (half, both - half):
+        value = value * (exponent << form.mantissa).bitcast(n.dtype)
     return value
