@@ -29,11 +29,23 @@ CLAMPED = [
     "({0}) % {1}", "({0} + {1}) % {1}", "({1} + {0}) % {1}",
     "({0} if 0 <= {0} < {1} else 0)", "({0} if not ({0} < 0 or {0} > {1} - 1) else {1} - 1)",
 ]  # fmt: skip
+FLAT = ["{0} // {1}", "{0} % {1}", "({0} - {0} // {1} * {1})", "{0} // 2 % {1}", "{0} % {1} // 3"]
+WIDTHS = ["n", "(n + 5)", "hal.int32(37)", "hal.block_dim(0)", "hal.int64(n * 4)"]
+
+
+def index_of(random: Random) -> str:
+    """Write the index of a thread, or its row or column in an image of some width."""
+    index = random.choice(INDICES)
+    if random.random() < 0.2:
+        width = random.choice(WIDTHS)
+        index = f"({index})" if "int64" not in width else f"hal.int64({index})"
+        index = f"hal.int32({random.choice(FLAT).format(index, width)})"
+    return index
 
 
 def near(random: Random, size: int) -> str:
     """An index of an array with this many elements, beside the thread's."""
-    index = f"{random.choice(INDICES)}{random.choice(['', ' + 1', ' - 1', ' - 2', ' + 5', ' + n'])}"
+    index = f"{index_of(random)}{random.choice(['', ' + 1', ' - 1', ' - 2', ' + 5', ' + n'])}"
     return random.choice(CLAMPED).format(index, random.choice([str(size), f"hal.int32({size})"]))
 
 
@@ -45,7 +57,7 @@ def below(random: Random, index: str, end: int) -> str:
 def bound(random: Random, numbers: list[str]) -> str:
     """Write the condition that an index lies within `numbers`, int32 values of all threads."""
     kind = random.choice(["hal.int32", "hal.int32", "hal.int64"])
-    index = f"{kind}({random.choice(INDICES)}){random.choice(ADDED)}"
+    index = f"{kind}({index_of(random)}){random.choice(ADDED)}"
     index = f"({index}){random.choice(STEPS).format(kind=kind)}"
     end = f"{kind}({random.choice([*numbers, *numbers, '0', '1', '5', 'hal.block_idx(1)'])})"
     sides = [index, f"({end}{random.choice(CHANGED)})"]

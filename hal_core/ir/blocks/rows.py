@@ -18,6 +18,7 @@ MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "N
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
 ALONG_X = (("thread_idx", 0), ("global_idx", 0))
 _COMPUTED = PURE | {"CONST"}
+PART_START = "PART_START"  # an index along x, which quotients.py takes from others
 _LEAST_ADDED = -(2**31 - 1)
 
 
@@ -65,6 +66,15 @@ class Row:
         """Compare the threads of a row in one iteration of the loops `counters`."""
         self.nodes, self.inside = nodes, set(nodes)
         self.differing: set[UOp] = set()
+        self._compare(nodes, counters)
+
+    def add(self, node: UOp) -> None:
+        """Append a node."""
+        self.nodes.append(node)
+        self.inside.add(node)
+        self._compare((node,), ())
+
+    def _compare(self, nodes: Iterable[UOp], counters: Collection[UOp]) -> None:
         for node in nodes:
             op, src = node.op, node.src
             if op in _COMPUTED:

@@ -41,6 +41,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
+from hal_core.ir.blocks.quotients import is_remainder
 from hal_core.ir.blocks.rows import OPPOSITE, Limit, Row
 from hal_core.ir.uop import UOp
 
@@ -80,11 +81,12 @@ def bounds(row: Row, solves: bool = True) -> Bounds:
             found.known[test] = holds
             continue
         compared = row.comparison(test)
-        if compared is not None and compared[1].offset is None:
+        if compared is not None and (compared[1].offset is None or is_remainder(compared[1])):
             op, number, end = compared
             op = op if holds else OPPOSITE[op]
             if op != "NE" and number.least == number.most:
-                found.limits.append(Limit(number.number, None, number.least, op, end))
+                base, offset, added = number[:3]
+                found.limits.append(Limit(base, offset, added, op, end, number.times[0]))
                 found.known[test] = holds
         elif solves:
             _solve(found, row, test, holds)

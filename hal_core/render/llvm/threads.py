@@ -24,10 +24,11 @@ _MOST_REGIONS = 8
 _MOST_UNROLLED = 50  # regions
 _LONG = 128  # threads, for which masked loads cost more than two loops for the rims
 
+
 Known = dict[UOp, str]  # a node -> its value in the loop that is written
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A region that is being written, inside its loops over z and y."""
 
     free: bool  # its threads may be interleaved
@@ -35,6 +36,7 @@ class _Place(NamedTuple):
     suffix: str  # of the labels
     number: str  # of the row, among the rows of the block
     width: str  # threads of the row
+    part: tuple[str, str]  # those that are written: from the first up to the second
     first: str = ""  # the thread that the loop along x begins with, if it is not 0
     rare: bool = False  # the loop along x is kept small
 
@@ -68,6 +70,16 @@ class Threads(Blocks):
         """Write a region in loops over z, y and x, without the threads that have no effect."""
         row = Row(written_out(nodes) if threads.arg else nodes)
         place = self._open_rows(threads.arg, row)
+        self.write_row(place)
+        self._close_rows()
+
+    def write_row(self, place: Place) -> None:
+        """Write the threads of a row; a subclass cuts the row into parts."""
+        self.write_part(place)
+
+    def write_part(self, place: Place) -> None:
+        """Write a part of a row within its bounds."""
+        row = place.row
         guards = bounds(row, self.splits)
         inner: Middle | None = None
         write = self._write_in_three
@@ -84,7 +96,6 @@ class Threads(Blocks):
             write(place, whole, known, inner)
         if guards.far:
             self._write_threads(self._far(place), self._far_part(place, guards), {})
-        self._close_rows()
 
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
         """Write loops around one region, which so many threads along x run at a time."""
@@ -106,7 +117,7 @@ class Threads(Blocks):
         self._close_rows()
 
     def _write_nest(
-        self, nodes: list[UOp], place: _Place, part: tuple[str, str], known: Known
+        self, nodes: list[UOp], place: Place, part: tuple[str, str], known: Known
     ) -> None:
         inside = False
         for node in nodes:
@@ -119,7 +130,7 @@ class Threads(Blocks):
             elif not inside:
                 self.write(node)
 
-    def _open_rows(self, free: bool, row: Row) -> _Place:
+    def _open_rows(self, free: bool, row: Row) -> Place:
         """Open the loops over z and y."""
         suffix = f".{self.regions}" if self.regions else ""
         self.regions += 1
@@ -128,7 +139,7 @@ class Threads(Blocks):
             thread = self._open(axis, suffix, "0", self.specials["block_dim", axis])
             number = self._number(number, self.specials["block_dim", axis], thread)
         width = self.width if self.joined else self.specials["block_dim", 0]
-        return _Place(free, row, suffix, number, width)
+        return Place(free, row, suffix, number, width, ("0", width))
 
     def _close_rows(self) -> None:
         for axis in (1, 2):
@@ -137,7 +148,7 @@ class Threads(Blocks):
         self.access, self.thread, self.frame_loop = "", "", BLOCKS
 
     def _bound(
-        self, place: _Place, row: Row, guards: Bounds, inner: Middle | None
+        self, place: Place, row: Row, guards: Bounds, inner: Middle | None
     ) -> tuple[tuple[str, str], Known]:
         """Write what the bounds of a row need; return the part that runs, and what is known."""
         more = (inner.limits, inner.solving) if inner else ((), ())
@@ -146,23 +157,23 @@ class Threads(Blocks):
             self.write(node)
         known = {node: self.values[node] for node in early}
         known.update({node: literal(holds, bool_) for node, holds in guards.known.items()})
-        whole = self._within(guards.limits, ("0", place.width))
+        whole = self.within(guards.limits, place.part)
         for condition, holds in guards.rows:
             sides = (whole[1], whole[0]) if holds else whole
             whole = whole[0], self.select(self.values[condition], "i32", *sides)
         return whole, known
 
     def _write_in_three(
-        self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
+        self, place: Place, whole: tuple[str, str], known: Known, inner: Middle
     ) -> None:
         """Write the middle of a row, and its rims: the threads ahead of it and behind it."""
-        self._write_parts(place, whole, self._within(inner.limits, whole), known, inner)
+        self._write_parts(place, whole, self.within(inner.limits, whole), known, inner)
 
     def _write_long_in_three(
-        self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
+        self, place: Place, whole: tuple[str, str], known: Known, inner: Middle
     ) -> None:
         """Write the same in a row that is long, and a short row whole: loops cost time, too."""
-        part = self._within(inner.limits, whole)
+        part = self.within(inner.limits, whole)
         count = self.let(f"sub nsw i32 {part[1]}, {part[0]}")
         some = self.let(f"icmp sge i32 {count}, {_LONG}")
         self.branch(some, f"long{place.suffix}", f"short{place.suffix}")
@@ -175,7 +186,7 @@ class Threads(Blocks):
         self.label(f"over{place.suffix}")
 
     def _write_parts(
-        self, place: _Place, whole: tuple[str, str], part: tuple[str, str], known: Known,
+        self, place: Place, whole: tuple[str, str], part: tuple[str, str], known: Known,
         inner: Middle,
     ) -> None:  # fmt: skip
         """Write `part` of a row as the middle, then what is ahead of it and behind it."""
@@ -192,10 +203,10 @@ class Threads(Blocks):
         self.close_loop(self._loop(self._fact(_NOT_UNROLLED)))
 
     def _write_twice(
-        self, place: _Place, whole: tuple[str, str], known: Known, inner: Middle
+        self, place: Place, whole: tuple[str, str], known: Known, inner: Middle
     ) -> None:
         """Write a row that lies within the limits, and any other row."""
-        part = self._within(inner.limits, whole)
+        part = self.within(inner.limits, whole)
         ends = [
             self.let(f"icmp eq i32 {a}, {b}") for a, b in zip(part, whole, strict=True) if a != b
         ]
@@ -212,18 +223,18 @@ class Threads(Blocks):
         self.jump(f"over{place.suffix}")
         self.label(f"over{place.suffix}")
 
-    def _far(self, place: _Place) -> _Place:
+    def _far(self, place: Place) -> Place:
         """Return the place of threads whose guards wrap, which no real launch has."""
         return place._replace(suffix=f".far{place.suffix}", free=False, rare=True)
 
-    def _far_part(self, place: _Place, guards: Bounds) -> tuple[str, str]:
-        starts = [self._within([limit], ("0", place.width))[0] for limit in guards.far]
+    def _far_part(self, place: Place, guards: Bounds) -> tuple[str, str]:
+        starts = [self.within([limit], place.part)[0] for limit in guards.far]
         first = starts[0]
         for start in starts[1:]:
             first = self._call("@llvm.smin.i32", "i32", ["i32"] * 2, [first, start])
-        return first, place.width
+        return first, place.part[1]
 
-    def _write_threads(self, place: _Place, part: tuple[str, str], known: Known) -> None:
+    def _write_threads(self, place: Place, part: tuple[str, str], known: Known) -> None:
         """Write the loop over x, for the threads of this part of the row."""
         holds = [node for node, value in known.items() if value == literal(True, bool_)]
         loads = shared_loads(place.row, holds) if place.free else []
@@ -317,7 +328,7 @@ class Threads(Blocks):
 
     # -- limits along x
 
-    def _within(self, limits: list[Limit], part: tuple[str, str]) -> tuple[str, str]:
+    def within(self, limits: list[Limit], part: tuple[str, str]) -> tuple[str, str]:
         """Return the part of a row, or of a part of it, that is within the limits.
 
         A part that would begin after its end is empty, and begins and ends within the given one.
@@ -332,14 +343,14 @@ class Threads(Blocks):
             at = self._place_of(limit)
             if limit.op in ("LT", "LE", "EQ"):
                 after = at if limit.op == "LT" else self.let(f"add nsw i64 {at}, 1")
-                end = self._least(end, after)
+                end = self.least(end, after)
             if limit.op in ("GT", "GE", "EQ"):
                 after = self.let(f"add nsw i64 {at}, 1") if limit.op == "GT" else at
                 start = self._greatest(start, after)
         if end != last:
             end = self._greatest(end, first)
         if start != first:
-            start = self.let(f"trunc i64 {self._least(start, end)} to i32")
+            start = self.let(f"trunc i64 {self.least(start, end)} to i32")
         end = part[1] if end == last else self.let(f"trunc i64 {end} to i32")
         return part[0] if start == first else start, end
 
@@ -350,7 +361,7 @@ class Threads(Blocks):
         elif dtype_of(limit.end) is int32:
             at = self.let(f"sext i32 {self.values[limit.end]} to i64")
         else:  # the sums below do not wrap
-            at = self._least(self._greatest(self.values[limit.end], str(-_FAR)), str(_FAR))
+            at = self.least(self._greatest(self.values[limit.end], str(-_FAR)), str(_FAR))
         if limit.added:
             at = self.let(f"sub nsw i64 {at}, {limit.added}")
         if limit.offset is not None:
@@ -363,7 +374,7 @@ class Threads(Blocks):
             at = self.let(f"sub nsw i64 {at}, {first}")
         return at
 
-    def _least(self, a: str, b: str) -> str:
+    def least(self, a: str, b: str) -> str:
         return self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [a, b])
 
     def _greatest(self, a: str, b: str) -> str:

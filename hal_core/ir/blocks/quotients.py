@@ -1,0 +1,145 @@
+"""Cut a row into parts in which the quotients of a flat index are the same for all threads.
+
+    k = hal.global_idx(0)               for each part of the row, with its `quotient` and `start`:
+    j = k // w                              j = quotient
+    i = k % w                    ->         i = k - start
+    if k < w * h and i < w - 1:             if k < w * h and i < w - 1:
+        y[k] = x[k + 1] + z[j]                  y[k] = x[k + 1] + z[j]
+
+On the right no thread divides, threads that are neighbours access neighbours, and tests of `i` and
+`j` are bounds of the loop over the threads of a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hal_core.dtypes import DType, int32, int64, uint32, uint64
+from hal_core.ir.blocks.rows import PART_START, Counted, Row
+from hal_core.ir.uop import UOp
+
+_QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
+_REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
+_INDICES = {int32, int64, uint32, uint64}
+# Division by a constant is a product on vectors, which shorter parts would not gain by.
+_LEAST_CONSTANT = 32
+
+
+class Division(NamedTuple):
+    """A number along x divided by one that the threads of a row share."""
+
+    number: Counted  # not negative and an int32, unless that is tested
+    divisor: UOp
+    quotient: UOp  # new nodes, the same for all threads of a part
+    start: UOp  # an int32: the index along x for which the remainder is 0
+
+
+def parts(row: Row) -> tuple[Row, list[Division]] | None:
+    """Return a region as it is for a part of the row, and its divisions; None without one."""
+    if not any(node.op in _QUOTIENTS or node.op in _REMAINDERS for node in row.nodes):
+        return None
+    made = _Parts(row)
+    for node in row.nodes:
+        made.add(node)
+    return (made.row, list(made.divisions.values())) if made.divisions else None
+
+
+class _Parts:
+    """A region in which quotients and remainders are replaced."""
+
+    def __init__(self, whole: Row) -> None:
+        self.whole, self.row = whole, Row([])
+        self.new: dict[UOp, UOp] = {}
+        self.divisions: dict[tuple[object, ...], Division] = {}
+        self.multiples: dict[tuple[UOp, ...], UOp] = {}  # factors -> the start that is the product
+        self.steering = set(whole.needed(_steering(whole.nodes)))
+
+    def add(self, node: UOp) -> None:
+        sources = tuple([self.new.get(source, source) for source in node.src])
+        division = self._division(node, sources)
+        if division is None and node.op == "MUL" and sources in self.multiples:
+            self.new[node] = self.multiples[sources]
+        elif division is None:
+            kept = sources == node.src
+            self._keep(node, node.op, node.dtype, sources, node if kept else None)
+        elif node.op in _QUOTIENTS:
+            self.new[node] = division.quotient
+        else:
+            self._keep(node, "SUB", int32, (division.number.number, division.start))
+            if node.dtype is not int32:
+                self._keep(node, "CAST", node.dtype, (self.new[node],))
+
+    def _keep(
+        self, old: UOp, op: str, dtype: DType | None, sources: tuple[UOp, ...],
+        node: UOp | None = None,
+    ) -> None:  # fmt: skip
+        self.new[old] = node or UOp(op, dtype, sources, old.arg, old.line)
+        self.row.add(self.new[old])
+
+    def _division(self, node: UOp, sources: tuple[UOp, ...]) -> Division | None:
+        """Return the division of which a node is the quotient or the remainder."""
+        if node.dtype not in _INDICES or node.op not in _QUOTIENTS | _REMAINDERS:
+            return None
+        divisor = node.src[1]
+        size = _size(node)
+        if divisor in self.whole.differing or (size and node not in self.steering):
+            return None
+        if size is not None:
+            if size < _LEAST_CONSTANT:
+                return None
+            divisor = UOp("CONST", int64, (), size, node.line)
+        number = self._number(sources[0])
+        if number is None:
+            return None
+        key = (number.number.arg, *number[1:], size or divisor, node.dtype)
+        if key not in self.divisions:
+            quotient = UOp("PART_QUOTIENT", node.dtype, (), None, node.line)
+            start = UOp(PART_START, int32, (), number.number.arg, node.line)
+            self.divisions[key] = Division(number, divisor, quotient, start)
+            if number.offset is None and node.dtype is int32:
+                self.multiples[quotient, node.src[1]] = start
+                self.multiples[node.src[1], quotient] = start
+        return self.divisions[key]
+
+    def _number(self, node: UOp) -> Counted | None:
+        """Return what a number is made of that grows by one from a thread to the next."""
+        while node.op == "CAST" and node.src[0].dtype in _INDICES:
+            node = node.src[0]
+        number = self.row.counted(node, {}) if node.dtype is int32 else None
+        if number is None or number.least != number.most or number.times[0] != number.times[1]:
+            return None
+        offset = number.offset
+        if offset is None or is_remainder(number):
+            # `(i + 1) % w` is i + 1 but for few threads, which `middle` finds.
+            return None if number.least else number
+        before = offset in self.whole.inside or offset not in self.row.inside
+        return number if before and offset.op not in (PART_START, "PART_QUOTIENT") else None
+
+
+def is_remainder(number: Counted) -> bool:
+    """Tell whether a number is the remainder of a division, and more: no such sum wraps."""
+    offset = number.offset
+    started = offset is not None and offset.op == PART_START and offset.arg == number.number.arg
+    return started and number.times == (-1, -1)
+
+
+def _size(node: UOp) -> int | None:
+    """Return the constant that a node divides by; 0 if it is none that is positive."""
+    divisor = node.src[1]
+    if divisor.op != "CONST":
+        return 0 if node.op in ("SHR", "AND") else None
+    if node.op == "SHR":
+        return 1 << divisor.arg if 0 <= divisor.arg < 31 else 0
+    if node.op == "AND":
+        return 0 if divisor.arg & (divisor.arg + 1) else int(divisor.arg) + 1
+    return max(int(divisor.arg), 0)
+
+
+def _steering(nodes: Iterable[UOp]) -> Iterable[UOp]:
+    """Yield the indices of accesses, and the conditions of IFs."""
+    for node in nodes:
+        if node.op in ("LOAD", "STORE", "ATOMIC", "CAS"):
+            yield node.src[1]
+        elif node.op == "IF":
+            yield node.src[0]

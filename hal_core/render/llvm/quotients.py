@@ -1,0 +1,105 @@
+"""Write the parts of a row in which the quotients of a flat index stay the same, in LLVM IR."""
+
+from __future__ import annotations
+
+from hal_core.ir import UOp
+from hal_core.ir.blocks.quotients import Division, is_remainder, parts
+from hal_core.ir.blocks.rows import Counted
+from hal_core.render.llvm.threads import Place, Threads
+from hal_core.render.llvm.values import type_of
+from hal_core.render.renderer import dtype_of
+
+_LEAST_DIVISOR = 4  # threads of a part, for which a loop of its own costs less than divisions
+
+
+class Quotients(Threads):
+    """Write rows."""
+
+    def write_row(self, place: Place) -> None:
+        """Write a row in parts, in a loop over them; as a whole where a divisor is small."""
+        found = parts(place.row) if self.splits else None
+        if found is None:
+            self.write_part(place)
+            return
+        row, divisions = found
+        suffix = place.suffix
+        self.branch(self._are_large(place, divisions), f"parts{suffix}", f"undivided{suffix}")
+        self.label(f"parts{suffix}")
+        start = self.open_loop(f"part{suffix}", "i32", "0", place.width, "slt")
+        thread, end = self._wide_thread(start), self._wide_thread(place.width)
+        for division in divisions:
+            end = self.least(end, self._divide(division, thread))
+        last = self.let(f"trunc i64 {end} to i32")
+        self.loops[-1] = self.loops[-1]._replace(step=self.let(f"sub nsw i32 {last}, {start}"))
+        self.write_part(place._replace(row=row, suffix=f".part{suffix}", part=(start, last)))
+        self.close_loop()
+        self.jump(f"divided{suffix}")
+        self.label(f"undivided{suffix}")
+        self.write_part(place)
+        self.jump(f"divided{suffix}")
+        self.label(f"divided{suffix}")
+
+    def _are_large(self, place: Place, divisions: list[Division]) -> str:
+        """Return whether all divisors are large, and what they divide are numbers from 0 on."""
+        offsets = [d.number.offset for d in divisions if not is_remainder(d.number)]
+        needed = [*(d.divisor for d in divisions), *(node for node in offsets if node)]
+        for node in place.row.needed(needed):
+            self.write(node)
+        checks: list[str] = []
+        for division in divisions:
+            checks.append(self.let(f"icmp sge i64 {self._divisor(division)}, {_LEAST_DIVISOR}"))
+            if division.number.offset in offsets and division.number.offset is not None:
+                first = self._first(division.number)
+                last = self.let(f"add i64 {first}, {self._wide_thread(place.width)}")
+                checks.append(self.let(f"icmp sge i64 {first}, 0"))
+                checks.append(self.let(f"icmp sle i64 {last}, {2**31}"))
+        large = checks[0]
+        for check in checks[1:]:
+            large = self.let(f"and i1 {large}, {check}")
+        return large
+
+    def _wide_thread(self, thread: str) -> str:
+        return thread if thread.isdigit() else self.let(f"zext i32 {thread} to i64")
+
+    def _wide_node(self, node: UOp) -> str:
+        """Return the value of an integer of 32 bits or more as i64."""
+        if node.op == "CONST":
+            return str(node.arg)
+        dtype, value = dtype_of(node), self.values[node]
+        if dtype.itemsize == 8:
+            return value
+        return self.let(f"{'sext' if dtype.kind == 'i' else 'zext'} i32 {value} to i64")
+
+    def _divisor(self, division: Division) -> str:
+        return self._wide_node(division.divisor)
+
+    def _first(self, number: Counted) -> str:
+        """Return, as i64, a number along x for thread 0 of the row."""
+        first = str(number.least)
+        if number.number.arg[0] == "global_idx":
+            first = self.let(f"add i64 {self._index()}, {first}")
+        if number.offset is not None:
+            times = self.let(f"mul i64 {self._wide_node(number.offset)}, {number.times[0]}")
+            first = self.let(f"add i64 {times}, {first}")
+        return first
+
+    def _divide(self, division: Division, thread: str) -> str:
+        """Write a quotient for this thread; return, as i64, the first thread that has another."""
+        number = self.let(f"add i64 {self._first(division.number)}, {thread}")
+        divisor = self._divisor(division)
+        quotient = self.let(f"udiv i64 {number}, {divisor}")
+        behind = self.let(f"urem i64 {number}, {divisor}")
+        kind = type_of(dtype_of(division.quotient))
+        self.values[division.quotient] = (
+            quotient if kind == "i64" else self.let(f"trunc i64 {quotient} to {kind}")
+        )
+        first = self.let(f"sub i64 {thread}, {behind}")  # thread for which the remainder is 0
+        start = first
+        if division.number.number.arg[0] == "global_idx":
+            start = self.let(f"add i64 {first}, {self._index()}")
+        self.values[division.start] = self.let(f"trunc i64 {start} to i32")
+        return self.let(f"add i64 {first}, {divisor}")
+
+    def _index(self) -> str:
+        """Return, as i64, the global index of the first thread of the row."""
+        return self.let(f"sext i32 {self.first[0]} to i64")

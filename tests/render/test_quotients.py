@@ -1,0 +1,156 @@
+"""Rows that are cut into parts in which the quotients of a flat index are the same."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from toolchains import LLVM
+
+import hal_core as hal
+from hal_core.render import LLVMRenderer
+from hal_core.testing import interpret
+
+# mypy: disable-error-code="no-untyped-def"
+
+
+@pytest.fixture(scope="module")
+def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
+    made = LLVM(tmp_path_factory.mktemp("llvm"))
+    if made.missing:
+        pytest.skip(made.missing)
+    return made
+
+
+Numbers = hal.Ptr[hal.int32]
+Inputs = hal.ConstPtr[hal.int32]
+
+
+@hal.kernel
+def flat(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    if k < w * h:
+        j = k // w
+        i = k % w
+        y[k] = 100 * x[j * w + i] + 10 * x[i] + j
+
+
+@hal.kernel
+def interior(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    if k < w * h:
+        j = k // w
+        i = k - j * w
+        if 0 < i < w - 1 and 0 < j < h - 1:
+            y[k] = x[k + 1] - x[k - 1] + x[k - w] + x[k + w]
+
+
+@hal.kernel
+def chosen(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    i = k % w
+    if k < w * h:
+        y[k] = x[k] - x[k // w * w + (i + 1) % w] + (x[k - 1] if i > 0 else 7)
+
+
+@hal.kernel
+def in_space(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    if k >= w * h * 2:
+        return
+    z = k // (w * h)
+    j = (k % (w * h)) // w
+    i = (k // 1) % (w * h) % w
+    y[k] = 1000 * z + 100 * j + x[j * w + i]
+    if i < w - 2:
+        y[k] += 5
+
+
+@hal.kernel
+def by_numbered_blocks(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.block_idx(0) * 64 + hal.thread_idx(0) - 3
+    if 0 <= k < w * h and hal.thread_idx(0) < 64:
+        y[k] = 3 * (k // w) + x[k % w]
+
+
+@hal.kernel
+def from_a_number(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    """`k` is less than 0 for some threads, and all of them, and it wraps."""
+    t = hal.global_idx(0)
+    if t < w * h:
+        y[t] = (t + w * 0x7FFFFF0) // w + (t - h) % w + (t + 1000 * h) // w + (t + h) % (w + h)
+
+
+@hal.kernel
+def wide(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.int64(hal.global_idx(0))
+    if k < hal.int64(w * h):
+        y[k] = hal.int32(k // hal.int64(w)) + x[k % hal.int64(w)]
+
+
+@hal.kernel
+def of_uint32(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.uint32(hal.global_idx(0))
+    if k < hal.uint32(w * h):
+        y[hal.global_idx(0)] = hal.int32(k // hal.uint32(w)) - x[hal.int32(k % hal.uint32(w))]
+
+
+@hal.kernel
+def by_constants(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    if k < w * h:
+        a = k // 100 + k // 3
+        y[k] = a + x[k & 63] + x[k >> 6] * x[k % 100] + hal.truncmod(k, 77)
+
+
+@hal.kernel
+def dependent(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    """A quotient is a divisor, and added to what is divided."""
+    k = hal.global_idx(0)
+    if k < w * h:
+        j = k // w
+        y[k] = k % (j + 40) + (k + j) // 50 + (k + j * w) % (w + 1) + (hal.thread_idx(0) - j * w)
+
+
+KERNELS = [
+    flat, interior, chosen, in_space, by_numbered_blocks, from_a_number, wide, of_uint32,
+    by_constants, dependent,
+]  # fmt: skip
+SHAPES = [(1, 3), (31, 3), (32, 3), (33, 4), (64, 2), (130, 3), (0, 3), (-5, 2)]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_parts_of_a_row_give_what_the_row_gives(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    assert re.search(r"part(\.\d+)?\.head:", LLVMRenderer().render(lowered))
+    function = llvm.function(lowered)
+    random = np.random.default_rng(0)
+    for w, h in [*SHAPES, *([(-40, -2)] if kernel is from_a_number else [])]:
+        x = random.integers(-99, 99, max(128, 2 * w * h)).astype("i4")
+        count = max(8, 2 * w * h + 5)
+        for block in ((64, 1, 1), (5, 1, 1)):
+            grid = (-(-count // block[0]), 1, 1)
+            y, expected = np.full((2, grid[0] * block[0] + 8), 5, "i4")
+            llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
+            interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
+            np.testing.assert_array_equal(y, expected, f"{w} x {h} in {block}")
+
+
+@pytest.mark.parametrize("kernel", [flat, interior], ids=lambda kernel: kernel.name)
+def test_neighbours_of_a_flat_index_are_vectors(llvm: LLVM, kernel: Any) -> None:
+    text = str(llvm.optimised(LLVMRenderer().render(kernel.lower()))[0])
+    parts = text[text.index("part") :]
+    assert re.search(r"load <\d+ x i32>", parts)
+
+
+@hal.kernel
+def by_short_constants(y: Numbers, x: Inputs, n: hal.int32):
+    k = hal.global_idx(0)
+    if k < n:
+        y[k] = x[k // 3] + x[k & 15]
+
+
+def test_short_parts_are_none() -> None:
+    assert "part.head:" not in LLVMRenderer().render(by_short_constants.lower())
