@@ -231,7 +231,7 @@ def disagreement(kernel: Kernel, n: int) -> UOp | None:
         block.run()
         seen: dict[int, list[tuple[UOp, Any]]] = {t: [] for t in range(block.threads)}
         for thread, node, value in block.seen:
-            if id(node) not in known.varying and id(node) not in known.divided:
+            if node not in known.varying and node not in known.divided:
                 seen[thread].append((node, value))
         first = seen[0]
         for other in seen.values():

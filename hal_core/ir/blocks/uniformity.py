@@ -19,6 +19,7 @@ from hal_core.ir.uop import TOGETHER, Kernel, UOp
 # SPECIALs that differ between the threads of a subgroup, and of a block.
 _OWN_IN_SUBGROUP = frozenset({"thread_idx", "global_idx", "subgroup_lane"})
 _OWN = _OWN_IN_SUBGROUP | {"subgroup_idx"}
+_JUDGED = TOGETHER | {"SPECIAL", "ATOMIC", "CAS", "LOAD", "GET", "SET"}  # not by all sources
 _SPLITS = {
     "BREAK": "some threads break out of its loop before others",
     "CONTINUE": "some threads skip to the next iteration of its loop",
@@ -40,56 +41,59 @@ def divergent(kernel: Kernel) -> Fault | None:
 
 
 class Uniformity:
-    """The ids of varying values, and the ids of nodes that not all threads of a block run."""
+    """The values that vary, and the nodes that not all threads of a block run."""
 
     def __init__(self, kernel: Kernel, of_subgroup: bool = False) -> None:
         self._of_subgroup = of_subgroup
         watched = TOGETHER if of_subgroup else {"BARRIER"}
-        self.varying: set[int] = set()
-        self.divided: set[int] = set()
+        self.varying: set[UOp] = set()
+        self.divided: set[UOp] = set()
         self.fault: Fault | None = None
-        self._split_loops: dict[int, Cause] = {}  # loops that not all threads go on with
+        self._split_loops: dict[UOp, Cause] = {}  # loops that not all threads go on with
         self._returned: Cause | None = None
         before = -1
         # A variable that is set late in a loop may vary from the start of its next iteration, so
         # the walk is repeated until it finds nothing more.
         while before != (before := len(self.varying) + len(self._split_loops)):
             self._returned, self.fault, self.divided = None, None, set()
-            open_: list[tuple[UOp, Cause | None]] = []  # blocks, with what makes threads diverge
+            # Blocks, with what makes threads diverge in each or around it.
+            open_: list[tuple[UOp, Cause | None]] = []
             for node in kernel.uops:
                 op = node.op
                 if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
                     while open_.pop()[0] is not node.src[0]:
                         pass
-                cause = self._returned or next((why for _, why in reversed(open_) if why), None)
+                cause = self._returned or (open_[-1][1] if open_ else None)
                 if cause:
-                    self.divided.add(id(node))
-                if self._varies(node, cause is not None):
-                    self.varying.add(id(node))
-                if op == "SET" and id(node) in self.varying:
-                    self.varying.add(id(node.src[0]))
+                    self.divided.add(node)
+                if node not in self.varying and self._varies(node, cause is not None):
+                    self.varying.add(node)
+                    if op == "SET":
+                        self.varying.add(node.src[0])
                 if op in ("IF", "RANGE", "LOOP"):
-                    open_.append((node, self._divides(node)))
+                    open_.append((node, self._divides(node) or cause))
                 elif op == "ELSE":
-                    open_.append((node, None))
+                    open_.append((node, cause))
                 elif op in watched and cause and self.fault is None:
                     self.fault = (node, *cause)
                 elif cause and op in ("BREAK", "CONTINUE"):
-                    self._split_loops[id(node.src[0])] = (node, _SPLITS[op])
+                    self._split_loops[node.src[0]] = (node, _SPLITS[op])
                 elif cause and op == "RETURN":
                     self._returned = (node, "some threads have returned before")
                     for block, _ in open_:  # their next iteration lacks those threads
                         if block.op in ("RANGE", "LOOP"):
-                            self._split_loops[id(block)] = self._returned
+                            self._split_loops[block] = self._returned
 
     def _divides(self, node: UOp) -> Cause | None:
-        if any(id(source) in self.varying for source in node.src):
+        if not self.varying.isdisjoint(node.src):
             what = "the condition" if node.op == "IF" else "the range"
             return node, f"{what} differs between them"
-        return self._split_loops.get(id(node))
+        return self._split_loops.get(node)
 
     def _varies(self, node: UOp, divided: bool) -> bool:
         op = node.op
+        if op not in _JUDGED:
+            return not self.varying.isdisjoint(node.src)
         if op == "SPECIAL":
             return node.arg[0] in (_OWN_IN_SUBGROUP if self._of_subgroup else _OWN)
         if op in ("ATOMIC", "CAS") or (op == "LOAD" and node.src[0].op == "LOCAL"):
@@ -99,10 +103,8 @@ class Uniformity:
         if op == "BALLOT":
             return False
         if op == "SHUFFLE":  # of one thread, if all name the same
-            return all(id(source) in self.varying for source in node.src)
+            return self.varying.issuperset(node.src)
         if op == "GET":
-            return id(node.src[0]) in self.varying
-        if op in ("SET", "LOAD") and divided:
-            return True
-        values = node.src[1:] if op in ("SET", "LOAD") else node.src
-        return any(id(source) in self.varying for source in values)
+            return node.src[0] in self.varying
+        # A SET or a LOAD: not of where, but of what and when.
+        return divided or not self.varying.isdisjoint(node.src[1:])
