@@ -110,9 +110,9 @@ def execute(
 def _memories(kernel: PreparedKernel, inputs: Inputs, races: bool) -> dict[int, Memory]:
     """Return the memory of each pointer, by the index of its PARAM in the kernel's list."""
     params, arrays = kernel.signature.params, inputs.arrays
-    written = {node.arg for node in kernel.uops if id(node) in kernel.written}
+    written = {node.arg for node in kernel.written}
     narrowest = {
-        node.arg: kernel.narrowest[id(node)] for node in kernel.uops if id(node) in kernel.narrowest
+        node.arg: nbytes for node, nbytes in kernel.narrowest.items() if node.op == "PARAM"
     }
     overlapping = shared_shadows(arrays, narrowest) if races else {}
     found = {}

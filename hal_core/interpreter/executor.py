@@ -287,10 +287,10 @@ class Executor:
         elements = np.zeros(stride * self.lanes.blocks, dtype)
         written = np.zeros(len(elements), f"u{dtype.itemsize}")
         shadow: Shadow | ShadowPart | None = None
-        if id(step.node) in self.watched:
-            unit = min(self.kernel.narrowest.get(id(step.node), 8), dtype.itemsize)
+        if step.node in self.watched:
+            unit = min(self.kernel.narrowest.get(step.node, 8), dtype.itemsize)
             shadow = Shadow(elements.nbytes // unit)
-            if id(step.node) in self.kernel.narrowest:
+            if step.node in self.kernel.narrowest:
                 shadow = ShadowPart(shadow, 0, dtype.itemsize // unit, ())
         owners = self.lanes.own_block
         memory = Memory(name, elements, size, written, shadow, (), stride, owners)

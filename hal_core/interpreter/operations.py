@@ -23,9 +23,9 @@ Array = npt.NDArray[Any]
 
 def operation(node: UOp) -> Callable[..., Array] | None:
     """Return the function that computes a node from its sources; None for a statement or memory."""
-    convert = {"CAST": cast, "BITCAST": bitcast}.get(node.op)
-    if convert is None:
+    if node.op not in ("CAST", "BITCAST"):
         return OPERATIONS.get(node.op)
+    convert = cast if node.op == "CAST" else bitcast
     source, target = node.src[0].dtype, node.dtype
     return lambda value: convert(value, source, target)  # type: ignore[arg-type]  # verified
 

@@ -48,16 +48,16 @@ class PreparedKernel:
     def __init__(self, kernel: Kernel, device: str | None = None) -> None:
         self.name, self.signature, self.uops = kernel.name, kernel.signature, kernel.uops
         self.device = device
-        self.places = {id(node): place for place, node in enumerate(kernel.uops)}
+        self.places = {node: place for place, node in enumerate(kernel.uops)}
         # Pointers and shared arrays that are only read cannot race.
-        self.written = {id(array_of(node.src[0])) for node in kernel.uops if node.op in _WRITES}
+        self.written = {array_of(node.src[0]) for node in kernel.uops if node.op in _WRITES}
         self.fences = any(node.op == "FENCE" for node in kernel.uops)
-        # id of a PARAM or SHARED -> the size of the smallest element that a VIEW of it has.
-        self.narrowest: dict[int, int] = {}
+        # PARAM or SHARED -> the size of the smallest element that a VIEW of it has.
+        self.narrowest: dict[UOp, int] = {}
         for node in kernel.uops:
             if node.op == "VIEW" and node.dtype is not None:
-                known = self.narrowest.get(id(node.src[0]), node.dtype.itemsize)
-                self.narrowest[id(node.src[0])] = min(known, node.dtype.itemsize)
+                known = self.narrowest.get(node.src[0], node.dtype.itemsize)
+                self.narrowest[node.src[0]] = min(known, node.dtype.itemsize)
         self.steps = self._block(iter(kernel.uops))
 
     def _block(self, nodes: Iterator[UOp]) -> list[Step]:
@@ -66,16 +66,17 @@ class PreparedKernel:
         An ELSE becomes a step whose body is the rest of the block; its IF then takes that body.
         """
         steps: list[Step] = []
+        places = self.places
         for node in nodes:
-            if node.op in _ENDS:
+            op = node.op
+            if op in _ENDS:
                 break
-            body = self._block(nodes) if node.op in OPENS else []
+            body = self._block(nodes) if op in OPENS else []
             other = body.pop().body if body and body[-1].node.op == "ELSE" else []
-            sources = tuple(self.places[id(source)] for source in node.src)
-            wide = self._wide_index(node.src[1]) if node.op in _ACCESSES else None
-            place = self.places[id(node)]
-            steps.append(Step(node, place, sources, operation(node), body, other, wide))
-            if node.op == "ELSE":
+            sources = tuple([places[source] for source in node.src])
+            wide = self._wide_index(node.src[1]) if op in _ACCESSES else None
+            steps.append(Step(node, places[node], sources, operation(node), body, other, wide))
+            if op == "ELSE":
                 break
         return steps
 
@@ -84,7 +85,7 @@ class PreparedKernel:
         if node.dtype is not int32 or node.op not in _INDEX_ARITHMETIC:
             return None
         compute: Any = operation(node)
-        sources = [(self._wide_index(one), self.places[id(one)]) for one in node.src]
+        sources = [(self._wide_index(one), self.places[one]) for one in node.src]
 
         def wide_index(values: list[Any]) -> Any:
             left, right = (
