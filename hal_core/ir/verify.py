@@ -75,15 +75,15 @@ class _Walk:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.open: list[UOp] = []  # RANGE, LOOP, IF, ELSE around this place
-        self.scopes: list[list[int]] = [[]]  # ids of the nodes each open block has so far
-        self.visible: set[int] = set()  # all nodes in `scopes`
-        self.ended: set[int] = set()  # the nodes so far that are no longer visible
+        self.scopes: list[list[UOp]] = [[]]  # the nodes each open block has so far
+        self.visible: set[UOp] = set()  # all nodes in `scopes`
+        self.ended: set[UOp] = set()  # the nodes so far that are no longer visible
         self.left: UOp | None = None  # the BREAK, CONTINUE or RETURN after which nothing runs
-        # ids of the VARs that every path to this node has assigned; None: no path leads to it
-        self.assigned: set[int] | None = set()
-        self.before: list[set[int] | None] = []  # `assigned` at the start of each open block
-        self.after_then: dict[int, set[int] | None] = {}  # at the end of an IF's first side
-        self.at_breaks: dict[int, set[int] | None] = {}  # at all BREAKs of a loop
+        # the VARs that every path to this node has assigned; None: no path leads to it
+        self.assigned: set[UOp] | None = set()
+        self.before: list[set[UOp] | None] = []  # `assigned` at the start of each open block
+        self.after_then: dict[UOp, set[UOp] | None] = {}  # at the end of an IF's first side
+        self.at_breaks: dict[UOp, set[UOp] | None] = {}  # at all BREAKs of a loop
 
     def check(self) -> None:
         name, kernel = f"kernel {self.kernel.name}", self.kernel
@@ -92,8 +92,8 @@ class _Walk:
             if not problem and (node.op in _FOLLOWED or self.left):
                 problem = self.step(node)
             elif not problem:
-                self.visible.add(id(node))
-                self.scopes[-1].append(id(node))
+                self.visible.add(node)
+                self.scopes[-1].append(node)
             if problem:
                 raise InvalidKernel(name, f"node {index}{_line(node)}, {node!r}: {problem}")
         if self.open:
@@ -136,20 +136,25 @@ class _Walk:
             untyped = node.dtype is any_ and node.op == "PARAM"
             if not untyped:
                 return "its dtype is not a dtype"
-        if id(node) in self.visible or id(node) in self.ended:
+        if node in self.visible or node in self.ended:
             return "the node stands in the list twice"
+        try:
+            if self.visible.issuperset(src):
+                return None
+        except TypeError:  # for what cannot be in a set
+            return _NO_SOURCES
         for source in src:
-            if id(source) not in self.visible:
+            if source not in self.visible:
                 if not isinstance(source, UOp):
                     return _NO_SOURCES
-                if id(source) in self.ended:
+                if source in self.ended:
                     return f"{source!r} was computed inside a block that has ended"
                 return f"{source!r} does not stand earlier in the list"
         return None
 
     def step(self, node: UOp) -> str | None:
         """Follow a node that changes what is visible or assigned, or that nothing may reach."""
-        op, number = node.op, id(node)
+        op = node.op
         problem = None
         if self.left is not None and op not in CLOSES:
             return f"no node may follow the {self.left.op} of its block"
@@ -162,19 +167,19 @@ class _Walk:
                     inner = loops[-1] if loops else None
                     return f"its source must be the innermost loop, {inner!r}"
             if op == "BREAK":
-                known = self.at_breaks.get(id(node.src[0]))
-                self.at_breaks[id(node.src[0])] = _meet(known, self.assigned)
+                known = self.at_breaks.get(node.src[0])
+                self.at_breaks[node.src[0]] = _meet(known, self.assigned)
             self.left, self.assigned = node, None
         elif op == "SET" and self.assigned is not None:
-            self.assigned.add(id(node.src[0]))
-        elif op == "GET" and self.assigned is not None and id(node.src[0]) not in self.assigned:
+            self.assigned.add(node.src[0])
+        elif op == "GET" and self.assigned is not None and node.src[0] not in self.assigned:
             problem = "the variable is not assigned on every path to here"
         elif op == "SHARED" and self.open:
             problem = "shared memory must be declared outside of loops and IFs"
         if op == "RANGE":  # a counter is visible inside its loop only
             self._open(node)
-        self.visible.add(number)
-        self.scopes[-1].append(number)
+        self.visible.add(node)
+        self.scopes[-1].append(node)
         if op in OPENS and op != "RANGE":
             self._open(node)
         return problem
@@ -198,22 +203,22 @@ class _Walk:
         before = self.before.pop()
         self.left = None
         if node.op == "ELSE":
-            self.after_then[id(opener)] = self.assigned
+            self.after_then[opener] = self.assigned
             self.assigned = before
         elif node.op == "ENDLOOP":
-            self.assigned = self.at_breaks.get(id(opener))
+            self.assigned = self.at_breaks.get(opener)
         elif node.op == "ENDRANGE":
             self.assigned = before  # the loop may run no iteration
         else:
-            self.assigned = _meet(self.after_then.pop(id(opener), before), self.assigned)
+            self.assigned = _meet(self.after_then.pop(opener, before), self.assigned)
         return None
 
 
-def _copy(assigned: set[int] | None) -> set[int] | None:
+def _copy(assigned: set[UOp] | None) -> set[UOp] | None:
     return None if assigned is None else set(assigned)
 
 
-def _meet(first: set[int] | None, second: set[int] | None) -> set[int] | None:
+def _meet(first: set[UOp] | None, second: set[UOp] | None) -> set[UOp] | None:
     """Return the VARs that both paths have assigned; None is a path that ends before they meet."""
     if first is None or second is None:
         return _copy(first if second is None else second)
