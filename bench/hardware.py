@@ -32,7 +32,7 @@ from bench.found import Ended, Example, Kit, Run, Table
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "hardware"
 SLOW = 16 << 20  # bytes: a device for which `sizes` chooses smaller arrays gets small examples
-QUICK_CHAPTERS = ("event", "program")
+QUICK_CHAPTERS = ("event", "view")
 # Arguments for examples that take a size: a slow device needs seconds for these.
 SMALL = {
     "matmul": ("--size", "64"),
@@ -47,7 +47,7 @@ SMALL = {
     "sparse": ("--size", "20"),
     "montecarlo": ("--count", "100000"),
 }
-LONG = ("digits", "edges")  # examples without a size
+LONG = ("cluster", "digits", "edges", "heat")  # examples without a size
 NEEDS = {"weights": "safetensors"}  # examples of another package
 
 
