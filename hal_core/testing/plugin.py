@@ -234,6 +234,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"known gaps name tests that do not exist: {', '.join(unknown)}")
 
 
+def pytest_collection_finish() -> None:
+    """Take what was collected out of every later `gc.collect()`, of which the kit has a hundred."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     limit = item.config.getoption("--hal-time-limit")
