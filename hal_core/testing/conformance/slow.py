@@ -43,12 +43,10 @@ class SlowCounter:
         self.size, self.turns = size, 8
         buffer = self.buffer(device)
         self._seconds(buffer)  # not counted: the first launch also loads and prepares
-        idle = self._shortest(buffer)  # the cost of a launch that does nothing
-        while self._shortest(buffer) < idle + seconds and self.turns < _MAX_TURNS:
+        # The cost of a launch that does nothing; pauses only add to a time.
+        enough = seconds + min(self._seconds(buffer) for _ in range(3))
+        while any(self._seconds(buffer) < enough for _ in range(3)) and self.turns < _MAX_TURNS:
             self.turns *= 2
-
-    def _shortest(self, buffer: hal.Buffer) -> float:
-        return min(self._seconds(buffer) for _ in range(3))  # pauses only add to a time
 
     def _seconds(self, buffer: hal.Buffer) -> float:
         device = self.program.device

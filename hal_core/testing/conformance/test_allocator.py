@@ -135,7 +135,7 @@ class TestAllocator:
         info = device.info
         eighth = min(info.memory_nbytes // 8, info.limits.max_alloc_nbytes or info.memory_nbytes)
         if options is ZERO:
-            eighth = min(eighth, 64 * MIB)  # zeros are written
+            eighth = min(eighth, 16 * MIB)  # zeros are written
         # Poison would write to all of it.
         monkeypatch.setattr(allocator, "poison", False)
         allocator.cache_limit = 0

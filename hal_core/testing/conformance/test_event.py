@@ -123,7 +123,7 @@ class TestEvent:
         def seconds(times: int) -> float:
             slow.turns = turns * times
             with hal.profile() as profile:
-                for turn in range(4):
+                for turn in range(2):
                     slow(made, turn)
             return min(event.seconds for event in events_of(device, profile, "launch"))
 
