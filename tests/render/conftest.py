@@ -10,12 +10,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from launched import launched
 from offline import OFFLINE, OfflineCompiler
 from toolchains import TOOLCHAINS, Toolchain
 
+from hal_core.ir import Kernel
+
 
 @pytest.fixture(scope="session", params=list(TOOLCHAINS))
-def toolchain(
+def compiler(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Toolchain]:
     made = TOOLCHAINS[request.param](tmp_path_factory.mktemp(request.param))
@@ -23,6 +26,19 @@ def toolchain(
         pytest.skip(made.missing)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def toolchain(request: pytest.FixtureRequest, compiler: Toolchain) -> Toolchain:
+    """A toolchain that has compiled the kernels of the module's tests together."""
+    kernels: list[Kernel] = []
+    for item in request.session.items if compiler.joins else ():
+        given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
+        mine = TOOLCHAINS.get(given.pop("compiler", "")) is type(compiler)
+        if mine and item.getparent(pytest.Module) is request.node:
+            kernels += launched(item.function, compiler, **given)
+    compiler.prepare(kernels)
+    return compiler
 
 
 @pytest.fixture(scope="session", params=list(OFFLINE))

@@ -96,10 +96,12 @@ class HIPRTC(OfflineCompiler):
         self.library = rtc.Child(found[0], "hiprtc", "Code")
 
     def compile(self, kernel: Kernel) -> bytes:
-        text = self.renderer.render(kernel)
+        return self.compile_text(self.renderer.render(kernel), self.renderer.options(kernel))
+
+    def compile_text(self, text: str, options: tuple[str, ...]) -> bytes:
         flags = (f"--gpu-architecture={self.architecture}", "-Wall", "-Werror", *QUIET)
         try:
-            return self.library.compile(text, [*flags, *self.renderer.options(kernel)])
+            return self.library.compile(text, [*flags, *options])
         except rtc.RefusedError as refused:
             raise AssertionError(shown(str(refused), text)) from None
 

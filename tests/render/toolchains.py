@@ -5,19 +5,22 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import re
 import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from offline import HIPRTC
 
-from hal_core.errors import Unsupported
+from hal_core.errors import HalError, Unsupported
 from hal_core.ir import Kernel
 from hal_core.render import (
     CRenderer,
@@ -37,6 +40,24 @@ from gfx9 import Engine
 
 Arrays = dict[str, Any]  # parameter's name -> numpy array or number
 Triple = tuple[int, int, int]
+MOST_JOINED = 24  # kernels of one text: a refused one has them all compiled again
+
+
+class Made(NamedTuple):
+    """What a compiler made of a text, and a kernel as it is called there."""
+
+    image: Any
+    kernel: Kernel
+
+
+def renamed(kernel: Kernel, number: int) -> Kernel:
+    name = f"{kernel.name}_{number}"
+    return kernel._replace(name=name, signature=kernel.signature._replace(name=name))
+
+
+def joined(texts: Iterable[str]) -> str:
+    """One text of several. Each keeps its own functions and types, so that it lacks none."""
+    return "\n".join(re.sub(r"\bhal_", f"hal_{n}_", text) for n, text in enumerate(texts))
 
 
 class Toolchain:
@@ -46,10 +67,12 @@ class Toolchain:
     missing = ""
     subgroup = 1  # threads of one; 0: it has none
     turns = 20_000  # of a loop in which workers are sure to meet
+    joins = True  # a text of its language holds several kernels, which cost less than several texts
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.number = itertools.count()
+        self.ready: dict[tuple[str, ...], Made] = {}
 
     def run(
         self,
@@ -65,7 +88,44 @@ class Toolchain:
         raise NotImplementedError
 
     def compile(self, kernel: Kernel) -> None:
+        self.build(self.text(kernel), self.renderer.options(kernel))
+
+    def text(self, kernel: Kernel) -> str:
+        return self.renderer.render(kernel)
+
+    def build(self, text: str, options: tuple[str, ...]) -> Any:
+        """What the compiler makes of a text."""
         raise NotImplementedError
+
+    def made(self, kernel: Kernel) -> Made:
+        text, options = self.text(kernel), self.renderer.options(kernel)
+        if (text, *options) not in self.ready:
+            self.ready[text, *options] = Made(self.build(text, options), kernel)
+        return self.ready[text, *options]
+
+    def prepare(self, kernels: list[Kernel]) -> None:
+        """Build these, `joined`, so that `made` finds them; and forget those before."""
+        self.ready.clear()
+        groups: dict[tuple[object, ...], dict[str, Kernel]] = {}
+        for kernel in kernels if self.joins else ():
+            with suppress(HalError, pytest.skip.Exception):  # the test will meet it
+                # FP_CONTRACT would hold for all kernels behind it.
+                group = (self.renderer.options(kernel), kernel.contract)
+                groups.setdefault(group, {})[self.text(kernel)] = kernel
+        for group in groups.values():
+            rows = list(group.items())
+            for first in range(0, len(rows), MOST_JOINED):
+                self._prepare(rows[first : first + MOST_JOINED])
+
+    def _prepare(self, rows: list[tuple[str, Kernel]]) -> None:
+        """Build kernels, each beside the text that it has alone, as one text."""
+        named = [renamed(kernel, number) for number, (_, kernel) in enumerate(rows)]
+        options = self.renderer.options(named[0])
+        # Where the text is refused each test compiles its own kernel, and so one is named.
+        with suppress(Exception):
+            image = self.build(joined(map(self.text, named)), options)
+            for (text, _), kernel in zip(rows, named, strict=True):
+                self.ready[text, *options] = Made(image, kernel)
 
     def close(self) -> None:
         """End the processes that were started."""
@@ -110,15 +170,13 @@ class NativeToolchain(Toolchain):
         for one in started:
             one.result()
 
-    def compile(self, kernel: Kernel) -> None:
-        self.function(kernel)
-
     def function(self, kernel: Kernel) -> Any:
-        address = self.address(kernel, self.renderer.render(kernel))
+        made = self.made(kernel)
         pointer, word = ctypes.c_void_p, ctypes.c_int64
+        address = self.address(made.image, str(made.kernel.name))
         return ctypes.CFUNCTYPE(None, pointer, pointer, word, word)(address)
 
-    def address(self, kernel: Kernel, text: str) -> int:
+    def address(self, image: Any, name: str) -> int:
         raise NotImplementedError
 
 
@@ -129,28 +187,20 @@ class CToolchain(NativeToolchain):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.libraries: list[ctypes.CDLL] = []
         if shutil.which(self.compiler) is None:
             self.missing = f"{self.compiler} is not installed"
 
     def compile(self, kernel: Kernel) -> None:
         """Without the passes of -O3, which `run` has: they take most of the time."""
-        self.built(kernel, self.renderer.render(kernel), "-O1")
+        self.library(self.text(kernel), "-O1", self.renderer.options(kernel))
 
-    def address(self, kernel: Kernel, text: str) -> int:
-        made = self.built(kernel, text, "-O3")
-        library = ctypes.CDLL(str(made))
-        self.libraries.append(library)
-        address = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p).value
-        if address is None:
-            raise AssertionError(f"{kernel.name} is not in the library")
-        return address
+    def build(self, text: str, options: tuple[str, ...]) -> ctypes.CDLL:
+        return ctypes.CDLL(str(self.library(text, "-O3", options)))
 
-    def built(self, kernel: Kernel, text: str, level: str) -> Path:
+    def library(self, text: str, level: str, options: tuple[str, ...]) -> Path:
         path = self.folder / f"{next(self.number)}.c"
         path.write_text(text)
         made = path.with_suffix(".so")
-        options = self.renderer.options(kernel)
         subprocess.run(
             [
                 self.compiler, "-std=gnu11", "-march=native", "-Wall", "-Werror",
@@ -162,6 +212,12 @@ class CToolchain(NativeToolchain):
             check=True,
         )  # fmt: skip
         return made
+
+    def address(self, image: ctypes.CDLL, name: str) -> int:
+        address = ctypes.cast(getattr(image, name), ctypes.c_void_p).value
+        if address is None:
+            raise AssertionError(f"{name} is not in the library")
+        return address
 
 
 class GCC(CToolchain):
@@ -175,10 +231,10 @@ class Clang(CToolchain):
 
 class LLVM(NativeToolchain):
     renderer = LLVMRenderer()
+    joins = False
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.engines: list[Any] = []
         try:
             import llvmlite.binding as llvm
         except ImportError:
@@ -207,11 +263,13 @@ class LLVM(NativeToolchain):
         builder.getModulePassManager().run(module, builder)
         return module, machine
 
-    def address(self, kernel: Kernel, text: str) -> int:
+    def build(self, text: str, options: tuple[str, ...]) -> Any:
         engine = self.llvm.create_mcjit_compiler(*self.optimised(text), use_lmm=True)
         engine.finalize_object()
-        self.engines.append(engine)
-        address: int = engine.get_function_address(kernel.name)
+        return engine
+
+    def address(self, image: Any, name: str) -> int:
+        address: int = image.get_function_address(name)
         return address
 
 
@@ -229,9 +287,9 @@ class DeviceToolchain(Toolchain):
     ) -> None:
         if part is not None:
             raise AssertionError("a device launches whole grids")
-        self.launch(kernel, arguments, grid, block)
+        self.launch(self.made(kernel), arguments, grid, block)
 
-    def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
+    def launch(self, made: Made, arguments: Arrays, grid: Triple, block: Triple) -> None:
         raise NotImplementedError
 
 
@@ -257,18 +315,14 @@ class OpenCL(DeviceToolchain):
         self.context = cl.Context(platforms[0].get_devices()[:1])
         self.queue = cl.CommandQueue(self.context)
 
-    def compile(self, kernel: Kernel) -> None:
-        self.build(kernel, self.renderer.render(kernel))
-
-    def build(self, kernel: Kernel, text: str) -> Any:
-        options = list(self.renderer.options(kernel))
+    def build(self, text: str, options: tuple[str, ...]) -> Any:
         with warnings.catch_warnings():  # generated kernels compare a value with itself
             warnings.simplefilter("ignore", self.cl.CompilerWarning)
-            return getattr(self.cl.Program(self.context, text).build(options), kernel.name)
+            return self.cl.Program(self.context, text).build(list(options))
 
-    def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
-        cl = self.cl
-        function = self.build(kernel, self.renderer.render(kernel))
+    def launch(self, made: Made, arguments: Arrays, grid: Triple, block: Triple) -> None:
+        cl, kernel = self.cl, made.kernel
+        function = cl.Kernel(made.image, str(kernel.name))
         given: list[Any] = []
         back: list[tuple[Any, Any]] = []
         margin = 64  # every pointer is a view: the offset must be used
@@ -299,20 +353,18 @@ class Metal(DeviceToolchain):
         if not msl.compiler():
             self.missing = "clang is not installed"
 
-    def compile(self, kernel: Kernel) -> None:
-        self.build(kernel)
-
-    def build(self, kernel: Kernel) -> msl.Library:
+    def text(self, kernel: Kernel) -> str:
         try:
-            text = self.renderer.render(kernel)
+            return self.renderer.render(kernel)
         except Unsupported as error:  # float64, and atomics of 64 bits
             pytest.skip(str(error))
+
+    def build(self, text: str, options: tuple[str, ...]) -> msl.Library:
         return msl.Library(text)
 
-    def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
-        library = self.build(kernel)
+    def launch(self, made: Made, arguments: Arrays, grid: Triple, block: Triple) -> None:
         x, y, z = (blocks * count for blocks, count in zip(grid, block, strict=True))
-        library.launch(kernel.signature, arguments, (x, y, z), block)
+        made.image.launch(made.kernel.signature, arguments, (x, y, z), block)
 
 
 class HIP(DeviceToolchain):
@@ -333,19 +385,22 @@ class HIP(DeviceToolchain):
             self.missing = f"the engine cannot be built: {error}"
 
     def compile(self, kernel: Kernel) -> None:
-        facts = self.engine.facts(self.hiprtc.compile(kernel))
+        facts = self.engine.facts(self.build(self.text(kernel), self.renderer.options(kernel)))
         unknown = [fact for fact in facts if fact.startswith("unknown")]
         if unknown:
             raise AssertionError("\n".join(unknown))
 
-    def launch(self, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple) -> None:
+    def build(self, text: str, options: tuple[str, ...]) -> bytes:
+        return self.hiprtc.compile_text(text, options)
+
+    def launch(self, made: Made, arguments: Arrays, grid: Triple, block: Triple) -> None:
         given = [
             arguments[param.name]
             if param.is_pointer
             else np.array([arguments[param.name]], param.dtype.to_numpy())[0]
-            for param in kernel.signature.params
+            for param in made.kernel.signature.params
         ]
-        self.engine.run(self.hiprtc.compile(kernel), str(kernel.name), given, grid, block)
+        self.engine.run(made.image, str(made.kernel.name), given, grid, block)
 
     def close(self) -> None:
         self.hiprtc.close()
