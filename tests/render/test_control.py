@@ -21,7 +21,8 @@ NATIVE = [name for name, made in TOOLCHAINS.items() if issubclass(made, NativeTo
 @pytest.mark.parametrize(
     "dtype", [DTYPES["int8"], DTYPES["uint8"], int32, DTYPES["int64"]], ids=str
 )
-def test_range_counts_as_python_does(toolchain: Toolchain, dtype: DType) -> None:
+@pytest.mark.parametrize("constant", [False, True])
+def test_range_counts_as_python_does(toolchain: Toolchain, dtype: DType, constant: bool) -> None:
     """Also where one step more would leave the dtype, and where there is no turn at all."""
     low, high = int(dtype.min), int(dtype.max)
     cases = [
@@ -34,30 +35,27 @@ def test_range_counts_as_python_does(toolchain: Toolchain, dtype: DType) -> None
         )
         if low <= min(start, stop) and (low < 0 or step > 0)
     ]  # fmt: skip
-    for constant in (False, True):
-        b = Builder("ranges", f"r: int64*, bounds: const {dtype.name}*")
-        for number, (start, stop, step) in enumerate(cases):
-            ends = [
-                b.const(value, dtype)
-                if constant
-                else b.load("bounds", b.const(2 * number + position))
-                for position, value in enumerate((start, stop))
-            ]
-            total = b.var("total", b.const(0, DTYPES["int64"]))
-            turn = b.var("turn", b.const(1, DTYPES["int64"]))
-            k = b.range(*ends, b.const(step, dtype))
-            # the sum tells the counters, the factor their order
-            wide = b.cast(k, DTYPES["int64"])
-            b.set(total, b.op("ADD", b.get(total), b.op("MUL", wide, b.get(turn))))
-            b.set(turn, b.op("ADD", b.get(turn), b.const(1, DTYPES["int64"])))
-            b.end(k)
-            b.store("r", b.const(number), b.get(total))
-        got = np.zeros(len(cases), np.int64)
-        bounds = np.array([case[:2] for case in cases], dtype.to_numpy()).reshape(-1)
-        toolchain.run(b.kernel(), {"r": got, "bounds": bounds})
-        for case, total in zip(cases, got.tolist(), strict=True):
-            expected = sum(k * turn for turn, k in enumerate(range(*case), 1))
-            assert total == (expected + (1 << 63)) % (1 << 64) - (1 << 63), (case, constant)
+    b = Builder("ranges", f"r: int64*, bounds: const {dtype.name}*")
+    for number, (start, stop, step) in enumerate(cases):
+        ends = [
+            b.const(value, dtype) if constant else b.load("bounds", b.const(2 * number + position))
+            for position, value in enumerate((start, stop))
+        ]
+        total = b.var("total", b.const(0, DTYPES["int64"]))
+        turn = b.var("turn", b.const(1, DTYPES["int64"]))
+        k = b.range(*ends, b.const(step, dtype))
+        # the sum tells the counters, the factor their order
+        wide = b.cast(k, DTYPES["int64"])
+        b.set(total, b.op("ADD", b.get(total), b.op("MUL", wide, b.get(turn))))
+        b.set(turn, b.op("ADD", b.get(turn), b.const(1, DTYPES["int64"])))
+        b.end(k)
+        b.store("r", b.const(number), b.get(total))
+    got = np.zeros(len(cases), np.int64)
+    bounds = np.array([case[:2] for case in cases], dtype.to_numpy()).reshape(-1)
+    toolchain.run(b.kernel(), {"r": got, "bounds": bounds})
+    for case, total in zip(cases, got.tolist(), strict=True):
+        expected = sum(k * turn for turn, k in enumerate(range(*case), 1))
+        assert total == (expected + (1 << 63)) % (1 << 64) - (1 << 63), (case, constant)
 
 
 def test_branches_in_loops_with_accumulators(toolchain: Toolchain) -> None:
@@ -215,22 +213,18 @@ def test_a_part_of_the_grid_runs_those_blocks_only(
         assert seen.sum() == 2 * max(0, last - first)
 
 
-def test_indices_of_every_width(toolchain: Toolchain) -> None:
-    """Unsigned ones are not negative: 199 in a uint8 is 199."""
-    for dtype in (dtype for dtype in DTYPES.values() if dtype.is_integer):
-        b = Builder("indices", f"r: float32*, x: const float32*, at: const {dtype.name}*")
-        i = b.index()
-        b.store("r", i, b.load("x", b.load("at", i)))
-        x, got = np.arange(200, dtype=np.float32), np.zeros(3, np.float32)
-        at = np.array([127, 1, 0], dtype.to_numpy())
-        toolchain.run(b.kernel(), {"r": got, "x": x, "at": at}, grid=(3, 1, 1))
-        assert got.tolist() == [127, 1, 0]
-    for dtype, index in ((DTYPES["uint8"], 199), (DTYPES["uint16"], 40000)):
-        b = Builder("indices", f"r: float32*, x: const float32*, at: const {dtype.name}*")
-        b.store("r", b.const(0), b.load("x", b.load("at", b.const(0))))
-        x, got = np.arange(50000, dtype=np.float32), np.zeros(1, np.float32)
-        toolchain.run(b.kernel(), {"r": got, "x": x, "at": np.array([index], dtype.to_numpy())})
-        assert got[0] == index
+INDICES = {"uint8": 199, "uint16": 40000}  # unsigned ones are not negative
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES.values() if dtype.is_integer], ids=str)
+def test_indices_of_every_width(toolchain: Toolchain, dtype: DType) -> None:
+    b = Builder("indices", f"r: float32*, x: const float32*, at: const {dtype.name}*")
+    i = b.index()
+    b.store("r", i, b.load("x", b.load("at", i)))
+    x, got = np.arange(50000, dtype=np.float32), np.zeros(4, np.float32)
+    at = np.array([127, 1, 0, INDICES.get(dtype.name, 5)], dtype.to_numpy())
+    toolchain.run(b.kernel(), {"r": got, "x": x, "at": at}, grid=(4, 1, 1))
+    assert got.tolist() == at.tolist()
 
 
 def test_one_buffer_for_two_parameters(toolchain: Toolchain) -> None:
