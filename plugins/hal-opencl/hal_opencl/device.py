@@ -18,6 +18,7 @@ from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
     from hal_core.graph import Step
+    from hal_core.queue import Queue
     from hal_opencl.graph import Replay
     from hal_opencl.queue import OpenCLQueue
 
@@ -92,6 +93,7 @@ class OpenCLDevice(Compiled):
                 "open", "the device is no longer there", got=self.index, device=name
             )
         self.hardware = found[self.index]
+        self.is_simulated = driver.is_simulator(self.hardware)
         self.context, self.commands = driver.open_queue(self.hardware, name)
         self.last_launched = ""  # a program's name, for the text of a fault
         self.last_event: cl.Event | None = None  # of the work that was queued last
@@ -123,10 +125,11 @@ class OpenCLDevice(Compiled):
         self.replays.clear()
         del self.commands, self.context
 
-    def _make_queue(self) -> OpenCLQueue:
+    def _make_queue(self) -> Queue:
         from hal_opencl.queue import OpenCLQueue
+        from hal_opencl.simulator import SimulatorQueue
 
-        return OpenCLQueue(self)
+        return SimulatorQueue(self) if self.is_simulated else OpenCLQueue(self)
 
     def _make_default_queue(self) -> OpenCLQueue:
         from hal_opencl.queue import OpenCLQueue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -109,3 +110,40 @@ def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device: hal.Co
         with pytest.raises(hal.DeviceFault, match="launch of nobody failed in queue 9"):
             end.wait(20)
     assert made.numpy().tolist() == [0] * N
+
+
+@pytest.mark.parametrize("platform", ["the tests'", "a simulator's"])
+def test_Q1_a_queue_of_a_simulator_waits_for_events_on_the_host(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    """Such a platform does the work of a command queue in the thread that calls."""
+    opened: Any = device
+    if platform == "a simulator's":
+        found = [one for one in hal.Device.devices("OPENCL") if "oclgrind" in one.title.lower()]
+        if not found:
+            pytest.skip("Oclgrind is not installed")
+        opened = hal.Device[found[0].name]
+    monkeypatch.setattr(opened, "is_simulated", True)
+    program = opened.compile(hal.Source("set", """
+        __kernel void set(__global int *y) { y[get_global_id(0)] += 5; }
+        """, "y: int32*", language="opencl"))  # fmt: skip
+    queue, other, gate, back = opened.queue(), opened.queue(), hal.Event(), np.zeros(N, "i4")
+    made, copied = ints(opened, 1), ints(opened)
+    queue.wait(gate)
+    program(made, threads=N, queue=queue)
+    other.wait(queue.record())
+    made.fill(7, queue=other)
+    program(made, threads=N, queue=other)
+    copied.copy_from(made, queue=other)
+    done = copied.copyout(back, queue=other)
+    assert not done.done
+    gate.set()
+    assert done.wait(20) and back.tolist() == [12] * N
+    with opened.capture() as graph:
+        program(made, threads=N)
+    graph.replay(queue=other)
+    made.copyin(np.full(N, 3, "i4"), queue=queue.wait(other.record()))
+    assert program(made, threads=N, wait=True, queue=queue) >= 0
+    assert made.numpy().tolist() == [8] * N
+    for one in (queue, other):
+        one.close()

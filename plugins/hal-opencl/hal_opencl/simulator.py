@@ -1,0 +1,60 @@
+"""Queues of a simulator, which does the work of a command queue in the thread that calls.
+
+There `clFlush` behind a wait for an event waits, too, and hears no Ctrl-C. So a thread of ours has
+the command queue for itself, and waits for events on the host.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hal_core.queue import WorkerQueue
+from hal_opencl.queue import OpenCLQueue
+
+if TYPE_CHECKING:
+    from hal_core.device.base import Compiled
+    from hal_core.program import Program
+    from hal_core.queue import Keep
+    from hal_opencl.allocator import Opaque
+    from hal_opencl.device import OpenCLDevice
+
+
+class SimulatorQueue(WorkerQueue):
+    """A command queue, and the thread that works with it."""
+
+    def __init__(self, device: OpenCLDevice) -> None:
+        self._inner = OpenCLQueue(device)
+        super().__init__(device, self._inner.synchronize)
+
+    def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
+        launch = partial(self._inner._launch, program, geometry, args, keep)
+        self._add(launch, f"launch of {program.name}", keep)
+
+    def _launch_timed(
+        self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
+    ) -> float:
+        seconds: list[float] = []
+        self._add(
+            lambda: seconds.append(self._inner._launch_timed(program, geometry, args, keep)),
+            f"launch of {program.name}",
+            keep,
+        )
+        self.record().wait()
+        return seconds[0]
+
+    def _add_replay(self, plan: Any) -> None:
+        self._add(partial(self._inner._add_replay, plan), "replay of a graph", plan.keep())
+
+    def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
+        self._add(partial(self._inner._copyin, dest, src, keep), "copyin", keep)
+
+    def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
+        self._add(partial(self._inner._copyout, dest, src, keep), "copyout", keep)
+
+    def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
+        copy = partial(self._inner._copy, dest, src, nbytes, src_device, keep)
+        self._add(copy, "copy", keep)
+
+    def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
+        self._add(partial(self._inner._fill, dest, nbytes, pattern, keep), "fill", keep)
