@@ -317,7 +317,8 @@ class Compiled(concurrency.OfThisProcess):
         raised where that queue is waited for. InvalidState when queues wait for each other, which
         gives up their work.
         """
-        self._check_open("synchronize")
+        if self.closed:
+            self._check_open("synchronize")
         if not (len(self._queues) or self._ends):
             return self._synchronize(timeout)
         self._forget_queues()  # those that are left have work, or are referred to

@@ -378,7 +378,9 @@ class StreamQueue(Queue):
             has_work = self._held or self._later or self._pending or self._growing.names
         if event is None and has_work:
             event = super()._record_end()
-        elif event is None:  # there is no work to wait for
+        elif event is None and self._failure is None:  # there is nothing to wait for
+            return _HAPPENED
+        elif event is None:
             event = self._stamped(self.event_class())
             event._happen(self._failure)
         if not event._done:
@@ -636,6 +638,10 @@ class StreamQueue(Queue):
         rest = [one for one in (*self._pending, self._growing) if one.keep]
         if stream is not None and (rest or not self.borrowed):
             self.device._ends.append(Dropped(self, stream, rest))
+
+
+_HAPPENED = Event()
+_HAPPENED.set()
 
 
 def _range_of(memory: memoryview) -> tuple[int, int]:
