@@ -119,13 +119,11 @@ PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
 FULL = "3.12" if _runs("3.12") else CURRENT  # the Python that runs every test, lint and types
 OTHERS = tuple(version for version in PYTHONS if version != FULL)
 
-# Every test runs once, with FULL: in `core` what has no use for a backend, in `tests` what is
-# CUDA's, all else in `together`. The sessions before it ask what that cannot see: a core without a
-# backend, a backend without the others, another Python. What `build` has checked is what they
-# install.
-nox.options.sessions = (
-    "build", "core", f"tests-{FULL}(cuda)", "pythons", "together", "template", "lint",
-)  # fmt: skip
+# Every test runs once, with FULL: in `core` what has no use for a backend, and what is of one with
+# a driver in software; all else in `together`. The sessions before it ask what that cannot see: a
+# core without a backend, a backend without the others, another Python. What `build` has checked is
+# what they install.
+nox.options.sessions = ("build", "core", "pythons", "together", "template", "lint")
 
 # Tests with backends of their own, or none: finding, opening, reporting.
 ALONE = (
@@ -296,8 +294,8 @@ def core(session: nox.Session) -> None:
     """Test the core alone: it imports, lists, reports, interprets; then with one backend each."""
     _install(session, "hal-core", tools=TEST_TOOLS)
     _pytest(session, *WITHOUT, *ALONE, optimize=True)  # the slowest files first
-    # CUDA's tests have an environment of their own.
-    for backend in ("hip", "metal", "opencl", "cpu"):
+    # The libraries that a backend needs stay; no other backend needs the same.
+    for backend in ("hip", "cuda", "metal", "opencl", "cpu"):
         session.install(*_wheels(session, f"hal-{backend}"))
         _test_backend(session, backend)
         session.run("python", "-m", "pip", "uninstall", "-q", "-y", f"hal-{backend}")
@@ -403,10 +401,16 @@ def template(session: nox.Session) -> None:
     session.install("--force-reinstall", "--no-deps", str(wheel))
     session.run("python", "-m", "pip", "install", "-q", f"{wheel}[test]")
     session.run("hal", "doctor")
-    session.chdir(project)
-    session.run("mypy", "hal_npu2")
-    shutil.rmtree(project / "hal_npu2")  # from here on it is the installed one, or none
-    session.run("python", "-m", "pytest", "--hal-require-device")
+    tested = folder / "tested"  # without the package: it is the installed one, or none
+    shutil.rmtree(tested, ignore_errors=True)
+    shutil.copytree(project, tested, ignore=shutil.ignore_patterns("hal_npu2"))
+    session.chdir(tested)
+    settings = ("--config-file", str(project / "pyproject.toml"))
+    _side_by_side(
+        session,
+        ("mypy", *settings, str(project / "hal_npu2")),
+        ("python", "-m", "pytest", "--hal-require-device"),
+    )
 
 
 @nox.session
