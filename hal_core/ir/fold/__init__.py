@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from hal_core.dtypes import int32
+from hal_core.dtypes import int32, int64, uint32, uint64
 from hal_core.ir.fold.constants import Number, constant, evaluate, spreads_nan
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.fold.identities import simpler
@@ -24,6 +24,7 @@ from hal_core.ir.fold.registers import in_registers
 from hal_core.ir.uop import LEAVES, STRUCTURE, Kernel, UOp
 
 _NOT_COMPUTED = STRUCTURE | {"SET", "ASSERT", "PRINT"}
+_WIDE = {int64, uint32, uint64}  # which hold each int32 that is not negative
 _ROUNDS = 4  # a second round is rare, and only a kernel made for it needs more
 
 _ONE_BREAK = {"BREAK": 1, "CONTINUE": 0}
@@ -122,14 +123,16 @@ class _Walk:
                 found = math.nan if spreads else simpler(node, sources, values)
             axis = _global_axis(sources, self.shape) if node.op == "ADD" else None
             if found is None and axis is not None:
-                return self._put(node, UOp("SPECIAL", int32, (), ("global_idx", axis), node.line))
+                self._put(node, UOp("SPECIAL", int32, (), ("global_idx", axis), node.line))
+                if node.dtype is not int32:
+                    self._put(node, UOp("CAST", node.dtype, (self.new[node],), None, node.line))
+                return
         if found is None:
             self._emit_of(node, sources)
         elif isinstance(found, UOp):
             self.new[node] = found
         else:
             self._put(node, UOp("CONST", node.dtype, (), found, node.line))
-        return None
 
     def _emit(self, node: UOp) -> None:
         self._emit_of(node, [self.new[source] for source in node.src])
@@ -255,15 +258,23 @@ _BLOCK_STEPS: dict[str, Callable[[_Walk, UOp], None]] = {
 
 def _global_axis(sources: list[UOp], shape: tuple[int, int, int] | None) -> int | None:
     """Return the axis of a sum that is `block_idx * block_dim + thread_idx`; None for any other."""
+    sources = [_narrow(source) for source in sources]
     for thread, first in (sources, reversed(sources)):
         if thread.op != "SPECIAL" or thread.arg[0] != "thread_idx" or first.op != "MUL":
             continue
         axis = thread.arg[1]
-        for block, size in (first.src, reversed(first.src)):
+        factors = [_narrow(source) for source in first.src]
+        for block, size in (factors, reversed(factors)):
             fixed = shape is not None and size.op == "CONST" and size.arg == shape[axis]
             if block.arg == ("block_idx", axis) and (fixed or size.arg == ("block_dim", axis)):
                 return int(axis)
     return None
+
+
+def _narrow(node: UOp) -> UOp:
+    """Return an int32 that is not negative from a cast of it: the index of a thread, or a part."""
+    wide = node.op == "CAST" and node.dtype in _WIDE and node.src[0].dtype is int32
+    return node.src[0] if wide else node
 
 
 def _value(node: UOp) -> Number | None:
