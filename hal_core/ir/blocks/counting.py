@@ -16,6 +16,7 @@ from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 _STEPS = {"LT": 1, "GT": -1}  # towards the limit, so that no counter wraps
+_STRICT = {"LE": ("LT", 1), "GE": ("GT", -1)}  # what is added to the limit
 
 
 def with_ranges(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
@@ -63,6 +64,13 @@ class _While:
         if index.op != "GET" or index.src[0] not in self.set:
             op, index, self.limit = MIRRORED[op], self.limit, index
         self.op = op if holds else OPPOSITE[op]
+        if self.op in _STRICT and self.limit.op == "CONST":  # `while j >= 0` is `while j > -1`
+            self.op, more = _STRICT[self.op]
+            dtype, end = self.limit.dtype, self.limit.arg + more
+            if dtype not in (int32, int64) or not dtype.min <= end <= dtype.max:
+                return False
+            self.limit = UOp("CONST", dtype, (), end, self.loop.line)
+            self.inside.add(self.limit)
         if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in _STEPS:
             return False
         self.variable = index.src[0]
