@@ -17,7 +17,7 @@ from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 _BLOCKS = OPENS | CLOSES
-_ALONG_X = (("thread_idx", 0), ("global_idx", 0))
+_INDICES = ("thread_idx", "global_idx")
 _NEVER = frozenset({"LOOP", "CONTINUE", "RETURN", "BARRIER", "ATOMIC", "CAS", "FENCE"})
 
 
@@ -107,7 +107,7 @@ class _Stride:
                     for part, more in (self.start.src, self.start.src[::-1]):
                         if more.op == "CONST" and 0 <= more.arg <= MOST_ADDED:
                             self.first, self.more = part, more.arg
-                return self.first.arg in _ALONG_X
+                return self.first.op == "SPECIAL" and self.first.arg[0] in _INDICES
             if node.op in _BLOCKS:
                 return False
         return False
@@ -146,9 +146,10 @@ class _Stride:
 
         limit, step = copied(self.limit), copied(self.step)
         first = number(self.more, int32)
-        if self.first.arg[0] == "global_idx":
+        index, axis = self.first.arg
+        if index == "global_idx":
             block, size = (
-                add("SPECIAL", dtype=int32, arg=(kind, 0)) for kind in ("block_idx", "block_dim")
+                add("SPECIAL", dtype=int32, arg=(kind, axis)) for kind in ("block_idx", "block_dim")
             )
             first = add("ADD", add("MUL", block, size, dtype=int32), first, dtype=int32)
         wide = add("CAST", step)
@@ -163,7 +164,7 @@ class _Stride:
         loop = add("RANGE", *bounds, dtype=int32, arg=self.index.arg)
         start = add("ADD", first, add("MUL", loop, step, dtype=int32), dtype=int32)
         left = add("SUB", limit, start, dtype=int32)
-        thread = add("SPECIAL", dtype=int32, arg=("thread_idx", 0))
+        thread = add("SPECIAL", dtype=int32, arg=("thread_idx", axis))
         inside = add("IF", add("LT", thread, left, dtype=bool_), dtype=None)
         new = {self.index: add("ADD", start, thread, dtype=int32)}
         for node in (*self.body[: self.test], *self.body[self.test + 3 :]):
