@@ -17,17 +17,24 @@ def stores_last(uops: Sequence[UOp]) -> bool:
     pointers alias, so that vectorised code needs no alias check. A load after a store, or a second
     store, may access the element that the same thread stored before, and compilers that are told to
     ignore dependences between threads have been seen to swap such accesses. An atomic is a load and
-    a store, and a vector is one access. A shared array aliases nothing, pointers may alias each
-    other. `uops` contain no barrier.
+    a store, a vector is one access, and of the two sides of an IF a thread runs one. A shared array
+    aliases nothing, pointers may alias each other. `uops` contain no barrier.
     """
     depth = 0
     stored: set[UOp | None] = set()
+    before: dict[UOp, set[UOp | None]] = {}  # IF -> what was stored ahead of its other side
     for place, uop in enumerate(uops):
         op = uop.op
         if op in _LOOPS:
             depth += _LOOPS[op]
         elif op in ("ATOMIC", "CAS"):
             return False
+        elif op == "IF":
+            before[uop] = stored.copy()
+        elif op == "ELSE":
+            before[uop.src[0]], stored = stored, before.get(uop.src[0], stored).copy()
+        elif op == "ENDIF":
+            stored |= before.pop(uop.src[0], set())
         elif op in ("LOAD", "STORE") and not (place and follows(uops[place - 1], uop)):
             array = array_of(uop.src[0])
             memory = array if array.op != "PARAM" else None  # None: any pointer
