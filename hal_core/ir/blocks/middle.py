@@ -18,9 +18,9 @@ threads ahead of it and behind it, the rims, run the region as it was written.
     t + k < 3, t + k == n       False               it is not
     4 * t + k < n               True                it is for the greatest k of a loop
 
-Which way a test goes in the middle is a guess: most threads are beyond a constant, and below
-anything else. A wrong guess makes the middle small, and the rims, which are then large, as fast as
-before.
+Which way a test goes in the middle is a guess: most threads are beyond a constant, but
+below one that is the last thread of a block, `t == 255`, and below anything else. A wrong guess
+makes the middle small, and the rims, which are then large, as fast as before.
 
 Where tests decide only what is loaded, there is no such middle. But in a launch of too many blocks,
 whole blocks may load nothing: `beyond` finds them.
@@ -38,6 +38,7 @@ from hal_core.ir.uop import COMPARISON, LEAVES, UOp
 
 _CLAMPS = frozenset({"MIN", "MAX", "MOD"})
 _GUESSED = _CLAMPS | COMPARISON
+_NEAR_THE_END = 31  # the least constant that is guessed to be one of the last threads
 
 
 class Middle(NamedTuple):
@@ -61,6 +62,8 @@ def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
         elif (sides := row.sides(node)) is not None:
             op, number, end = sides
             first = end.op == "CONST"  # the rim is at the start of the row
+            if op in ("EQ", "NE") and first and end.arg >= _NEAR_THE_END:
+                first = False  # `t == 255`
             holds = op in (("GT", "GE", "NE") if first else ("LT", "LE", "NE"))
             op = op if holds else OPPOSITE[op]
             if op == "NE":

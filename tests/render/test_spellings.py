@@ -1,0 +1,114 @@
+"""Spellings of ordinary kernels that are vectors on a CPU, as their plain forms are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from toolchains import LLVM
+
+import hal_core as hal
+from hal_core.render import LLVMRenderer
+from hal_core.testing import interpret
+
+# mypy: disable-error-code="no-untyped-def"
+Floats = hal.Ptr[hal.float32]
+Inputs = hal.ConstPtr[hal.float32]
+
+
+@pytest.fixture(scope="module")
+def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
+    made = LLVM(tmp_path_factory.mktemp("llvm"))
+    if made.missing:
+        pytest.skip(made.missing)
+    return made
+
+
+@hal.kernel
+def counted_down(y: Floats, x: Inputs, n: hal.int32):
+    k = 3
+    while k >= 0:
+        i = 4 * hal.global_idx(0) + k
+        if i < n:
+            y[i] = 2.0 * x[i]
+        k -= 1
+
+
+@hal.kernel
+def wide_index(y: Floats, x: Inputs, n: hal.int32):
+    block = hal.int64(hal.block_idx(0)) * hal.int64(hal.block_dim(0))
+    i = block + hal.int64(hal.thread_idx(0))
+    if i < hal.int64(n):
+        y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def rows_by_strides(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    while j < 3:
+        if i < n // 3:
+            y[j * (n // 3) + i] = 2.0 * x[j * (n // 3) + i]
+        j += hal.grid_dim(1) * hal.block_dim(1)
+
+
+@hal.kernel
+def either_store(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        if x[i] > 0.0:
+            y[i] = 2.0 * x[i] + y[i]
+        else:
+            y[i] = x[i] - y[i]
+
+
+@hal.kernel(block=(64, 1, 1))
+def with_edges(y: Floats, x: Inputs, n: hal.int32):
+    tile = hal.shared(hal.float32, 66)
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    tile[t + 1] = x[i] if i < n else hal.float32(0)
+    if t == 0:
+        tile[0] = x[i - 1] if i > 0 and i < n else hal.float32(0)
+    if t == 63:
+        tile[65] = x[i + 1] if i + 1 < n else hal.float32(0)
+    hal.barrier()
+    if i < n:
+        y[i] = tile[t] + tile[t + 2] - 2.0 * tile[t + 1]
+
+
+KERNELS = [counted_down, wide_index, rows_by_strides, either_store, with_edges]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_a_spelling_is_vectors_and_gives_what_the_interpreter_gives(
+    llvm: LLVM, kernel: Any
+) -> None:
+    lowered = kernel.lower()
+    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
+    assert re.search(r"load <\d+ x float>", text)
+    function = llvm.function(lowered)
+    for n in (0, 1, 63, 64, 65, 200, 1000):
+        x = np.random.default_rng(n).integers(-99, 99, max(1, n)).astype("f4")
+        for block in [(64, 1, 1)] if kernel is with_edges else [(64, 1, 1), (5, 1, 1), (33, 2, 1)]:
+            grid = (max(1, -(-n // block[0])), 1 if block[1] == 1 else 2, 1)
+            if kernel is not rows_by_strides:
+                grid, block = (grid[0], 1, 1), (block[0], 1, 1)
+            y, expected = np.full((2, x.size), 5, "f4")
+            llvm.call(function, lowered, {"y": y, "x": x, "n": n}, grid, block)
+            interpret(kernel, expected, x, vals=(n,), grid=grid, block=block)
+            np.testing.assert_array_equal(y, expected, f"{n} in {block}")
+
+
+def test_blocks_of_a_wide_index_run_as_one() -> None:
+    assert "%row.x" in LLVMRenderer().render(wide_index.lower())
+
+
+def test_a_loop_that_counts_down_to_a_constant_is_a_range() -> None:
+    assert not re.search(r"loop\.\d", LLVMRenderer().render(counted_down.lower()))
+
+
+def test_threads_that_store_on_either_side_of_an_if_may_be_interleaved() -> None:
+    assert "llvm.loop.parallel_accesses" in LLVMRenderer().render(either_store.lower())
