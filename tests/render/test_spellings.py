@@ -102,6 +102,26 @@ def test_a_spelling_is_vectors_and_gives_what_the_interpreter_gives(
             np.testing.assert_array_equal(y, expected, f"{n} in {block}")
 
 
+@hal.kernel
+def whole_numbers(y: hal.Ptr[hal.int32], x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = hal.int32(x[i])
+
+
+def test_casts_of_floats_to_integers_are_vectors(llvm: LLVM) -> None:
+    lowered = whole_numbers.lower()
+    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
+    assert re.search(r"fptosi <\d+ x float>", text)
+    edges = np.array([2.0**31, -(2.0**31)], "f4")
+    beside = [np.nextafter(edges, np.float32(end)) for end in (-np.inf, np.inf)]
+    x = np.concatenate([edges, *beside, np.array([np.nan, np.inf, -np.inf, -0.9, 7.9], "f4")])
+    y, expected = np.full((2, x.size), 5, "i4")
+    llvm.run(lowered, {"y": y, "x": x, "n": x.size}, (1, 1, 1), (16, 1, 1))
+    interpret(whole_numbers, expected, x, vals=(x.size,), grid=1, block=16)
+    np.testing.assert_array_equal(y, expected)
+
+
 def test_blocks_of_a_wide_index_run_as_one() -> None:
     assert "%row.x" in LLVMRenderer().render(wide_index.lower())
 

@@ -178,10 +178,7 @@ class Values:
         if source.kind == "f" and target.kind == "f":
             how = "fpext" if target.itemsize > source.itemsize else "fptrunc"
         elif source.kind == "f":
-            letter = "s" if target.kind == "i" else "u"
-            # fptosi is undefined outside of the range; the intrinsic saturates, and NaN gives 0.
-            callee = f"@llvm.fpto{letter}i.sat.{new}.f{8 * source.itemsize}"
-            return self._call(callee, new, [old], [value])
+            return self._saturated(source, target, value)
         elif target.kind == "f":
             how = "sitofp" if source.kind == "i" else "uitofp"
         elif old == new:
@@ -191,6 +188,27 @@ class Values:
         else:
             how = "trunc"
         return self.let(f"{how} {old} {value} to {new}")
+
+    def _saturated(self, source: DType, target: DType, value: str) -> str:
+        """Return a float as the nearest integer towards zero; NaN gives 0.
+
+        LLVM has an intrinsic for this, which it does not make vectors of.
+        """
+        old, new = type_of(source), type_of(target)
+        least, most = int(target.min), int(target.max)
+        low, high = (llvm_float(float(end), source) for end in (least, most + 1))  # both exact
+        above = self.let(f"fcmp oge {old} {value}, {low}")
+        below = self.let(f"fcmp olt {old} {value}, {high}")
+        inside = self.let(f"and i1 {above}, {below}")
+        # The instruction is undefined for other numbers.
+        safe = self.select(inside, old, value, llvm_float(0.0, source))
+        whole = self.let(f"fpto{'s' if target.kind == 'i' else 'u'}i {old} {safe} to {new}")
+        large = self.let(f"fcmp oge {old} {value}, {high}")
+        whole = self.select(large, new, str(most), whole)
+        if least == 0:
+            return whole
+        small = self.let(f"fcmp olt {old} {value}, {low}")
+        return self.select(small, new, str(least), whole)
 
     def _call(self, callee: str, result: str, kinds: list[str], operands: list[str]) -> str:
         self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
