@@ -72,9 +72,9 @@ def softmax(y: Array, x: Input, columns: hal.int32):
             part[t] = part[t] + part[t + half]
         hal.barrier()
         half = half // 2
-    whole = part[0]
+    scale = 1.0 / part[0]
     for k in range(t, columns, BLOCK):
-        y[row + k] = y[row + k] / whole
+        y[row + k] *= scale
 
 
 @hal.kernel(block=(BLOCK, 1, 1))

@@ -17,7 +17,7 @@ from bench.measure import OURS, SETTLED, Effort, Task, call, compare
 from bench.report import Missing, Row, beside
 
 SIZE = 1024  # rows and columns of the matrices
-WIDE, DEEP, HIGH = 64, 128, 8  # a block: columns, products at a time, threads along y
+WIDE, DEEP, HIGH = 64, 128, 16  # a block: columns, products at a time, threads along y
 TALL = 8  # rows of each thread
 COUNT = 1 << 20
 BLOCK, ROUNDS = 256, 16  # a block sums up so many rows of its threads
@@ -28,13 +28,15 @@ Input = hal.ConstPtr[hal.float32]
 
 @hal.kernel(block=(WIDE, HIGH, 1))
 def multiply(c: Array, a: Input, b: Input, n: hal.int32):
-    """Each thread computes eight elements of a column, which stay in registers."""
-    left = hal.shared(hal.float32, (TALL * HIGH, DEEP))
+    """Each thread computes eight elements of a column, which stay in registers.
+
+    All threads along x read the same elements of `a`, so only `b` goes through shared memory.
+    """
     right = hal.shared(hal.float32, (DEEP, WIDE))
     x = hal.thread_idx(0)
     y = hal.thread_idx(1)
     column = hal.global_idx(0)
-    row = hal.block_idx(1) * (TALL * HIGH)
+    row = hal.global_idx(1) * TALL
     c0 = hal.float32(0)
     c1 = hal.float32(0)
     c2 = hal.float32(0)
@@ -46,22 +48,19 @@ def multiply(c: Array, a: Input, b: Input, n: hal.int32):
     for first in range(0, n, DEEP):
         for k in range(DEEP // HIGH):
             right[k * HIGH + y, x] = b[(first + k * HIGH + y) * n + column]
-        for k in range(TALL):
-            for m in hal.unroll(0, DEEP, WIDE):
-                left[k * HIGH + y, x + m] = a[(row + k * HIGH + y) * n + first + x + m]
         hal.barrier()
         for k in range(DEEP):
             v = right[k, x]
-            c0 += left[TALL * y, k] * v
-            c1 += left[TALL * y + 1, k] * v
-            c2 += left[TALL * y + 2, k] * v
-            c3 += left[TALL * y + 3, k] * v
-            c4 += left[TALL * y + 4, k] * v
-            c5 += left[TALL * y + 5, k] * v
-            c6 += left[TALL * y + 6, k] * v
-            c7 += left[TALL * y + 7, k] * v
+            c0 += a[row * n + first + k] * v
+            c1 += a[(row + 1) * n + first + k] * v
+            c2 += a[(row + 2) * n + first + k] * v
+            c3 += a[(row + 3) * n + first + k] * v
+            c4 += a[(row + 4) * n + first + k] * v
+            c5 += a[(row + 5) * n + first + k] * v
+            c6 += a[(row + 6) * n + first + k] * v
+            c7 += a[(row + 7) * n + first + k] * v
         hal.barrier()
-    place = (row + TALL * y) * n + column
+    place = row * n + column
     c[place] = c0
     c[place + n] = c1
     c[place + 2 * n] = c2
