@@ -107,13 +107,6 @@ class OpenCLProgram(Program):
         items = tuple(g * b for g, b in zip(grid, block, strict=True))
         return Geometry(items[:axes], block[:axes], launch)
 
-    def _blocks_of_item(self, grid: Dim3, block: Dim3) -> int:
-        """Return how many blocks that follow each other along x are one work-item."""
-        blocks = grid[0] * grid[1] * grid[2]
-        spare = blocks // (_ITEMS_OF_UNIT * self.device.info.compute_units)
-        wanted = _ITEM_THREADS // (block[0] * block[1] * block[2])
-        return max(-(-grid[0] // _MOST_GROUPS), min(wanted, spare, grid[0]), 1)
-
     def _bind(self) -> Callable[..., Any]:
         if self._enqueue is None:
             self._enqueue = self.bind_to(self.device)
@@ -132,6 +125,13 @@ class OpenCLProgram(Program):
         # Replaced, not deleted: another thread may be between its checks and its launch.
         self._enqueue = self._refuse_unloaded
         self._program = None
+
+    def _blocks_of_item(self, grid: Dim3, block: Dim3) -> int:
+        """Return how many blocks that follow each other along x are one work-item."""
+        blocks = grid[0] * grid[1] * grid[2]
+        spare = blocks // (_ITEMS_OF_UNIT * self.device.info.compute_units)
+        wanted = _ITEM_THREADS // (block[0] * block[1] * block[2])
+        return max(-(-grid[0] // _MOST_GROUPS), min(wanted, spare, grid[0]), 1)
 
     def bind_to(self, owner: OpenCLDevice | Latest) -> Callable[..., cl.Event]:
         """Return `launch(geometry, *args)` for the queue of a device, or for another queue."""
