@@ -345,11 +345,11 @@ _YIELD_SECONDS = 100e-6  # the shortest sleep takes about as long
 _yield_processor: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep, 0))
 
 
-def poll(is_done: Callable[[], bool], timeout: float) -> bool:
+def poll(is_done: Callable[[], bool], timeout: float, share: float = 1 / 16) -> bool:
     """Wait until `is_done()`; return False when `timeout` seconds have passed first.
 
     For drivers that have no wait with a limit, or whose wait is deaf to Ctrl-C. Between two looks
-    the thread sleeps for a sixteenth of the time that has passed, so that a long wait takes no
+    the thread sleeps for this share of the time that has passed, so that a long wait takes no
     processor from others and no wait is much longer for it. Raises: what `is_done` raises.
     """
     start = time.monotonic()
@@ -360,7 +360,7 @@ def poll(is_done: Callable[[], bool], timeout: float) -> bool:
         if passed < _YIELD_SECONDS:
             _yield_processor()
         else:
-            time.sleep(min(passed / 16, timeout - passed, 1e-3))
+            time.sleep(min(passed * share, timeout - passed, 1e-3))
     return True
 
 

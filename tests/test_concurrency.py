@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from hal_core import concurrency
 from hal_core.concurrency import Living, poll
 
 
@@ -78,6 +79,17 @@ def test_Q2_a_long_wait_ends_in_time_and_sleeps() -> None:
     assert 0.3 <= time.monotonic() - start < 5
     assert time.process_time() - used < 0.15
     assert 30 < len(looks) < 700, "it looks about once in a millisecond, more often at first"
+
+
+def test_Q2_a_larger_share_means_fewer_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, looks = [0.0], list[float]()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    monkeypatch.setattr(concurrency, "_yield_processor", lambda: time.sleep(5e-6))
+    assert not poll(lambda: bool(looks.append(now[0])), 2e-3)
+    many = len(looks)
+    assert not poll(lambda: bool(looks.append(now[0])), 2e-3, 1 / 8)
+    assert many > 1.4 * (len(looks) - many)
 
 
 def test_what_the_look_raises_gets_out() -> None:
