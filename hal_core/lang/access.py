@@ -33,10 +33,10 @@ def name(x: Expressions, node: ast.Name) -> Any:
     known = x.names.visible.get(label)
     if known is not None:
         return x.emit.get(known) if isinstance(known, UOp) and known.op == "VAR" else known
-    if label in x.names.counters:
-        fix = "Keep the counter in another variable that is assigned before the loop."
-        raise x.error(node, f"the counter {label!r} has no value outside its loop", fix)
     if x.names.is_local(label):
+        if label in x.names.counters:
+            fix = "Keep the counter in another variable that is assigned before the loop."
+            raise x.error(node, f"the counter {label!r} has no value outside its loop", fix)
         problem = f"{label!r} is not assigned on every path to here"
         raise x.error(node, problem, f"Assign {label} before the if or the loop.")
     try:

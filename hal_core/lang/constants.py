@@ -72,7 +72,7 @@ def fit(value: Number, dtype: DType) -> Number | None:
             return None
     try:
         value = float(value)
-        if dtype.format:
+        if dtype.format and abs(value) > dtype.max:
             struct.pack(f"<{dtype.format}", value)  # refuses what would round to infinity
     except OverflowError:
         return None

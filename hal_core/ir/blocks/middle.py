@@ -93,11 +93,13 @@ def _gaining(guess: Middle, wanted: set[UOp]) -> Middle | None:
 
 def _limit(found: Middle, row: Row, op: str, number: UOp, end: UOp) -> bool:
     """Limit the threads to those for which `number OP end`, if that can be solved."""
+    if end.dtype is None or not end.dtype.is_integer:
+        return False
     counted = row.counted(number, found.same)
     if counted is not None and end.dtype in (int32, int64):
         _add_limit(found, op, counted, end)
         return True
-    if number.op not in PURE or end.dtype is None or not end.dtype.is_integer:
+    if number.op not in PURE:
         return False
     from hal_core.ir.blocks.solving import solved  # few kernels need it; its import takes long
 

@@ -66,23 +66,26 @@ class Value:
     def format(self) -> Format:
         return FORMATS[self.dtype]
 
-    def new(self, op: str, dtype: DType | None, *sources: Value, arg: object = None) -> Self:
+    def _put(self, op: str, dtype: DType | None, src: tuple[UOp, ...], arg: object = None) -> Self:
         page = self.page
-        node = UOp(op, dtype, tuple([source.node for source in sources]), arg, page.line)
+        node = UOp(op, dtype, src, arg, page.line)
         page.uops.append(node)
         return type(self)(node, page)
+
+    def new(self, op: str, dtype: DType | None, *sources: Value, arg: object = None) -> Self:
+        return self._put(op, dtype, tuple([source.node for source in sources]), arg)
 
     def statement(self, op: str, *sources: Value) -> Self:
         """Append a node without a value."""
         return self.new(op, None, *sources)
 
     def const(self, number: float, dtype: DType | None = None) -> Self:
-        return self.new("CONST", dtype or self.node.dtype, arg=number)
+        return self._put("CONST", dtype or self.node.dtype, (), number)
 
     def apply(self, op: str, *others: Value | float) -> Self:
         """Append an operation whose operands and result have this value's dtype."""
         operands = [other if isinstance(other, Value) else self.const(other) for other in others]
-        return self.new(op, self.node.dtype, self, *operands)
+        return self._put(op, self.node.dtype, (self.node, *[part.node for part in operands]))
 
     def compare(self, op: str, other: Value | float) -> Self:
         operand = other if isinstance(other, Value) else self.const(other)
