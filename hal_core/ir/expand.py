@@ -44,21 +44,7 @@ def expand(
         node for node in kernel.uops if node.op in functions and node.dtype in functions[node.op]
     }
     if wanted and not in_loops:
-        depth = outer = 0
-        short = unrolled(kernel.uops)
-        for node in kernel.uops:
-            op = node.op
-            if op in ("RANGE", "LOOP"):
-                depth += node not in short
-            elif op in ("ENDRANGE", "ENDLOOP"):
-                depth -= node.src[0] not in short
-            # A loop around a region is outside of the loop over threads, so it does not count.
-            elif op == "THREADS":
-                depth, outer = 0, depth
-            elif op == "ENDTHREADS":
-                depth = outer
-            elif depth:
-                wanted.discard(node)
+        wanted -= _in_loops(kernel)
     if not wanted:
         return kernel
     from hal_core.ir.math import (
@@ -90,3 +76,24 @@ def expand(
         else:
             uops.append(node)
     return kernel._replace(uops=tuple(uops))
+
+
+def _in_loops(kernel: Kernel) -> set[UOp]:
+    """Return the nodes inside loops, except for loops that compilers unroll."""
+    found: set[UOp] = set()
+    depth = outer = 0
+    short = unrolled(kernel.uops)
+    for node in kernel.uops:
+        op = node.op
+        if op in ("RANGE", "LOOP"):
+            depth += node not in short
+        elif op in ("ENDRANGE", "ENDLOOP"):
+            depth -= node.src[0] not in short
+        # A loop around a region is outside of the loop over threads, so it does not count.
+        elif op == "THREADS":
+            depth, outer = 0, depth
+        elif op == "ENDTHREADS":
+            depth = outer
+        elif depth:
+            found.add(node)
+    return found
