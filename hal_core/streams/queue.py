@@ -409,9 +409,11 @@ class StreamQueue(Queue):
         self.look()
         if self._failure is not None:  # what comes behind it is dropped
             return not self._is_idle()
+        if self._held or self._later:
+            return True
         if self._growing.keep:
             self._do(partial(self._mark, None))
-        return bool(self._held or self._later or self._pending)
+        return bool(self._later or self._pending)
 
     def _mark(self, event: Event | None) -> None:
         """Record the end of the work so far in the stream; the event happens there."""
