@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import DeviceFault, HalError
+from hal_core.streams.driver import INVALID_VALUE, WRONG_CONTEXT, Refused
 
 if TYPE_CHECKING:
     from hal_core.streams.device import StreamDevice
@@ -138,12 +139,21 @@ class Sharing:
         # Refused while a stream of the context is captured, and in a lost context.
         with suppress(HalError), device.own("wait"), api.relaxed():
             for stray in strays:
-                if stray.stream is not None:  # of another context, or there was no event
-                    api.wait(stray.stream)
+                self._wait_for(stray)
             api.wait_context()
             for stray in strays:
                 with suppress(ValueError):  # another thread was faster
                     self._stray.remove(stray)
+
+    def _wait_for(self, stray: Export) -> None:
+        """Wait for a stream of another context, or one that took no event, unless it is gone."""
+        api, stream = self.device.api, stray.stream
+        try:
+            if stream is not None and api.stream_id(stream) == stray.stream_id:
+                api.wait(stream)
+        except Refused as error:
+            if error.code not in (INVALID_VALUE, *WRONG_CONTEXT):
+                raise
 
     # -- imports
 

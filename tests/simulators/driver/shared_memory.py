@@ -230,6 +230,21 @@ def test_B9_memory_whose_stream_is_gone_waits_for_all_work(
             theirs.stream = Library(device).stream
 
 
+def test_B9_memory_whose_stream_goes_after_it_came_back_is_not_kept_for_good(
+    device: hal.Compiled, theirs: Library, fail: Callable[[str, int], None]
+) -> None:
+    passing = Library(device)
+    taken = [one.take(hal.empty(N, hal.int32, device)) for one in (passing, theirs)]
+    while taken:
+        fail("EventRecord", NO_MEMORY)  # our stream cannot follow theirs
+        taken.pop()
+    expect(held(device) == 2)
+    with device.own("test"):
+        device.api.destroy_stream(passing.stream)
+    device.synchronize()
+    expect(held(device) == 0)
+
+
 def test_B9_a_stream_of_another_device_is_followed_too(
     device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None]
 ) -> None:
