@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, run_unless_busy
 from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_metal import driver, transfers
@@ -89,7 +89,6 @@ class MetalQueue(Queue):
         self._pending: deque[Command] = deque()  # in no cycle with the queue, see `__del__`
         self._failure: Failure | None = None  # of what is complete
         self._drops = False  # what is added: Metal refused a command
-        self._looking = False
 
     # -- work
 
@@ -98,7 +97,7 @@ class MetalQueue(Queue):
     ) -> driver.Work | None:
         """Commit a command buffer with what `encode(commands)` adds, unless work has failed."""
         with self._lock:
-            self.look()
+            self._look()
             if self._drops or self._failure is not None:
                 self._pending.append(Command(name, None, keep, **more))
                 return None
@@ -123,38 +122,32 @@ class MetalQueue(Queue):
             self._pending.append(Command(name, work, keep, **more))
             return work
 
-    def look(self, wait: bool = True) -> None:
+    def look(self) -> None:
         """Let the events of complete commands happen, and release what they needed.
 
-        Without `wait` only if no other thread does it now.
+        Unless another thread works with the queue now, or a caller of this one.
         """
-        if not self._lock.acquire(blocking=wait):
-            return
-        try:
-            if self._looking:  # two queues wait for each other
-                return
-            self._looking = True
-            try:
-                while self._pending and self._is_over(self._pending[0]):
-                    self._end(self._pending.popleft())
-            finally:
-                self._looking = False
-        finally:
-            self._lock.release()
+        run_unless_busy(self._lock, self._look)
 
-    def _end(self, done: Command) -> None:
-        self._failure = self._failure or self._failure_of(done)
-        if done.finish is not None and self._failure is None:
-            done.finish()
-        event = done.event()
-        if event is not None:
-            event._happen(self._failure)
+    def _look(self) -> None:
+        pending = self._pending
+        while pending and self._is_over(pending[0]):
+            done = pending[0]
+            self._failure = self._failure or self._failure_of(done)
+            if done.finish is not None and self._failure is None:
+                done.finish()
+            event = done.event()
+            if event is not None:
+                event._happen(self._failure)
+            # Taken out last, as Ctrl-C may come; what the event has called may have looked, too.
+            if pending and pending[0] is done:
+                del pending[0]
 
     def _is_over(self, command: Command) -> bool:
         if not command.is_over or command.waited is None:
             return command.is_over
         if isinstance(command.waited, MetalEvent):  # which failed if the work before it did
-            command.waited.queue.look(wait=False)
+            command.waited.queue.look()
         return command.waited._done
 
     def _failure_of(self, command: Command) -> Failure | None:
@@ -287,7 +280,7 @@ class MetalQueue(Queue):
     # -- end
 
     def _has_work(self) -> bool:
-        self.look(wait=False)
+        self.look()
         return bool(self._pending)
 
     def __del__(self) -> None:

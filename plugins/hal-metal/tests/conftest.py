@@ -17,6 +17,7 @@ from hal_core import config
 from hal_metal import plugin
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 from metal_software import SYSTEM, WHY
 

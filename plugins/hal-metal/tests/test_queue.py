@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ctrl_c import Heard, Scene, press_everywhere
 
 import hal_core as hal
+from hal_metal.queue import MetalQueue
+
+MOST = 150  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
 
 
 @hal.kernel
@@ -146,3 +150,20 @@ def test_work_in_64_command_buffers_of_a_queue_waits_for_room(
         program(y, vals=(1, 64), threads=64, queue=queue)
     queue.synchronize()
     assert y.numpy()[0] == 70
+
+
+def test_Q2_ctrl_c_in_a_wait_loses_no_event(device: hal.Compiled) -> None:
+    queue, made = device.queue(), hal.zeros(64, hal.int32, device)
+    assert isinstance(queue, MetalQueue)
+
+    def scene() -> Scene:
+        events = [made.fill(value, queue=queue) for value in range(3)]
+
+        def check(heard: Heard) -> None:
+            assert all(event.wait(10) for event in events)
+            queue.look()
+            assert not queue._pending
+
+        return Scene(lambda: events[-1].wait(10), check)
+
+    assert press_everywhere(scene, MOST) > 20

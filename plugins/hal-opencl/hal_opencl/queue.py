@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, run_unless_busy
 from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_opencl import driver
@@ -100,7 +100,6 @@ class OpenCLQueue(Queue):
         self._pending: deque[Command] = deque()
         self._failure: Failure | None = None  # of what is complete
         self._drops = False  # what is added: the driver refused a command
-        self._looking = False
         self._launches: WeakKeyDictionary[Program, Callable[..., cl.Event]] = WeakKeyDictionary()
 
     # -- work
@@ -108,7 +107,7 @@ class OpenCLQueue(Queue):
     def _add(self, name: str, enqueue: Callable[[], cl.Event], keep: Any, **more: Any) -> None:
         """Queue a command, unless work before it has failed."""
         with self._lock:
-            self.look()
+            self._look()
             if self._drops or self._failure is not None:
                 self._pending.append(Command(name, None, keep, **more))
                 return
@@ -124,37 +123,30 @@ class OpenCLQueue(Queue):
                 self._pending.append(Command(name, None, keep, **more, failure=failure))
                 self._drops = True
 
-    def look(self, wait: bool = True) -> None:
+    def look(self) -> None:
         """Let the events of complete commands happen, and release what they needed.
 
-        Without `wait` only if no other thread does it now.
+        Unless another thread works with the queue now, or a caller of this one.
         """
-        if not self._lock.acquire(blocking=wait):
-            return
-        try:
-            if self._looking:  # two queues wait for each other
-                return
-            self._looking = True
-            try:
-                self._look()
-            finally:
-                self._looking = False
-        finally:
-            self._lock.release()
+        run_unless_busy(self._lock, self._look)
 
     def _look(self) -> None:
-        while self._pending and self._is_over(self._pending[0]):
-            done = self._pending.popleft()
+        pending = self._pending
+        while pending and self._is_over(pending[0]):
+            done = pending[0]
             self._failure = self._failure or self._failure_of(done)
             event = done.event()
             if event is not None:
                 event._happen(self._failure)
+            # Taken out last, as Ctrl-C may come; what the event has called may have looked, too.
+            if pending and pending[0] is done:
+                del pending[0]
 
     def _is_over(self, command: Command) -> bool:
         if command.status > _COMPLETE or command.waited is None:
             return command.status <= _COMPLETE
         if isinstance(command.waited, OpenCLEvent):  # which failed if the work before it did
-            command.waited.queue.look(wait=False)
+            command.waited.queue.look()
         return command.waited._done
 
     def _failure_of(self, command: Command) -> Failure | None:
@@ -255,7 +247,7 @@ class OpenCLQueue(Queue):
     # -- end
 
     def _has_work(self) -> bool:
-        self.look(wait=False)
+        self.look()
         return bool(self._pending)
 
     def __del__(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ import hal_core as hal
 from hal_core import config
 from hal_core.compiler import CompileOptions
 from hal_opencl import plugin
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 SAXPY = """
 __kernel void saxpy(__global float *y, __global const float *x, float a, int n) {

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from ctrl_c import Heard, Scene, press_everywhere
 
 import hal_core as hal
 from hal_core.queue import Failure
 from hal_opencl.queue import OpenCLQueue
 
 N = 64
+MOST = 150  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
 
 
 def ints(device: hal.Compiled, value: int = 0) -> hal.Buffer:
@@ -147,3 +149,20 @@ def test_Q1_a_queue_of_a_simulator_waits_for_events_on_the_host(
     assert made.numpy().tolist() == [8] * N
     for one in (queue, other):
         one.close()
+
+
+def test_Q2_ctrl_c_in_a_wait_loses_no_event(device: hal.Compiled) -> None:
+    queue, made = device.queue(), ints(device)
+    assert isinstance(queue, OpenCLQueue)
+
+    def scene() -> Scene:
+        events = [made.fill(value, queue=queue) for value in range(3)]
+
+        def check(heard: Heard) -> None:
+            assert all(event.wait(10) for event in events)
+            queue.look()
+            assert not queue._pending
+
+        return Scene(lambda: events[-1].wait(10), check)
+
+    assert press_everywhere(scene, MOST) > 20
