@@ -36,8 +36,8 @@ class Watcher:
         with self._lock:
             self._watched.append((is_done, call))
             if not self._runs:
-                self._runs = True
                 threading.Thread(target=self._serve, name="hal-events", daemon=True).start()
+                self._runs = True  # last, as Ctrl-C may come, or there may be no new thread
 
     def _serve(self) -> None:
         pause = _SHORTEST

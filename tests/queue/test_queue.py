@@ -264,3 +264,18 @@ def test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event(
     monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
     start = time.monotonic()
     assert End()._reached(threading.TIMEOUT_MAX) and not caplog.records
+
+
+def test_Q2_events_are_watched_after_a_thread_could_not_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    watcher, called = Watcher(), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            watcher.watch(lambda: True, lambda: None)
+    watcher.watch(lambda: True, called.set)
+    assert called.wait(20)
