@@ -22,7 +22,7 @@ def rests(divisor: int, contract: bool = True) -> Kernel:
 
 
 def test_kernels_of_one_text(compiler: Toolchain) -> None:
-    """Of one name and with functions of one name; apart are those that may not fuse."""
+    """Of one name and with functions of one name; apart are those that a pragma forbids to fuse."""
     if not compiler.joins:
         pytest.skip("each kernel is a text")
     kernels = [rests(3), rests(5), rests(7, contract=False)]

@@ -106,12 +106,13 @@ class Toolchain:
     def prepare(self, kernels: list[Kernel]) -> None:
         """Build these, `joined`, so that `made` finds them; and forget those before."""
         self.ready.clear()
-        groups: dict[tuple[object, ...], dict[str, Kernel]] = {}
+        groups: dict[tuple[str, ...], dict[str, Kernel]] = {}
         for kernel in kernels if self.joins else ():
             with suppress(HalError, pytest.skip.Exception):  # the test will meet it
-                # FP_CONTRACT would hold for all kernels behind it.
-                group = (self.renderer.options(kernel), kernel.contract)
-                groups.setdefault(group, {})[self.text(kernel)] = kernel
+                text = self.text(kernel)
+                # An #include and a #pragma hold for all kernels below: they have the same.
+                head = [line for line in text.splitlines() if line.startswith("#")]
+                groups.setdefault((*self.renderer.options(kernel), *head), {})[text] = kernel
         for group in groups.values():
             rows = list(group.items())
             for first in range(0, len(rows), MOST_JOINED):
