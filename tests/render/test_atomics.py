@@ -135,7 +135,7 @@ def test_compare_exchange(toolchain: Toolchain, dtype: DType, shared: bool) -> N
         with b.when(b.op("EQ", t, zero)):
             b.store("r", zero, b.load(where, zero))
     start = int(dtype.max) - 10  # goes past the end of the dtype
-    blocks = 1 if shared else BLOCKS
+    blocks = 1 if shared else toolchain.rivals // BLOCK
     r, old = np.array([start], dtype.to_numpy()), np.zeros(blocks * BLOCK, dtype.to_numpy())
     arrays = {"r": r, "old": old, "first": 3}
     toolchain.run(b.kernel(), arrays, (blocks, 1, 1), (BLOCK, 1, 1), workers=4)

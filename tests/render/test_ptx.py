@@ -34,6 +34,7 @@ from harness import TURNS, compare, load
 class PTX(Toolchain):
     renderer = PTXRenderer()
     turns = 500  # its threads go on together, so they meet each time
+    rivals = 200  # the time grows with their square
 
     def run(
         self,

@@ -67,6 +67,7 @@ class Toolchain:
     missing = ""
     subgroup = 1  # threads of one; 0: it has none
     turns = 20_000  # of a loop in which workers are sure to meet
+    rivals = 1200  # threads that attempt one exchange until each has had its turn
     joins = True  # a text of its language holds several kernels, which cost less than several texts
 
     def __init__(self, folder: Path) -> None:
