@@ -250,8 +250,9 @@ def _pytest(
     The tests of the families in `require` fail where they would be skipped.
     """
     config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
-    config += ["-n", "auto", "--dist", "loadfile"]  # a file's tests share what is dear to make
-    config += ["--no-loadscope-reorder"]  # files in the order given, not those of most tests first
+    # The tests of a class, or else of a file, share what is dear to make. The kit has classes.
+    config += ["-n", "auto", "--dist", "loadscope"]
+    config += ["--no-loadscope-reorder"]  # in the order given, not those of most tests first
     config += ["--durations=12", "--durations-min=5"]
     config += [f"--ignore={ROOT / path}" for path in without]
     arguments = session.posargs or [str(ROOT / path) for path in paths]
@@ -315,13 +316,13 @@ def _test_backend(session: nox.Session, backend: str) -> None:
         _opencl_platform(session)
     own = [f"plugins/hal-{backend}/tests"]
     if backend == "cuda" and session.python == FULL:
-        own.append("tests/simulators")
+        own.insert(0, "tests/simulators")
     elif backend not in ("hip", "metal") or session.python != FULL:
         own = _existing(f"{own[0]}/{name}" for name in OWN)
     # AMD's compiler is of the system alone: without it the tests of it are skipped.
     asked = os.environ.get("HAL_REQUIRE", "").split(",")
     require = () if backend == "hip" and "HIP" not in asked else (backend.upper(),)
-    _pytest(session, *RESULTS, *own, require=require)
+    _pytest(session, *own, *RESULTS, require=require)  # short ones last, for the core that is free
 
 
 @nox.session(python=OTHERS)
