@@ -8,6 +8,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# An example may take long where other work has the processor.
+settings.register_profile("without-deadline", deadline=None)
+settings.load_profile("without-deadline")
 
 
 @pytest.fixture(scope="session", autouse=True)

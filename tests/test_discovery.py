@@ -81,7 +81,7 @@ def _is_whole(dist: importlib_metadata.Distribution) -> bool:
     return bool(dist.read_text("METADATA") or dist.read_text("PKG-INFO"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(DISTRIBUTION, max_size=6))
 def test_the_scan_agrees_with_importlib_metadata(
     described: list[tuple[str, str, str | None, bool, int]],
@@ -193,7 +193,7 @@ def test_R12_strange_path_entries_are_passed_over(site: FakeSite, tmp_path: Path
     assert names(discovery.scan(path)) == ["GOOD"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=200), TEXT.map(str.encode)))
 def test_R12_no_content_makes_the_reader_raise(data: bytes) -> None:
     lines, problem = discovery.parse(data)

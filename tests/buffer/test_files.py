@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_F3_a_part_of_a_file_is_read_as_numpy_reads_it(
     data: st.DataObject, queued: hal.Compiled, file: Path
@@ -55,7 +55,7 @@ def test_F3_a_part_of_a_file_is_read_as_numpy_reads_it(
     assert made.dtype is dtype and made.numpy().tobytes() == expected.tobytes()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     offset=st.integers(0, 1500),
     size=st.integers(0, 700),

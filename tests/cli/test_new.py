@@ -62,7 +62,7 @@ def test_what_cannot_be_a_family_is_refused(name: str, reason: str, tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(spelled)
 def test_a_name_is_refused_or_makes_sound_python(name: str) -> None:
     """Every file parses, hides no name of the core and contains no "Fake"."""

@@ -42,7 +42,7 @@ def carried_out(kernel: hal.KernelFunction, arrays: list[Any], geometry: Any, se
     execute(PreparedKernel(kernel.lower(), "HERE"), given, geometry, LoopLimits(1000), seed=seed)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(grid=THREE, block=THREE, seed=st.integers(0, 9), together=st.sampled_from([1, 40, 1 << 16]))
 def test_every_thread_comes_once(grid: Any, block: Any, seed: int, together: int) -> None:
     arrays = [np.zeros(36**3, "i4"), np.full(36**3, -1, "i4"), np.zeros(1, "i4")]

@@ -64,7 +64,7 @@ def check(history: list[tuple[str, dict[int, int]] | int]) -> None:
         record += new
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(histories)
 def test_exactly_the_races_are_seen(history: list[tuple[str, dict[int, int]] | int]) -> None:
     check(history)

@@ -39,7 +39,7 @@ def ops(kernel: Kernel) -> list[str]:
     return [node.op for node in kernel.uops]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 10**9))
 def test_a_folded_kernel_does_the_same(seed: int) -> None:
     kernel = Author(random.Random(seed)).kernel()

@@ -515,7 +515,7 @@ def _replaced(nodes: list[UOp], old: UOp, new: UOp) -> list[UOp]:
     return result
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_what_passes_can_be_run(data: st.DataObject) -> None:
     kernel = damaged(kernel_of(whole), data)

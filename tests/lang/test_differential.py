@@ -266,7 +266,6 @@ class _Memory(list[Any]):
 
 @settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(body=_blocks(2), start=st.floats(-100, 100))

@@ -18,9 +18,7 @@ import hal_core as hal
 from hal_core.multidevice import Shard
 from hal_core.testing.fake import FakePlugin
 
-FAST = settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FAST = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NAMES = ["SIM", "SIM:1", "SIM:2"]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_backend import FakePlugin
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hal_core as hal
@@ -140,7 +140,6 @@ def test_F2_rows_arrows_and_memory() -> None:
     assert document["otherData"]["dropped"] == 3
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6))
 def test_F2_any_events_make_a_valid_trace(seed: int) -> None:
     """Several threads at once, on several devices and queues, in any order."""

@@ -125,7 +125,6 @@ def test_generated_kernels(
 
     @settings(
         max_examples=examples,
-        deadline=None,
         derandomize=True,
         database=None,
         phases=(Phase.generate,),  # a failure is reported with its text; shrinking costs minutes

@@ -27,9 +27,7 @@ from hal_cpu.checked.allocator import CheckedAllocator
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.device import CPUDevice
 
-LIVE = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+LIVE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @hal.kernel

@@ -19,9 +19,7 @@ from hal_cpu import driver, processor
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.device import describe
 
-LIVE = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+LIVE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MIB = 1 << 20
 
 

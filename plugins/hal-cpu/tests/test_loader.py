@@ -289,7 +289,7 @@ def test_P1_flipped_bytes_never_crash(c_object: Make) -> None:
         load_or_refuse(bytes(image))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_P1_damaged_tables_never_crash(c_object: Make, data: st.DataObject) -> None:
     """Bytes of the header, section, symbol and relocation tables: where offsets are."""

@@ -25,9 +25,7 @@ from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.checked.native import NativeProgram
 from hal_cpu.compilers.c import C_COMPILERS
 
-LIVE = settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+LIVE = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 TEXT = """
 #include <assert.h>
 #include <math.h>

@@ -23,9 +23,7 @@ from hal_cpu.program import AdaptiveLaunch, CPUProgram
 ordinary = pytest.mark.skipif(
     os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"
 )
-LIVE = settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+LIVE = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @hal.kernel

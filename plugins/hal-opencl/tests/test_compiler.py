@@ -230,9 +230,7 @@ def image(device: hal.Compiled) -> bytes:
     return device.compile(source(ONE, "x: int32*", defines={"VALUE": 5})).binary.image
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_P1_damaged_and_truncated_binaries_are_refused(
     device: hal.Compiled, image: bytes, data: st.DataObject

@@ -22,9 +22,7 @@ from hal_opencl.device import describe, enumerate_devices
 
 cl = driver.cl
 VendorError = Callable[[str, str], Exception]
-LIVE = settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+LIVE = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 NOTHING = hal.Source("nothing", "__kernel void nothing() {}", "", language="opencl")
 

@@ -14,9 +14,7 @@ import hal_core as hal
 from hal_opencl import driver
 from hal_opencl.pocl import PoCLRenderer
 
-LIVE = settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+LIVE = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @hal.kernel

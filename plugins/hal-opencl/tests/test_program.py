@@ -17,9 +17,7 @@ from hal_opencl import driver
 
 Rendered = Callable[[str, str, str], hal.Program]
 
-LIVE = settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+LIVE = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 # In the renderer's convention. Every thread adds one to a place of its own.
 COUNT = """

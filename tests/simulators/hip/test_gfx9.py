@@ -234,7 +234,7 @@ def test_a_damaged_object_is_refused_or_runs_but_never_ends_the_engine(
     image = hiprtc(SAXPY)
 
     @settings(
-        max_examples=150, deadline=None, derandomize=True, database=None,
+        max_examples=150, derandomize=True, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.data())
