@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hal_core.ir import UOp
 from hal_core.ir.blocks.quotients import Division, is_remainder, parts
-from hal_core.ir.blocks.rows import Counted
+from hal_core.ir.blocks.rows import Counted, Row
 from hal_core.render.llvm.threads import Place, Threads
 from hal_core.render.llvm.values import type_of
 from hal_core.render.renderer import dtype_of
@@ -23,8 +23,22 @@ class Quotients(Threads):
             return
         row, divisions = found
         suffix = place.suffix
-        self.branch(self._are_large(place, divisions), f"parts{suffix}", f"undivided{suffix}")
+        large = self._are_large(place, divisions)
+        if large is None:
+            self._write_parts_of(place, row, divisions)
+            return
+        self.branch(large, f"parts{suffix}", f"undivided{suffix}")
         self.label(f"parts{suffix}")
+        self._write_parts_of(place, row, divisions)
+        self.jump(f"divided{suffix}")
+        self.label(f"undivided{suffix}")
+        self.write_part(place)
+        self.jump(f"divided{suffix}")
+        self.label(f"divided{suffix}")
+
+    def _write_parts_of(self, place: Place, row: Row, divisions: list[Division]) -> None:
+        """Write a loop over the parts of a row, with the region as it is for a part."""
+        suffix = place.suffix
         start = self.open_loop(f"part{suffix}", "i32", "0", place.width, "slt")
         thread, end = self._wide_thread(start), self._wide_thread(place.width)
         for division in divisions:
@@ -33,27 +47,26 @@ class Quotients(Threads):
         self.loops[-1] = self.loops[-1]._replace(step=self.let(f"sub nsw i32 {last}, {start}"))
         self.write_part(place._replace(row=row, suffix=f".part{suffix}", part=(start, last)))
         self.close_loop()
-        self.jump(f"divided{suffix}")
-        self.label(f"undivided{suffix}")
-        self.write_part(place)
-        self.jump(f"divided{suffix}")
-        self.label(f"divided{suffix}")
 
-    def _are_large(self, place: Place, divisions: list[Division]) -> str:
-        """Return whether all divisors are large, and what they divide are numbers from 0 on."""
+    def _are_large(self, place: Place, divisions: list[Division]) -> str | None:
+        """Return whether all divisors are large, and what they divide are numbers from 0 on.
+
+        None: that needs no test.
+        """
         offsets = [d.number.offset for d in divisions if not is_remainder(d.number)]
         needed = [*(d.divisor for d in divisions), *(node for node in offsets if node)]
         for node in place.row.needed(needed):
             self.write(node)
         checks: list[str] = []
         for division in divisions:
-            checks.append(self.let(f"icmp sge i64 {self._divisor(division)}, {_LEAST_DIVISOR}"))
+            if division.divisor.op != "CONST":
+                checks.append(self.let(f"icmp sge i64 {self._divisor(division)}, {_LEAST_DIVISOR}"))
             if division.number.offset in offsets and division.number.offset is not None:
                 first = self._first(division.number)
                 last = self.let(f"add i64 {first}, {self._wide_thread(place.width)}")
                 checks.append(self.let(f"icmp sge i64 {first}, 0"))
                 checks.append(self.let(f"icmp sle i64 {last}, {2**31}"))
-        large = checks[0]
+        large = checks[0] if checks else None
         for check in checks[1:]:
             large = self.let(f"and i1 {large}, {check}")
         return large
