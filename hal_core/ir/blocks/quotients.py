@@ -21,6 +21,7 @@ from hal_core.ir.uop import UOp
 
 _QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
 _REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
+_DIVIDES = _QUOTIENTS | _REMAINDERS
 _INDICES = {int32, int64, uint32, uint64}
 # Division by a constant is a product on vectors, which shorter parts would not gain by.
 _LEAST_CONSTANT = 32
@@ -37,10 +38,11 @@ class Division(NamedTuple):
 
 def parts(row: Row) -> tuple[Row, list[Division]] | None:
     """Return a region as it is for a part of the row, and its divisions; None without one."""
-    if not any(node.op in _QUOTIENTS or node.op in _REMAINDERS for node in row.nodes):
+    first = next((n for n, node in enumerate(row.nodes) if node.op in _DIVIDES), None)
+    if first is None:
         return None
-    made = _Parts(row)
-    for node in row.nodes:
+    made = _Parts(row, row.nodes[:first])
+    for node in row.nodes[first:]:
         made.add(node)
     return (made.row, list(made.divisions.values())) if made.divisions else None
 
@@ -48,8 +50,8 @@ def parts(row: Row) -> tuple[Row, list[Division]] | None:
 class _Parts:
     """A region in which quotients and remainders are replaced."""
 
-    def __init__(self, whole: Row) -> None:
-        self.whole, self.row = whole, Row([])
+    def __init__(self, whole: Row, before: list[UOp]) -> None:
+        self.whole, self.row = whole, Row(before)
         self.new: dict[UOp, UOp] = {}
         self.divisions: dict[tuple[object, ...], Division] = {}
         self.multiples: dict[tuple[UOp, ...], UOp] = {}  # factors -> the start that is the product
@@ -60,9 +62,10 @@ class _Parts:
         division = self._division(node, sources)
         if division is None and node.op == "MUL" and sources in self.multiples:
             self.new[node] = self.multiples[sources]
+        elif division is None and sources == node.src:
+            self.row.add(node)
         elif division is None:
-            kept = sources == node.src
-            self._keep(node, node.op, node.dtype, sources, node if kept else None)
+            self._keep(node, node.op, node.dtype, sources)
         elif node.op in _QUOTIENTS:
             self.new[node] = division.quotient
         else:
@@ -70,16 +73,13 @@ class _Parts:
             if node.dtype is not int32:
                 self._keep(node, "CAST", node.dtype, (self.new[node],))
 
-    def _keep(
-        self, old: UOp, op: str, dtype: DType | None, sources: tuple[UOp, ...],
-        node: UOp | None = None,
-    ) -> None:  # fmt: skip
-        self.new[old] = node or UOp(op, dtype, sources, old.arg, old.line)
+    def _keep(self, old: UOp, op: str, dtype: DType | None, sources: tuple[UOp, ...]) -> None:
+        self.new[old] = UOp(op, dtype, sources, old.arg, old.line)
         self.row.add(self.new[old])
 
     def _division(self, node: UOp, sources: tuple[UOp, ...]) -> Division | None:
         """Return the division of which a node is the quotient or the remainder."""
-        if node.dtype not in _INDICES or node.op not in _QUOTIENTS | _REMAINDERS:
+        if node.dtype not in _INDICES or node.op not in _DIVIDES:
             return None
         divisor = node.src[1]
         size = _size(node)
