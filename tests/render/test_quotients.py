@@ -152,5 +152,12 @@ def by_short_constants(y: Numbers, x: Inputs, n: hal.int32):
         y[k] = x[k // 3] + x[k & 15]
 
 
-def test_short_parts_are_none() -> None:
-    assert "part.head:" not in LLVMRenderer().render(by_short_constants.lower())
+@hal.kernel
+def by_huge_constants(y: Numbers, x: Inputs, n: hal.int32):
+    k = hal.global_idx(0)
+    y[hal.int64(k) & 0x7FFFFFFFFFFFFFFF] = x[hal.int32(hal.uint64(k) % 2**63)]
+
+
+@pytest.mark.parametrize("kernel", [by_short_constants, by_huge_constants], ids=lambda k: k.name)
+def test_parts_are_neither_short_nor_beyond_the_last_thread(kernel: Any) -> None:
+    assert "part.head:" not in LLVMRenderer().render(kernel.lower())

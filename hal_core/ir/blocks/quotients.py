@@ -25,6 +25,7 @@ _DIVIDES = _QUOTIENTS | _REMAINDERS
 _INDICES = {int32, int64, uint32, uint64}
 # Division by a constant is a product on vectors, which shorter parts would not gain by.
 _LEAST_CONSTANT = 32
+_MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part leaves int64
 
 
 class Division(NamedTuple):
@@ -86,7 +87,7 @@ class _Parts:
         if divisor in self.whole.differing or (size and node not in self.steering):
             return None
         if size is not None:
-            if size < _LEAST_CONSTANT:
+            if not _LEAST_CONSTANT <= size <= _MOST_CONSTANT:
                 return None
             divisor = UOp("CONST", int64, (), size, node.line)
         number = self._number(sources[0])
