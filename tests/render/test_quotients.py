@@ -146,6 +146,26 @@ def test_neighbours_of_a_flat_index_are_vectors(llvm: LLVM, kernel: Any) -> None
 
 
 @hal.kernel
+def beside_a_remainder(y: Numbers, x: Inputs, w: hal.int32, m: hal.int32):
+    """`i + 40` wraps for the last threads."""
+    k = hal.global_idx(0)
+    i = (k + m) % w
+    if i + 40 < 100:
+        y[k] = x[(k + m) // w]
+
+
+def test_what_is_added_to_a_remainder_wraps_as_any_sum(llvm: LLVM) -> None:
+    lowered, x = beside_a_remainder.lower(), np.arange(64, dtype="i4")
+    function = llvm.function(lowered)
+    for w, m in [(33, 0), (2**31 - 1, 2**31 - 100), (2**31 - 2, 2**31 - 70)]:
+        y, expected = np.full((2, 64), -5, "i4")
+        arguments = {"y": y, "x": x, "w": w, "m": m}
+        llvm.call(function, lowered, arguments, (1, 1, 1), (64, 1, 1))
+        interpret(beside_a_remainder, expected, x, vals=(w, m), grid=(1, 1, 1), block=(64, 1, 1))
+        np.testing.assert_array_equal(y, expected, f"{w}, {m}")
+
+
+@hal.kernel
 def by_short_constants(y: Numbers, x: Inputs, n: hal.int32):
     k = hal.global_idx(0)
     if k < n:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hal_core.geometry import MOST_ADDED
 from hal_core.ir import UOp
 from hal_core.ir.blocks.quotients import Division, is_remainder, parts
 from hal_core.ir.blocks.rows import Counted, Row
@@ -65,7 +66,8 @@ class Quotients(Threads):
                 first = self._first(division.number)
                 last = self.let(f"add i64 {first}, {self._wide_thread(place.width)}")
                 checks.append(self.let(f"icmp sge i64 {first}, 0"))
-                checks.append(self.let(f"icmp sle i64 {last}, {2**31}"))
+                # So that `k % w + 1` does not wrap either: `is_remainder` says so.
+                checks.append(self.let(f"icmp sle i64 {last}, {2**31 - MOST_ADDED}"))
         large = checks[0] if checks else None
         for check in checks[1:]:
             large = self.let(f"and i1 {large}, {check}")
