@@ -1,4 +1,4 @@
-"""Write loops that count by themselves as loops over a range, so that they run in lockstep.
+"""Write `while` loops that count by one as loops over a range, so that they run in lockstep.
 
 j = 0                           for j in range(h):
 while j < h:              ->        total += x[j * w + i]
@@ -20,7 +20,7 @@ _STRICT = {"LE": ("LT", 1), "GE": ("GT", -1)}  # what is added to the limit
 
 
 def with_ranges(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
-    """Return the nodes of a kernel with such loops written so."""
+    """Return the nodes of a kernel with such loops as RANGEs."""
     if not any(node.op == "LOOP" for node in uops):
         return uops
     made = list(uops)

@@ -5,9 +5,9 @@
             total[t] += x[k] * y[t]                  for t in range(first, first + 64):
                                                          total[t] += x[k] * y[t]
 
-Their variables then stay in vector registers, and are not stored and loaded in each iteration. That
-needs a loop without a barrier, that does nothing but run one region. In the list of nodes GROUPS
-and ENDGROUPS enclose it:
+The variables of these threads then stay in vector registers, and are not stored and loaded in each
+iteration. Such a loop has no barrier and does nothing but run one region. In the list of nodes
+GROUPS and ENDGROUPS enclose it:
 
 | op | src | arg | meaning |
 | --- | --- | --- | --- |

@@ -6,7 +6,7 @@
                                                     y[t] = x[t] - x[max(t - 1, 0)]
 
 In the middle no index is clamped, so that vectors load neighbours, and no test along x is left. The
-threads ahead of it and behind it, the rims, run the region as it was written.
+threads ahead of the middle and behind it, the rims, run the region as it was written.
 
     node                        in the middle       where
     MAX(t + k, low)             t + k               low <= t + k
@@ -18,12 +18,12 @@ threads ahead of it and behind it, the rims, run the region as it was written.
     t + k < 3, t + k == n       False               it is not
     4 * t + k < n               True                it is for the greatest k of a loop
 
-Which way a test goes in the middle is a guess: most threads are beyond a constant, but
-below one that is the last thread of a block, `t == 255`, and below anything else. A wrong guess
-makes the middle small, and the rims, which are then large, as fast as before.
+We guess that most threads are above a constant and below any other limit. A constant of 31 or more
+in `==` or `!=`, as in `t == 255`, is taken for the last thread, so that most are below it. A wrong
+guess makes the middle small; the rims are then large, and as fast as without a middle.
 
-Where tests decide only what is loaded, there is no such middle. But in a launch of too many blocks,
-whole blocks may load nothing: `beyond` finds them.
+Where tests decide only what is loaded, `inside` gives a middle in which loads need no masks, and
+`beyond` finds the threads past the end of the data, which load nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hal_core.ir.uop import COMPARISON, LEAVES, UOp
 
 _CLAMPS = frozenset({"MIN", "MAX", "MOD"})
 _GUESSED = _CLAMPS | COMPARISON
-_NEAR_THE_END = 31  # the least constant that is guessed to be one of the last threads
+_NEAR_THE_END = 31  # the least constant in `==` that is guessed to be the last thread
 
 
 class Middle(NamedTuple):
@@ -46,12 +46,12 @@ class Middle(NamedTuple):
 
     limits: list[Limit]
     known: dict[UOp, bool]  # conditions, with their values
-    same: dict[UOp, UOp]  # nodes, with equal ones: a source, or a new node that has the same ones
+    same: dict[UOp, UOp]  # node -> an equal one: a source of it, or a new node of its sources
     solving: list[UOp]  # new nodes that the limits need, in order
 
 
 def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
-    """Return the threads for which the conditions that are not decided go as guessed; or None."""
+    """Return the threads for which all conditions outside of `decided` go as guessed; or None."""
     found = Middle([], {}, {}, [])
     for node in row.nodes:
         op = node.op
@@ -114,8 +114,8 @@ def _limit(found: Middle, row: Row, op: str, number: UOp, end: UOp) -> bool:
 def beyond(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     """Return the threads of a row for which no index of a test is below its end; or None.
 
-    They load nothing. Under a mask that would be slow where there is no memory: the processor looks
-    up the address of each vector before it sees that no lane asks for its element.
+    They load nothing. Masked loads would be slow where there is no memory: the processor looks up
+    the address of each vector before it sees that no lane asks for its element.
     """
     found = Middle([], {}, {}, [])
     for test in _tests_of_loads(row):
@@ -146,7 +146,8 @@ def _tests_of_loads(row: Row) -> Iterable[UOp]:
 def _steering(row: Row) -> set[UOp]:
     """Return what decides where memory is accessed, whether it is written, and when a loop ends.
 
-    Loads under a mask, and clamps of other numbers, are as fast as without.
+    Tests that decide only what is loaded are left to `inside`. Clamps of other values are as fast
+    in a row that is not split.
     """
     around: list[UOp] = []
     pending: list[UOp] = []
@@ -184,17 +185,17 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
         if _limit(found, row, {"MIN": "LE", "MAX": "GE"}[node.op], value, end):
             found.same[node] = value
         return
-    # `t % 64` is not that of a neighbour that is wrapped around.
+    # `t % 64` wraps no neighbour's index around, so that no middle is likely.
     if number is None or (node.op == "MOD" and number == Counted(number.number, None, 0, 0, 0, 0)):
         return
     found.same[node] = value
     if node.op == "MOD":
-        # `(t - 1 + n) % n` is t - 1: an end that was added is taken off again.
+        # `(t - 1 + n) % n` is t - 1: the n that was added is subtracted again.
         constant = number.offset is None and end.op == "CONST"
         if (number.offset is end and number.times == (1, 1)) or (
             constant and 0 < end.arg < 2 * number.least
         ):
-            # Where the sum is an int32; it always is one without an offset.
+            # The sum must be an int32; without an offset it always is.
             _add_limit(found, "GE", number, UOp("CONST", int64, (), int(int32.min)))
             found.same[node] = UOp("SUB", node.dtype, (value, end), None, node.line)
             less = end.arg if constant else 0

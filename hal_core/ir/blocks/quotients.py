@@ -23,7 +23,7 @@ _QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
 _REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
 _DIVIDES = _QUOTIENTS | _REMAINDERS
 _INDICES = {int32, int64, uint32, uint64}
-# Division by a constant is a product on vectors, which shorter parts would not gain by.
+# Vectors divide by a constant with a multiplication, so shorter parts would gain nothing.
 _LEAST_CONSTANT = 32
 _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part leaves int64
 
@@ -31,7 +31,7 @@ _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part
 class Division(NamedTuple):
     """A number along x divided by one that the threads of a row share."""
 
-    number: Counted  # not negative and an int32, unless that is tested
+    number: Counted  # not negative and an int32; for some the generated code must test that
     divisor: UOp
     quotient: UOp  # new nodes, the same for all threads of a part
     start: UOp  # an int32: the index along x for which the remainder is 0
@@ -104,7 +104,7 @@ class _Parts:
         return self.divisions[key]
 
     def _number(self, node: UOp) -> Counted | None:
-        """Return what a number is made of that grows by one from a thread to the next."""
+        """Return the parts of a number that grows by one from a thread to the next; else None."""
         while node.op == "CAST" and node.src[0].dtype in _INDICES:
             node = node.src[0]
         number = self.row.counted(node, {}) if node.dtype is int32 else None
@@ -119,14 +119,20 @@ class _Parts:
 
 
 def is_remainder(number: Counted) -> bool:
-    """Tell whether a number is the remainder of a division, and more: no such sum wraps."""
+    """Tell whether a number is a remainder, plus constants or counters perhaps.
+
+    No such sum wraps.
+    """
     offset = number.offset
     started = offset is not None and offset.op == PART_START and offset.arg == number.number.arg
     return started and number.times == (-1, -1)
 
 
 def _size(node: UOp) -> int | None:
-    """Return the constant that a node divides by; 0 if it is none that is positive."""
+    """Return the constant that a node divides by, if it is positive; else 0.
+
+    None for `//` and `%` by a number that is no constant.
+    """
     divisor = node.src[1]
     if divisor.op != "CONST":
         return 0 if node.op in ("SHR", "AND") else None

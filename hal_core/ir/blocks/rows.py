@@ -18,7 +18,7 @@ MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "N
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
 ALONG_X = (("thread_idx", 0), ("global_idx", 0))
 _COMPUTED = PURE | {"CONST"}
-PART_START = "PART_START"  # an index along x, which quotients.py takes from others
+PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _LEAST_ADDED = -(2**31 - 1)
 
 
@@ -39,8 +39,9 @@ class Limit(NamedTuple):
 class Counted(NamedTuple):
     """A number that grows by one from a thread of a row to the next.
 
-    It is `number + times * offset`, and `least` to `most` more, as loops of the region count. With
-    an offset that is so where `number + times * offset`, and `low` to `high` more, are int32.
+    Its value is `number + times * offset + d`, where `d` is from `least` to `most`, by the counters
+    of the region's loops. With an offset this holds only where `number + times * offset`, and that
+    plus `low` to `high`, fit int32.
     """
 
     number: UOp  # thread_idx(0) or global_idx(0)
@@ -49,14 +50,14 @@ class Counted(NamedTuple):
     most: int
     low: int
     high: int
-    times: tuple[int, int] = (1, 1)  # the least and the greatest, as loops of the region count
+    times: tuple[int, int] = (1, 1)  # the least and the greatest, by the counters of loops
 
 
 class Product(NamedTuple):
     """A product of numbers that the threads of a row share, and of constants and counters."""
 
-    factors: tuple[UOp, ...]  # that are no constants
-    times: tuple[int, int]  # the least and the greatest product of all others, as loops count
+    factors: tuple[UOp, ...]  # the numbers that are neither constants nor counters
+    times: tuple[int, int]  # the least and the greatest product of the constants and counters
 
 
 class Row:
@@ -82,13 +83,13 @@ class Row:
             elif op == "SPECIAL":
                 shared = node.arg not in ALONG_X
             else:
-                # A region sets no variable that was declared outside of it; a SPILL is none.
+                # A region sets no VAR that was declared outside of it. It may set a SPILL.
                 shared = op == "GET" and src[0].op == "VAR" and src[0] not in self.differing
             if not shared and node not in counters:
                 self.differing.add(node)
 
     def needed(self, nodes: Iterable[UOp]) -> list[UOp]:
-        """Return the nodes of the region that `nodes` depend on, and themselves, in order."""
+        """Return `nodes`, and the nodes of the region that they depend on, in order."""
         pending = list(nodes)
         found: set[UOp] = set()
         while pending:
@@ -101,7 +102,7 @@ class Row:
     def comparison(
         self, test: UOp, same: Mapping[UOp, UOp] | None = None
     ) -> tuple[str, Counted, UOp] | None:
-        """Return a comparison as op, a number that counts threads, and one they share."""
+        """Return a comparison as op, a number that counts threads, and one that they share."""
         sides = self.sides(test)
         if sides is None or sides[2].dtype not in (int32, int64):
             return None
@@ -110,7 +111,7 @@ class Row:
         return found and (op, found, end)
 
     def sides(self, test: UOp) -> tuple[str, UOp, UOp] | None:
-        """Return a comparison as op, a number that differs between threads, and one they share."""
+        """Return a comparison as op, a number that differs by thread, and one that they share."""
         if test.op not in MIRRORED:
             return None
         op, (number, end) = test.op, test.src
@@ -154,7 +155,7 @@ class Row:
         return found if single else None
 
     def product(self, node: UOp) -> Product | None:
-        """Return a number as such a product; None for one that differs between threads."""
+        """Return a number as a `Product`; None for one that differs between threads."""
         if node not in self.differing and node.op != "CONST":
             return Product((node,), (1, 1))
         span = _span(node)
@@ -175,9 +176,9 @@ def loads_parameter(node: UOp) -> bool:
 def shared_loads(row: Row, known: Collection[UOp]) -> list[UOp]:
     """Return the loads that all threads of a row do at one index, with what the indices need.
 
-    The threads load all before they store. One that stored to such an element would race with the
-    others, so it may be loaded once for the row. A compiler that does not know of races cannot do
-    that, because pointers may alias. `known` has conditions that hold for all these threads.
+    A thread that stored to such an element would race with the others, so the element may be loaded
+    once, before any thread stores. A compiler that does not know of races cannot do that, because
+    pointers may alias. `known` has conditions that hold for all these threads.
     """
     if not any(node.op == "STORE" and array_of(node.src[0]).op == "PARAM" for node in row.nodes):
         return []

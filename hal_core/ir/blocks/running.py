@@ -1,12 +1,12 @@
-"""Write an index that grows in each iteration as a product of the loop's counter.
+"""Write an index that grows by the same in each iteration as a product of the loop's counter.
 
     c = i                             c = i
     for j in range(h):        ->      for j in range(h):
         total += x[c]                     total += x[i + j * w]
         c += w                            c = i + j * w + w
 
-On the right it is seen that threads which are neighbours read elements which are neighbours. Where
-nothing reads `c` behind the loop, it is gone.
+The text on the right shows that neighbouring threads load neighbouring elements. Where nothing
+reads `c` behind the loop, `c` is removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INDICES = {int32, int64, uint32}
 
 
 def with_products(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
-    """Return the nodes of a kernel with such indices written so."""
+    """Return the nodes of a kernel with such indices as products."""
     if not any(node.op == "GET" for node in uops):
         return uops
     made = list(uops)
@@ -33,7 +33,7 @@ def with_products(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
 
 
 def _running(nodes: list[UOp]) -> list[tuple[UOp, UOp]]:
-    """Return the SETs by which a loop changes such indices, and by how much each does."""
+    """Return the SETs by which a loop changes such indices, each with the number that it adds."""
     loop, inside = nodes[0], set(nodes)
     start, _, step = loop.src
     if step.arg != 1 or any(node.op == "CONTINUE" and node.src == (loop,) for node in nodes):

@@ -5,8 +5,8 @@
         y[i] = 2.0 * x[i]          ->         if thread_idx < n - j:
         i += step                                 y[j + thread_idx] = 2.0 * x[j + thread_idx]
 
-`step` and `n` are the same for all threads. Where `i + step` would wrap, which no real launch does,
-`count` is 0, and the loop runs as it was written: it follows, in an IF.
+`i` is an int32; `step` and `n` are the same for all threads. Where `i + step` would wrap, or `step`
+is 0 or negative, `count` is 0 and the loop runs as it was written, in an IF that follows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NEVER = frozenset({"LOOP", "CONTINUE", "RETURN", "BARRIER", "ATOMIC", "CAS", "F
 
 
 def counted(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
-    """Return the nodes with such loops counted, and the new RANGEs."""
+    """Return the nodes with such loops as RANGEs, and these RANGEs."""
     made: list[UOp] = []
     loops: list[UOp] = []
-    done = 0  # nodes that `made` stands for
+    done = 0  # nodes that `made` has, or has replaced
     for place, node in enumerate(uops):
         if node.op == "LOOP" and place >= done:
             found = _Stride.of(uops, place)
@@ -115,7 +115,7 @@ class _Stride:
     def _ends(self) -> bool:
         """Tell whether nothing reads `i` behind the loop before it is set again, in the same block.
 
-        An outer loop may come back to what stands ahead of it.
+        In an outer loop, the nodes ahead of this loop run again behind it.
         """
         behind = self.uops[self.end + 1 :]
         ends = [node.src[0] for node in behind if node.op in ("ENDLOOP", "ENDRANGE")]
@@ -130,7 +130,7 @@ class _Stride:
         return not any(node.op == "GET" and node.src[0] is self.index for node in behind)
 
     def write(self, made: list[UOp]) -> UOp:
-        """Append the counted loop, and the one as it was written; return the RANGE."""
+        """Append the loop as a RANGE, then as it was written; return the RANGE."""
 
         def add(op: str, *src: UOp, dtype: DType | None = int64, arg: object = None) -> UOp:
             made.append(UOp(op, dtype, src, arg, self.line))

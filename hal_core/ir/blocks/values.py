@@ -1,11 +1,11 @@
-"""Use the index or the condition that a variable was set to in its place, where it is known.
+"""Replace reads of a variable by the index or condition that it was last set to.
 
-    i = base + t                    j = base + t
-    if i < n:             ->        if j < n:
-        y[i] = x[i]                     y[j] = x[j]
+    i = base + t                    i = base + t
+    if i < n:             ->        if base + t < n:
+        y[i] = x[i]                     y[base + t] = x[base + t]
     i = 0                           i = 0
 
-On the right, j is no variable: what it is made of is seen, so that `j < n` is a bound of threads.
+On the right, the test shows what is compared, so that it becomes a bound of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
 
 
 def with_values(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
-    """Return the nodes of a kernel with such GETs replaced, and without what nothing reads then."""
+    """Return the nodes of a kernel with such GETs replaced, without nodes that lost all readers."""
     if not any(node.op == "GET" for node in uops):
         return uops
     set_in = _set_in_blocks(uops)

@@ -50,9 +50,9 @@ class Quotients(Threads):
         self.close_loop()
 
     def _are_large(self, place: Place, divisions: list[Division]) -> str | None:
-        """Return whether all divisors are large, and what they divide are numbers from 0 on.
+        """Return whether all divisors are large, and all numbers that they divide 0 or more.
 
-        None: that needs no test.
+        None: both are known without a test.
         """
         offsets = [d.number.offset for d in divisions if not is_remainder(d.number)]
         needed = [*(d.divisor for d in divisions), *(node for node in offsets if node)]

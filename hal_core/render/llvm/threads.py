@@ -18,14 +18,15 @@ from hal_core.render.renderer import dtype_of
 
 AXES = "xyz"
 BLOCKS = "each.block"  # the loop over the blocks of this call
-# The middle of a row is written twice, in kernels up to this size: the text may not grow too long.
+# In kernels up to this size rows are split, and each loop over threads is written several times. In
+# larger ones the text would grow too long.
 _MOST_NODES = 1000
 _MOST_REGIONS = 8
 _MOST_UNROLLED = 50  # regions
-_LONG = 128  # threads, for which masked loads cost more than two loops for the rims
+_LONG = 128  # threads: from here on masked loads cost more than two loops for the rims
 
 
-Known = dict[UOp, str]  # a node -> its value in the loop that is written
+Known = dict[UOp, str]  # node -> its value in the loop that is being written
 
 
 class Place(NamedTuple):
@@ -36,7 +37,7 @@ class Place(NamedTuple):
     suffix: str  # of the labels
     number: str  # of the row, among the rows of the block
     width: str  # threads of the row
-    part: tuple[str, str]  # those that are written: from the first up to the second
+    part: tuple[str, str]  # the threads that are written: from the first up to the second
     first: str = ""  # the thread that the loop along x begins with, if it is not 0
     rare: bool = False  # the loop along x is kept small
 
@@ -87,7 +88,7 @@ class Threads(Blocks):
             guess = guessed(row, guards.known)
             inner = middle(row, guess) or beyond(row, guards.known)
             if inner is None and (inner := inside(row, guess)) is not None:
-                # Rows of one block lie within the limits, but for few.
+                # Most rows of a single block lie within the limits as a whole.
                 write = self._write_long_in_three if self.joined else self._write_twice
         whole, known = self._bound(place, row, guards, inner)
         if inner is None:
@@ -98,7 +99,10 @@ class Threads(Blocks):
             self._write_threads(self._far(place), self._far_part(place, guards), {})
 
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
-        """Write loops around one region, which so many threads along x run at a time."""
+        """Write loops around one region: `groups.arg` threads run them to their end, then the next.
+
+        Threads behind the last whole group run them together.
+        """
         row = Row(region_of(nodes))
         place = self._open_rows(True, row)
         guards = bounds(row, self.splits)
@@ -150,7 +154,7 @@ class Threads(Blocks):
     def _bound(
         self, place: Place, row: Row, guards: Bounds, inner: Middle | None
     ) -> tuple[tuple[str, str], Known]:
-        """Write what the bounds of a row need; return the part that runs, and what is known."""
+        """Write the nodes that a row's bounds need; return the part that runs, and known values."""
         more = (inner.limits, inner.solving) if inner else ((), ())
         early = guards.needed(row, *more)
         for node in (*early, *guards.solving, *more[1]):
@@ -172,7 +176,10 @@ class Threads(Blocks):
     def _write_long_in_three(
         self, place: Place, whole: tuple[str, str], known: Known, inner: Middle
     ) -> None:
-        """Write the same in a row that is long, and a short row whole: loops cost time, too."""
+        """Write a row as middle and rims if the middle has `_LONG` threads or more.
+
+        Else write it as one loop: more loops cost time.
+        """
         part = self.within(inner.limits, whole)
         count = self.let(f"sub nsw i32 {part[1]}, {part[0]}")
         some = self.let(f"icmp sge i32 {count}, {_LONG}")
@@ -189,7 +196,7 @@ class Threads(Blocks):
         self, place: Place, whole: tuple[str, str], part: tuple[str, str], known: Known,
         inner: Middle,
     ) -> None:  # fmt: skip
-        """Write `part` of a row as the middle, then what is ahead of it and behind it."""
+        """Write `part` of a row as the middle, then the threads ahead of it and behind it."""
         start, end = whole
         first, last = part
         self.same = inner.same
@@ -205,7 +212,7 @@ class Threads(Blocks):
     def _write_twice(
         self, place: Place, whole: tuple[str, str], known: Known, inner: Middle
     ) -> None:
-        """Write a row that lies within the limits, and any other row."""
+        """Write a row for the case that it lies within the limits, and for any other case."""
         part = self.within(inner.limits, whole)
         ends = [
             self.let(f"icmp eq i32 {a}, {b}") for a, b in zip(part, whole, strict=True) if a != b
@@ -239,7 +246,7 @@ class Threads(Blocks):
         holds = [node for node, value in known.items() if value == literal(True, bool_)]
         loads = shared_loads(place.row, holds) if place.free else []
         if loads:
-            # Without a thread in this part of the row nothing may be loaded.
+            # If this part of the row has no thread, nothing may be loaded.
             some = self.let(f"icmp slt i32 {part[0]}, {part[1]}")
             self.branch(some, f"row{place.suffix}", f"row{place.suffix}.end")
             self.label(f"row{place.suffix}")
@@ -276,10 +283,10 @@ class Threads(Blocks):
             self.label(f"row{place.suffix}.end")
 
     def _unrolled_as_vectors(self) -> str:
-        """Return the fact that a loop which is not unrolled may be so once it is vectors.
+        """Return metadata for LLVM: unroll this loop only after it was vectorised.
 
-        Unrolled earlier, a loop over few threads becomes single elements, which LLVM then joins to
-        vectors that lie across those that were stored. Intel's processors wait for such stores.
+        Unrolled earlier, a loop over few threads becomes single elements. LLVM then joins them to
+        vectors that lie across those that were stored, and Intel's processors wait for such stores.
         """
         whole = self._fact('!{{!"llvm.loop.unroll.runtime.disable"}}')
         once = self._fact('!{{!"llvm.loop.isvectorized", i32 1}}')
@@ -292,7 +299,7 @@ class Threads(Blocks):
         return self.facts[text]
 
     def _loop(self, *facts: str) -> str:
-        """Return what the jump back of a loop carries, with these nodes of metadata."""
+        """Return the metadata that the jump back of a loop carries, made of these nodes."""
         whole = self._metadata(f"distinct !{{{{!{{0}}, {', '.join(facts)}}}}}")
         return f", !llvm.loop {whole}"
 
@@ -305,12 +312,12 @@ class Threads(Blocks):
     def _open(self, axis: int, suffix: str, start: str, end: str, first: str = "") -> str:
         """Open the loop over one axis, counted from thread `first` on; return the index in it."""
         name = f"thread.{AXES[axis]}{suffix}"
-        # A loop less for LLVM to see through, in each of perhaps a hundred regions.
+        # Without the loop LLVM has one less to analyse, in each of perhaps a hundred regions.
         thread = "0" if axis and end == "1" else self.open_loop(name, "i32", start, end, "slt")
         if first:
             thread = self.let(f"add nsw i32 {first}, {thread}")
         self.specials["thread_idx", axis] = thread
-        # The launch checks that it fits int32. Without nsw LLVM would not vectorise.
+        # The launch checks that the index fits int32. Without nsw LLVM would not vectorise.
         index = f"add nsw i32 {self.first[axis]}, {thread}"
         self.specials["global_idx", axis] = self.let(index, f"%global.{AXES[axis]}{suffix}")
         return thread

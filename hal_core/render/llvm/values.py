@@ -190,9 +190,10 @@ class Values:
         return self.let(f"{how} {old} {value} to {new}")
 
     def _saturated(self, source: DType, target: DType, value: str) -> str:
-        """Return a float as the nearest integer towards zero; NaN gives 0.
+        """Return a float as the nearest integer towards zero that the dtype has; NaN gives 0.
 
-        LLVM has an intrinsic for this, which it does not make vectors of.
+        A number beyond the dtype gives its least or its greatest value. LLVM has an intrinsic for
+        this, but makes no vectors of it.
         """
         old, new = type_of(source), type_of(target)
         least, most = int(target.min), int(target.max)
