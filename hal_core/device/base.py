@@ -90,9 +90,11 @@ class Compiled(concurrency.OfThisProcess):
 
     Get one from the registry, `hal.Device["CPU"]`; each device has one object.
 
-    Order: the work of one device runs in the order of the calls, whichever threads made them.
-    Owns: its allocator, compilers and programs; `close` invalidates what they made. Buffers and
-    programs keep their device alive.
+    Order: work without `queue=` runs in the order of the calls, whichever threads made them; each
+    queue has an order of its own.
+    Owns: its allocator, compilers and programs, and queues while they have work; `close` ends the
+    queues and invalidates buffers and programs. Buffers, programs and queues keep their device
+    alive.
     """
 
     name: str  # canonical: "CUDA:1"
@@ -126,11 +128,12 @@ class Compiled(concurrency.OfThisProcess):
         self._loaded: Living[Program] = Living()
         self._queues: Living[Queue] = Living()
         self._queue_numbers = itertools.count(1)
-        # Queues of other devices, too, as those that are checked may wait for them.
+        # Under HAL_CHECK every device records order: a checked queue may wait for a queue of a
+        # device that is not checked itself.
         self._order = order if self.checks_order or config.CHECK.read() else None
-        self._ends: list[Event] = []  # of queues that were dropped with work in them
-        # Queues that may have work: with one that is garbage the collector would finalize the
-        # memory that its work still uses.
+        self._ends: list[Event] = []  # the ends of queues that were dropped with work in them
+        # Queues that may have work. The device keeps them: were one collected, the memory that its
+        # work still uses would be finalized too.
         self._busy: set[Queue] = set()
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
@@ -184,8 +187,8 @@ class Compiled(concurrency.OfThisProcess):
         if not isinstance(made, Allocator):
             wrong = f"hal_make_allocator gave {short_repr(made)}, which is no Allocator"
             raise self._backend.refuse(wrong)
-        # In its place before the profiler hears of it: a profile that another thread opens now
-        # looks for it there.
+        # Stored before the profiler hears of it: a profile that another thread opens now looks for
+        # it in the device.
         self.__dict__["allocator"] = made
         profiling.device_changed(self)
         return made
@@ -321,11 +324,11 @@ class Compiled(concurrency.OfThisProcess):
             self._check_open("synchronize")
         if not (len(self._queues) or self._ends):
             return self._synchronize(timeout)
-        self._forget_queues()  # those that are left have work, or are referred to
+        self._forget_queues()  # the queues that are left have work, or somebody refers to them
         deadline = monotonic() + seconds_of(timeout, "synchronize")
         if not self._synchronize_queues(deadline):
             return False
-        self._forget_queues()  # which makes ends
+        self._forget_queues()  # dropped queues become ends
         for end in list(self._ends):
             if not end._reached(max(0.0, deadline - monotonic())):
                 return False
@@ -340,7 +343,7 @@ class Compiled(concurrency.OfThisProcess):
                 if not (queue.closed or queue._synchronize(max(0.0, deadline - monotonic()))):
                     return False
             except InvalidState:
-                if not queue.closed:  # else by another thread, which has waited for its work
+                if not queue.closed:  # else another thread closed it, and has waited for its work
                     raise
         return True
 
@@ -389,16 +392,16 @@ class Compiled(concurrency.OfThisProcess):
         return sorted(taken | lost)
 
     def _forget_ends(self) -> None:
-        self._forget_queues()  # first, as one that nobody else refers to has an end then
+        self._forget_queues()  # first: a queue that nobody else refers to becomes an end
         for end in list(self._ends):  # a finalizer may append to it meanwhile
             if end._is_over():
                 with suppress(ValueError):  # another thread was faster
                     self._ends.remove(end)
 
     def _forget_queues(self) -> None:
-        """Keep those queues no longer whose work is done."""
+        """Drop the queues whose work is done."""
         for queue in self._busy.copy():  # other threads may add to it
-            self._busy.discard(queue)  # first, or one that gets work behind the look would be lost
+            self._busy.discard(queue)  # first: a queue that gets work after the look adds itself
             has_work = not queue.closed
             try:
                 with suppress(InvalidState):  # closed meanwhile, or captured: the next call looks

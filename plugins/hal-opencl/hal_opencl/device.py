@@ -98,8 +98,8 @@ class OpenCLDevice(Compiled):
         # Looks delay work on the same cores: saxpy of 4 Mi took 5 % longer with a sixteenth.
         self._share = 1 / 8 if info.kind == "cpu" else 1 / 16
         self.last_launched = ""  # a program's name, for the text of a fault
-        self.last_event: cl.Event | None = None  # of the work that was queued last
-        self.replays: list[tuple[cl.Event, Replay]] = []  # that may still run
+        self.last_event: cl.Event | None = None  # the event of the work that was queued last
+        self.replays: list[tuple[cl.Event, Replay]] = []  # those that may still run
         try:
             self._try_compiler()
         except BaseException:
@@ -121,8 +121,8 @@ class OpenCLDevice(Compiled):
             raise driver.explain(error, "wait", self.name, self.last_launched) from None
 
     def _close(self) -> None:
-        # PyOpenCL releases both when nobody refers to them; memory that is still in use has its own
-        # reference to the context.
+        # PyOpenCL releases queue and context when nobody refers to them. Memory that is still in
+        # use has its own reference to the context.
         self.last_event = None
         self.replays.clear()
         del self.commands, self.context

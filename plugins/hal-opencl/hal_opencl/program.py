@@ -29,9 +29,9 @@ from hal_opencl.queue import Latest
 _pack_geometry = struct.Struct(GEOMETRY.code).pack
 # PoCL makes other machine code for a launch of 65535 and more groups along an axis.
 _MOST_GROUPS = 1 << 15
-# It takes 20 to 40 ns to begin a work-item, in which 100 threads of a short kernel run.
+# To begin a work-item takes 20 to 40 ns; in that time 100 threads of a short kernel run.
 _ITEM_THREADS = 4096
-_ITEMS_OF_UNIT = 32  # and more: a compute unit that is done takes over from the others
+_ITEMS_OF_UNIT = 32  # or more: a compute unit that is done takes over items of the others
 
 # A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
@@ -140,7 +140,7 @@ class OpenCLProgram(Program):
         memory, numbers, packs = [], [], {}
         for index, (code, _, position, *_) in enumerate(slots):
             if not code:
-                # Where the kernel takes no offset, a view is a sub-buffer.
+                # A kernel that takes no offset is given a view as a sub-buffer.
                 plain = f"a{position}[0]" if offsets else f"whole(a{position})"
                 memory.append(f"{index}, {plain}")
                 continue
@@ -216,8 +216,9 @@ class OpenCLProgram(Program):
     def _launch_no_blocks(self, kernel: cl.Kernel) -> None:
         """Launch the kernel with no blocks to run, so that PoCL makes its machine code now.
 
-        PoCL does that for a size of groups when it first runs one. All groups have one work-item
-        here, so later launches find the code made, and also loaded if they have no more groups.
+        PoCL makes the code for a size of groups when it first runs one. All groups have one
+        work-item here, so later launches find the code compiled, and already loaded if they have at
+        most `_MOST_GROUPS` groups along x.
         """
         set_memory, set_numbers = driver.argument_setters(kernel)
         for index, slot in enumerate([*slots_of(self.binary), GEOMETRY]):
@@ -225,7 +226,7 @@ class OpenCLProgram(Program):
                 set_numbers((index, bytes(slot.nbytes)))
             else:
                 set_memory((index, None))
-        queue = cl.CommandQueue(self.device.context)  # it need not wait for work of the device
+        queue = cl.CommandQueue(self.device.context)  # of its own: nothing is queued ahead of this
         event = cl.enqueue_nd_range_kernel(queue, kernel, (_MOST_GROUPS,), (1,))
         queue.flush()
         self.device.wait_for(event)
@@ -242,4 +243,4 @@ class Geometry(NamedTuple):
 
     items: tuple[int, ...]  # of the whole launch
     group: tuple[int, ...]  # of one group
-    launch: bytes  # for kernels whose work-items are blocks: the argument GEOMETRY
+    launch: bytes  # the argument GEOMETRY, for kernels whose work-items are blocks

@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from hal_opencl.device import OpenCLDevice
 
 _COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
-_FAILED = -1  # of a wait: the driver drops what is queued behind it
+_FAILED = -1  # the status of an event whose work failed: the driver drops what is queued behind it
 
 
 class Command(NamedTuple):
-    """An entry of the queue that was not seen complete yet."""
+    """A command of the queue that was not seen complete yet."""
 
     name: str  # "launch of saxpy"
-    marker: cl.Event | None  # None: work before it failed, so the driver does not have it
-    keep: Any  # what it needs until it is complete
-    event: Callable[[], Event | None] = lambda: None  # that happens with it, a weak reference
-    waited: Event | None = None  # before it
-    failure: Failure | None = None  # the driver refused it
+    marker: cl.Event | None  # None: the driver refused it, or never got it as earlier work failed
+    keep: Any  # memory and objects that it needs until it is complete
+    event: Callable[[], Event | None] = lambda: None  # a weak reference to the event it completes
+    waited: Event | None = None  # the event that it waits for
+    failure: Failure | None = None  # why the driver refused it
 
     @property
     def status(self) -> int:
-        """The driver's word: above COMPLETE pending, below it failed."""
+        """The driver's status: above COMPLETE the command is pending, below COMPLETE it failed."""
         return int(self.marker.command_execution_status if self.marker else _COMPLETE)
 
 
@@ -95,11 +95,11 @@ class OpenCLQueue(Queue):
         self.commands = commands
         self._latest = Latest(commands)
         self._lock = fork_safe_lock()
-        # In no cycle with the queue: of a cycle the collector finalizes all, also the memory that
-        # `__del__` keeps.
+        # It must not refer to the queue: the collector finalizes all objects of a cycle, also the
+        # memory that `__del__` keeps for running commands.
         self._pending: deque[Command] = deque()
-        self._failure: Failure | None = None  # of what is complete
-        self._drops = False  # what is added: the driver refused a command
+        self._failure: Failure | None = None  # the first one of the complete commands
+        self._drops = False  # True: the driver refused a command, so later ones are dropped
         self._launches: WeakKeyDictionary[Program, Callable[..., cl.Event]] = WeakKeyDictionary()
 
     # -- work
@@ -124,9 +124,9 @@ class OpenCLQueue(Queue):
                 self._drops = True
 
     def look(self) -> None:
-        """Let the events of complete commands happen, and release what they needed.
+        """Let the events of complete commands happen, and release what the commands needed.
 
-        Unless another thread works with the queue now, or a caller of this one.
+        Does nothing while another thread works with the queue, or a caller of this method does.
         """
         run_unless_busy(self._lock, self._look)
 
@@ -138,14 +138,14 @@ class OpenCLQueue(Queue):
             event = done.event()
             if event is not None:
                 event._happen(self._failure)
-            # Taken out last, as Ctrl-C may come; what the event has called may have looked, too.
+            # Taken out last, as Ctrl-C may come. A callback of the event may have looked, too.
             if pending and pending[0] is done:
                 del pending[0]
 
     def _is_over(self, command: Command) -> bool:
         if command.status > _COMPLETE or command.waited is None:
             return command.status <= _COMPLETE
-        if isinstance(command.waited, OpenCLEvent):  # which failed if the work before it did
+        if isinstance(command.waited, OpenCLEvent):  # it fails if the work before it failed
             command.waited.queue.look()
         return command.waited._done
 
@@ -200,7 +200,7 @@ class OpenCLQueue(Queue):
                 self._copy(between, src, nbytes, src_device, keep)
                 src = between
             self._add("copy", lambda: self._copied(dest, src, nbytes), keep)
-        elif allocator.host_ordered:  # the host sees it in place
+        elif allocator.host_ordered:  # the host reads the source in place
             self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
         else:
             helper = WorkerQueue(self.device, name=f"helper of {self.name}")
@@ -233,7 +233,7 @@ class OpenCLQueue(Queue):
             after._when_done(after._poll)
 
     def _wait(self, event: Event) -> None:
-        if self.device.is_simulated:  # it would wait in the call, too, and hear no Ctrl-C
+        if self.device.is_simulated:  # its driver would wait in the call, deaf to Ctrl-C
             event.wait()
             return
         marker = getattr(event, "marker", None)
@@ -251,7 +251,7 @@ class OpenCLQueue(Queue):
         return bool(self._pending)
 
     def __del__(self) -> None:
-        # The driver finishes the commands; what they need stays until the device is asked again.
+        # The driver finishes the commands. The device keeps what they need until it sees their end.
         pending = getattr(self, "_pending", None)
         if pending and not self.forked and not self.device.closed:
             rest = _Dropped(pending)

@@ -1,7 +1,8 @@
-"""Queues of a simulator, which does the work of a command queue in the thread that calls.
+"""Queues of a simulator, whose commands run on a thread of ours.
 
-There `clFlush` behind a wait for an event waits, too, and hears no Ctrl-C. So a thread of ours has
-the command queue for itself, and waits for events on the host.
+A simulator runs queued commands in the thread that calls `clFlush`. After a wait for an event that
+call blocks, and Ctrl-C cannot end it. So a thread of our own owns the command queue, and waits for
+events on the host.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SimulatorQueue(WorkerQueue):
-    """A command queue, and the thread that works with it."""
+    """A command queue, and the thread that makes its calls."""
 
     def __init__(self, device: OpenCLDevice) -> None:
         self._inner = OpenCLQueue(device)
