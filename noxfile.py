@@ -34,7 +34,7 @@ DISTRIBUTIONS = ("hal-core", *PLUGINS)
 LOCAL = tuple(name for name in DISTRIBUTIONS if name != "hal-ray")  # Ray is 80 MB and more
 SUPPORTED = ("3.11", "3.12", "3.13")
 
-# With pip, which environments of uv lack: it fetches what Metal in software reads.
+# pip is listed because uv's environments have none; tests fetch packages with it.
 TEST_TOOLS = (
     "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.7", "hypothesis>=6.100",
     "ml_dtypes>=0.5", "cloudpickle>=3.0", "pip",
@@ -44,9 +44,9 @@ TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "cro
 PAGE_TOOLS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11", "safetensors>=0.4")
 TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
-# A device and the compiler that the conformance kit asks for. The engine: kernels are loaded by
-# LLVM, as on macOS and Windows. Not RAY: it is a device where a cluster runs, and the session `ray`
-# runs the kit on one that it starts, on two kinds of devices.
+# A device and the compiler that the conformance kit asks for. With `engine`, LLVM loads the
+# kernels, as on macOS and Windows. RAY is left out: it needs a cluster, and the session `ray` runs
+# the kit on one that it starts, on two kinds of devices.
 PAIRS = (
     "CPU-llvm", "CPU-clang", "CPU-gcc", "CPU-zig", "CPU-llvm-engine", "CUDA-nvrtc", "CUDA-ptx",
     "HIP-hiprtc", "METAL-system", "OPENCL-driver", "PYTHON-uops",
@@ -67,8 +67,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PIP_NO_COMPILE"] = "1"
 os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 
-# pip's settings of where packages come from, in the words of uv, which reads none of them; and
-# those for which it has no word.
+# uv's variables for pip's settings of where packages come from, which uv does not read; and the
+# settings for which uv has no variable.
 UV_WORDS = {
     "index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS",
     "cert": "SSL_CERT_FILE", "constraint": "UV_CONSTRAINT",
@@ -77,7 +77,7 @@ PIP_ALONE = {"no-index", "trusted-host", "client-cert", "proxy", "pre"}
 
 
 def _installer() -> str:
-    """Return nox's word for what installs packages: uv, from where pip would, or else pip.
+    """Return nox's name of the installer: uv, with pip's settings, or else pip.
 
     uv takes a second where pip takes twenty, but a machine may lack it.
     """
@@ -106,7 +106,7 @@ nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
 
 def _runs(version: str) -> bool:
-    """Asked by running it: pyenv has a `python3.x` on PATH for versions that are not active."""
+    """Tell whether a Python runs: pyenv has a `python3.x` on PATH also for inactive versions."""
     try:
         done = subprocess.run((f"python{version}", "-c", ""), capture_output=True, check=False)
     except OSError:
@@ -119,13 +119,12 @@ PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
 FULL = "3.12" if _runs("3.12") else CURRENT  # the Python that runs every test, lint and types
 OTHERS = tuple(version for version in PYTHONS if version != FULL)
 
-# Every test runs once, with FULL: in `core` what has no use for a backend, and what is of one with
-# a driver in software; all else in `together`. The sessions before it ask what that cannot see: a
-# core without a backend, a backend without the others, another Python. What `build` has checked is
-# what they install.
+# With FULL, `core` runs the tests that need no backend and those of backends whose driver is
+# simulated; `together` runs the rest. The sessions before `together` also test the core alone, each
+# backend alone, and other Pythons. All install the wheels that `build` checked.
 nox.options.sessions = ("build", "core", "pythons", "together", "template", "lint")
 
-# Tests with backends of their own, or none: finding, opening, reporting.
+# Tests that make their own backends or need none: finding, opening, reporting.
 ALONE = (
     "tests/cli/test_doctor.py", "tests/test_import.py", "tests/test_discovery.py", "tests/device",
     "tests/compiler", "tests/python",
@@ -156,7 +155,7 @@ QUICK = (
     "plugins/hal-cpu/tests/test_program.py", "plugins/hal-cpu/tests/test_device.py",
     "plugins/hal-opencl/tests/test_device.py", "plugins/hal-opencl/tests/test_program.py",
 )  # fmt: skip
-# What meets a dependency: hooks, metadata, tables, arrays, folders, LLVM.
+# Tests of the code that calls a dependency: hooks, metadata, tables, arrays, folders, LLVM.
 LOWEST = (
     "tests/device/test_backend.py", "tests/device/test_installed.py",
     "tests/buffer/test_buffer.py", "tests/compiler/test_cache.py",
@@ -305,7 +304,7 @@ def core(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
-    """Test the core and one backend; with CUDA all of its tests, on the driver in software."""
+    """Test the core and one backend: on one Python all tests of CUDA, HIP and METAL, else a few."""
     _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
     _test_backend(session, backend)
 
@@ -319,7 +318,7 @@ def _test_backend(session: nox.Session, backend: str) -> None:
         own.insert(0, "tests/simulators")
     elif backend not in ("hip", "metal") or session.python != FULL:
         own = _existing(f"{own[0]}/{name}" for name in OWN)
-    # AMD's compiler is of the system alone: without it the tests of it are skipped.
+    # AMD's compiler is not on PyPI: where the system has none, its tests are skipped.
     asked = os.environ.get("HAL_REQUIRE", "").split(",")
     require = () if backend == "hip" and "HIP" not in asked else (backend.upper(),)
     _pytest(session, *own, *RESULTS, require=require)  # short ones last, for the core that is free

@@ -1,8 +1,8 @@
-"""Which kernels tests will launch, found before any of them runs.
+"""Find the kernels that tests will launch, before any of the tests runs.
 
-A compiler takes longer to start than for most kernels, so those of a module's tests are compiled
-together. A test says what it launches by doing it: it is called with a toolchain that goes no
-further.
+A compiler takes longer to start than to compile most kernels, so the kernels of a module's tests
+are compiled together. To find a test's kernel, `launched` calls the test with a toolchain whose
+`run` notes the kernel and raises `Launched`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hal_core.ir import Kernel
 
 
 class Launched(Exception):
-    """A test has come to its first launch."""
+    """Raised at the first launch of a test."""
 
 
 def launched(test: Callable[..., None], toolchain: Toolchain, **given: object) -> list[Kernel]:
-    """The kernel that a test launches first; none if it fails, skips or takes another fixture."""
+    """The kernel that a test launches first; none if it fails, skips or needs other fixtures."""
     found: list[Kernel] = []
 
     def run(kernel: Kernel, *_: Any, **__: Any) -> None:

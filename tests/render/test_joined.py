@@ -1,4 +1,4 @@
-"""The kernels of several tests in one text: each is tried as it would be in a text of its own."""
+"""The kernels of several tests compiled in one text, where each runs as in a text of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hal_core.ir import Kernel
 
 
 def rests(divisor: int, contract: bool = True) -> Kernel:
-    """A kernel whose text has a function of its own in most languages."""
+    """A kernel whose text contains a helper function in most languages."""
     b = Builder("rests", "r: int32*, x: const int32*")
     i = b.index()
     b.store("r", i, b.op("MOD", b.load("x", i), b.op("ADD", i, b.const(divisor))))
@@ -22,7 +22,10 @@ def rests(divisor: int, contract: bool = True) -> Kernel:
 
 
 def test_kernels_of_one_text(compiler: Toolchain) -> None:
-    """Of one name and with functions of one name; apart are those that a pragma forbids to fuse."""
+    """Kernels and helper functions with equal names are compiled together.
+
+    A kernel whose pragma differs is compiled apart.
+    """
     if not compiler.joins:
         pytest.skip("each kernel is a text")
     kernels = [rests(3), rests(5), rests(7, contract=False)]
@@ -44,7 +47,10 @@ def gcc(tmp_path_factory: pytest.TempPathFactory) -> GCC:
 
 
 def test_a_kernel_may_not_use_the_functions_of_another(gcc: GCC) -> None:
-    """A renderer that forgets one is found, as it is where each kernel is a text."""
+    """If a renderer leaves out a helper function, the joined text does not compile.
+
+    The helper of another kernel is not used.
+    """
     whole, other = (gcc.text(renamed(rests(3), number)) for number in (0, 1))
     head, _, _ = other.partition("static inline")
     lacking = head + other[other.index("void rests_1") :]

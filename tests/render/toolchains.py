@@ -1,4 +1,4 @@
-"""Compilers that take rendered text and really run it, one class a way."""
+"""Compile rendered kernels and run them: one class for each compiler."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOST_JOINED = 24  # kernels of one text: a refused one has them all compiled aga
 
 
 class Made(NamedTuple):
-    """What a compiler made of a text, and a kernel as it is called there."""
+    """The result of compiling a text, and a kernel with the name that it has there."""
 
     image: Any
     kernel: Kernel
@@ -56,7 +56,10 @@ def renamed(kernel: Kernel, number: int) -> Kernel:
 
 
 def joined(texts: Iterable[str]) -> str:
-    """One text of several. Each keeps its own functions and types, so that it lacks none."""
+    """Join texts into one.
+
+    Names that begin with `hal_` get the text's number, so that no kernel uses another's helpers.
+    """
     return "\n".join(re.sub(r"\bhal_", f"hal_{n}_", text) for n, text in enumerate(texts))
 
 
@@ -66,9 +69,9 @@ class Toolchain:
     renderer: Renderer
     missing = ""
     subgroup = 1  # threads of one; 0: it has none
-    turns = 20_000  # of a loop in which workers are sure to meet
+    turns = 20_000  # iterations of a loop in which workers are sure to meet
     rivals = 1200  # threads that attempt one exchange until each has had its turn
-    joins = True  # a text of its language holds several kernels, which cost less than several texts
+    joins = True  # one text with several kernels is compiled faster than several texts
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,8 +87,10 @@ class Toolchain:
         part: tuple[int, int] | None = None,
         workers: int = 1,
     ) -> None:
-        """Arrays are written to. `part`: these blocks only, where the language can.
-        `workers` threads share the blocks; OpenCL's driver has its own."""
+        """Run a kernel; it writes to the arrays. `part`: these blocks only, where the language can.
+
+        `workers` threads share the blocks; OpenCL's driver has threads of its own.
+        """
         raise NotImplementedError
 
     def compile(self, kernel: Kernel) -> None:
@@ -95,7 +100,7 @@ class Toolchain:
         return self.renderer.render(kernel)
 
     def build(self, text: str, options: tuple[str, ...]) -> Any:
-        """What the compiler makes of a text."""
+        """Compile a text; return what `run` calls."""
         raise NotImplementedError
 
     def made(self, kernel: Kernel) -> Made:
@@ -105,13 +110,14 @@ class Toolchain:
         return self.ready[text, *options]
 
     def prepare(self, kernels: list[Kernel]) -> None:
-        """Build these, `joined`, so that `made` finds them; and forget those before."""
+        """Build these kernels `joined`, so that `made` finds them; forget the kernels before."""
         self.ready.clear()
         groups: dict[tuple[str, ...], dict[str, Kernel]] = {}
         for kernel in kernels if self.joins else ():
             with suppress(HalError, pytest.skip.Exception):  # the test will meet it
                 text = self.text(kernel)
-                # An #include and a #pragma hold for all kernels below: they have the same.
+                # An #include or a #pragma holds for all kernels below it: only kernels with the
+                # same ones are joined.
                 head = [line for line in text.splitlines() if line.startswith("#")]
                 groups.setdefault((*self.renderer.options(kernel), *head), {})[text] = kernel
         for group in groups.values():
@@ -123,7 +129,7 @@ class Toolchain:
         """Build kernels, each beside the text that it has alone, as one text."""
         named = [renamed(kernel, number) for number, (_, kernel) in enumerate(rows)]
         options = self.renderer.options(named[0])
-        # Where the text is refused each test compiles its own kernel, and so one is named.
+        # If the text is refused, each test compiles its own kernel, so that the bad one is named.
         with suppress(Exception):
             image = self.build(joined(map(self.text, named)), options)
             for (text, _), kernel in zip(rows, named, strict=True):
@@ -134,7 +140,7 @@ class Toolchain:
 
 
 class NativeToolchain(Toolchain):
-    """Those that make a function in the calling convention of hal-cpu."""
+    """A toolchain that makes a function in the calling convention of hal-cpu."""
 
     def run(
         self,
@@ -193,7 +199,7 @@ class CToolchain(NativeToolchain):
             self.missing = f"{self.compiler} is not installed"
 
     def compile(self, kernel: Kernel) -> None:
-        """Without the passes of -O3, which `run` has: they take most of the time."""
+        """Compile without the passes of -O3, which `run` needs: they take most of the time."""
         self.library(self.text(kernel), "-O1", self.renderer.options(kernel))
 
     def build(self, text: str, options: tuple[str, ...]) -> ctypes.CDLL:
@@ -206,7 +212,7 @@ class CToolchain(NativeToolchain):
         subprocess.run(
             [
                 self.compiler, "-std=gnu11", "-march=native", "-Wall", "-Werror",
-                # what unused parts of a kernel's frame would say
+                # warnings about unused parts of a kernel's frame
                 "-Wno-unused-variable", "-Wno-unused-function", "-Wno-unknown-pragmas",
                 "-Wno-tautological-compare",
                 *self.quiet, level, "-shared", "-fPIC", *options, str(path), "-o", str(made), "-lm",
@@ -224,7 +230,7 @@ class CToolchain(NativeToolchain):
 
 class GCC(CToolchain):
     compiler = "gcc"
-    quiet = ("-Wno-maybe-uninitialized",)  # guesses, of arrays that one thread writes for all
+    quiet = ("-Wno-maybe-uninitialized",)  # a guess, wrong for arrays that one thread fills for all
 
 
 class Clang(CToolchain):
@@ -254,7 +260,7 @@ class LLVM(NativeToolchain):
         )
 
     def optimised(self, text: str) -> tuple[Any, Any]:
-        """Module after the passes of -O3, and the machine it is for."""
+        """The module after the passes of -O3, and the machine that it is for."""
         machine = self.machine()
         module = self.llvm.parse_assembly(text)
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
