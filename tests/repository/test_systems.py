@@ -83,7 +83,7 @@ ONLY_SOME = {
         "import winreg ctypes.FormatError ctypes.WinDLL ctypes.get_last_error":
             "posix.py and linux.py have the same functions",
     },
-    "plugins/hal-opencl/hal_opencl/driver.py": {
+    "plugins/hal-opencl/hal_opencl/stderr.py": {
         "os.memfd_create os.pread": "on Linux alone: elsewhere what PoCL prints stays on stderr",
     },
 }  # fmt: skip

@@ -11,16 +11,16 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import platformdirs
 
 from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArgument, OutOfMemory
+from hal_opencl.stderr import quietly
 
 __all__ = [
     "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
@@ -58,8 +58,6 @@ Program = inner._Program
 # ends in these; its dispatch costs 1 us of the 5 that a small copy takes.
 enqueue_read = inner._enqueue_read_buffer
 enqueue_write = inner._enqueue_write_buffer
-
-T = TypeVar("T")
 
 _SIMULATORS = ("oclgrind",)  # platforms that interpret kernels: correct, and very slow
 _status = cl.status_code
@@ -253,6 +251,8 @@ def _word_at(address: int) -> bytes:
 
 # -- programs
 
+_build_lock = threading.RLock()  # not every platform builds in two threads at once
+
 
 class BuildError(Exception):
     """The platform's compiler refused a program; `log` is all that it said."""
@@ -276,7 +276,7 @@ def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ())
             # The compilers that chatter run in this process, and need no open file of it.
             talks = kind_of(device) == "cpu" and (is_pocl(device) or is_simulator(device))
             if talks:
-                _quietly(lambda: made._build(flags, [device]))
+                quietly(lambda: made._build(flags, [device]))
             else:
                 made._build(flags, [device])
     except cl.Error as error:
@@ -358,55 +358,3 @@ def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[.
     """
     inner: Any = kernel
     return inner._set_arg_multi, inner._set_arg_buf_multi
-
-
-_build_lock = threading.RLock()  # not every platform builds in two threads at once
-
-# clang inside PoCL and Oclgrind writes this line to file descriptor 2, whatever its options.
-_CHATTER = re.compile(rb"(?m)^\d+ (?:warning|error)s?(?: and \d+ errors?)? generated\.\n")
-_UNSHARE = 2  # CLOSE_RANGE_UNSHARE of <linux/close_range.h>
-
-
-def _quietly(work: Callable[[], T]) -> T:
-    """Return what `work` returns; of what it writes to stderr, the counts of warnings are dropped.
-
-    It runs in a thread that has file descriptors of its own: all other threads, and children that
-    they start meanwhile, keep theirs. Where the system has no such threads, nothing is dropped.
-    """
-    done: list[T] = []
-    failed: list[BaseException] = []
-    written = b""
-
-    def run() -> None:
-        nonlocal written
-        try:
-            read = _own_stderr()
-            try:
-                done.append(work())
-            finally:
-                written = read()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="hal-opencl build")
-    thread.start()
-    thread.join()
-    rest = _CHATTER.sub(b"", written)
-    if rest:
-        with suppress(OSError):  # no stderr
-            os.write(2, rest)
-    if failed:
-        raise failed.pop()
-    return done.pop()
-
-
-def _own_stderr() -> Callable[[], bytes]:
-    """Give the calling thread, for good, a stderr in memory; return the function that reads it."""
-    if sys.platform == "linux":
-        close_range = getattr(ctypes.CDLL(None), "close_range", None)  # glibc 2.34, Linux 5.9
-        # The thread closes its copies of other files: a pipe ends when the other threads close it.
-        if close_range is not None and close_range(3, ctypes.c_uint(-1), _UNSHARE) == 0:
-            memory = os.memfd_create("stderr")
-            os.dup2(memory, 2)
-            return lambda: os.pread(memory, os.fstat(memory).st_size, 0)
-    return lambda: b""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import hal_core as hal
 from hal_opencl import driver
 from hal_opencl.compiler import Sealed
+from hal_opencl.stderr import quietly
 
 ONE = "__kernel void one(__global int *x) { x[get_global_id(0)] = VALUE; }"
 
@@ -96,7 +97,7 @@ def test_C5_a_warning_prints_nothing_and_fails_nothing(
 def test_other_output_to_stderr_during_a_build_gets_through(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    driver._quietly(
+    quietly(
         lambda: os.write(2, b"mine\n2 errors generated.\n1 warning and 1 error generated.\nmore\n")
     )
     assert capfd.readouterr().err == "mine\nmore\n"
@@ -114,7 +115,7 @@ def test_a_build_takes_stderr_from_no_other_thread_and_no_child(
         return "built"
 
     with ThreadPoolExecutor() as pool:
-        built = pool.submit(driver._quietly, build)
+        built = pool.submit(quietly, build)
         assert building.wait(30)
         os.write(2, b"a thread\n")
         subprocess.run(["sh", "-c", "echo a child >&2"], check=True)
@@ -126,7 +127,7 @@ def test_a_build_takes_stderr_from_no_other_thread_and_no_child(
 
 def test_what_a_build_raises_gets_out() -> None:
     with pytest.raises(ZeroDivisionError):
-        driver._quietly(lambda: 1 // 0)
+        quietly(lambda: 1 // 0)
 
 
 def test_defines_options_and_includes_reach_the_compiler(
