@@ -129,7 +129,7 @@ class OpenCLDevice(Compiled):
 
     def _make_queue(self) -> Queue:
         from hal_opencl.queue import OpenCLQueue
-        from hal_opencl.simulator import SimulatorQueue
+        from hal_opencl.simulator_queue import SimulatorQueue
 
         return SimulatorQueue(self) if self.is_simulated else OpenCLQueue(self)
 
