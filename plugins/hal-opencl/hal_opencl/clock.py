@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hal_core.profiling.sampled_clock import SampledClock, Span
 from hal_opencl import driver
-from hal_opencl.driver import cl
+from hal_opencl.driver import COMPLETE, cl
 
 if TYPE_CHECKING:
     from hal_opencl.device import OpenCLDevice
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAX_PENDING = 4096  # markers; then every second one is dropped
-_COMPLETE = cl.command_execution_status.COMPLETE
 
 
 class OpenCLClock(SampledClock):
@@ -52,7 +51,7 @@ class OpenCLClock(SampledClock):
         if isinstance(result, cl.Event):
             span.command = result
             # Read at once if it is complete: the event of a blocking copy keeps host memory alive.
-            if result.command_execution_status == _COMPLETE:
+            if result.command_execution_status == COMPLETE:
                 with self._lock:
                     self._read(span)
         return result
@@ -66,7 +65,7 @@ class OpenCLClock(SampledClock):
         event, span.command = span.command, None
         # A failed marker has a status below COMPLETE.
         with suppress(cl.Error):
-            while self._pending and self._pending[0][1].command_execution_status <= _COMPLETE:
+            while self._pending and self._pending[0][1].command_execution_status <= COMPLETE:
                 host_ns, marker = self._pending.pop(0)
                 self._samples.add(marker.profile.queued, host_ns)
         with suppress(cl.Error):  # it failed, and keeps the host's times of its call

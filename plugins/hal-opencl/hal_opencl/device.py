@@ -14,7 +14,7 @@ from hal_core.ir import Signature
 from hal_opencl import driver
 from hal_opencl.clock import OpenCLClock
 from hal_opencl.compiler import OpenCLCompiler
-from hal_opencl.driver import cl
+from hal_opencl.driver import COMPLETE, cl
 
 if TYPE_CHECKING:
     from hal_core.graph import Step
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hal_opencl.graph import Replay
     from hal_opencl.queue import OpenCLQueue
 
-_COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
 _MAX_BLOCKS = 2**31 - 1
 _INT64_ATOMICS = {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
 _SUBGROUPS = {"cl_khr_subgroups", "cl_khr_subgroup_shuffle", "cl_khr_subgroup_ballot"}
@@ -166,7 +165,7 @@ class OpenCLDevice(Compiled):
         Ctrl-C ends the wait, not the command. (The driver's own waits are deaf to it.)
         Raises: cl.Error when the command failed.
         """
-        if not poll(lambda: event.command_execution_status <= _COMPLETE, timeout, self._share):
+        if not poll(lambda: event.command_execution_status <= COMPLETE, timeout, self._share):
             return False
         if self.last_event is event:
             self.last_event = None

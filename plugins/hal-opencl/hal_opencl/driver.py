@@ -23,10 +23,11 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArg
 from hal_opencl.stderr import quietly
 
 __all__ = [
-    "BuildError", "Program", "argument_setters", "argument_spaces", "argument_types", "binary_of",
-    "build", "check", "cl", "enqueue_read", "enqueue_write", "explain", "find_devices",
-    "identity_of", "inner", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
-    "may_be_memory", "open_queue", "raise_failure", "sentence",
+    "COMPLETE", "BuildError", "Program", "argument_setters", "argument_spaces",
+    "argument_types", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
+    "explain", "find_devices", "identity_of", "inner", "is_pocl", "is_simulator",
+    "kernel_facts", "kernel_names", "kind_of", "may_be_memory", "open_queue", "raise_failure",
+    "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -53,6 +54,7 @@ if not _writable:
     vars(cl)["_PYOPENCL_NO_CACHE"] = True
 
 Program = inner._Program
+COMPLETE = cl.command_execution_status.COMPLETE  # pending work is above it, failures are below
 
 # Arguments: queue, memory, host memory, byte offset, events to wait for, blocking. `enqueue_copy`
 # ends in these; its dispatch costs 1 us of the 5 that a small copy takes.

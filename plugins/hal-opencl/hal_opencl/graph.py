@@ -8,14 +8,12 @@ from hal_core.errors import HalError
 from hal_core.graph.node import COPY, COPYIN
 from hal_opencl import driver
 from hal_opencl.command_buffer import CommandBuffer, calls_of
-from hal_opencl.driver import cl
+from hal_opencl.driver import COMPLETE, cl
 from hal_opencl.program import OpenCLProgram
 
 if TYPE_CHECKING:
     from hal_core.graph import Step
     from hal_opencl.device import OpenCLDevice
-
-_COMPLETE = cl.command_execution_status.COMPLETE
 
 
 class Replay:
@@ -27,7 +25,7 @@ class Replay:
 
     def __call__(self) -> None:
         device = self._device
-        running = [one for one in device.replays if one[0].command_execution_status > _COMPLETE]
+        running = [one for one in device.replays if one[0].command_execution_status > COMPLETE]
         with driver.check("replay", device.name):
             event = self.enqueue(device.commands)
         device.replays = [*running, (event, self)]

@@ -12,7 +12,7 @@ from hal_core.concurrency import fork_safe_lock, run_unless_busy
 from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_opencl import driver
-from hal_opencl.driver import cl
+from hal_opencl.driver import COMPLETE, cl
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hal_opencl.allocator import Opaque
     from hal_opencl.device import OpenCLDevice
 
-_COMPLETE = cl.command_execution_status.COMPLETE  # failures are below it
 _FAILED = -1  # the status of an event whose work failed: the driver drops what is queued behind it
 
 
@@ -38,7 +37,7 @@ class Command(NamedTuple):
     @property
     def status(self) -> int:
         """The driver's status: above COMPLETE the command is pending, below COMPLETE it failed."""
-        return int(self.marker.command_execution_status if self.marker else _COMPLETE)
+        return int(self.marker.command_execution_status if self.marker else COMPLETE)
 
 
 class OpenCLEvent(PolledEvent):
@@ -72,7 +71,7 @@ class _Dropped(PolledEvent):
         self._pending = pending
 
     def _poll(self) -> bool:
-        while self._pending and self._pending[0].status <= _COMPLETE:
+        while self._pending and self._pending[0].status <= COMPLETE:
             self._pending.popleft()
         return not self._pending
 
@@ -143,8 +142,8 @@ class OpenCLQueue(Queue):
                 del pending[0]
 
     def _is_over(self, command: Command) -> bool:
-        if command.status > _COMPLETE or command.waited is None:
-            return command.status <= _COMPLETE
+        if command.status > COMPLETE or command.waited is None:
+            return command.status <= COMPLETE
         if isinstance(command.waited, OpenCLEvent):  # it fails if the work before it failed
             command.waited.queue.look()
         return command.waited._done
@@ -240,7 +239,7 @@ class OpenCLQueue(Queue):
         if marker is None or event.queue is None or event.queue.device is not self.device:
             marker = cl.UserEvent(self.device.context)
             user: cl.UserEvent = marker
-            event._when_done(lambda: user.set_status(_FAILED if event._failure else _COMPLETE))
+            event._when_done(lambda: user.set_status(_FAILED if event._failure else COMPLETE))
         wait = lambda: cl.enqueue_barrier(self.commands, wait_for=[marker])  # noqa: E731
         self._add("wait", wait, event, waited=event)
 
