@@ -1,4 +1,4 @@
-"""Check a compiled kernel against its signature: its entry, and the arguments it takes."""
+"""Check the arguments of a compiled kernel against its signature."""
 
 from __future__ import annotations
 
@@ -28,16 +28,40 @@ _PLAIN = re.compile(
 )
 
 
-def find_kernel(program: driver.Program, entry: str, operation: str, device: str) -> cl.Kernel:
-    """Find the entry of a program. Raises: CompileError with the names that it has."""
-    names = driver.kernel_names(program)
-    if entry not in names:
-        raise CompileError(
-            operation,
-            f"the program has no __kernel {entry!r}, it has {', '.join(names) or 'none'}",
-            device=device,
-        )
-    return cl.Kernel(program, entry)
+class Slot(NamedTuple):
+    """One argument of the OpenCL kernel."""
+
+    code: str  # letter of the module struct for a number; empty for memory
+    nbytes: int
+    position: int  # of the signature's parameter
+    what: str
+    is_offset: bool = False
+
+
+GEOMETRY = Slot("8i", 32, 0, "the geometry of the launch")  # an int8
+
+
+def slots_of(asked: CompileOptions | Binary) -> list[Slot]:
+    """List the arguments that a kernel takes.
+
+    A rendered kernel takes a pointer as base and byte offset, and so does a `Source` kernel that
+    asks for it; others take the pointer alone.
+    """
+    slots = []
+    for param in asked.signature.params:
+        if not param.is_pointer:
+            code = param.dtype.format
+            slots.append(Slot(code, param.dtype.itemsize, param.position, str(param)))
+            continue
+        slots.append(Slot("", 8, param.position, str(param)))
+        if asked.rendered or asked.offsets:
+            slots.append(Slot("q", 8, param.position, f"the byte offset of {param}", True))
+    return slots
+
+
+def runs_whole_blocks(kernel: cl.Kernel, asked: CompileOptions | Binary) -> bool:
+    """Return whether the work-items of a rendered kernel are blocks, which take the geometry."""
+    return asked.rendered and kernel.num_args == len(slots_of(asked)) + 1
 
 
 def check_arguments(
@@ -115,39 +139,3 @@ def _holds(written: str, param: Param) -> bool:
         return bool(match[4])
     scalar = ("u" if match[1] or match[2] else "") + match[3]
     return scalar in _TYPES[param.dtype.name] and bool(match[4]) == param.is_pointer
-
-
-class Slot(NamedTuple):
-    """One argument of the OpenCL kernel."""
-
-    code: str  # letter of the module struct for a number; empty for memory
-    nbytes: int
-    position: int  # of the signature's parameter
-    what: str
-    is_offset: bool = False
-
-
-def runs_whole_blocks(kernel: cl.Kernel, asked: CompileOptions | Binary) -> bool:
-    """Return whether the work-items of a rendered kernel are blocks, which take the geometry."""
-    return asked.rendered and kernel.num_args == len(slots_of(asked)) + 1
-
-
-def slots_of(asked: CompileOptions | Binary) -> list[Slot]:
-    """List the arguments that a kernel takes.
-
-    A rendered kernel takes a pointer as base and byte offset, and so does a `Source` kernel that
-    asks for it; others take the pointer alone.
-    """
-    slots = []
-    for param in asked.signature.params:
-        if not param.is_pointer:
-            code = param.dtype.format
-            slots.append(Slot(code, param.dtype.itemsize, param.position, str(param)))
-            continue
-        slots.append(Slot("", 8, param.position, str(param)))
-        if asked.rendered or asked.offsets:
-            slots.append(Slot("q", 8, param.position, f"the byte offset of {param}", True))
-    return slots
-
-
-GEOMETRY = Slot("8i", 32, 0, "the geometry of the launch")  # an int8

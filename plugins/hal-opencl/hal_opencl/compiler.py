@@ -12,7 +12,7 @@ from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_opencl import driver
-from hal_opencl.arguments import check_arguments, find_kernel
+from hal_opencl.arguments import check_arguments
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class OpenCLCompiler(Compiler):
                 device=self.device.name,
             ) from None  # fmt: skip
         with driver.check(operation, self.device.name):
-            kernel = find_kernel(program, options.entry, operation, self.device.name)
+            kernel = driver.find_kernel(program, options.entry, operation, self.device.name)
             check_arguments(kernel, options, operation, self.device.name)
         binary = driver.binary_of(program)
         if not binary:

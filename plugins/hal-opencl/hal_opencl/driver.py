@@ -19,13 +19,20 @@ from typing import Any, NamedTuple
 
 import platformdirs
 
-from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArgument, OutOfMemory
+from hal_core.errors import (
+    CompileError,
+    DeviceFault,
+    DeviceUnavailable,
+    HalError,
+    InvalidArgument,
+    OutOfMemory,
+)
 from hal_opencl.stderr import quietly
 
 __all__ = [
     "COMPLETE", "BuildError", "Program", "argument_setters", "argument_spaces",
     "argument_types", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
-    "explain", "find_devices", "identity_of", "inner", "is_pocl", "is_simulator",
+    "explain", "find_devices", "find_kernel", "identity_of", "inner", "is_pocl", "is_simulator",
     "kernel_facts", "kernel_names", "kind_of", "may_be_memory", "open_queue", "raise_failure",
     "sentence",
 ]  # fmt: skip
@@ -303,6 +310,18 @@ def kernel_names(program: Program) -> list[str]:
     """Return the names of the program's kernels."""
     names = str(program.get_info(cl.program_info.KERNEL_NAMES))
     return [name for name in names.split(";") if name]
+
+
+def find_kernel(program: Program, entry: str, operation: str, device: str) -> cl.Kernel:
+    """Find the entry of a program. Raises: CompileError with the names that it has."""
+    names = kernel_names(program)
+    if entry not in names:
+        raise CompileError(
+            operation,
+            f"the program has no __kernel {entry!r}, it has {', '.join(names) or 'none'}",
+            device=device,
+        )
+    return cl.Kernel(program, entry)
 
 
 def argument_spaces(kernel: cl.Kernel) -> list[str]:

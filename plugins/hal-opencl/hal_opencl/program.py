@@ -14,13 +14,7 @@ from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define, spare_storage
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque
-from hal_opencl.arguments import (
-    GEOMETRY,
-    check_arguments,
-    find_kernel,
-    runs_whole_blocks,
-    slots_of,
-)
+from hal_opencl.arguments import GEOMETRY, check_arguments, runs_whole_blocks, slots_of
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
@@ -56,6 +50,14 @@ def launch(geometry{names}):
 """
 
 
+class Geometry(NamedTuple):
+    """The extents of a launch, in work-items as OpenCL counts them."""
+
+    items: tuple[int, ...]  # of the whole launch
+    group: tuple[int, ...]  # of one group
+    launch: bytes  # the argument GEOMETRY, for kernels whose work-items are blocks
+
+
 class OpenCLProgram(Program):
     """A kernel on an OpenCL device.
 
@@ -69,7 +71,7 @@ class OpenCLProgram(Program):
         operation = f"load {binary.entry}"
         with driver.check(operation, device.name):
             program = self._build(operation)
-            kernel = find_kernel(program, binary.entry, operation, device.name)
+            kernel = driver.find_kernel(program, binary.entry, operation, device.name)
             check_arguments(kernel, binary, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
             self._whole_blocks = runs_whole_blocks(kernel, binary)
@@ -236,11 +238,3 @@ def _whole(opaque: Opaque) -> cl.Buffer | None:
     """Return memory without an offset: a sub-buffer where it has one."""
     base, offset = opaque
     return base.get_sub_region(offset, base.size - offset) if offset else base
-
-
-class Geometry(NamedTuple):
-    """The extents of a launch, in work-items as OpenCL counts them."""
-
-    items: tuple[int, ...]  # of the whole launch
-    group: tuple[int, ...]  # of one group
-    launch: bytes  # the argument GEOMETRY, for kernels whose work-items are blocks
