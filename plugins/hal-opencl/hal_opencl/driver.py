@@ -33,8 +33,7 @@ __all__ = [
     "COMPLETE", "BuildError", "Program", "argument_setters", "argument_spaces",
     "argument_types", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
     "explain", "find_devices", "find_kernel", "identity_of", "inner", "is_pocl", "is_simulator",
-    "kernel_facts", "kernel_names", "kind_of", "may_be_memory", "open_queue", "raise_failure",
-    "sentence",
+    "kernel_facts", "kind_of", "may_be_memory", "open_queue", "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -306,15 +305,10 @@ def binary_of(program: Program) -> bytes:
     return bytes(binaries[0] or b"")
 
 
-def kernel_names(program: Program) -> list[str]:
-    """Return the names of the program's kernels."""
-    names = str(program.get_info(cl.program_info.KERNEL_NAMES))
-    return [name for name in names.split(";") if name]
-
-
 def find_kernel(program: Program, entry: str, operation: str, device: str) -> cl.Kernel:
     """Find the entry of a program. Raises: CompileError with the names that it has."""
-    names = kernel_names(program)
+    listed = str(program.get_info(cl.program_info.KERNEL_NAMES))
+    names = [name for name in listed.split(";") if name]
     if entry not in names:
         raise CompileError(
             operation,
