@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 Opaque = tuple[cl.Buffer, int]  # memory, byte offset: a view at any offset needs no sub-buffer
 
 
+def overlap(dest: Opaque, src: Opaque, nbytes: int) -> bool:
+    """Tell whether two ranges share bytes. OpenCL refuses to copy between such ranges."""
+    return dest[0] == src[0] and abs(dest[1] - src[1]) < nbytes
+
+
 class OpenCLAllocator(LRUAllocator[Opaque]):
     """Memory of one OpenCL device. An opaque is (memory, byte offset).
 
@@ -90,8 +95,8 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
     def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> Any:
         if src_device is not self.device:
             return False  # each device has a context of its own
-        if dest[0] == src[0] and abs(dest[1] - src[1]) < nbytes:
-            return False  # OpenCL refuses ranges that overlap
+        if overlap(dest, src, nbytes):
+            return False
         with driver.check("copy_from", self.device.name):
             copied = cl.enqueue_copy(
                 self.device.commands, dest[0], src[0],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hal_core.errors import HalError
 from hal_core.graph.node import COPY, COPYIN
 from hal_opencl import driver
+from hal_opencl.allocator import overlap
 from hal_opencl.command_buffer import CommandBuffer, calls_of
 from hal_opencl.driver import COMPLETE, cl
 from hal_opencl.program import OpenCLProgram
@@ -53,7 +54,7 @@ def _add(device: OpenCLDevice, recorded: CommandBuffer, step: Step) -> None:
         recorded.add_launch(kernel, step.geometry.items, step.geometry.group, keep)
     elif step.kind == COPY:
         dest, src, nbytes, _ = step.args
-        if dest[0] == src[0] and abs(dest[1] - src[1]) < nbytes:  # OpenCL refuses an overlap
+        if overlap(dest, src, nbytes):
             between = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, nbytes), 0
             recorded.add_copy(between, src, nbytes)
             src = between

@@ -12,13 +12,13 @@ from hal_core.concurrency import fork_safe_lock, run_unless_busy
 from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_opencl import driver
+from hal_opencl.allocator import Opaque, overlap
 from hal_opencl.driver import COMPLETE, cl
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.program import Program
     from hal_core.queue import Keep
-    from hal_opencl.allocator import Opaque
     from hal_opencl.device import OpenCLDevice
 
 _FAILED = -1  # the status of an event whose work failed: the driver drops what is queued behind it
@@ -194,7 +194,7 @@ class OpenCLQueue(Queue):
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         allocator = src_device.allocator
         if src_device is self.device:
-            if dest[0] == src[0] and abs(dest[1] - src[1]) < nbytes:  # OpenCL refuses an overlap
+            if overlap(dest, src, nbytes):
                 between = cl.Buffer(self.device.context, cl.mem_flags.READ_WRITE, nbytes), 0
                 self._copy(between, src, nbytes, src_device, keep)
                 src = between
