@@ -8,6 +8,14 @@ from hal_core.render.c.language import FUNCTIONS, Language, Space
 
 # A call runs the blocks first <= block < last, in linear order with x fastest. Index arithmetic is
 # signed, so that a compiler may assume no overflow (the launch checks that) and vectorise.
+# gcc 12 takes the largest uint32 for the largest uint64 where both become a float32.
+_CASTS = {
+    "float32 from uint32": """\
+{static} {float} {name}({type} x) {{
+    return ({float})(int64_t)x;
+}}""",
+}
+
 _FRAME = """\
 void $name(const char *args, const int32_t *launch, int64_t first, int64_t last) {
     $arguments
@@ -102,7 +110,7 @@ C = Language(
             ("hal_float64_of_bits", "uint64_t", "double"),
         )
     },
-    casts=HALF_CASTS,
+    casts={**HALF_CASTS, **_CASTS},
     spaces={
         "PARAM": Space("atomic", "", _ATOMICS),
         "SHARED": Space("shared", "", PLAIN_ATOMICS),

@@ -429,6 +429,22 @@ def test_zero_minus_zero_has_no_sign(device: hal.Compiled, cc: str) -> None:
     assert bytes(y.numpy()) == bytes(4)
 
 
+def test_the_largest_numbers_of_two_dtypes_are_two_floats(device: hal.Compiled, cc: str) -> None:
+    """gcc 12 took the largest uint32 for the largest uint64 on the way to a float32."""
+
+    @hal.kernel
+    def largest(y: hal.Ptr[hal.float32], z: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):
+        i = hal.global_idx(0)
+        y[i] = hal.float32(hal.uint64(x[i]))
+        z[i] = hal.float32(hal.uint32(x[i]))
+
+    x = hal.Buffer.from_numpy(np.array([np.inf, 2.0**70, 2.0**40, 7], np.float32), device)
+    y, z = hal.zeros(4, hal.float32, device), hal.zeros(4, hal.float32, device)
+    device.compile(largest)(y, z, x, threads=4)
+    assert y.numpy().tolist() == [2.0**64, 2.0**64, 2.0**40, 7.0]
+    assert z.numpy().tolist() == [2.0**32, 2.0**32, 2.0**32, 7.0]
+
+
 def test_C6_a_missing_compiler_is_named(
     own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
