@@ -494,6 +494,24 @@ def test_a_guard_leaves_no_test_in_the_loop(llvm: LLVM, kernel: Any) -> None:
     assert "masked.store" not in text
 
 
+@hal.kernel
+def by_huge_numbers(y: hal.Ptr[hal.int32], n: hal.int32):
+    i = hal.global_idx(0)
+    k = hal.int64(i + n)
+    y[i] = 1 if k >> 63 > 1 else 2
+    if k // (2**63 - 1) > 1 or k & -(2**62) > 1:
+        y[i] = 3
+
+
+@pytest.mark.parametrize("n", [0, 5, -(2**31)])
+def test_a_test_of_an_index_that_is_divided_by_a_huge_number(llvm: LLVM, n: int) -> None:
+    lowered = by_huge_numbers.lower()
+    y, expected = np.zeros((2, 64), "i4")
+    llvm.run(lowered, {"y": y, "n": n}, (2, 1, 1), (32, 1, 1))
+    interpret(by_huge_numbers, expected, vals=(n,), grid=2, block=32)
+    np.testing.assert_array_equal(y, expected)
+
+
 # -- elements that all threads of a row load
 
 SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]

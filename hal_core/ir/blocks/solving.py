@@ -144,6 +144,8 @@ def _operand(node: UOp, page: Page, row: Row) -> tuple[Number, Number, Range] | 
             value = -value if node.dtype is not uint32 else 2**32 - value
             if value < 1 or value & (value - 1):
                 return None
+        if value > _FITS[int64][1]:  # or what is undone would leave int64
+            return None
         return value, value, (value, value)
     single = product.factors == (part,)  # else a product, or a loop's counter
     if node.op not in ("ADD", "SUB") and not (single and node.op in ("MUL", "FLOORDIV")):
