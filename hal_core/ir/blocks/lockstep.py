@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
-from hal_core.ir.blocks.strides import counted
+from hal_core.ir.blocks.strides import with_strides
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
 # A compiler unrolls a loop up to this number of iterations, and of operations in all iterations
@@ -75,7 +75,7 @@ def in_step(kernel: Kernel) -> Lockstep | None:
     """Return the kernel with its loops made ready for hoisting; None if no loop gains by it."""
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
-    uops, strides = counted(kernel.uops)
+    uops, strides = with_strides(kernel.uops)
     return (strides and _with_loops(uops, strides)) or _with_loops(kernel.uops, ())
 
 

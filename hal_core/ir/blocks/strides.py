@@ -21,7 +21,7 @@ _INDICES = ("thread_idx", "global_idx")
 _NEVER = frozenset({"LOOP", "CONTINUE", "RETURN", "BARRIER", "ATOMIC", "CAS", "FENCE"})
 
 
-def counted(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
+def with_strides(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
     """Return the nodes with such loops as RANGEs, and these RANGEs."""
     made: list[UOp] = []
     loops: list[UOp] = []
