@@ -12,8 +12,8 @@ last to the first, in int64:
 In a loop over k, `4 * i + k < n` holds in all iterations for those threads for which it holds with
 the greatest k. Where that decides anything, `middle` asks for these threads.
 
-A step may wrap from some thread on, as `4 * i` does for `i >= 2**29`. Those threads are called far,
-and keep their test. They are all threads where a step wraps for the first one already.
+A step may wrap from some thread on, as `4 * i` does for `i >= 2**29`. Those threads, `wrapping`,
+keep their test. They are all threads where a step wraps for the first one already.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _MOST_ADDED = 1 << 52  # in one step, so that sums do not leave int64
 
 
 class Solved(NamedTuple):
-    """A guard as limits of threads, which hold for the threads ahead of `far`."""
+    """A guard as limits of threads, which hold for the threads ahead of `wrapping`."""
 
     limits: list[Limit]
-    far: list[Limit]  # the threads for which a step may wrap: one limit, or none
+    wrapping: list[Limit]  # the threads for which a step may wrap: one limit, or none
     nodes: list[UOp]  # that the limits need, in order
 
 
@@ -113,7 +113,7 @@ def _steps(chain: list[UOp], page: Page, row: Row) -> list[_Step] | None:
             reach = before[0] & -least, before[1]
         elif most < 1 or (node.op == "TRUNCDIV" and before[0] < 0):
             return None
-        else:  # a factor below 1 makes `far` 0
+        else:  # a factor below 1 makes `wrapping` 0
             times = {max(1, least), most}
             ends = [a * k if kind == "*" else a // k for a in before for k in times]
             reach = min(ends), max(ends)

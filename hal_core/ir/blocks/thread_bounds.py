@@ -49,7 +49,7 @@ _EFFECTS = frozenset(
     {"IF", "RANGE", "LOOP", "LOAD", "GET", "SET", "STORE", "ATOMIC", "CAS", "FENCE", "RETURN"}
 )
 _JOINS = frozenset({"AND", "OR", "NOT"})
-_FAR = 1 << 40  # beyond any thread
+_BEYOND = 1 << 40  # beyond any thread
 
 
 class Bounds(NamedTuple):
@@ -58,8 +58,8 @@ class Bounds(NamedTuple):
     limits: list[Limit]
     rows: list[tuple[UOp, bool]]  # conditions that are the same for a row, and what they must be
     known: dict[UOp, bool]  # all these conditions, which need no test in the loop
-    far: list[Limit]  # threads beyond all `limits` that run the region as it was written
-    solving: list[UOp]  # new nodes that `limits` and `far` need, in order
+    wrapping: list[Limit]  # threads beyond all `limits` that run the region as it was written
+    solving: list[UOp]  # new nodes that `limits` and `wrapping` need, in order
 
     def needed(
         self, row: Row, more: Sequence[Limit] = (), solving: Sequence[UOp] = ()
@@ -73,7 +73,7 @@ class Bounds(NamedTuple):
 
 
 def bounds(row: Row, solves: bool = True) -> Bounds:
-    """Return the bounds of a region; `solves` allows `far`, for which it is written once more."""
+    """Return the bounds of a region; `solves` allows `wrapping`, for which it is written again."""
     found = Bounds([], [], {}, [], [])
     for test, holds in _conditions(row):
         if test not in row.differing:
@@ -108,7 +108,7 @@ def _solve(found: Bounds, row: Row, test: UOp, holds: bool) -> None:
     solution = solved(row, op if holds else OPPOSITE[op], number, end)
     if solution is not None:
         found.limits.extend(solution.limits)
-        found.far.extend(solution.far)
+        found.wrapping.extend(solution.wrapping)
         found.solving.extend(solution.nodes)
         found.known[test] = holds
 
@@ -216,8 +216,8 @@ class _Bounded:
         """Return, as int64, the number in its row of the thread at which a limit is met."""
         at = self._new("CAST", int64, limit.end)
         if limit.end.dtype is not int32:  # the sums below do not wrap
-            at = self._new("MIN", int64, at, self._new("CONST", int64, arg=_FAR))
-            at = self._new("MAX", int64, at, self._new("CONST", int64, arg=-_FAR))
+            at = self._new("MIN", int64, at, self._new("CONST", int64, arg=_BEYOND))
+            at = self._new("MAX", int64, at, self._new("CONST", int64, arg=-_BEYOND))
         if limit.added:
             at = self._new("SUB", int64, at, self._new("CONST", int64, arg=limit.added))
         if limit.number.arg[0] == "global_idx":

@@ -95,8 +95,10 @@ class Threads(Blocks):
             self._write_threads(place, whole, known)
         else:
             write(place, whole, known, inner)
-        if guards.far:
-            self._write_threads(self._far(place), self._far_part(place, guards), {})
+        if guards.wrapping:
+            self._write_threads(
+                self._wrapping_place(place), self._wrapping_threads(place, guards), {}
+            )
 
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
         """Write loops around one region: `groups.arg` threads run them to their end, then the next.
@@ -116,8 +118,10 @@ class Threads(Blocks):
         self.close_loop()
         rest = place._replace(suffix=f".rest{place.suffix}")
         self._write_nest(nodes, rest, (last, end), known)
-        if guards.far:
-            self._write_nest(nodes, self._far(place), self._far_part(place, guards), {})
+        if guards.wrapping:
+            self._write_nest(
+                nodes, self._wrapping_place(place), self._wrapping_threads(place, guards), {}
+            )
         self._close_rows()
 
     def _write_nest(
@@ -230,12 +234,12 @@ class Threads(Blocks):
         self.jump(f"over{place.suffix}")
         self.label(f"over{place.suffix}")
 
-    def _far(self, place: Place) -> Place:
+    def _wrapping_place(self, place: Place) -> Place:
         """Return the place of threads whose guards wrap, which no real launch has."""
         return place._replace(suffix=f".far{place.suffix}", free=False, rare=True)
 
-    def _far_part(self, place: Place, guards: Bounds) -> tuple[str, str]:
-        starts = [self.within([limit], place.part)[0] for limit in guards.far]
+    def _wrapping_threads(self, place: Place, guards: Bounds) -> tuple[str, str]:
+        starts = [self.within([limit], place.part)[0] for limit in guards.wrapping]
         first = starts[0]
         for start in starts[1:]:
             first = self._call("@llvm.smin.i32", "i32", ["i32"] * 2, [first, start])
@@ -364,11 +368,11 @@ class Threads(Blocks):
     def _place_of(self, limit: Limit) -> str:
         """Return, as i64, the number in its row of the thread at which a limit is met."""
         if limit.end.op == "CONST":
-            at = str(max(-_FAR, min(_FAR, limit.end.arg)))
+            at = str(max(-_BEYOND, min(_BEYOND, limit.end.arg)))
         elif dtype_of(limit.end) is int32:
             at = self.let(f"sext i32 {self.values[limit.end]} to i64")
         else:  # the sums below do not wrap
-            at = self.least(self._greatest(self.values[limit.end], str(-_FAR)), str(_FAR))
+            at = self.least(self._greatest(self.values[limit.end], str(-_BEYOND)), str(_BEYOND))
         if limit.added:
             at = self.let(f"sub nsw i64 {at}, {limit.added}")
         if limit.offset is not None:
@@ -388,5 +392,5 @@ class Threads(Blocks):
         return self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [a, b])
 
 
-_FAR = 1 << 40  # beyond any thread
+_BEYOND = 1 << 40  # beyond any thread
 _NOT_UNROLLED = '!{{!"llvm.loop.unroll.disable"}}'
