@@ -26,18 +26,18 @@ class Quotients(Threads):
         suffix = place.suffix
         large = self._are_large(place, divisions)
         if large is None:
-            self._write_parts_of(place, row, divisions)
+            self._write_loop_of_parts(place, row, divisions)
             return
         self.branch(large, f"parts{suffix}", f"undivided{suffix}")
         self.label(f"parts{suffix}")
-        self._write_parts_of(place, row, divisions)
+        self._write_loop_of_parts(place, row, divisions)
         self.jump(f"divided{suffix}")
         self.label(f"undivided{suffix}")
         self.write_part(place)
         self.jump(f"divided{suffix}")
         self.label(f"divided{suffix}")
 
-    def _write_parts_of(self, place: Place, row: Row, divisions: list[Division]) -> None:
+    def _write_loop_of_parts(self, place: Place, row: Row, divisions: list[Division]) -> None:
         """Write a loop over the parts of a row, with the region as it is for a part."""
         suffix = place.suffix
         start = self.open_loop(f"part{suffix}", "i32", "0", place.width, "slt")
@@ -46,7 +46,7 @@ class Quotients(Threads):
             end = self.least(end, self._divide(division, thread))
         last = self.let(f"trunc i64 {end} to i32")
         self.loops[-1] = self.loops[-1]._replace(step=self.let(f"sub nsw i32 {last}, {start}"))
-        self.write_part(place._replace(row=row, suffix=f".part{suffix}", part=(start, last)))
+        self.write_part(place._replace(row=row, suffix=f".part{suffix}", interval=(start, last)))
         self.close_loop()
 
     def _are_large(self, place: Place, divisions: list[Division]) -> str | None:

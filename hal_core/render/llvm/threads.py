@@ -26,6 +26,7 @@ _MOST_UNROLLED = 50  # regions
 _LONG = 128  # threads: from here on masked loads cost more than two loops for the rims
 
 
+Interval = tuple[str, str]  # threads of a row: from the first up to the second
 Known = dict[UOp, str]  # node -> its value in the loop that is being written
 
 
@@ -37,7 +38,7 @@ class Place(NamedTuple):
     suffix: str  # of the labels
     number: str  # of the row, among the rows of the block
     width: str  # threads of the row
-    part: tuple[str, str]  # the threads that are written: from the first up to the second
+    interval: Interval  # the threads that are written
     first: str = ""  # the thread that the loop along x begins with, if it is not 0
     rare: bool = False  # the loop along x is kept small
 
@@ -124,14 +125,12 @@ class Threads(Blocks):
             )
         self._close_rows()
 
-    def _write_nest(
-        self, nodes: list[UOp], place: Place, part: tuple[str, str], known: Known
-    ) -> None:
+    def _write_nest(self, nodes: list[UOp], place: Place, interval: Interval, known: Known) -> None:
         inside = False
         for node in nodes:
             if node.op == "THREADS":
                 inside = True
-                self._write_threads(place, part, known)
+                self._write_threads(place, interval, known)
                 self.access, self.thread, self.frame_loop = "", "", BLOCKS
             elif node.op == "ENDTHREADS":
                 inside = False
@@ -157,69 +156,69 @@ class Threads(Blocks):
 
     def _bound(
         self, place: Place, row: Row, guards: Bounds, inner: Middle | None
-    ) -> tuple[tuple[str, str], Known]:
-        """Write the nodes that a row's bounds need; return the part that runs, and known values."""
+    ) -> tuple[Interval, Known]:
+        """Write the nodes that a row's bounds need; return its threads and known values."""
         more = (inner.limits, inner.solving) if inner else ((), ())
         early = guards.needed(row, *more)
         for node in (*early, *guards.solving, *more[1]):
             self.write(node)
         known = {node: self.values[node] for node in early}
         known.update({node: literal(holds, bool_) for node, holds in guards.known.items()})
-        whole = self.within(guards.limits, place.part)
+        whole = self.within(guards.limits, place.interval)
         for condition, holds in guards.rows:
             sides = (whole[1], whole[0]) if holds else whole
             whole = whole[0], self.select(self.values[condition], "i32", *sides)
         return whole, known
 
-    def _write_in_three(
-        self, place: Place, whole: tuple[str, str], known: Known, inner: Middle
-    ) -> None:
+    def _write_in_three(self, place: Place, whole: Interval, known: Known, inner: Middle) -> None:
         """Write the middle of a row, and its rims: the threads ahead of it and behind it."""
-        self._write_parts(place, whole, self.within(inner.limits, whole), known, inner)
+        self._write_middle_and_rims(place, whole, self.within(inner.limits, whole), known, inner)
 
     def _write_long_in_three(
-        self, place: Place, whole: tuple[str, str], known: Known, inner: Middle
+        self, place: Place, whole: Interval, known: Known, inner: Middle
     ) -> None:
         """Write a row as middle and rims if the middle has `_LONG` threads or more.
 
         Else write it as one loop: more loops cost time.
         """
-        part = self.within(inner.limits, whole)
-        count = self.let(f"sub nsw i32 {part[1]}, {part[0]}")
+        interval = self.within(inner.limits, whole)
+        count = self.let(f"sub nsw i32 {interval[1]}, {interval[0]}")
         some = self.let(f"icmp sge i32 {count}, {_LONG}")
         self.branch(some, f"long{place.suffix}", f"short{place.suffix}")
         self.label(f"long{place.suffix}")
-        self._write_parts(place, whole, part, known, inner)
+        self._write_middle_and_rims(place, whole, interval, known, inner)
         self.jump(f"over{place.suffix}")
         self.label(f"short{place.suffix}")
         self._write_threads(place, whole, known)
         self.jump(f"over{place.suffix}")
         self.label(f"over{place.suffix}")
 
-    def _write_parts(
-        self, place: Place, whole: tuple[str, str], part: tuple[str, str], known: Known,
+    def _write_middle_and_rims(
+        self, place: Place, whole: Interval, interval: Interval, known: Known,
         inner: Middle,
     ) -> None:  # fmt: skip
-        """Write `part` of a row as the middle, then the threads ahead of it and behind it."""
+        """Write a row: the middle, which is `interval`, then the threads ahead and behind."""
         start, end = whole
-        first, last = part
+        first, last = interval
         self.same = inner.same
         decided = {node: literal(holds, bool_) for node, holds in inner.known.items()}
-        self._write_threads(place._replace(suffix=f".middle{place.suffix}"), part, known | decided)
+        self._write_threads(
+            place._replace(suffix=f".middle{place.suffix}"), interval, known | decided
+        )
         self.same = {}
         rim = self.open_loop(f"rim{place.suffix}", "i32", "0", "2", "slt")
         ahead = self.let(f"icmp eq i32 {rim}, 0")
-        part = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
-        self._write_threads(place._replace(suffix=f".rim{place.suffix}"), part, known)
+        interval = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
+        self._write_threads(place._replace(suffix=f".rim{place.suffix}"), interval, known)
         self.close_loop(self._loop(self._fact(_NOT_UNROLLED)))
 
-    def _write_twice(
-        self, place: Place, whole: tuple[str, str], known: Known, inner: Middle
-    ) -> None:
+    def _write_twice(self, place: Place, whole: Interval, known: Known, inner: Middle) -> None:
         """Write a row for the case that it lies within the limits, and for any other case."""
-        part = self.within(inner.limits, whole)
+        interval = self.within(inner.limits, whole)
         ends = [
-            self.let(f"icmp eq i32 {a}, {b}") for a, b in zip(part, whole, strict=True) if a != b
+            self.let(f"icmp eq i32 {a}, {b}")
+            for a, b in zip(interval, whole, strict=True)
+            if a != b
         ]
         both = ends[0] if len(ends) == 1 else self.let(f"and i1 {', '.join(ends)}")
         self.branch(both, f"inside{place.suffix}", f"outside{place.suffix}")
@@ -238,26 +237,26 @@ class Threads(Blocks):
         """Return the place of threads whose guards wrap, which no real launch has."""
         return place._replace(suffix=f".far{place.suffix}", free=False, rare=True)
 
-    def _wrapping_threads(self, place: Place, guards: Bounds) -> tuple[str, str]:
-        starts = [self.within([limit], place.part)[0] for limit in guards.wrapping]
+    def _wrapping_threads(self, place: Place, guards: Bounds) -> Interval:
+        starts = [self.within([limit], place.interval)[0] for limit in guards.wrapping]
         first = starts[0]
         for start in starts[1:]:
             first = self._call("@llvm.smin.i32", "i32", ["i32"] * 2, [first, start])
-        return first, place.part[1]
+        return first, place.interval[1]
 
-    def _write_threads(self, place: Place, part: tuple[str, str], known: Known) -> None:
-        """Write the loop over x, for the threads of this part of the row."""
+    def _write_threads(self, place: Place, interval: Interval, known: Known) -> None:
+        """Write the loop over x, for these threads of a row."""
         holds = [node for node, value in known.items() if value == literal(True, bool_)]
         loads = shared_loads(place.row, holds) if place.free else []
         if loads:
-            # If this part of the row has no thread, nothing may be loaded.
-            some = self.let(f"icmp slt i32 {part[0]}, {part[1]}")
+            # If the interval has no thread, nothing may be loaded.
+            some = self.let(f"icmp slt i32 {interval[0]}, {interval[1]}")
             self.branch(some, f"row{place.suffix}", f"row{place.suffix}.end")
             self.label(f"row{place.suffix}")
         for node in loads:
             self.write(node)
         known = known | {node: self.values[node] for node in loads}
-        thread = self._open(0, place.suffix, *part, place.first)
+        thread = self._open(0, place.suffix, *interval, place.first)
         self.frame_loop = self.loops[-1].name
         if self.spills:
             self.thread = self._number(place.number, place.width, thread)
@@ -339,15 +338,15 @@ class Threads(Blocks):
 
     # -- limits along x
 
-    def within(self, limits: list[Limit], part: tuple[str, str]) -> tuple[str, str]:
-        """Return the part of a row, or of a part of it, that is within the limits.
+    def within(self, limits: list[Limit], interval: Interval) -> Interval:
+        """Return the threads of an interval that are within the limits.
 
-        A part that would begin after its end is empty, and begins and ends within the given one.
+        A result that would begin after its end is empty, and lies within the given interval.
         """
         if not limits:
-            return part
+            return interval
         first, last = (
-            place if place.isdigit() else self.let(f"zext i32 {place} to i64") for place in part
+            place if place.isdigit() else self.let(f"zext i32 {place} to i64") for place in interval
         )
         start, end = first, last
         for limit in limits:
@@ -362,8 +361,8 @@ class Threads(Blocks):
             end = self._greatest(end, first)
         if start != first:
             start = self.let(f"trunc i64 {self.least(start, end)} to i32")
-        end = part[1] if end == last else self.let(f"trunc i64 {end} to i32")
-        return part[0] if start == first else start, end
+        end = interval[1] if end == last else self.let(f"trunc i64 {end} to i32")
+        return interval[0] if start == first else start, end
 
     def _place_of(self, limit: Limit) -> str:
         """Return, as i64, the number in its row of the thread at which a limit is met."""
