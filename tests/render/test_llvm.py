@@ -512,6 +512,21 @@ def test_a_test_of_an_index_that_is_divided_by_a_huge_number(llvm: LLVM, n: int)
     np.testing.assert_array_equal(y, expected)
 
 
+@hal.kernel
+def clamped_sum(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    y[i] = x[min(max(i - w * h, 0), 127)] + x[min(max(i - i // w * h, 0), 127)]
+
+
+@pytest.mark.parametrize(("w", "h"), [(5, 3), (1372953684, 1 << 30), (4, 2147483646), (9, 1 << 30)])
+def test_an_index_is_clamped_after_its_sum_has_wrapped(llvm: LLVM, w: int, h: int) -> None:
+    lowered, x = clamped_sum.lower(), np.arange(128, dtype="i4")
+    y, expected = np.zeros((2, 128), "i4")
+    llvm.run(lowered, {"y": y, "x": x, "w": w, "h": h}, (2, 1, 1), (64, 1, 1))
+    interpret(clamped_sum, expected, x, vals=(w, h), grid=2, block=64)
+    np.testing.assert_array_equal(y, expected)
+
+
 # -- elements that all threads of a row load
 
 SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]

@@ -24,6 +24,7 @@ class Memory(Values):
         self.frame: list[str] = []  # the allocas of the entry block
         self.access = ""  # metadata that loads and stores carry now
         self.same: dict[UOp, UOp] = {}  # nodes that equal another one in the loop that is written
+        self.differing: set[UOp] = set()  # nodes that differ between the threads of that loop
         self.thread = ""  # number of this thread in its block; empty outside of threads
 
     # -- variables
@@ -154,19 +155,21 @@ class Memory(Values):
         kind = memory_type_of(dtype)
         return self.let(f"getelementptr inbounds {kind}, ptr {base}, i64 {wide}")
 
-    def _wide(self, index: UOp, depth: int) -> str:
+    def _wide(self, index: UOp, depth: int, clamped: bool = False) -> str:
         """Return an index as i64.
 
         An index that overflows int32 is undefined, so its arithmetic need not wrap. Computed in 64
-        bits, LLVM sees that consecutive indices are consecutive in memory.
+        bits, LLVM sees that consecutive indices are consecutive in memory. In a clamp that is left
+        out here, what the threads of a row share may wrap.
         """
+        wraps = clamped and index not in self.differing
         while index in self.same:
-            index = self.same[index]
+            index, clamped, wraps = self.same[index], True, False
         dtype, value = dtype_of(index), self.values[index]
         if dtype.itemsize == 8 or index.op == "CONST":
             return value
-        if depth and dtype is int32 and index.op in ("ADD", "SUB", "MUL"):
-            a, b = (self._wide(source, depth - 1) for source in index.src)
+        if depth and dtype is int32 and index.op in ("ADD", "SUB", "MUL") and not wraps:
+            a, b = (self._wide(source, depth - 1, clamped) for source in index.src)
             return self.let(f"{INTEGER[index.op]} i64 {a}, {b}")
         return self.let(
             f"{'sext' if dtype.kind == 'i' else 'zext'} {type_of(dtype)} {value} to i64"

@@ -257,7 +257,7 @@ class Threads(Blocks):
             self.write(node)
         known = known | {node: self.values[node] for node in loads}
         thread = self._open(0, place.suffix, *interval, place.first)
-        self.frame_loop = self.loops[-1].name
+        self.frame_loop, self.differing = self.loops[-1].name, place.row.differing
         if self.spills:
             self.thread = self._number(place.number, place.width, thread)
         later = place.free and self.fixed and self.unrolls
