@@ -527,6 +527,18 @@ def test_an_index_is_clamped_after_its_sum_has_wrapped(llvm: LLVM, w: int, h: in
     np.testing.assert_array_equal(y, expected)
 
 
+@hal.kernel
+def unread(x: hal.ConstPtr[hal.int32]):
+    i = hal.global_idx(0)
+    total = 0
+    for _ in range(20):
+        total += x[i]
+
+
+def test_a_kernel_that_does_nothing_but_read_is_compiled(llvm: LLVM) -> None:
+    llvm.run(unread.lower(), {"x": np.arange(64, dtype="i4")}, (2, 1, 1), (32, 1, 1))
+
+
 # -- elements that all threads of a row load
 
 SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]

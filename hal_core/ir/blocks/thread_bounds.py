@@ -246,7 +246,9 @@ def joins_blocks(uops: tuple[UOp, ...]) -> bool:
 
     A thread then knows its global index only, and nothing is kept for each block.
     """
-    first = next(n for n, node in enumerate(uops) if node.op == "THREADS")
+    first = next((n for n, node in enumerate(uops) if node.op == "THREADS"), None)
+    if first is None:  # the kernel does nothing but loads that nobody reads
+        return False
     others = (node.arg[0] for node in uops if node.op == "SPECIAL")
     return (
         all(node.op in ("PARAM", "TABLE", "CONST") for node in uops[:first])
