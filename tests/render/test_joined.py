@@ -13,9 +13,9 @@ from toolchains import GCC, Toolchain, joined, renamed
 from hal_core.ir import Kernel
 
 
-def rests(divisor: int, contract: bool = True) -> Kernel:
+def remainders(divisor: int, contract: bool = True) -> Kernel:
     """A kernel whose text contains a helper function in most languages."""
-    b = Builder("rests", "r: int32*, x: const int32*")
+    b = Builder("remainders", "r: int32*, x: const int32*")
     i = b.index()
     b.store("r", i, b.op("MOD", b.load("x", i), b.op("ADD", i, b.const(divisor))))
     return b.kernel(contract=contract)
@@ -28,7 +28,7 @@ def test_kernels_of_one_text(compiler: Toolchain) -> None:
     """
     if not compiler.joins:
         pytest.skip("each kernel is a text")
-    kernels = [rests(3), rests(5), rests(7, contract=False)]
+    kernels = [remainders(3), remainders(5), remainders(7, contract=False)]
     compiler.prepare(kernels)
     images = [compiler.made(kernel).image for kernel in kernels]
     assert images[0] is images[1] is not images[2]
@@ -51,13 +51,13 @@ def test_a_kernel_may_not_use_the_functions_of_another(gcc: GCC) -> None:
 
     The helper of another kernel is not used.
     """
-    whole, other = (gcc.text(renamed(rests(3), number)) for number in (0, 1))
+    whole, other = (gcc.text(renamed(remainders(3), number)) for number in (0, 1))
     head, _, _ = other.partition("static inline")
-    lacking = head + other[other.index("void rests_1") :]
+    lacking = head + other[other.index("void remainders_1") :]
     assert "hal_mod_int32(" in lacking
-    gcc.build(joined([whole, other]), gcc.renderer.options(rests(3)))
+    gcc.build(joined([whole, other]), gcc.renderer.options(remainders(3)))
     with pytest.raises(subprocess.CalledProcessError):
-        gcc.build(joined([whole, lacking]), gcc.renderer.options(rests(3)))
+        gcc.build(joined([whole, lacking]), gcc.renderer.options(remainders(3)))
 
 
 def test_a_text_that_is_refused_leaves_each_kernel_to_its_test(
@@ -70,7 +70,7 @@ def test_a_text_that_is_refused_leaves_each_kernel_to_its_test(
         return build("this is no text" if "1234567" in text else text, options)
 
     monkeypatch.setattr(gcc, "build", refusing)
-    bad, good = kernels = [rests(1234567), rests(13)]
+    bad, good = kernels = [remainders(1234567), remainders(13)]
     gcc.prepare(kernels)
     gcc.made(good)
     with pytest.raises(subprocess.CalledProcessError):
@@ -83,17 +83,17 @@ def test_the_kernel_that_a_test_launches_first(gcc: GCC) -> None:
 
     def that_launches(toolchain: Toolchain, divisor: int) -> None:
         assert isinstance(toolchain, GCC)
-        toolchain.run(rests(divisor), {})
+        toolchain.run(remainders(divisor), {})
         after.append(divisor)
 
     def that_compiles(toolchain: Toolchain) -> None:
-        toolchain.compile(rests(1))
+        toolchain.compile(remainders(1))
         after.append(1)
 
     def that_skips(toolchain: Toolchain) -> None:
         pytest.skip("not here")
 
     (found,) = launched(that_launches, gcc, divisor=3)
-    assert gcc.text(found) == gcc.text(rests(3))
+    assert gcc.text(found) == gcc.text(remainders(3))
     assert launched(that_compiles, gcc) == launched(that_skips, gcc) == []
     assert not after
