@@ -50,7 +50,7 @@ class Quotients(Threads):
         self.close_loop()
 
     def _are_large(self, place: Place, divisions: list[Division]) -> str | None:
-        """Return whether all divisors are large, and all numbers that they divide 0 or more.
+        """Return whether all divisors are large, and no number that they divide is below 0 or huge.
 
         None: both are known without a test.
         """
