@@ -401,9 +401,12 @@ class Compiled(concurrency.OfThisProcess):
     def _forget_queues(self) -> None:
         """Drop the queues whose work is done."""
         for queue in self._busy.copy():  # other threads may add to it
-            self._busy.discard(queue)  # first: a queue that gets work after the look adds itself
-            has_work = not queue.closed
+            has_work = True
             try:
+                self._busy.discard(
+                    queue
+                )  # first: a queue that gets work after the look adds itself
+                has_work = not queue.closed
                 with suppress(InvalidState):  # closed meanwhile, or captured: the next call looks
                     has_work = has_work and queue._has_work()
             finally:

@@ -98,7 +98,7 @@ class _Parts:
             quotient = UOp("PART_QUOTIENT", node.dtype, (), None, node.line)
             start = UOp(PART_START, int32, (), number.number.arg, node.line)
             self.divisions[key] = Division(number, divisor, quotient, start)
-            if number.offset is None and node.dtype is int32:
+            if number.offset is None and node.dtype is int32 and node.op not in ("SHR", "AND"):
                 self.multiples[quotient, node.src[1]] = start
                 self.multiples[node.src[1], quotient] = start
         return self.divisions[key]
