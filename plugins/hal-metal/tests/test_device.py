@@ -244,6 +244,7 @@ def test_each_selector_fails_at_each_of_its_turns(
             gc.collect()
     opened.libraries.clear()  # type: ignore[attr-defined]
     assert steps(opened, queue) == expected
+    opened.synchronize()  # the device keeps queues that it has not seen idle
     opened.libraries.clear()  # type: ignore[attr-defined]
     opened.allocator.free_cache()
     left = alive(control) - before
