@@ -77,7 +77,7 @@ def test_B9_a_stream_with_the_handle_of_another_one_is_not_followed(
 def test_B9_memory_that_comes_back_while_the_device_closes_asks_the_driver_nothing(
     device: hal.Compiled, simulator: Simulator, way: str
 ) -> None:
-    """As where a finalizer was interrupted behind its look whether the device is open."""
+    """A finalizer may be interrupted behind its look whether the device is open."""
     sharing, stale = device.sharing, simulator.stale()
 
     class Closes(deque[Any]):

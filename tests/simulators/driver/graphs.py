@@ -193,7 +193,7 @@ class ClosesItsDevice:
 def test_G2_what_is_collected_while_its_device_closes_leaves_nothing(
     device: hal.Compiled, live: Callable[[], dict[str, int]]
 ) -> None:
-    """As in the middle of a collection by another thread: weak references find none of them."""
+    """In the middle of a collection by another thread weak references find none of them."""
     device.close()
     before = live()
     device = hal.Device[device.name]
