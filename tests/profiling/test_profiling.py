@@ -269,14 +269,17 @@ def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device: An
     x = hal.zeros(256, hal.float32, device)
     program(x, vals=(1,), threads=256, wait=True)
     shares = []
-    for _ in range(5):  # a busy machine may hold up some of the calls
+    # A busy machine may give the caller's core to the kernel for some milliseconds.
+    for turns in (300_000, 300_000, 3_000_000, 10_000_000, 30_000_000):
         with hal.profile() as profile:
             start = perf_counter_ns()
-            program(x, vals=(300_000,), threads=256)
+            program(x, vals=(turns,), threads=256)
             called = perf_counter_ns() - start
         (event,) = profile.events
         shares.append(called / (event.end_ns - event.start_ns))
-    assert min(shares) < 0.5
+        if shares[-1] < 0.5:
+            break
+    assert min(shares) < 0.5, shares
 
 
 # -- bounds, ranges, several at once
