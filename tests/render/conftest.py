@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from launched import launched
 from offline import OFFLINE, OfflineCompiler
-from toolchains import TOOLCHAINS, Toolchain
+from toolchains import LLVM, TOOLCHAINS, Toolchain
 
 from hal_core.ir import Kernel
 
@@ -39,6 +39,14 @@ def toolchain(request: pytest.FixtureRequest, compiler: Toolchain) -> Toolchain:
             kernels += launched(item.function, compiler, **given)
     compiler.prepare(kernels)
     return compiler
+
+
+@pytest.fixture(scope="module")
+def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
+    made = LLVM(tmp_path_factory.mktemp("llvm"))
+    if made.missing:
+        pytest.skip(made.missing)
+    return made
 
 
 @pytest.fixture(scope="session", params=list(OFFLINE))

@@ -26,14 +26,6 @@ from hal_core.testing import interpret
 # mypy: disable-error-code="no-untyped-def"
 
 
-@pytest.fixture(scope="module")
-def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
-    made = LLVM(tmp_path_factory.mktemp("llvm"))
-    if made.missing:
-        pytest.skip(made.missing)
-    return made
-
-
 def lanes(llvm: LLVM) -> int:
     """float32 numbers in one register of this processor."""
     features = llvm.llvm.get_host_cpu_features()

@@ -18,14 +18,11 @@ CASES = [(op, dtype) for op in OPS for dtype in (float32, float64)]
 
 
 @pytest.fixture(scope="module")
-def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
-    made = LLVM(tmp_path_factory.mktemp("llvm"))
-    if made.missing:
-        pytest.skip(made.missing)
-    features = made.llvm.get_host_cpu_features()
+def llvm(llvm: LLVM) -> LLVM:
+    features = llvm.llvm.get_host_cpu_features()
     if not (features.get("fma") or features.get("neon")):
         pytest.skip("this processor has no fused multiply-add")
-    return made
+    return llvm
 
 
 def kernel_of(op: str, dtype: DType, turns: str = "") -> Kernel:

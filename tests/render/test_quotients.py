@@ -16,14 +16,6 @@ from hal_core.testing import interpret
 # mypy: disable-error-code="no-untyped-def"
 
 
-@pytest.fixture(scope="module")
-def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
-    made = LLVM(tmp_path_factory.mktemp("llvm"))
-    if made.missing:
-        pytest.skip(made.missing)
-    return made
-
-
 Numbers = hal.Ptr[hal.int32]
 Inputs = hal.ConstPtr[hal.int32]
 

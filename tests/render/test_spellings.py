@@ -18,14 +18,6 @@ Floats = hal.Ptr[hal.float32]
 Inputs = hal.ConstPtr[hal.float32]
 
 
-@pytest.fixture(scope="module")
-def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
-    made = LLVM(tmp_path_factory.mktemp("llvm"))
-    if made.missing:
-        pytest.skip(made.missing)
-    return made
-
-
 @hal.kernel
 def counted_down(y: Floats, x: Inputs, n: hal.int32):
     k = 3
