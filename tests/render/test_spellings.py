@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toolchains import LLVM
+from toolchains import LLVM, Toolchain
 
 import hal_core as hal
+from hal_core.ir.blocks.fission import split
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
 
@@ -124,3 +125,93 @@ def test_a_loop_that_counts_down_to_a_constant_is_a_range() -> None:
 
 def test_threads_that_store_on_either_side_of_an_if_may_be_interleaved() -> None:
     assert "llvm.loop.parallel_accesses" in LLVMRenderer().render(either_store.lower())
+
+
+@hal.kernel
+def elements_in_loops(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        v = hal.local(hal.float32, 3)
+        for d in range(3):
+            v[d] = x[(i + d) % n]
+        total = hal.float32(0)
+        for d in range(2, -1, -1):
+            if x[i] > 0.0:
+                total += hal.float32(d + 1) * v[d]
+        y[i] = total
+
+
+@hal.kernel
+def elements_in_nested_loops(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    m = hal.local(hal.float32, (3, 3))
+    for row in range(3):
+        for column in range(3):
+            m[row, column] = x[min(i + row * column, n - 1)]
+    if i < n:
+        for step in range(n // 100 + 2):
+            for row in range(3):
+                m[row, 0] += m[2 - row, 1] + hal.float32(step)
+        y[i] = m[0, 0] + m[1, 0] + m[2, 0]
+
+
+@hal.kernel
+def elements_of_a_window(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    window = hal.local(hal.float32, 5)
+    for k in range(5):
+        window[k] = x[min(max(i + k - 2, 0), n - 1)]
+    for last in range(4, 0, -1):
+        for k in range(4):
+            if k < last and window[k] > window[k + 1]:
+                larger = window[k]
+                window[k] = window[k + 1]
+                window[k + 1] = larger
+    if i < n:
+        y[i] = window[2]
+
+
+@hal.kernel
+def elements_after_a_while(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        v = hal.local(hal.float32, 4)
+        k = 0
+        while k < 4:
+            v[k] = x[i] * hal.float32(k)
+            k += 1
+        y[i] = v[0] + v[1] + v[2] + v[3]
+
+
+ELEMENTS = [
+    elements_in_loops, elements_in_nested_loops, elements_of_a_window, elements_after_a_while,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", ELEMENTS, ids=lambda kernel: kernel.name)
+def test_elements_that_short_loops_index_are_variables(toolchain: Toolchain, kernel: Any) -> None:
+    lowered = kernel.lower()
+    assert "SHARED" not in {node.op for node in split(lowered, grouped=True)}
+    for n in (1, 5, 64, 300):
+        x = np.random.default_rng(n).integers(-9, 9, n).astype("f4")
+        block, grid = (32, 1, 1), (-(-n // 32), 1, 1)
+        y, expected = np.full((2, x.size), 5, "f4")
+        toolchain.run(lowered, {"y": y, "x": x, "n": n}, grid, block)
+        interpret(kernel, expected, x, vals=(n,), grid=grid, block=block)
+        np.testing.assert_array_equal(y, expected, f"{n}")
+
+
+@hal.kernel
+def elements_by_data(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        v = hal.local(hal.float32, 3)
+        for d in range(3):
+            v[d] = x[i]
+        y[i] = v[min(max(hal.int32(x[i]), 0), 2)]
+
+
+def test_an_array_with_an_index_from_data_stays_an_array() -> None:
+    ops = [node.op for node in split(elements_by_data.lower(), grouped=True)]
+    assert "SHARED" in ops
+    assert "RANGE" in ops

@@ -61,6 +61,7 @@ from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.running import with_products
 from hal_core.ir.blocks.shortcuts import without_shortcuts
+from hal_core.ir.blocks.unrolling import with_elements
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.uop import Kernel, UOp
 
@@ -83,7 +84,7 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
     threads = block_threads(kernel)
-    kernel = with_common_arrays(kernel, threads)
+    kernel = with_common_arrays(with_elements(kernel), threads)
     uops = without_shortcuts(without_returns(kernel.uops))
     kernel = kernel._replace(uops=with_products(with_ranges(with_values(uops))))
     found = in_step(kernel)

@@ -6,19 +6,63 @@
 
 On the right each element of `w` is a load of its own, which can be moved ahead of the loop over the
 threads. Compilers unroll the loop too, but do not move the loads: `y` may lie in the same memory.
+
+Loops whose counters index a thread's own array are written out in the whole kernel. The elements of
+the array are variables then, which compilers keep in vector registers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.lockstep import unrolled
 from hal_core.ir.blocks.rows import Row, loads_parameter
+from hal_core.ir.blocks.values import with_values
 from hal_core.ir.fold.constants import Number, evaluate
-from hal_core.ir.uop import UOp
+from hal_core.ir.fold.dead_code import without_dead
+from hal_core.ir.fold.registers import in_registers
+from hal_core.ir.uop import Kernel, UOp
 
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
+_MOST_NODES = 1000  # of a kernel whose loops are written out for its arrays
+
+
+def with_elements(kernel: Kernel) -> Kernel:
+    """Return a kernel with variables instead of arrays that short loops index, by constants then.
+
+    v = hal.local(hal.float32, 3)
+    for d in range(3):                  v_0 = x[i]
+        v[d] = x[d * n + i]     ->      v_1 = x[n + i]
+                                        v_2 = x[2 * n + i]
+    """
+    if not any(node.op == "LOCAL" for node in kernel.uops):
+        return kernel
+    uops = with_ranges(with_values(kernel.uops))
+    counters = _without_exits(uops)
+    used: dict[UOp, set[UOp]] = {}  # number -> the counters that it is made of, beside constants
+    loops: dict[UOp, set[UOp] | None] = {}  # array -> the counters in its indices
+    for node in uops:
+        if node.op == "CONST":
+            used[node] = set()
+        elif node in counters:
+            used[node] = {node}
+        elif node.op in PURE and all(source in used for source in node.src):
+            used[node] = set().union(*(used[source] for source in node.src))
+        elif node.op in ("LOAD", "STORE") and node.src[0].op == "LOCAL":
+            array, index = node.src[:2]
+            found = loops.setdefault(array, set())
+            known = used.get(index)
+            loops[array] = None if found is None or known is None else found | known
+    chosen = set().union(*(found for found in loops.values() if found))
+    if not chosen:
+        return kernel
+    made = tuple(_Copy(uops, chosen).made)
+    if len(made) > _MOST_NODES:  # rows of such kernels are not split
+        return kernel
+    kernel = in_registers(kernel._replace(uops=made))
+    return kernel._replace(uops=without_dead(list(kernel.uops)))
 
 
 def written_out(nodes: list[UOp]) -> list[UOp]:
@@ -29,8 +73,7 @@ def written_out(nodes: list[UOp]) -> list[UOp]:
 
 def _gaining(nodes: Sequence[UOp]) -> set[UOp]:
     """Return the short loops in which a row shares the index of a load, in each iteration."""
-    counters = unrolled(tuple(nodes))
-    counters -= {node.src[0] for node in nodes if node.op in ("BREAK", "CONTINUE")}
+    counters = _without_exits(nodes)
     differing = Row(list(nodes), counters).differing
     found: set[UOp] = set()
     around: list[UOp] = []
@@ -43,6 +86,12 @@ def _gaining(nodes: Sequence[UOp]) -> set[UOp]:
             loops = {block for block in around if block.op != "IF"}
             found |= loops if loops <= counters else set()
     return found
+
+
+def _without_exits(nodes: Sequence[UOp]) -> set[UOp]:
+    """Return the short loops that no thread leaves early, in no iteration."""
+    exits = {node.src[0] for node in nodes if node.op in ("BREAK", "CONTINUE")}
+    return unrolled(tuple(nodes)) - exits
 
 
 class _Copy:
