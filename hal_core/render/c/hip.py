@@ -80,7 +80,8 @@ HIP = CUDA._replace(
     # hiprtc 5.2 keeps up to eight bytes in registers, and writes two where it should write one.
     local_nbytes=9,
     shuffle=("__shfl({0}, {1})",) * 2,
-    ballot="(unsigned long long)__ballot({0})",
+    # 2, not 1: ROCm 5.2 joins a 0 or 1 with the test of a NaN that it stands for, and dies of it.
+    ballot="(unsigned long long)__ballot(({0}) ? 2 : 0)",
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", _ATOMICS)),
     vector="struct __attribute__((aligned({nbytes}))) {name} {{ {type} v[{count}]; }};",
     shared="__shared__ {type} {name}[{count}] __attribute__((aligned(16)));",

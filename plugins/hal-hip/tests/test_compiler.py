@@ -40,6 +40,14 @@ def twice(y: hal.Ptr[hal.float16], n: hal.int32) -> None:
         y[i] = y[i] + y[i]
 
 
+@hal.kernel
+def missing(y: hal.Ptr[hal.uint64], x: hal.ConstPtr[hal.float32]) -> None:
+    i = hal.global_idx(0)
+    y[3 * i] = hal.ballot(hal.isnan(x[i]))
+    y[3 * i + 1] = hal.ballot(x[i] == x[i])
+    y[3 * i + 2] = hal.ballot(hal.isnan(x[i]) or hal.isnan(x[i + 1]))
+
+
 def compiler_for(arch: str) -> HIPRTCCompiler:
     """Return the compiler of a GPU of this architecture, which nobody has."""
     device: Any = SimpleNamespace(name="HIP", info=SimpleNamespace(arch=arch))
@@ -66,6 +74,13 @@ def test_a_rendered_kernel_becomes_a_code_object_for_the_whole_target(arch: str)
     assert arch.encode() in code  # the object's note has the features too
     text = compiler._disassemble(image)
     assert "twice:" in text and "s_endpgm" in text and "v_" in text
+
+
+@pytest.mark.parametrize("arch", TARGETS)
+def test_a_ballot_of_tests_of_nan_is_compiled(arch: str) -> None:
+    """hiprtc 5.2 ends its process for `__ballot(isnan(x))`."""
+    renderer = HIPRenderer()
+    assert _compile(renderer.render(missing.lower()), arch)
 
 
 def test_defines_folders_and_the_usual_header(tmp_path: Path) -> None:
