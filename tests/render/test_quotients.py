@@ -10,6 +10,7 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
+from hal_core.ir.blocks import quotients
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
 
@@ -173,3 +174,25 @@ def by_huge_constants(y: Numbers, x: Inputs, n: hal.int32):
 @pytest.mark.parametrize("kernel", [by_short_constants, by_huge_constants], ids=lambda k: k.name)
 def test_parts_are_neither_short_nor_beyond_the_last_thread(kernel: Any) -> None:
     assert "part.head:" not in LLVMRenderer().render(kernel.lower())
+
+
+@hal.kernel
+def without_quotients(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        mark = j // 64 + j % w  # all threads of a row have it
+        shade = (i >> 6) & 255  # decides no index and no condition
+        y[j * w + i] = x[i % 16] + mark + shade  # such rows would be short
+
+
+def test_rows_without_a_quotient_that_would_cut_them_are_left_at_the_first_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise AssertionError("the nodes are looked at again, to replace what none of them is")
+
+    monkeypatch.setattr(quotients, "_Parts", fail)
+    LLVMRenderer().render(without_quotients.lower())
+    with pytest.raises(AssertionError, match="looked at again"):
+        LLVMRenderer().render(flat.lower())

@@ -39,24 +39,42 @@ class Division(NamedTuple):
 
 def parts(row: Row) -> tuple[Row, list[Division]] | None:
     """Return a region as it is for a part of the row, and its divisions; None without one."""
-    first = next((n for n, node in enumerate(row.nodes) if node.op in _DIVIDES), None)
-    if first is None:
+    dividing = _dividing(row)
+    if not dividing:
         return None
-    made = _Parts(row, row.nodes[:first])
+    first = row.nodes.index(dividing[0])
+    made = _Parts(row, row.nodes[:first], dividing)
     for node in row.nodes[first:]:
         made.add(node)
     return (made.row, list(made.divisions.values())) if made.divisions else None
 
 
+def _dividing(row: Row) -> list[UOp]:
+    """Return the nodes that divide what differs along x by what does not.
+
+    A constant has to be large, and its result part of an index or a condition.
+    """
+    found: list[UOp] = []
+    for node in row.nodes:
+        if node.op in _DIVIDES and node.dtype in _INDICES and node.src[0] in row.differing:
+            size = _size(node)
+            large = size is None or _LEAST_CONSTANT <= size <= _MOST_CONSTANT
+            if large and node.src[1] not in row.differing:
+                found.append(node)
+    if all(_size(node) is None for node in found):
+        return found
+    steering = set(row.needed(_steering(row.nodes)))
+    return [node for node in found if _size(node) is None or node in steering]
+
+
 class _Parts:
     """A region in which quotients and remainders are replaced."""
 
-    def __init__(self, whole: Row, before: list[UOp]) -> None:
-        self.whole, self.row = whole, Row(before)
+    def __init__(self, whole: Row, before: list[UOp], dividing: Iterable[UOp]) -> None:
+        self.whole, self.row, self.dividing = whole, Row(before), set(dividing)
         self.new: dict[UOp, UOp] = {}
         self.divisions: dict[tuple[object, ...], Division] = {}
         self.multiples: dict[tuple[UOp, ...], UOp] = {}  # factors -> the start that is the product
-        self.steering = set(whole.needed(_steering(whole.nodes)))
 
     def add(self, node: UOp) -> None:
         sources = tuple([self.new.get(source, source) for source in node.src])
@@ -80,15 +98,10 @@ class _Parts:
 
     def _division(self, node: UOp, sources: tuple[UOp, ...]) -> Division | None:
         """Return the division of which a node is the quotient or the remainder."""
-        if node.dtype not in _INDICES or node.op not in _DIVIDES:
+        if node not in self.dividing:
             return None
-        divisor = node.src[1]
-        size = _size(node)
-        if divisor in self.whole.differing or (size and node not in self.steering):
-            return None
+        divisor, size = node.src[1], _size(node)
         if size is not None:
-            if not _LEAST_CONSTANT <= size <= _MOST_CONSTANT:
-                return None
             divisor = UOp("CONST", int64, (), size, node.line)
         number = self._number(sources[0])
         if number is None:
