@@ -63,6 +63,54 @@ def nested(y: Ints, x: Given, n: hal.int32):
     y[i] = total + 100 * j
 
 
+@counts(2)
+def by_more_than_one(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = i
+    while j < 7:
+        y[i] += x[j] + 10 * j
+        j += 3
+    k = 6
+    while k >= 0:
+        y[i] += 100 * k
+        k -= 4
+    y[i] += 1000 * j + 10000 * k
+
+
+@counts(0)
+def by_steps_that_may_wrap(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = 2**31 - 7
+    while j < 2**31 - 2:
+        y[i] += 1
+        j += 4  # to 2**31 - 3, and then below 0
+        if j < 0:
+            break
+    k = 0
+    while k < n:
+        y[i] += x[k]
+        k += 3
+
+
+@counts(1)
+def by_steps_up_to_the_last_number(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = 2**31 - 10
+    while j < 2**31 - 3:
+        y[i] += j & 7
+        j += 3
+
+
+@counts(0)
+def by_steps_beyond_the_last_number(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = 2**31 - 10
+    while j < 2**31 - 2:
+        y[i] += j & 7
+        j += 3
+        j = min(j, 2**31 - 1)
+
+
 @counts(1)
 def continues(y: Ints, x: Given, n: hal.int32):
     i = hal.global_idx(0)

@@ -215,3 +215,37 @@ def test_an_array_with_an_index_from_data_stays_an_array() -> None:
     ops = [node.op for node in split(elements_by_data.lower(), grouped=True)]
     assert "SHARED" in ops
     assert "RANGE" in ops
+
+
+@hal.kernel(block=(128, 1, 1))
+def tile_by_range(y: Floats, x: Inputs):
+    tile = hal.shared(hal.float32, 1024)
+    t = hal.thread_idx(0)
+    for i in range(t, 1024, 128):
+        tile[i] = x[hal.block_idx(0) * 1024 + i]
+    hal.barrier()
+    for i in range(t, 1024, 128):
+        y[hal.block_idx(0) * 1024 + i] = 2.0 * tile[1023 - i]
+
+
+@hal.kernel(block=(128, 1, 1))
+def tile_by_while(y: Floats, x: Inputs):
+    tile = hal.shared(hal.float32, 1024)
+    t = hal.thread_idx(0)
+    i = t
+    while i < 1024:
+        tile[i] = x[hal.block_idx(0) * 1024 + i]
+        i += 128
+    hal.barrier()
+    i = t
+    while i <= 1023:
+        y[hal.block_idx(0) * 1024 + i] = 2.0 * tile[1023 - i]
+        i = 128 + i
+
+
+def test_a_while_with_a_step_up_to_a_constant_is_the_loop_over_a_range() -> None:
+    """What is left differs in dead values and in names, so the shape is compared."""
+    texts = [LLVMRenderer().render(kernel.lower()) for kernel in (tile_by_range, tile_by_while)]
+    for word in ("store float", "llvm.loop.parallel_accesses", "br i1", "udiv", "sdiv"):
+        counts = [text.count(word) for text in texts]
+        assert counts[0] == counts[1], (word, counts)

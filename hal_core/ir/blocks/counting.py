@@ -1,21 +1,25 @@
-"""Write `while` loops that count by one as loops over a range, so that they run in lockstep.
+"""Write `while` loops that count as loops over a range, so that they run in lockstep.
 
 j = 0                           for j in range(h):
 while j < h:              ->        total += x[j * w + i]
     total += x[j * w + i]
     j += 1
+
+A step of more than one is counted where the limit is a constant, so that no counter wraps. Another
+limit may be so large that it does: `strides.py` has such loops.
 """
 
 from __future__ import annotations
 
 from hal_core.dtypes import int32, int64
-from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.hoisting import PURE, is_common
+from hal_core.ir.blocks.lockstep import first_of
 from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_core.ir.blocks.running import value_before
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
-_STEPS = {"LT": 1, "GT": -1}  # towards the limit, so that no counter wraps
+_SIGNS = {"LT": 1, "GT": -1}  # of a step towards the limit
 _STRICT = {"LE": ("LT", 1), "GE": ("GT", -1)}  # what is added to the limit
 
 
@@ -44,7 +48,7 @@ class _While:
     @classmethod
     def of(cls, uops: list[UOp], place: int, end: int) -> _While | None:
         found = cls(uops, place, end)
-        return found if found._has_test() and found._steps() else None
+        return found if found._has_test() and found._steps() and found._starts() else None
 
     def _has_test(self) -> bool:
         """Find the test that the loop begins with, `while j < limit`, and nothing else ends it."""
@@ -71,7 +75,7 @@ class _While:
                 return False
             self.limit = UOp("CONST", dtype, (), end, self.loop.line)
             self.inside.add(self.limit)
-        if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in _STEPS:
+        if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in _SIGNS:
             return False
         self.variable = index.src[0]
         return self._is_fixed(self.limit)
@@ -85,7 +89,7 @@ class _While:
         return node.op in PURE and all(map(self._is_fixed, node.src))
 
     def _steps(self) -> bool:
-        """Tell whether each iteration counts by one, once, behind all that reads the variable."""
+        """Tell whether each iteration counts once, behind all that reads the variable."""
         depth, changed = 0, False
         for node in self.body:
             depth += (node.op in OPENS) - (node.op in CLOSES)
@@ -98,11 +102,32 @@ class _While:
                 old, step = value.src
                 if old.op == "CONST" and value.op == "ADD":
                     old, step = step, old
-                by = step.arg if value.op == "ADD" else -step.arg if step.op == "CONST" else None
-                changed = (old.op, old.src, by) == ("GET", (self.variable,), _STEPS[self.op])
-                if not changed or step.op != "CONST":
+                if (old.op, old.src, step.op) != ("GET", (self.variable,), "CONST"):
+                    return False
+                self.step = step.arg if value.op == "ADD" else -step.arg
+                changed = self._ends_unwrapped()
+                if not changed:
                     return False
         return changed
+
+    def _ends_unwrapped(self) -> bool:
+        """Tell whether the counter, of int32 or int64, passes the limit before it would wrap."""
+        sign = _SIGNS[self.op]
+        if self.step == sign:
+            return True
+        dtype = self.variable.dtype
+        if self.step * sign <= 0 or self.limit.op != "CONST" or dtype not in (int32, int64):
+            return False
+        return bool(dtype.min <= self.limit.arg - sign + self.step <= dtype.max)
+
+    def _starts(self) -> bool:
+        """Tell whether the loop counts by one, or starts where lockstep can count it."""
+        start = value_before(self.variable, self.before)
+        if abs(self.step) == 1 or (start is not None and is_common(start)):
+            return True
+        step = UOp("CONST", self.variable.dtype, (), self.step)
+        counter = start and UOp("RANGE", self.variable.dtype, (start, self.limit, step))
+        return counter is not None and first_of(counter) is not None
 
     def written(self) -> list[UOp]:
         """Return the loop as one over a range."""
@@ -120,7 +145,7 @@ class _While:
             start = UOp("GET", dtype, (self.variable,), None, line)
             made.append(start)
         limit = copied(self.limit)
-        step = UOp("CONST", dtype, (), _STEPS[self.op], line)
+        step = UOp("CONST", dtype, (), self.step, line)
         counter = UOp("RANGE", dtype, (start, limit, step), self.variable.arg, line)
         made += [step, counter]
         new: dict[UOp, UOp] = {}
