@@ -48,7 +48,8 @@ _HALF_CASTS = {
 }
 
 # Compilers make one instruction of `x < 0.0f ? x : 0.0f`, which takes 0.0 for larger than -0.0.
-# Through `asm` they see no zero, and make two.
+# NVRTC 13 makes a zero of `0.0f / (float)n * 0.0f`, which is a NaN where `n` is 0.
+# Through `asm` they see no zero.
 _HIDDEN = {
     dtype: f"""\
 {{static}} {TYPES[dtype]} {{name}}({TYPES[dtype]} x) {{{{

@@ -43,7 +43,8 @@ class Language(NamedTuple):
     helpers: Mapping[str, str] = {}  # functions of `bits` that the text must carry
     divisions: Mapping[str, str] = DIVISIONS  # "FLOORDIV uint32" or "FLOORDIV u" -> helper
     # dtype name -> helper that hides a number from a compiler: a zero of a choice, where it orders
-    # zeros; the operand of NOT, where it mistakes that
+    # zeros; a zero divided by an integer, of which NVRTC 13 believes that it is never a NaN; the
+    # operand of NOT, where it mistakes that
     hidden: Mapping[str, str] = {}
     infinities: Mapping[str, tuple[str, str]] = {}  # dtype name -> infinity, NaN where not C's
     keywords: frozenset[str] = frozenset()  # besides those of C and the words in the templates

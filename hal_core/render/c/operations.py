@@ -139,7 +139,9 @@ class Operations(Spelling):
         """Return the places of operands that the compiler may not see through."""
         if uop.op == "NOT" and dtype_of(uop).name in self.row.hidden:
             return [0]
-        return _ordered_zeros(uop) if self.row.hidden else []
+        if not self.row.hidden:
+            return []
+        return [0] if uop.op == "DIV" and _is_zero(uop.src[0]) else _ordered_zeros(uop)
 
     def _wrapping(self, uop: UOp, sources: list[Expression], reads: frozenset[int]) -> Expression:
         """Return integer arithmetic, computed unsigned, where C defines overflow, and cast back."""

@@ -183,6 +183,29 @@ def test_the_sign_of_a_zero_beside_zero(
     assert z.numpy().view("u8").tolist() == np.array([0.0, -0.0, -np.inf]).view("u8").tolist()
 
 
+@hal.kernel
+def zero_over_integers(
+    y: hal.Ptr[hal.float32], z: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.int16]
+):
+    i = hal.global_idx(0)
+    y[i] = 0.0 / hal.float32(x[i]) * 2.0
+    z[i] = 0.0 / hal.float64(x[i]) * 0.0
+
+
+@pytest.mark.parametrize("pair", ["ptx", "nvrtc"])
+def test_zero_over_an_integer_that_is_zero_is_nan(
+    pair: str, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVRTC 13 would take the sign of the integer, and no division."""
+    monkeypatch.setenv("CUDA_CC", pair)
+    x = hal.Buffer.from_numpy(np.array([0, 1, -1], "i2"), device=device)
+    y, z = hal.zeros(3, hal.float32, device), hal.zeros(3, hal.float64, device)
+    device.compile(zero_over_integers.lower())(y, z, x, threads=3)
+    for result in (y.numpy(), z.numpy()):
+        np.testing.assert_array_equal(result, [np.nan, 0.0, -0.0])
+        assert np.signbit(result[1:]).tolist() == [False, True]
+
+
 def test_C6_a_driver_refuses_machine_code_of_a_newer_major_version(cuda: hal.Compiled) -> None:
     """hal-cuda makes none for it. Inferred from the format; a real older driver has to show it."""
     library, capability = nvrtc.find(), cuda.info.vendor["compute_capability"]
