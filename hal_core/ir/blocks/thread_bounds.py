@@ -75,7 +75,7 @@ class Bounds(NamedTuple):
 def bounds(row: Row, solves: bool = True) -> Bounds:
     """Return the bounds of a region; `solves` allows `wrapping`, for which it is written again."""
     found = Bounds([], [], {}, [], [])
-    for test, holds in _conditions(row):
+    for test, holds in conditions(row):
         if test not in row.differing:
             found.rows.append((test, holds))
             found.known[test] = holds
@@ -113,7 +113,7 @@ def _solve(found: Bounds, row: Row, test: UOp, holds: bool) -> None:
         found.known[test] = holds
 
 
-def _conditions(row: Row) -> Iterator[tuple[UOp, bool]]:
+def conditions(row: Row) -> Iterator[tuple[UOp, bool]]:
     """Yield what must hold for a thread to have an effect: conditions and what they must be."""
     pending = [(guard, True) for guard in _guards(row)]
     seen = set(pending)

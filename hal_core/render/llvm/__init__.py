@@ -10,7 +10,7 @@ from hal_core.dtypes import DTYPES, float64
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.expand import expand
-from hal_core.render.llvm.quotients import Quotients
+from hal_core.render.llvm.steps import Steps
 from hal_core.render.llvm.threads import AXES, BLOCKS
 from hal_core.render.llvm.values import type_of
 from hal_core.render.names import Names
@@ -45,7 +45,7 @@ class LLVMRenderer(Renderer):
         return _Module(cut, self.half).whole()
 
 
-class _Module(Quotients):
+class _Module(Steps):
     """The text of one kernel that was split into regions."""
 
     def __init__(self, kernel: Kernel, half: bool) -> None:

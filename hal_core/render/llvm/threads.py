@@ -41,6 +41,7 @@ class Place(NamedTuple):
     interval: Interval  # the threads that are written
     first: str = ""  # the thread that the loop along x begins with, if it is not 0
     rare: bool = False  # the loop along x is kept small
+    step: str = "1"  # of the loop along x
 
 
 class Threads(Blocks):
@@ -256,7 +257,7 @@ class Threads(Blocks):
         for node in loads:
             self.write(node)
         known = known | {node: self.values[node] for node in loads}
-        thread = self._open(0, place.suffix, *interval, place.first)
+        thread = self._open(0, place.suffix, *interval, place.first, place.step)
         self.frame_loop, self.differing = self.loops[-1].name, place.row.differing
         if self.spills:
             self.thread = self._number(place.number, place.width, thread)
@@ -312,11 +313,18 @@ class Threads(Blocks):
         self.metadata.append(f"!{number} = {text.format(number)}")
         return f"!{number}"
 
-    def _open(self, axis: int, suffix: str, start: str, end: str, first: str = "") -> str:
+    def _open(
+        self, axis: int, suffix: str, start: str, end: str, first: str = "", step: str = "1"
+    ) -> str:
         """Open the loop over one axis, counted from thread `first` on; return the index in it."""
         name = f"thread.{AXES[axis]}{suffix}"
         # Without the loop LLVM has one less to analyse, in each of perhaps a hundred regions.
-        thread = "0" if axis and end == "1" else self.open_loop(name, "i32", start, end, "slt")
+        if axis and end == "1":
+            thread = "0"
+        elif step == "1":
+            thread = self.open_loop(name, "i32", start, end, "slt")
+        else:  # the step from the last thread may leave int32
+            thread = self.open_loop(name, "i32", start, end, "ult", step, "add nuw")
         if first:
             thread = self.let(f"add nsw i32 {first}, {thread}")
         self.specials["thread_idx", axis] = thread
