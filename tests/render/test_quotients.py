@@ -11,6 +11,7 @@ from toolchains import LLVM
 
 import hal_core as hal
 from hal_core.ir.blocks import quotients
+from hal_core.ir.blocks.fission import split
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
 
@@ -196,3 +197,104 @@ def test_rows_without_a_quotient_that_would_cut_them_are_left_at_the_first_look(
     LLVMRenderer().render(without_quotients.lower())
     with pytest.raises(AssertionError, match="looked at again"):
         LLVMRenderer().render(flat.lower())
+
+
+Floats = hal.Ptr[hal.float32]
+FloatInputs = hal.ConstPtr[hal.float32]
+
+
+@hal.kernel
+def product(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    k = hal.global_idx(0)
+    if k < n * w:
+        row = k // w
+        col = k % w
+        total = hal.float32(0)
+        for i in range(n):
+            total += a[row * n + i] * b[i * w + col]
+        y[k] = total
+
+
+@hal.kernel
+def product_of_running(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    k = hal.global_idx(0)
+    if k >= n * w:
+        return
+    p = (k // w) * n
+    q = k - (k // w) * w
+    total = hal.float32(0)
+    i = 0
+    while i < n:
+        total += a[p] * b[q]
+        p += 1
+        q += w
+        i += 1
+    y[k] = total
+
+
+@hal.kernel
+def product_by_tests(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    k = hal.block_idx(0) * hal.block_dim(0) + hal.thread_idx(0)
+    row = k // w
+    col = k % w
+    if row < n and col < w:
+        total = hal.float32(0)
+        for i in range(n):
+            total += a[row * n + i] * b[i * w + col]
+        y[row * w + col] = total
+
+
+@hal.kernel
+def product_with_a_bias(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    """Rows of 64, and two loops."""
+    k = hal.global_idx(0)
+    if k < n * w:
+        first = hal.float32(0)
+        for i in range(n):
+            first += a[k // w * n + i] * b[i * w + k % w]
+        second = hal.float32(0)
+        for i in range(n):
+            second += a[(k >> 6) * 0 + i] * b[k & 63 if (k & 63) < n * w else 0]
+        y[k] = first + second + b[k % w]
+
+
+@hal.kernel
+def batched(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    k = hal.global_idx(0)
+    if k < n * w:
+        z = k // (n * w)
+        row = k % (n * w) // w
+        total = hal.float32(0)
+        for i in range(n):
+            total += a[z + row * n + i] * b[i * w + k % w]
+        y[k] = total
+
+
+PRODUCTS = [product, product_of_running, product_by_tests, product_with_a_bias, batched]
+
+
+@pytest.mark.parametrize("kernel", PRODUCTS, ids=lambda kernel: kernel.name)
+def test_loops_by_a_flat_index_run_in_lockstep(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    if kernel is not product_with_a_bias:  # whose second loop gathers
+        assert "GROUPS" in {node.op for node in split(lowered, grouped=True)}
+        text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
+        assert re.search(r"fmul contract <\d+ x float>", text)
+    function = llvm.function(lowered)
+    random = np.random.default_rng(0)
+    for n, w in [(3, 130), (5, 64), (33, 33), (40, 3), (9, 1), (4, 0), (3, -5)]:
+        a = random.integers(-9, 9, n * n + 64).astype("f4")
+        b = random.integers(-9, 9, max(64, n * w)).astype("f4")
+        for block in ((64, 1, 1), (160, 1, 1), (5, 1, 1)):
+            grid = (max(1, -(-n * w // block[0])), 1, 1)
+            y, expected = np.full((2, grid[0] * block[0] + 8), 5, "f4")
+            arguments = {"y": y, "a": a, "b": b, "n": n, "w": w}
+            llvm.call(function, lowered, arguments, grid, block)
+            interpret(kernel, expected, a, b, vals=(n, w), grid=grid, block=block)
+            np.testing.assert_array_equal(y, expected, f"{n} x {w} in {block}")
+
+
+def test_other_compilers_keep_loops_that_would_divide_in_each_iteration() -> None:
+    assert "GROUPS" not in {node.op for node in split(product.lower())}
+    regions = [node for node in split(product.lower()) if node.op == "THREADS"]
+    assert len(regions) == 1

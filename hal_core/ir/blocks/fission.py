@@ -53,10 +53,10 @@ from collections.abc import Sequence
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
 from hal_core.ir.blocks.counting import with_ranges
-from hal_core.ir.blocks.groups import in_groups
+from hal_core.ir.blocks.groups import in_groups, runs_in_parts
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.local_arrays import with_common_arrays
-from hal_core.ir.blocks.lockstep import in_step
+from hal_core.ir.blocks.lockstep import Lockstep, in_step
 from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.running import with_products
@@ -87,18 +87,20 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
     kernel = with_common_arrays(with_elements(kernel), threads)
     uops = without_shortcuts(without_returns(kernel.uops))
     kernel = kernel._replace(uops=with_products(with_ranges(with_values(uops))))
-    found = in_step(kernel)
-    if found is not None:
-        made = _Fission(found.uops, found.hoisted, found.guards).whole(grouped)
-        # Hoisted loops cut regions, and more values cross. If they are too many, the loops stay
-        # inside: slower, but the kernel runs.
-        if spill_nbytes(made, threads) <= SPILL_LIMIT:
-            return tuple(made)
+    found = in_step(kernel, in_parts=grouped)
+    made = _Fission(found).whole(grouped) if found else []
+    if found and found.flat and not runs_in_parts(made):
+        found = in_step(kernel)
+        made = _Fission(found).whole(grouped) if found else []
+    # Hoisted loops cut regions, and more values cross. If they are too many, the loops stay inside:
+    # slower, but the kernel runs.
+    if found and spill_nbytes(made, threads) <= SPILL_LIMIT:
+        return tuple(made)
     if "BARRIER" not in [node.op for node in kernel.uops]:
         front = [node for node in kernel.uops if node.op in _MEMORY]
         body = [node for node in kernel.uops if node.op not in _MEMORY]
         return tuple(front + enclosed(body, body))
-    made = _Fission(kernel.uops).whole(grouped)
+    made = _Fission(Lockstep(kernel.uops)).whole(grouped)
     nbytes = spill_nbytes(made, threads)
     if nbytes > SPILL_LIMIT:
         spills = [node for node in made if node.op == "SPILL"]
@@ -221,14 +223,13 @@ class _OpenRegion:
 class _Fission:
     """Write the parts of a plan, with values that cross between regions spilled or recomputed."""
 
-    def __init__(
-        self, uops: tuple[UOp, ...], hoisted: Sequence[UOp] = (), guards: Sequence[UOp] = ()
-    ) -> None:
-        self.plan = plan = _Plan(uops, hoisted, guards)
+    def __init__(self, kernel: Lockstep) -> None:
+        self.plan = plan = _Plan(kernel.uops, kernel.hoisted, kernel.guards)
+        self.flat = kernel.flat
         prices = self._prices()
         self.spills: dict[UOp, UOp] = {}  # a value or VAR -> its SPILL
         self.regions = {
-            number: Region(nodes, number, plan.home, prices, self.spills, guards)
+            number: Region(nodes, number, plan.home, prices, self.spills, kernel.guards)
             for number, nodes in plan.regions()
         }
         # Variables that a region may read before it sets them need their value from another one.
@@ -247,7 +248,7 @@ class _Fission:
         for node in self.plan.uops:
             if node in self.plan.hoisted or node.op == "SPECIAL":
                 prices[node] = 0
-            elif node.op in _CHEAP:
+            elif node.op in _CHEAP or node in self.flat:
                 price = 1 + sum(prices.get(source, _MOST_AGAIN) for source in node.src)
                 if price <= _MOST_AGAIN:
                     prices[node] = price
@@ -258,7 +259,9 @@ class _Fission:
         flag = self._flag_returns()
         body: list[UOp] = []
         for number, part in enumerate(self.plan.parts):
-            body += [part] if isinstance(part, UOp) else self.regions[number].written()
+            nodes = [part] if isinstance(part, UOp) else self.regions[number].written()
+            # A region that divides nothing needs no parts of a row.
+            body += _without_unused(nodes) if self.flat else nodes
         front = [node for node in self.plan.uops if is_common(node)]
         if grouped:
             body = in_groups(body)
@@ -283,3 +286,14 @@ class _Fission:
         false = UOp("CONST", bool_, (), False)
         start = [false, UOp("SET", None, (flag, false))]
         return [flag, *enclosed(start, ())]
+
+
+def _without_unused(nodes: Sequence[UOp]) -> list[UOp]:
+    """Return the nodes of a region without arithmetic that no other node of it uses."""
+    used: set[UOp] = set()
+    kept: list[UOp] = []
+    for node in reversed(nodes):
+        if node in used or node.op not in PURE:
+            used.update(node.src)
+            kept.append(node)
+    return kept[::-1]

@@ -21,11 +21,16 @@ from collections.abc import Sequence
 
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.middle import guessed, middle
+from hal_core.ir.blocks.quotients import parts
 from hal_core.ir.blocks.rows import Row
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.uop import UOp
 
 _AROUND = PURE | {"CONST", "GET", "LOAD", "RANGE", "ENDRANGE", "THREADS", "ENDTHREADS"}
+# In kernels up to this size rows are split, and each loop over threads is written several times. In
+# larger ones the text would grow too long.
+MOST_NODES = 1000
+MOST_REGIONS = 8
 _MOST_LANES, _FEWEST_LANES = 128, 16
 _LANES_NBYTES = 1024  # of all variables of a group: half of 32 registers with 64 bytes
 
@@ -79,17 +84,34 @@ def _lanes(nest: Sequence[UOp]) -> int:
     spills = {node.src[0] for node in region if node.op in ("GET", "SET")}
     spills = {node for node in spills if node.op == "SPILL"}
     row = Row(region)
-    limits = bounds(row)
-    used = {source for node in limits.needed(row) for source in node.src}
-    used |= {source for node in limits.solving for source in node.src}
-    used |= {node for limit in limits.limits for node in (limit.end, limit.offset) if node}
-    used |= {test for test, _ in limits.rows}
-    if not spills or not used.isdisjoint(around):
+    cut = parts(row)
+    if not (_bound_ahead(row, around) and (cut is None or _bound_ahead(cut[0], around))):
         return 0
-    if middle(row, guessed(row, limits.known)) is not None:
+    if not spills:
         return 0
     nbytes = sum(node.dtype.itemsize for node in spills if node.dtype)
     lanes = _MOST_LANES
     while lanes > _FEWEST_LANES and lanes * nbytes > _LANES_NBYTES:
         lanes //= 2
     return lanes
+
+
+def _bound_ahead(row: Row, around: Sequence[UOp]) -> bool:
+    """Tell whether a row has no middle, and bounds that no loop around it changes."""
+    limits = bounds(row)
+    used = {source for node in limits.needed(row) for source in node.src}
+    used |= {source for node in limits.solving for source in node.src}
+    used |= {node for limit in limits.limits for node in (limit.end, limit.offset) if node}
+    used |= {test for test, _ in limits.rows}
+    return used.isdisjoint(around) and middle(row, guessed(row, limits.known)) is None
+
+
+def runs_in_parts(uops: Sequence[UOp]) -> bool:
+    """Tell whether each region outside of groups runs once, so that it may cut its rows."""
+    grouped, inside = False, False
+    for node in uops:
+        grouped = (grouped or node.op == "GROUPS") and node.op != "ENDGROUPS"
+        inside = (inside or node.op == "THREADS") and node.op != "ENDTHREADS"
+        if node.op in ("RANGE", "LOOP", "IF") and not grouped and not inside:
+            return False
+    return len(uops) <= MOST_NODES and sum(node.op == "THREADS" for node in uops) <= MOST_REGIONS

@@ -35,11 +35,12 @@ Source: Jääskeläinen et al.: pocl, 2015, section 5.3 (horizontal inner-loop p
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
+from hal_core.ir.blocks.quotients import growths
 from hal_core.ir.blocks.strides import with_strides
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
@@ -63,23 +64,30 @@ _BEGINS = frozenset(
 class Lockstep(NamedTuple):
     """A rewritten kernel: its nodes, those to hoist, and its guards.
 
-    A thread works only if all guards hold for it.
+    A thread works only if all guards hold for it. `flat` are quotients and remainders of a flat
+    index that cost nothing, if each region is run in parts of a row.
     """
 
     uops: tuple[UOp, ...]
-    hoisted: tuple[UOp, ...]
-    guards: tuple[UOp, ...]
+    hoisted: tuple[UOp, ...] = ()
+    guards: tuple[UOp, ...] = ()
+    flat: frozenset[UOp] = frozenset()
 
 
-def in_step(kernel: Kernel) -> Lockstep | None:
-    """Return the kernel with its loops made ready for hoisting; None if no loop gains by it."""
+def in_step(kernel: Kernel, in_parts: bool = False) -> Lockstep | None:
+    """Return the kernel with its loops made ready for hoisting; None if no loop gains by it.
+
+    `in_parts` cuts rows where quotients of a flat index change.
+    """
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
     uops, strides = with_strides(kernel.uops)
-    return (strides and _with_loops(uops, strides)) or _with_loops(kernel.uops, ())
+    if strides and (found := _with_loops(uops, strides, in_parts)):
+        return found
+    return _with_loops(kernel.uops, (), in_parts)
 
 
-def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp]) -> Lockstep | None:
+def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool) -> Lockstep | None:
     """Return the nodes with their loops ready; None if none gains by it, or not all of `needed`."""
     short = unrolled(uops)
     if all(node in short for node in uops if node.op == "RANGE"):
@@ -87,7 +95,8 @@ def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp]) -> Lockstep | No
     uops, guards = _without_guards(uops)
     if not _may_gain(uops, short):
         return None
-    search = _Search(uops)
+    flat = growths(uops) if in_parts else {}
+    search = _Search(uops, flat)
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
     if not loops or not loops.issuperset(needed):
         return None
@@ -114,7 +123,8 @@ def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp]) -> Lockstep | No
         made.append(new.get(node, node))
         if node in loops:
             hoisted.append(made[-1])
-    return Lockstep(tuple(made), tuple(hoisted), guards)
+    divided = frozenset([new.get(node, node) for node in flat])
+    return Lockstep(tuple(made), tuple(hoisted), guards, divided)
 
 
 def _may_gain(uops: tuple[UOp, ...], short: Collection[UOp]) -> bool:
@@ -162,8 +172,10 @@ class _Search:
     that vectors need no gather.
     """
 
-    def __init__(self, uops: tuple[UOp, ...]) -> None:
+    def __init__(self, uops: tuple[UOp, ...], flat: Mapping[UOp, int]) -> None:
+        """Search a kernel; `flat` are quotients of a flat index, with their strides in a part."""
         self.hoisted = Hoisted(uops)
+        self.flat = flat
         self.varies: set[UOp] = set()  # values that may differ between threads
         self.strides: dict[UOp, int] = {}  # integer -> its growth from a thread to the next along x
         self.open: list[UOp] = []  # IFs and loops around the node that are not hoisted already
@@ -209,7 +221,9 @@ class _Search:
         elif op == "RANGE" or op in PURE:
             if any(source in self.varies for source in sources):
                 self.varies.add(node)
-            stride = _stride(node, [self.strides.get(source) for source in sources])
+            stride = self.flat.get(node)
+            if stride is None:
+                stride = _stride(node, [self.strides.get(source) for source in sources])
             if stride is not None:
                 self.strides[node] = stride
         else:

@@ -12,10 +12,11 @@ On the right no thread divides, threads that are neighbours access neighbours, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, int32, int64, uint32, uint64
+from hal_core.ir.blocks.hoisting import is_common
 from hal_core.ir.blocks.rows import PART_START, Counted, Row
 from hal_core.ir.uop import UOp
 
@@ -49,6 +50,24 @@ def parts(row: Row) -> tuple[Row, list[Division]] | None:
     return (made.row, list(made.divisions.values())) if made.divisions else None
 
 
+def growths(uops: Sequence[UOp]) -> dict[UOp, int]:
+    """Return the quotients and remainders of a kernel, with their growth along a part of a row.
+
+    There is none where generated code would have to test what is divided.
+    """
+    if not any(node.op in _DIVIDES and node.dtype in _INDICES for node in uops):
+        return {}
+    nodes = [node for node in uops if not is_common(node)]
+    row = Row(nodes)
+    made = _Parts(row, [], _dividing(row))
+    for node in nodes:
+        made.add(node)
+    numbers = [division.number for division in made.divisions.values()]
+    if any(number.offset is not None and not is_remainder(number) for number in numbers):
+        return {}
+    return {node: int(node.op in _REMAINDERS) for node in made.divided}
+
+
 def _dividing(row: Row) -> list[UOp]:
     """Return the nodes that divide what differs along x by what does not.
 
@@ -74,6 +93,7 @@ class _Parts:
         self.whole, self.row, self.dividing = whole, Row(before), set(dividing)
         self.new: dict[UOp, UOp] = {}
         self.divisions: dict[tuple[object, ...], Division] = {}
+        self.divided: list[UOp] = []  # the quotients and remainders of these, as they were
         self.multiples: dict[tuple[UOp, ...], UOp] = {}  # factors -> the start that is the product
 
     def add(self, node: UOp) -> None:
@@ -85,12 +105,18 @@ class _Parts:
             self.row.add(node)
         elif division is None:
             self._keep(node, node.op, node.dtype, sources)
-        elif node.op in _QUOTIENTS:
-            self.new[node] = division.quotient
         else:
-            self._keep(node, "SUB", int32, (division.number.number, division.start))
-            if node.dtype is not int32:
-                self._keep(node, "CAST", node.dtype, (self.new[node],))
+            self.divided.append(node)
+            self._replace(node, division)
+
+    def _replace(self, node: UOp, division: Division) -> None:
+        """Write a quotient or a remainder as what it is in a part."""
+        if node.op in _QUOTIENTS:
+            self.new[node] = division.quotient
+            return
+        self._keep(node, "SUB", int32, (division.number.number, division.start))
+        if node.dtype is not int32:
+            self._keep(node, "CAST", node.dtype, (self.new[node],))
 
     def _keep(self, old: UOp, op: str, dtype: DType | None, sources: tuple[UOp, ...]) -> None:
         self.new[old] = UOp(op, dtype, sources, old.arg, old.line)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir import UOp
 from hal_core.ir.blocks.quotients import Division, is_remainder, parts
@@ -23,21 +25,46 @@ class Quotients(Threads):
             self.write_part(place)
             return
         row, divisions = found
-        suffix = place.suffix
-        large = self._are_large(place, divisions)
+        large = self._are_large(place, divisions, _LEAST_DIVISOR)
         if large is None:
-            self._write_loop_of_parts(place, row, divisions)
+            self._write_loop_of_parts(place, row, divisions, self.write_part)
             return
+        suffix = place.suffix
         self.branch(large, f"parts{suffix}", f"undivided{suffix}")
         self.label(f"parts{suffix}")
-        self._write_loop_of_parts(place, row, divisions)
+        self._write_loop_of_parts(place, row, divisions, self.write_part)
         self.jump(f"divided{suffix}")
         self.label(f"undivided{suffix}")
         self.write_part(place)
         self.jump(f"divided{suffix}")
         self.label(f"divided{suffix}")
 
-    def _write_loop_of_parts(self, place: Place, row: Row, divisions: list[Division]) -> None:
+    def write_nest(self, place: Place, nodes: list[UOp], lanes: int) -> None:
+        """Write the groups of a row in parts; the loop over parts is around that of the kernel.
+
+        Small divisors have parts too: else each thread would divide in each iteration.
+        """
+        found = parts(place.row) if self.splits else None
+        if found is None:
+            self.write_groups_of_part(place, nodes, lanes)
+            return
+        row, divisions = found
+        suffix = place.suffix
+        positive = self._are_large(place, divisions, 1) or "true"
+        self.branch(positive, f"parts{suffix}", f"undivided{suffix}")
+        self.label(f"parts{suffix}")
+        self._write_loop_of_parts(
+            place, row, divisions, lambda part: self.write_groups_of_part(part, nodes, lanes)
+        )
+        self.jump(f"divided{suffix}")
+        self.label(f"undivided{suffix}")
+        self.write_threads_of_nest(nodes, place._replace(free=False, rare=True), place.interval, {})
+        self.jump(f"divided{suffix}")
+        self.label(f"divided{suffix}")
+
+    def _write_loop_of_parts(
+        self, place: Place, row: Row, divisions: list[Division], write: Callable[[Place], None]
+    ) -> None:
         """Write a loop over the parts of a row, with the region as it is for a part."""
         suffix = place.suffix
         start = self.open_loop(f"part{suffix}", "i32", "0", place.width, "slt")
@@ -46,11 +73,11 @@ class Quotients(Threads):
             end = self.least(end, self._divide(division, thread))
         last = self.let(f"trunc i64 {end} to i32")
         self.loops[-1] = self.loops[-1]._replace(step=self.let(f"sub nsw i32 {last}, {start}"))
-        self.write_part(place._replace(row=row, suffix=f".part{suffix}", interval=(start, last)))
+        write(place._replace(row=row, suffix=f".part{suffix}", interval=(start, last)))
         self.close_loop()
 
-    def _are_large(self, place: Place, divisions: list[Division]) -> str | None:
-        """Return whether all divisors are large, and no number that they divide is below 0 or huge.
+    def _are_large(self, place: Place, divisions: list[Division], least: int) -> str | None:
+        """Return whether all divisors are `least` or more, and all dividends from 0 to a limit.
 
         None: both are known without a test.
         """
@@ -61,7 +88,7 @@ class Quotients(Threads):
         checks: list[str] = []
         for division in divisions:
             if division.divisor.op != "CONST":
-                checks.append(self.let(f"icmp sge i64 {self._divisor(division)}, {_LEAST_DIVISOR}"))
+                checks.append(self.let(f"icmp sge i64 {self._divisor(division)}, {least}"))
             if division.number.offset in offsets and division.number.offset is not None:
                 first = self._first(division.number)
                 last = self.let(f"add i64 {first}, {self._wide_thread(place.width)}")

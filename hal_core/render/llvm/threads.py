@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
-from hal_core.ir.blocks.groups import region_of
+from hal_core.ir.blocks.groups import MOST_NODES, MOST_REGIONS, region_of
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.rows import Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
@@ -18,10 +18,6 @@ from hal_core.render.renderer import dtype_of
 
 AXES = "xyz"
 BLOCKS = "each.block"  # the loop over the blocks of this call
-# In kernels up to this size rows are split, and each loop over threads is written several times. In
-# larger ones the text would grow too long.
-_MOST_NODES = 1000
-_MOST_REGIONS = 8
 _MOST_UNROLLED = 50  # regions
 _LONG = 128  # threads: from here on masked loads cost more than two loops for the rims
 
@@ -58,7 +54,7 @@ class Threads(Blocks):
         self.width = ""  # threads in a row of joined blocks
         self.regions = 0
         regions = ops.count("THREADS")
-        self.splits = len(self.uops) <= _MOST_NODES and regions <= _MOST_REGIONS
+        self.splits = len(self.uops) <= MOST_NODES and regions <= MOST_REGIONS
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
         self.fixed = kernel.block is not None
@@ -107,26 +103,36 @@ class Threads(Blocks):
 
         Threads behind the last whole group run them together.
         """
-        row = Row(region_of(nodes))
-        place = self._open_rows(True, row)
-        guards = bounds(row, self.splits)
-        (start, end), known = self._bound(place, row, guards, None)
-        several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-groups.arg}")
-        last = self.let(f"add nsw i32 {start}, {several}")
-        name = f"group{place.suffix}"
-        first = self.open_loop(name, "i32", start, last, "slt", str(groups.arg))
-        few = place._replace(suffix=f".group{place.suffix}", first=first)
-        self._write_nest(nodes, few, ("0", str(groups.arg)), known)
-        self.close_loop()
-        rest = place._replace(suffix=f".rest{place.suffix}")
-        self._write_nest(nodes, rest, (last, end), known)
-        if guards.wrapping:
-            self._write_nest(
-                nodes, self._wrapping_place(place), self._wrapping_threads(place, guards), {}
-            )
+        place = self._open_rows(True, Row(region_of(nodes)))
+        self.write_nest(place, nodes, groups.arg)
         self._close_rows()
 
-    def _write_nest(self, nodes: list[UOp], place: Place, interval: Interval, known: Known) -> None:
+    def write_nest(self, place: Place, nodes: list[UOp], lanes: int) -> None:
+        """Write the groups of a row; a subclass cuts the row into parts."""
+        self.write_groups_of_part(place, nodes, lanes)
+
+    def write_groups_of_part(self, place: Place, nodes: list[UOp], lanes: int) -> None:
+        """Write the groups of a part of a row, and the threads behind the last whole group."""
+        row = place.row
+        guards = bounds(row, self.splits)
+        (start, end), known = self._bound(place, row, guards, None)
+        several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-lanes}")
+        last = self.let(f"add nsw i32 {start}, {several}")
+        name = f"group{place.suffix}"
+        first = self.open_loop(name, "i32", start, last, "slt", str(lanes))
+        few = place._replace(suffix=f".group{place.suffix}", first=first)
+        self.write_threads_of_nest(nodes, few, ("0", str(lanes)), known)
+        self.close_loop()
+        rest = place._replace(suffix=f".rest{place.suffix}")
+        self.write_threads_of_nest(nodes, rest, (last, end), known)
+        if guards.wrapping:
+            self.write_threads_of_nest(
+                nodes, self._wrapping_place(place), self._wrapping_threads(place, guards), {}
+            )
+
+    def write_threads_of_nest(
+        self, nodes: list[UOp], place: Place, interval: Interval, known: Known
+    ) -> None:
         inside = False
         for node in nodes:
             if node.op == "THREADS":
@@ -337,7 +343,7 @@ class Threads(Blocks):
         """Return row * dim + thread, the number of the thread among all up to this axis."""
         if not self.spills:
             return "0"
-        wide = self.let(f"zext i32 {thread} to i64")
+        wide = self.let(f"sext i32 {thread} to i64")
         if row == "0":
             return wide
         width = dim if dim.isdigit() else self.let(f"zext i32 {dim} to i64")
