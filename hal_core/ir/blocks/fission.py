@@ -259,7 +259,10 @@ class _Fission:
         flag = self._flag_returns()
         body: list[UOp] = []
         for number, part in enumerate(self.plan.parts):
-            nodes = [part] if isinstance(part, UOp) else self.regions[number].written()
+            if isinstance(part, UOp):
+                body.append(part)
+                continue
+            nodes = self.regions[number].written()
             # A region that divides nothing needs no parts of a row.
             body += _without_unused(nodes) if self.flat else nodes
         front = [node for node in self.plan.uops if is_common(node)]
