@@ -53,6 +53,7 @@ from collections.abc import Sequence
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
 from hal_core.ir.blocks.counting import with_ranges
+from hal_core.ir.blocks.early_loads import with_early_loads
 from hal_core.ir.blocks.groups import in_groups, runs_in_parts
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.local_arrays import with_common_arrays
@@ -86,7 +87,8 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
     threads = block_threads(kernel)
     kernel = with_common_arrays(with_elements(kernel), threads)
     uops = without_shortcuts(without_returns(kernel.uops))
-    kernel = kernel._replace(uops=with_products(with_ranges(with_values(uops))))
+    uops = with_early_loads(with_products(with_ranges(with_values(uops))))
+    kernel = kernel._replace(uops=uops)
     found = in_step(kernel, in_parts=grouped)
     made = _Fission(found).whole(grouped) if found else []
     if found and found.flat and not runs_in_parts(made):
