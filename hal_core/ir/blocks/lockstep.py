@@ -40,8 +40,8 @@ from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
+from hal_core.ir.blocks.nests import with_strides
 from hal_core.ir.blocks.quotients import growths
-from hal_core.ir.blocks.strides import with_strides
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
 # A compiler unrolls a loop up to this number of iterations, and of operations in all iterations

@@ -1,182 +1,149 @@
-"""Count the iterations of loops in which threads stride over data, so that they run in lockstep.
+"""Find loops in which threads stride over data: `nests.py` writes them with a number of iterations.
 
-    i = hal.global_idx(0)                 for q in range(count):
-    while i < n:                              j = first + q * step    # `first` of the block
-        y[i] = 2.0 * x[i]          ->         if thread_idx < n - j:
-        i += step                                 y[j + thread_idx] = 2.0 * x[j + thread_idx]
+    i = hal.global_idx(0)
+    while i < n:
+        y[i] = 2.0 * x[i]
+        i += step
 
-`i` is an int32; `step` and `n` are the same for all threads. Where `i + step` would wrap, or `step`
-is 0 or negative, `count` is 0 and the loop runs as it was written, in an IF that follows.
+`i` is an int32 or int64; `step` and `n` are the same for all threads. `i` starts as an index of the
+thread, plus numbers that all threads of a block share, or as such a number alone.
 """
 
 from __future__ import annotations
 
-from hal_core.dtypes import DType, bool_, int32, int64
+from hal_core.dtypes import int32, int64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.hoisting import PURE, is_common
+from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 _BLOCKS = OPENS | CLOSES
 _INDICES = ("thread_idx", "global_idx")
-_NEVER = frozenset({"LOOP", "CONTINUE", "RETURN", "BARRIER", "ATOMIC", "CAS", "FENCE"})
 
 
-def with_strides(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
-    """Return the nodes with such loops as RANGEs, and these RANGEs."""
-    made: list[UOp] = []
-    loops: list[UOp] = []
-    done = 0  # nodes that `made` has, or has replaced
-    for place, node in enumerate(uops):
-        if node.op == "LOOP" and place >= done:
-            found = _Stride.of(uops, place)
-            if found is not None:
-                made += uops[done:place]
-                loops.append(found.write(made))
-                done = found.end + 1
-    return (*made, *uops[done:]), loops
+def is_shared(node: UOp) -> bool:
+    """Tell whether a value is computed from what all threads of a block share."""
+    return is_common(node) or (node.op in PURE and all(map(is_shared, node.src)))
 
 
-class _Stride:
+class Stride:
     """A loop that may be counted: where it stands, and what it is made of."""
 
     def __init__(self, uops: tuple[UOp, ...], place: int, end: int) -> None:
         self.uops, self.place, self.end = uops, place, end
         self.loop, self.body = uops[place], uops[place + 1 : end]
-        self.inside = set(self.body)
-        self.line = self.loop.line
 
     @classmethod
-    def of(cls, uops: tuple[UOp, ...], place: int) -> _Stride | None:
+    def of(cls, uops: tuple[UOp, ...], place: int) -> Stride | None:
+        """Return the stride of the LOOP at a place; None for any other loop."""
         end = next(
             n
             for n in range(place, len(uops))
             if uops[n].op == "ENDLOOP" and uops[n].src[0] is uops[place]
         )
         found = cls(uops, place, end)
-        return found if found._is_simple() and found._starts() and found._ends() else None
+        simple = found._has_test() and found._has_step() and found._starts()
+        return found if simple and found._ends() else None
 
-    def _is_simple(self) -> bool:
-        """Find the test, `while i < n`, and the one place that sets `i`."""
+    def _has_test(self) -> bool:
+        """Find the test that the loop begins with, `while i < n`; nothing else ends it."""
         ops = [node.op for node in self.body]
-        test = ops.index("IF") if "IF" in ops else len(ops)
-        if ops[test + 1 : test + 3] != ["BREAK", "ENDIF"] or ops.count("BREAK") != 1:
+        self.test = test = ops.index("IF") if "IF" in ops else len(ops)
+        leaves = [n.op for n in self.body if n.src == (self.loop,) and n.op != "ENDLOOP"]
+        if ops[test + 1 : test + 3] != ["BREAK", "ENDIF"] or leaves != ["BREAK"]:
             return False
-        ahead = self.body[:test]
-        if not _NEVER.isdisjoint(ops) or any(
-            n.op not in PURE | {"GET", "CONST", "SPECIAL"} for n in ahead
-        ):
+        if any(op not in PURE | {"GET", "CONST", "SPECIAL"} for op in ops[:test]):
             return False
-        self.test = test
-        condition = self.body[test].src[0]
-        op, sides = condition.op, condition.src
-        if op == "NOT":
-            op, sides = {"LT": "GE", "GT": "LE"}.get(sides[0].op, ""), sides[0].src
-        if op not in ("GE", "LE"):
+        condition, holds = self.body[test].src[0], False
+        while condition.op == "NOT":
+            condition, holds = condition.src[0], not holds
+        if condition.op not in MIRRORED:
             return False
-        index, self.limit = sides if op == "GE" else sides[::-1]
-        if index.op != "GET" or index.dtype is not int32 or not self._is_shared(self.limit):
+        op, (index, self.limit) = condition.op, condition.src
+        if is_shared(index):
+            op, index, self.limit = MIRRORED[op], self.limit, index
+        self.op = op if holds else OPPOSITE[op]
+        if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in ("LT", "LE"):
             return False
-        self.index = index.src[0]
-        sets = [
-            n for n, node in enumerate(self.body) if node.op == "SET" and node.src[0] is self.index
-        ]
-        if len(sets) != 1 or sets[0] < test:
+        self.index, self.dtype = index.src[0], index.dtype
+        return is_shared(self.limit)
+
+    def _has_step(self) -> bool:
+        """Find the one place that sets `i`, in no inner block, behind all that reads it."""
+        sets = [n for n, node in enumerate(self.body) if self._is("SET", node)]
+        if len(sets) != 1 or sets[0] < self.test:
             return False
-        ahead_ops = ops[: sets[0]]
-        if sum(op in OPENS for op in ahead_ops) != sum(op in CLOSES for op in ahead_ops):
-            return False  # in a block, which a thread may skip
-        if any(node.op == "GET" and node.src[0] is self.index for node in self.body[sets[0] :]):
+        ahead = [node.op for node in self.body[: sets[0]]]
+        if sum(op in OPENS for op in ahead) != sum(op in CLOSES for op in ahead):
             return False
-        total = self.body[sets[0]].src[1]
+        if any(self._is("GET", node) for node in self.body[sets[0] :]):
+            return False
+        self.last = self.body[sets[0]]
+        total = self.last.src[1]
         if total.op != "ADD":
             return False
-        for old, self.step in (total.src, total.src[::-1]):
-            if old.op == "GET" and old.src[0] is self.index and self._is_shared(self.step):
-                return True
-        return False
+        old, self.step = total.src if total.src[0].op == "GET" else total.src[::-1]
+        return self._is("GET", old) and is_shared(self.step)
 
-    def _is_shared(self, node: UOp) -> bool:
-        return is_common(node) or (node.op in PURE and all(map(self._is_shared, node.src)))
+    def _is(self, op: str, node: UOp) -> bool:
+        return node.op == op and node.src[0] is self.index
 
     def _starts(self) -> bool:
         """Find `i = hal.global_idx(0) + more` ahead of the loop, in the same block."""
         for node in reversed(self.uops[: self.place]):
-            if node.op == "SET" and node.src[0] is self.index:
-                self.start, self.more, self.first = node.src[1], 0, node.src[1]
-                if self.start.op == "ADD":
-                    for part, more in (self.start.src, self.start.src[::-1]):
-                        if more.op == "CONST" and 0 <= more.arg <= MOST_ADDED:
-                            self.first, self.more = part, more.arg
-                return self.first.op == "SPECIAL" and self.first.arg[0] in _INDICES
+            if self._is("SET", node):
+                self.start = node.src[1]
+                break
             if node.op in _BLOCKS:
                 return False
-        return False
+        else:
+            return False
+        self.thread: UOp | None = None  # the index in `start`
+        self.shared: list[UOp] = []  # what is added to it
+        pending = [self.start]
+        while pending:
+            part = pending.pop()
+            inner = part.src[0] if part.op == "CAST" else part
+            if is_shared(part):
+                self.shared.append(part)
+            elif part.op == "ADD":
+                pending += part.src
+            elif inner.op == "SPECIAL" and inner.arg[0] in _INDICES and self.thread is None:
+                self.thread = inner
+            else:
+                return False
+        # Such a sum does not wrap in any launch.
+        self.near = (
+            self.thread is not None
+            and all(part.op == "CONST" and 0 <= part.arg <= MOST_ADDED // 4 for part in self.shared)
+            and len(self.shared) < 4
+        )
+        return True
 
     def _ends(self) -> bool:
-        """Tell whether nothing reads `i` behind the loop before it is set again, in the same block.
+        """Tell whether nothing reads `i` behind the loop before it is set again."""
+        gets = [n for n, node in enumerate(self.uops) if self._is("GET", node)]
+        return not any(self._reaches(place) for place in gets if not self.place < place < self.end)
 
-        In an outer loop, the nodes ahead of this loop run again behind it.
+    def _reaches(self, place: int) -> bool:
+        """Tell whether a GET may read what the loop has set.
+
+        It cannot if the last SET around it stands behind the loop, or both ahead of it and of any
+        loop that repeats it.
         """
-        behind = self.uops[self.end + 1 :]
-        ends = [node.src[0] for node in behind if node.op in ("ENDLOOP", "ENDRANGE")]
-        if not set(behind).issuperset(ends):
-            around = (*self.uops[: self.place], *behind)
-            return not any(node.op == "GET" and node.src[0] is self.index for node in around)
-        for node in behind:
-            if node.op in ("GET", "SET") and node.src[0] is self.index:
-                return node.op == "SET"
-            if node.op in _BLOCKS:
-                break
-        return not any(node.op == "GET" and node.src[0] is self.index for node in behind)
-
-    def write(self, made: list[UOp]) -> UOp:
-        """Append the loop as a RANGE, then as it was written; return the RANGE."""
-
-        def add(op: str, *src: UOp, dtype: DType | None = int64, arg: object = None) -> UOp:
-            made.append(UOp(op, dtype, src, arg, self.line))
-            return made[-1]
-
-        def number(value: int, dtype: DType = int64) -> UOp:
-            return add("CONST", dtype=dtype, arg=value)
-
-        def copied(node: UOp) -> UOp:
-            if node not in self.inside:
-                return node
-            return add(node.op, *map(copied, node.src), dtype=node.dtype, arg=node.arg)
-
-        limit, step = copied(self.limit), copied(self.step)
-        first = number(self.more, int32)
-        index, axis = self.first.arg
-        if index == "global_idx":
-            block, size = (
-                add("SPECIAL", dtype=int32, arg=(kind, axis)) for kind in ("block_idx", "block_dim")
-            )
-            first = add("ADD", add("MUL", block, size, dtype=int32), first, dtype=int32)
-        wide = add("CAST", step)
-        end = add("CAST", limit)
-        fits = add("LE", add("ADD", end, wide), number(2**31), dtype=bool_)
-        grows = add("GT", wide, number(0), dtype=bool_)
-        counts = add("AND", fits, grows, dtype=bool_)
-        whole = add("SUB", end, add("CAST", first))
-        more = add("FLOORDIV", add("ADD", whole, add("SUB", wide, number(1))), wide)
-        count = add("WHERE", counts, add("MAX", more, number(0)), number(0))
-        bounds = number(0, int32), add("CAST", count, dtype=int32), number(1, int32)
-        loop = add("RANGE", *bounds, dtype=int32, arg=self.index.arg)
-        start = add("ADD", first, add("MUL", loop, step, dtype=int32), dtype=int32)
-        left = add("SUB", limit, start, dtype=int32)
-        thread = add("SPECIAL", dtype=int32, arg=("thread_idx", axis))
-        inside = add("IF", add("LT", thread, left, dtype=bool_), dtype=None)
-        new = {self.index: add("ADD", start, thread, dtype=int32)}
-        for node in (*self.body[: self.test], *self.body[self.test + 3 :]):
-            if node.op == "GET" and node.src[0] is self.index:
-                new[node] = new[self.index]
-            elif node.op != "SET" or node.src[0] is not self.index:
-                sources = (new.get(part, part) for part in node.src)
-                new[node] = add(node.op, *sources, dtype=node.dtype, arg=node.arg)
-        add("ENDIF", inside, dtype=None)
-        add("ENDRANGE", loop, dtype=None)
-        wraps = add("IF", add("NOT", counts, dtype=bool_), dtype=None)
-        add("SET", self.index, self.start, dtype=None)
-        made.extend(self.uops[self.place : self.end + 1])
-        add("ENDIF", wraps, dtype=None)
-        return loop
+        depth, repeated = 0, self.uops[place]
+        for before in range(place - 1, -1, -1):
+            node = self.uops[before]
+            if node.op == "ELSE":
+                depth += not depth
+            elif node.op in CLOSES:
+                depth += 1
+            elif node.op in OPENS and depth:
+                depth -= 1
+            elif node.op in ("LOOP", "RANGE"):
+                repeated = node
+            elif depth == 0 and self._is("SET", node):
+                ends = [n for n, end in enumerate(self.uops) if repeated in end.src[:1]]
+                last = ends[-1] if repeated.op in ("LOOP", "RANGE") else place
+                return before < self.place < last
+        return True

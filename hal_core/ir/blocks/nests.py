@@ -1,0 +1,359 @@
+"""Write loops in which threads stride over data as loops that all threads of a block run in step.
+
+    j = hal.global_idx(1)                 for q in range(rows):
+    while j < h:                              first = start + q * down       # of the block
+        i = hal.global_idx(0)                 for p in range(columns):
+        while i < w:                              left = begin + p * across
+            y[j, i] = 2.0 * x[j, i]   ->          if thread_idx(1) < h - first:
+            i += across                               if thread_idx(0) < w - left:
+        j += down                                         y[j, i] = 2.0 * x[j, i]
+
+Where `j + down` would wrap, or `down` is 0 or negative, `rows` is 0 and the loops run as they were
+written, in an IF that follows. The work ahead of an inner loop and behind it has IFs of its own; a
+value that crosses from one to another becomes a variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hal_core.dtypes import DType, bool_, int32, int64
+from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.strides import Stride, is_shared
+from hal_core.ir.uop import UOp
+
+_NEVER = frozenset(
+    {
+        "CONTINUE", "RETURN", "BARRIER", "ATOMIC", "CAS", "FENCE", "LOCAL", "PRINT", "SHUFFLE",
+        "BALLOT",
+    }
+)  # fmt: skip
+# What all threads may compute, also those whose IF does not hold.
+_FREE = (PURE - {"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"}) | {"CONST", "SPECIAL"}
+_ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
+_SHORT = 16  # iterations: compilers unroll a loop of so few
+
+
+def with_strides(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
+    """Return the nodes with such loops as RANGEs, and these RANGEs."""
+    if not any(node.op == "LOOP" for node in uops):
+        return uops, []
+    ends = {node.src[0]: n for n, node in enumerate(uops) if node.op in _ENDS}
+    made: list[UOp] = []
+    loops: list[UOp] = []
+    done = 0  # nodes that `made` has, or has replaced
+    for place, node in enumerate(uops):
+        if node.op in ("LOOP", "RANGE") and place >= done:
+            found = _Nest(uops, place, ends)
+            if found.is_simple():
+                made += uops[done:place]
+                loops += _Written(found, made).loops
+                done = ends[node] + 1
+    return (*made, *uops[done:]), loops
+
+
+class _Part:
+    """Nodes that threads run together, if the conditions of all IFs around them hold."""
+
+    def __init__(self, nodes: list[UOp], around: tuple[UOp, ...]) -> None:
+        self.nodes, self.around = nodes, around  # `around`: IFs, and LOOPs that are strides
+
+
+class _Nest:
+    """A loop that may be written: the strides in it, one of which it may be itself, and its parts.
+
+    `parts` has each loop that is opened, followed by what is in it, and its end.
+    """
+
+    def __init__(self, uops: tuple[UOp, ...], place: int, ends: dict[UOp, int]) -> None:
+        self.uops, self.place, self.ends = uops, place, ends
+        self.root, self.end = uops[place], ends[uops[place]]
+        self.whole = uops[place : self.end + 1]
+        self.inside = set(self.whole)
+        self.strides: dict[UOp, Stride] = {}
+        self.parts: list[_Part | UOp] = []
+        self.bare: set[UOp] = set()  # nodes of parts that stand outside of the IFs
+
+    def is_simple(self) -> bool:
+        """Find the strides, and cut the loop into parts."""
+        loops = [n for n, node in enumerate(self.whole, self.place) if node.op == "LOOP"]
+        if not loops or any(node.op in _NEVER for node in self.whole):
+            return False
+        if self.root.op == "RANGE" and not all(map(is_shared, self.root.src)):
+            return False
+        for place in loops:
+            stride = Stride.of(self.uops, place)
+            if stride is None:
+                return False
+            self.strides[stride.loop] = stride
+        return self._cut(self.place, self.end + 1, ()) and self._share()
+
+    def _cut(self, place: int, end: int, around: tuple[UOp, ...]) -> bool:
+        """Add the parts of some nodes; tell whether that was possible."""
+        part = _Part([], around)
+        while place < end:
+            node = self.uops[place]
+            last = self.ends.get(node, place)
+            block = self.uops[place : last + 1]
+            has_stride = any(inner in self.strides for inner in block)
+            if not has_stride and not (node.op in ("RANGE", "IF") and _is_long(block)):
+                part.nodes += block
+                place = last + 1
+                continue
+            if not self._opens(block):
+                if has_stride:
+                    return False
+                part.nodes += block
+                place = last + 1
+                continue
+            self.parts.append(part)
+            if node.op != "IF":
+                self.parts.append(node)
+            inner = around if node.op == "RANGE" else (*around, node)
+            if node in self.strides:
+                first = place + 1 + self.strides[node].test
+                self.parts.append(_Part(list(self.uops[place + 1 : first]), inner))
+                fine = self._cut(first + 3, last, inner)
+            else:
+                fine = self._cut(place + 1, last, inner)
+            if not fine:
+                return False
+            if node.op != "IF":
+                self.parts.append(self.uops[last])
+            part = _Part([], around)
+            place = last + 1
+        self.parts.append(part)
+        return True
+
+    def _opens(self, block: Sequence[UOp]) -> bool:
+        """Tell whether the parts of a block may stand in IFs of their own."""
+        node = block[0]
+        if node.op == "RANGE":
+            leaves = any(other.op == "BREAK" and other.src[0] is node for other in block)
+            return not leaves and all(map(is_shared, node.src))
+        if node.op == "IF":
+            halved = any(other.op == "ELSE" and other.src[0] is node for other in block)
+            return not halved and self.is_free(node.src[0])
+        return True
+
+    def is_free(self, node: UOp) -> bool:
+        if node not in self.inside or node.op == "RANGE":
+            return True
+        if node.op == "GET":
+            return any(node.src[0] is stride.index for stride in self.strides.values())
+        return node.op in _FREE and all(map(self.is_free, node.src))
+
+    def _share(self) -> bool:
+        """Find what several parts use; tell whether each index is read in its own loop only."""
+        home: dict[UOp, _Part] = {}
+        used: set[UOp] = set()
+        for part in self.parts:
+            if isinstance(part, UOp):
+                continue
+            home.update(dict.fromkeys(part.nodes, part))
+            used.update(node.src[0] for node in part.around if node.op == "IF")
+            own = [self.strides[node].index for node in part.around if node in self.strides]
+            for node in part.nodes:
+                used.update(source for source in node.src if home.get(source) not in (None, part))
+                if node.op != "GET" or any(node.src[0] is index for index in own):
+                    continue
+                if any(node.src[0] is stride.index for stride in self.strides.values()):
+                    return False
+        pending = [node for node in used if node in home]
+        while pending:
+            node = pending.pop()
+            if node not in self.bare:
+                self.bare.add(node)
+                if self.is_free(node):
+                    pending += [source for source in node.src if source in home]
+        self.bare.update(node for node in home if node.op == "VAR")
+        return True
+
+
+def _is_long(block: Sequence[UOp]) -> bool:
+    """Tell whether a block has a RANGE that compilers do not unroll."""
+    for node in block:
+        if node.op == "RANGE":
+            if any(source.op != "CONST" for source in node.src):
+                return True
+            if len(range(*(source.arg for source in node.src))) > _SHORT:
+                return True
+    return False
+
+
+class _Counted:
+    """What a stride needs ahead of the outermost loop."""
+
+    def __init__(self, limit: UOp, step: UOp, first: UOp, count: UOp) -> None:
+        self.limit, self.step, self.first, self.count = limit, step, first, count
+
+
+class _Written:
+    """A nest, written behind the nodes `made`: as RANGEs, then as it was."""
+
+    def __init__(self, nest: _Nest, made: list[UOp]) -> None:
+        self.nest, self.made = nest, made
+        self.loops: list[UOp] = []
+        self.new: dict[UOp, UOp] = {}
+        self.kept: dict[UOp, UOp] = {}  # a value -> the variable that keeps it for other parts
+        self.conditions: dict[UOp, UOp | None] = {}  # a stride -> what holds for its threads
+        self.holds = self._number(True, bool_)  # no index wraps
+        self.counted = {loop: self._count(stride) for loop, stride in nest.strides.items()}
+        for node in nest.bare:
+            if not nest.is_free(node) and node.op != "VAR":
+                self.kept[node] = self._add("VAR", dtype=node.dtype, arg=node.op.lower())
+        for part in nest.parts:
+            if isinstance(part, _Part):
+                self._write(part)
+            elif part.op in _ENDS:
+                self._add("ENDRANGE", self.new[part.src[0]], dtype=None)
+            else:
+                self._open(part)
+        wraps = self._add("IF", self._add("NOT", self.holds, dtype=bool_), dtype=None)
+        if nest.root in nest.strides:
+            root = nest.strides[nest.root]
+            self._add("SET", root.index, root.start, dtype=None)
+        made += nest.whole
+        self._add("ENDIF", wraps, dtype=None)
+
+    def _add(
+        self, op: str, *src: UOp, dtype: DType | None = int64, arg: object = None, line: int = 0
+    ) -> UOp:
+        self.made.append(UOp(op, dtype, src, arg, line or self.nest.root.line))
+        return self.made[-1]
+
+    def _number(self, value: int | bool, dtype: DType = int64) -> UOp:
+        return self._add("CONST", dtype=dtype, arg=value)
+
+    def _require(self, op: str, first: UOp, second: UOp) -> None:
+        test = self._add(op, first, second, dtype=bool_)
+        self.holds = self._add("AND", self.holds, test, dtype=bool_)
+
+    def _ahead(self, node: UOp) -> UOp:
+        """Return a value that threads share as it is ahead of the nest."""
+        if node not in self.nest.inside:
+            return node
+        sources = map(self._ahead, node.src)
+        return self._add(node.op, *sources, dtype=node.dtype, arg=node.arg, line=node.line)
+
+    def _count(self, stride: Stride) -> _Counted:
+        """Write how many iterations a stride has at most, and the tests that no sum wraps."""
+        limit, step = self._ahead(stride.limit), self._ahead(stride.step)
+        first = self._first(stride)
+        end, wide, start = (
+            value if value.dtype is int64 else self._add("CAST", value)
+            for value in (limit, step, first)
+        )
+        most = self._number(2**31 - 1 if stride.dtype is int32 else 2**62)
+        if step.op != "CONST" or not 0 < step.arg < 2**31:
+            self._require("GT", wide, self._number(0))
+            self._require("LE", wide, most)
+        more = self._add("SUB", wide, self._number(1 if stride.op == "LT" else 0))
+        self._require("LE", end, self._add("SUB", most, more))
+        if not stride.near:
+            width = self._number(0)
+            if stride.thread is not None:
+                size = self._add("SPECIAL", dtype=int32, arg=("block_dim", stride.thread.arg[1]))
+                width = self._add("CAST", size)
+            self._require("GE", start, self._number(0))
+            self._require("LE", start, self._add("SUB", most, width))
+        zero = self._number(0)
+        if stride.dtype is int64:
+            end = self._add("MAX", end, self._number(-1))
+        whole = self._add("SUB", end, start)
+        count = self._add("MAX", self._add("FLOORDIV", self._add("ADD", whole, more), wide), zero)
+        if stride.dtype is int64:
+            self._require("LE", count, self._number(2**31 - 1))
+        return _Counted(limit, step, first, count)
+
+    def _first(self, stride: Stride) -> UOp:
+        """Write where the first thread of a block starts."""
+        dtype = stride.dtype
+        parts = [self._ahead(part) for part in stride.shared]
+        if stride.thread is not None and stride.thread.arg[0] == "global_idx":
+            axis = stride.thread.arg[1]
+            sources = (
+                self._add("SPECIAL", dtype=int32, arg=(kind, axis))
+                for kind in ("block_idx", "block_dim")
+            )
+            parts.append(self._cast(self._add("MUL", *sources, dtype=int32), dtype))
+        first = parts[0] if parts else self._number(0, dtype)
+        for part in parts[1:]:
+            first = self._add("ADD", first, part, dtype=dtype)
+        return first
+
+    def _cast(self, value: UOp, dtype: DType) -> UOp:
+        return value if value.dtype is dtype else self._add("CAST", value, dtype=dtype)
+
+    def _open(self, loop: UOp) -> None:
+        """Write the start of a loop, and the index of a stride."""
+        stride = self.nest.strides.get(loop)
+        if stride is None:
+            start, stop, step = map(self._ahead, loop.src)
+            if loop is self.nest.root:
+                stop = self._add("WHERE", self.holds, stop, start, dtype=loop.dtype)
+            self.new[loop] = self._add("RANGE", start, stop, step, dtype=loop.dtype, arg=loop.arg)
+            if loop is self.nest.root:
+                self.loops.append(self.new[loop])
+            return
+        counted, dtype = self.counted[loop], stride.dtype
+        count = counted.count
+        if loop is self.nest.root:
+            count = self._add("WHERE", self.holds, count, self._number(0))
+        bounds = self._number(0, int32), self._cast(count, int32), self._number(1, int32)
+        counter = self._add("RANGE", *bounds, dtype=int32, arg=stride.index.arg)
+        self.loops.append(counter)
+        self.new[loop] = counter
+        moved = self._add("MUL", self._cast(counter, dtype), counted.step, dtype=dtype)
+        start = self._add("ADD", counted.first, moved, dtype=dtype)
+        self.conditions[loop] = None
+        if stride.thread is not None:
+            left = self._add("SUB", counted.limit, start, dtype=dtype)
+            thread = self._add("SPECIAL", dtype=int32, arg=("thread_idx", stride.thread.arg[1]))
+            thread = self._cast(thread, dtype)
+            self.conditions[loop] = self._add(stride.op, thread, left, dtype=bool_)
+            start = self._add("ADD", start, thread, dtype=dtype)
+        self.new[stride.index] = start
+
+    def _write(self, part: _Part) -> None:
+        """Write a part: what others need of it, then the rest in IFs."""
+        bare = self.nest.bare
+        shared = [n for n in part.nodes if n in bare and n not in self.kept]
+        rest = [n for n in part.nodes if n not in bare or n in self.kept]
+        for node in shared:
+            self._copy(node)
+        if not rest:
+            return
+        opened: list[UOp] = []
+        for block in part.around:
+            stride = block in self.nest.strides
+            test = self.conditions[block] if stride else block.src[0]
+            condition = test and self.new.get(test, test)
+            if condition is not None:
+                opened.append(self._add("IF", condition, dtype=None))
+        own = set(part.nodes)
+        for source in dict.fromkeys(source for node in rest for source in node.src):
+            if source in self.kept and source not in own:
+                variable = self.kept[source]
+                self.new[source] = self._add("GET", variable, dtype=variable.dtype)
+        steps = {stride.last for stride in self.nest.strides.values()}
+        for node in rest:
+            if node not in steps:
+                self._copy(node)
+            if node in self.kept:
+                self._add("SET", self.kept[node], self.new[node], dtype=None)
+        for block in reversed(opened):
+            self._add("ENDIF", block, dtype=None)
+        for node in self.kept:  # the next part reads its variable
+            self.new.pop(node, None)
+
+    def _copy(self, node: UOp) -> None:
+        """Write a node with the sources that it has here."""
+        index = node.op == "GET" and self.new.get(node.src[0])
+        if index and any(node.src[0] is s.index for s in self.nest.strides.values()):
+            self.new[node] = index
+            return
+        sources = [self.new.get(source, source) for source in node.src]
+        self.new[node] = self._add(
+            node.op, *sources, dtype=node.dtype, arg=node.arg, line=node.line
+        )

@@ -1,0 +1,141 @@
+"""Loops in which threads stride over rows and columns run in step, and do what they did."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from toolchains import LLVM
+
+import hal_core as hal
+from hal_core.ir.blocks.nests import with_strides
+from hal_core.render import LLVMRenderer
+from hal_core.testing import interpret
+
+# mypy: disable-error-code="no-untyped-def"
+Numbers = hal.Ptr[hal.int32]
+Inputs = hal.ConstPtr[hal.int32]
+
+
+@hal.kernel
+def rows_and_columns(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    across = hal.grid_dim(0) * hal.block_dim(0)
+    j = hal.global_idx(1)
+    while j < h:
+        i = hal.global_idx(0)
+        while i < w:
+            y[j * w + i] = 3 * x[j * w + i]
+            i += across
+        j += hal.grid_dim(1) * hal.block_dim(1)
+
+
+@hal.kernel
+def columns_and_rows(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    while i <= w - 1:
+        j = hal.global_idx(1)
+        while not j >= h:
+            y[j * w + i] = 3 * x[j * w + i]
+            j += hal.grid_dim(1) * hal.block_dim(1)
+        i += hal.grid_dim(0) * hal.block_dim(0)
+
+
+@hal.kernel
+def interior(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    j = hal.global_idx(1)
+    while j < h:
+        if 0 < j < h - 1:
+            i = hal.global_idx(0)
+            while i < w:
+                if 0 < i < w - 1:
+                    c = j * w + i
+                    y[c] = x[c - 1] + x[c + 1] + x[c - w] + x[c + w] - 4 * x[c]
+                i += hal.grid_dim(0) * hal.block_dim(0)
+        j += hal.grid_dim(1) * hal.block_dim(1)
+
+
+@hal.kernel
+def loaded_ahead(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    j = hal.global_idx(1)
+    while j < h:
+        bias = x[j]
+        if bias > 0:
+            bias = 2 * x[j] // (w + 1)
+        i = hal.global_idx(0)
+        while i < w:
+            y[j * w + i] = x[j * w + i] + bias
+            i += hal.grid_dim(0) * hal.block_dim(0)
+        if hal.global_idx(0) == 0:
+            y[h * w + j] = bias
+        j += hal.grid_dim(1) * hal.block_dim(1)
+
+
+@hal.kernel
+def sums_of_columns(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    while i < w:
+        total = 0
+        first = x[i]
+        for j in range(h):
+            total += x[j * w + i] * first
+        if hal.global_idx(1) == 0:
+            y[i] = total
+        i += hal.grid_dim(0) * hal.block_dim(0)
+
+
+@hal.kernel
+def two_loops_in_each_row(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    j = hal.block_idx(1) * hal.block_dim(1) + hal.thread_idx(1)
+    while j < h:
+        i = hal.block_idx(0) * hal.block_dim(0) + hal.thread_idx(0)
+        while i < w:
+            y[j * w + i] = 3 * x[j * w + i]
+            i += hal.grid_dim(0) * hal.block_dim(0)
+        i = hal.global_idx(0) + 3
+        while i < w:
+            y[w * h + j * w + i] = x[j * w + i] + i
+            i += hal.grid_dim(0) * hal.block_dim(0)
+        j += hal.grid_dim(1) * hal.block_dim(1)
+
+
+@hal.kernel
+def wide_indices(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    wide = hal.int64(w)
+    j = hal.int64(hal.global_idx(1))
+    while j < hal.int64(h):
+        i = hal.int64(hal.global_idx(0))
+        while i < wide:
+            y[j * wide + i] = 3 * x[j * wide + i]
+            i += hal.int64(hal.grid_dim(0) * hal.block_dim(0))
+        j += hal.int64(hal.grid_dim(1) * hal.block_dim(1))
+
+
+KERNELS = [
+    rows_and_columns, columns_and_rows, interior, loaded_ahead, sums_of_columns,
+    two_loops_in_each_row, wide_indices,
+]  # fmt: skip
+
+
+def launches() -> list[tuple[int, int, tuple[int, int, int], tuple[int, int, int]]]:
+    sizes = [(0, 3), (1, 1), (7, 5), (40, 9), (64, 2)]
+    blocks = [(16, 2, 1), (5, 3, 1), (1, 4, 1)]
+    return [(w, h, (1 + w % 3, 1 + h % 2, 1), block) for w, h in sizes for block in blocks]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_nested_strides_are_vectors_and_give_what_the_interpreter_gives(
+    llvm: LLVM, kernel: Any
+) -> None:
+    lowered = kernel.lower()
+    assert with_strides(lowered.uops)[1]
+    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
+    assert re.search(r"(load|store) <\d+ x i32>", text)
+    function = llvm.function(lowered)
+    for w, h, grid, block in launches():
+        x = np.random.default_rng(w).integers(-99, 99, 2 * w * h + 80).astype("i4")
+        y, expected = np.full((2, x.size), 5, "i4")
+        llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
+        interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
+        np.testing.assert_array_equal(y, expected, f"{w} x {h} in {grid}, {block}")
