@@ -122,18 +122,19 @@ class _Walk:
         given: object = node
         if not isinstance(given, UOp):
             return "not a UOp"
-        if not isinstance(node.op, str) or node.op not in RULES:
+        op, dtype = node.op, node.dtype
+        if not isinstance(op, str) or op not in RULES:
             return "no such op"
         src: Any = node.src
         if not isinstance(src, tuple):
             return _NO_SOURCES
-        count = SOURCE_COUNTS.get(node.op, 2)
+        count = SOURCE_COUNTS.get(op, 2)
         if len(src) != count:
-            free = is_gated(node) or node.op == "PRINT" or (node.op, len(src)) == ("ASSERT", 2)
+            free = is_gated(node) or op == "PRINT" or (op, len(src)) == ("ASSERT", 2)
             if not free:
-                return f"{node.op} has {count} sources, not {len(src)}"
-        if node.dtype is not None and id(node.dtype) not in _KNOWN:
-            untyped = node.dtype is any_ and node.op == "PARAM"
+                return f"{op} has {count} sources, not {len(src)}"
+        if dtype is not None and id(dtype) not in _KNOWN:
+            untyped = dtype is any_ and op == "PARAM"
             if not untyped:
                 return "its dtype is not a dtype"
         if node in self.visible or node in self.ended:

@@ -117,12 +117,14 @@ class Names:
             common = {name: value for name, value in common.items() if other.get(name) is value}
         self.visible = {}
         for name, value in common.items():
-            if isinstance(value, UOp) and value.op != "VAR" and before.get(name) is not value:
+            if before.get(name) is value:
+                pass
+            elif isinstance(value, UOp) and value.op != "VAR":
                 variable = self.variables[name] = emit.variable(name, dtype_of(value))
                 for _, end in alive:
                     emit.set_before(end, variable, value)
                 value = variable
-            elif isinstance(value, Memory) and before.get(name) is not value:
+            elif isinstance(value, Memory):
                 if value.node.op == "LOCAL":
                     continue  # the array may have been declared in the block, and is gone
                 value = value.moved(partial(self._moved, alive, emit))

@@ -75,12 +75,15 @@ def _joined(part: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
 def _parts(nodes: list[UOp]) -> list[list[UOp]]:
     """Return the nodes cut into whole IFs and loops, nodes that leave, and runs of other nodes."""
     parts: list[list[UOp]] = []
-    depth, alone = 0, True
+    depth, part = 0, list[UOp]()
     for node in nodes:
-        before, alone = alone, node.op in STRUCTURE
-        if depth or not (alone or before):
-            parts[-1].append(node)
-        else:
-            parts.append([node])
-        depth += _DEPTH.get(node.op, 0) if alone else 0
+        alone = node.op in STRUCTURE
+        if alone and not depth:
+            part = []
+        if not part:
+            parts.append(part)
+        part.append(node)
+        if alone:
+            depth += _DEPTH.get(node.op, 0)
+            part = part if depth else []
     return parts

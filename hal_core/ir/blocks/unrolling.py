@@ -74,6 +74,8 @@ def written_out(nodes: list[UOp]) -> list[UOp]:
 def _gaining(nodes: Sequence[UOp]) -> set[UOp]:
     """Return the short loops in which a row shares the index of a load, in each iteration."""
     counters = _without_exits(nodes)
+    if not counters:
+        return set()
     differing = Row(list(nodes), counters).differing
     found: set[UOp] = set()
     around: list[UOp] = []

@@ -28,6 +28,7 @@ def with_values(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
     set_in = _set_in_blocks(uops)
     made: list[UOp] = []
     new: dict[UOp, UOp] = {}
+    untouched = new.keys().isdisjoint
     known: dict[UOp, UOp] = {}  # variable -> its value at this place
     before: list[dict[UOp, UOp]] = []  # the same, at the start of each open block
     for node in uops:
@@ -44,7 +45,7 @@ def with_values(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
         elif op in _ENDS:  # what a block computed is not visible behind it
             known = _without(before.pop(), set_in[node.src[0]])
         written = node
-        if not new.keys().isdisjoint(node.src):
+        if not untouched(node.src):
             sources = tuple([new.get(source, source) for source in node.src])
             written = new[node] = UOp(op, node.dtype, sources, node.arg, node.line)
         made.append(written)

@@ -24,7 +24,9 @@ from hal_core.ir.fold.registers import in_registers
 from hal_core.ir.uop import LEAVES, STRUCTURE, Kernel, UOp
 
 _NOT_COMPUTED = STRUCTURE | {"SET", "ASSERT", "PRINT"}
+_GIVEN = {"CONST", "PARAM", "VAR", "SHARED", "LOCAL", "TABLE"}  # nodes that have no sources
 _WIDE = {int64, uint32, uint64}  # which hold each int32 that is not negative
+_INDICES = _WIDE | {int32}
 _ROUNDS = 4  # a second round is rare, and only a kernel made for it needs more
 
 _ONE_BREAK = {"BREAK": 1, "CONTINUE": 0}
@@ -99,6 +101,10 @@ class _Walk:
     # -- values
 
     def _compute(self, node: UOp) -> None:
+        if node.op in _GIVEN:
+            self.new[node] = node
+            self.out.append(node)
+            return
         sources = [self.new[source] for source in node.src]
         found: Number | UOp | None = None
         if node.op == "GET":
@@ -115,14 +121,15 @@ class _Walk:
             found = table[place] if 0 <= place < len(table) else None
         elif sources:
             values = [constant(s) if s.op == "CONST" else None for s in sources]
-            known = [value for value in values if value is not None]
-            if len(known) == len(values):
-                found = evaluate(node, known)
+            if None not in values:
+                found = evaluate(node, [value for value in values if value is not None])
             if found is None:
                 spreads = spreads_nan(node, sources, values)
                 found = math.nan if spreads else simpler(node, sources, values)
-            axis = _global_axis(sources, self.shape) if node.op == "ADD" else None
-            if found is None and axis is not None:
+            axis = None
+            if found is None and node.op == "ADD" and sources[0].dtype in _INDICES:
+                axis = _global_axis(sources, self.shape)
+            if axis is not None:
                 self._put(node, UOp("SPECIAL", int32, (), ("global_idx", axis), node.line))
                 if node.dtype is not int32:
                     self._put(node, UOp("CAST", node.dtype, (self.new[node],), None, node.line))

@@ -54,11 +54,11 @@ def spreads_nan(node: UOp, sources: list[UOp], values: list[Number | None]) -> b
     if node.op not in _NAN_OF_NAN or node.dtype is None or not node.dtype.is_float:
         return False
     for source, value in zip(sources, values, strict=True):
-        bits = source.src[0] if source.op == "BITCAST" else source
-        if bits.op == "CONST" and bits is not source and source.dtype and source.dtype.is_float:
+        if source.op == "BITCAST" and source.src[0].op == "CONST":
             # A BITCAST to a NaN is not folded: a second BITCAST would give all its bits back.
-            data = struct.pack(bits.dtype.format, bits.arg) if bits.dtype else b""
-            value = struct.unpack(source.dtype.format, data)[0]
+            bits, dtype = source.src[0], source.dtype
+            if bits.dtype and dtype and dtype.is_float:
+                value = struct.unpack(dtype.format, struct.pack(bits.dtype.format, bits.arg))[0]
         if value is not None and value != value:
             return True
     return False

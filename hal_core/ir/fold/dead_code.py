@@ -10,6 +10,7 @@ _SEEN = frozenset(
 )
 
 _COMPANIONS = frozenset({"SET", "BREAK", "CONTINUE", "ENDRANGE", "ENDLOOP", "ENDIF"})
+_NOTED = _SEEN | _COMPANIONS | OPENS | CLOSES  # most nodes only compute a value
 
 
 def without_dead(uops: list[UOp]) -> tuple[UOp, ...]:
@@ -22,18 +23,23 @@ def without_dead(uops: list[UOp]) -> tuple[UOp, ...]:
     companions: dict[UOp, list[UOp]] = {}  # nodes that are live if a variable or a block is
     open_: list[UOp] = []
     pending: list[UOp] = []
+    block: UOp | None = None  # the innermost
     for node in uops:
         op = node.op
         if op in CLOSES:
             open_.pop()
-        if open_:
-            around[node] = open_[-1]
+            block = open_[-1] if open_ else None
+        if block is not None:
+            around[node] = block
+        if op not in _NOTED:
+            continue
         if op in _SEEN:
             pending.append(node)
         elif op in _COMPANIONS:
             companions.setdefault(node.src[0], []).append(node)
         if op in OPENS:
             open_.append(node)
+            block = node
     live: set[UOp] = set()
     while pending:
         node = pending.pop()

@@ -84,8 +84,10 @@ class Value:
 
     def apply(self, op: str, *others: Value | float) -> Self:
         """Append an operation whose operands and result have this value's dtype."""
-        operands = [other if isinstance(other, Value) else self.const(other) for other in others]
-        return self._put(op, self.node.dtype, (self.node, *[part.node for part in operands]))
+        operands = [
+            (other if isinstance(other, Value) else self.const(other)).node for other in others
+        ]
+        return self._put(op, self.node.dtype, (self.node, *operands))
 
     def compare(self, op: str, other: Value | float) -> Self:
         operand = other if isinstance(other, Value) else self.const(other)

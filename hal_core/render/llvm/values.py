@@ -96,7 +96,7 @@ class Values:
         if op in _FLOAT:
             # A quotient fuses with nothing, so it needs no flag `contract`.
             fast = "" if op in ("DIV", "FMOD") else self.fast
-            return self.let(f"{_FLOAT[op]} {fast}{kind} {', '.join(operands)}")
+            return self.let(f"{_FLOAT[op]} {fast}{kind} {operands[0]}, {operands[1]}")
         if op == "NEG":
             return self.let(f"fneg {self.fast}{kind} {operands[0]}")
         if op == "ISNAN":
