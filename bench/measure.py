@@ -1,4 +1,4 @@
-"""Timing for noisy machines: candidates take turns, and ratios are medians of rounds."""
+"""Timing for noisy machines: candidates take turns, and ratios are medians of pairs of rounds."""
 
 from __future__ import annotations
 
@@ -65,9 +65,14 @@ class Times:
         return statistics.median(self.rounds[name])
 
     def ratio(self, name: str, other: str) -> float:
-        """Return the median of name / other over the rounds: a slow phase slows both down."""
-        pairs = zip(self.rounds[name], self.rounds[other], strict=True)
-        return statistics.median(mine / its for mine, its in pairs)
+        """Return the median of name / other over pairs of rounds: a slow phase slows both down.
+
+        A pair has each order once. Who is second in one round is first in the next: it finds its
+        data in the cache, and the other does not.
+        """
+        mine, its = self.rounds[name], self.rounds[other]
+        starts = range(0, len(mine) - 1, 2)
+        return statistics.median((mine[n] + mine[n + 1]) / (its[n] + its[n + 1]) for n in starts)
 
     def allow(self, name: str, more: float) -> str:
         """Add a candidate that takes so many seconds more than another; return its name."""
@@ -80,16 +85,17 @@ SETTLED = 0.05  # seconds after which threads of other libraries have stopped lo
 
 
 def compare(tasks: Mapping[str, Task], effort: Effort, pause: float = 0.0) -> Times:
-    """Run the tasks in turn, `effort.rounds` times, every other round in reverse order.
+    """Run the tasks in turn, every other round in reverse order, as often as `effort` says.
 
-    Each waits `pause` seconds first: threads that look for more work would share its cores.
+    An odd number of rounds grows by one, so that each order has as many. Each task waits `pause`
+    seconds first: threads that look for more work would share its cores.
     """
     timers = {name: task.timer() for name, task in tasks.items()}
     counts = {name: _count(timer, effort.seconds) for name, timer in timers.items()}
     empty = min(timeit.repeat("pass", number=100_000, repeat=5)) / 100_000
     order = list(tasks)
     rounds: dict[str, list[float]] = {name: [] for name in order}
-    for turn in range(effort.rounds):
+    for turn in range(effort.rounds + effort.rounds % 2):
         for name in order if turn % 2 else reversed(order):
             time.sleep(pause)
             spent = timers[name](counts[name]) / counts[name] - empty

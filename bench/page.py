@@ -129,8 +129,8 @@ def _bench(table: Table) -> Iterator[str]:
         yield from ("", *_fenced(table.ended.last_words))
         return
     yield "Times are medians. A score is a speed, as a multiple of the floor's: the median of the"
-    yield "ratios of all rounds. The floor is the driver's own interface through the binding in"
-    yield "brackets. GB/s counts what is read and what is written."
+    yield "ratios of all pairs of rounds. The floor is the driver's own interface through the"
+    yield "binding in brackets. GB/s counts what is read and what is written."
     yield ""
     yield from report.markdown(table.rows)
     yield ""

@@ -179,7 +179,8 @@ def write_readme(path: Path, rows: Rows) -> None:
     facts = machine()
     lines = [
         f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; times are medians. A "
-        "score is a speed, as a multiple of the floor's: the median of the ratios of all rounds.",
+        "score is a speed, as a multiple of the floor's: the median of the ratios of all pairs of "
+        "rounds.",
         "",
         *markdown(rows),
     ]
