@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.ir.blocks import early_loads
 from hal_core.ir.blocks.early_loads import with_early_loads
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
@@ -182,3 +183,26 @@ def test_a_renderer_writes_the_load_ahead_of_the_test() -> None:
     test = text.index("fcmp ogt")
     before = text[text.rindex(".body:", 0, test) : text.index("br ", test)]
     assert before.count("load float") == 2
+
+
+def test_a_kernel_without_a_store_behind_an_else_is_left_at_the_first_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @hal.kernel
+    def chosen(y: Floats, n: hal.int32):
+        i = hal.global_idx(0)
+        shade = hal.float32(0)
+        if i < n:
+            y[i] = 1.0
+            shade = y[0]
+        else:
+            shade = hal.exp(y[1])
+        y[i] = shade
+
+    def fail(*arguments: object) -> None:
+        raise AssertionError("the nodes are looked at again")
+
+    monkeypatch.setattr(early_loads, "_Moving", fail)
+    uops = chosen.lower().uops
+    assert "ELSE" in [node.op for node in uops]
+    assert with_early_loads(uops) is uops

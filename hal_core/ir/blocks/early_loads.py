@@ -43,12 +43,27 @@ class _Block(NamedTuple):
 
 def with_early_loads(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
     """Return the nodes of a kernel with such loads moved, and what computes their indices."""
-    if not any(node.op == "ELSE" for node in uops):
+    if not _may_store_on_both_sides(uops):
         return uops
     moving = _Moving(uops)
     for node in uops:
         moving.add(node)
     return tuple(moving.made)
+
+
+def _may_store_on_both_sides(uops: tuple[UOp, ...]) -> bool:
+    """Tell whether a STORE stands behind an ELSE: few kernels with an ELSE have one there."""
+    stores = 0
+    ahead: dict[UOp, int] = {}  # IF -> the STOREs ahead of its ELSE
+    for node in uops:
+        op = node.op
+        if op == "STORE":
+            stores += 1
+        elif op == "ELSE":
+            ahead[node.src[0]] = stores
+        elif op == "ENDIF" and ahead.get(node.src[0], stores) < stores:
+            return True
+    return False
 
 
 class _Moving:
