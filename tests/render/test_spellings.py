@@ -244,7 +244,7 @@ def tile_by_while(y: Floats, x: Inputs):
 
 
 def test_a_while_with_a_step_up_to_a_constant_is_the_loop_over_a_range() -> None:
-    """What is left differs in dead values and in names, so the shape is compared."""
+    """The texts differ in dead values and in names, so their shapes are compared."""
     texts = [LLVMRenderer().render(kernel.lower()) for kernel in (tile_by_range, tile_by_while)]
     for word in ("store float", "llvm.loop.parallel_accesses", "br i1", "udiv", "sdiv"):
         counts = [text.count(word) for text in texts]

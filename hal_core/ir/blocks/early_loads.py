@@ -26,7 +26,7 @@ Element = tuple[UOp, UOp]  # memory, index
 
 
 class _Side:
-    """What a side of an IF, or the body of a loop, does up to a node."""
+    """The stores and loads of a side of an IF, or of the body of a loop, up to a node."""
 
     def __init__(self) -> None:
         self.stored: set[Element] = set()  # by each thread that begins

@@ -28,7 +28,7 @@ _NEVER = frozenset(
         "BALLOT",
     }
 )  # fmt: skip
-# What all threads may compute, also those whose IF does not hold.
+# Nodes that all threads may compute, also those whose IF does not hold.
 _FREE = (PURE - {"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"}) | {"CONST", "SPECIAL"}
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
 _SHORT = 16  # iterations: compilers unroll a loop of so few
@@ -182,7 +182,7 @@ def _is_long(block: Sequence[UOp]) -> bool:
 
 
 class _Counted:
-    """What a stride needs ahead of the outermost loop."""
+    """The numbers of a stride that are computed ahead of the outermost loop."""
 
     def __init__(self, limit: UOp, step: UOp, first: UOp, count: UOp) -> None:
         self.limit, self.step, self.first, self.count = limit, step, first, count
