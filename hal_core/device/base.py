@@ -403,9 +403,8 @@ class Compiled(concurrency.OfThisProcess):
         for queue in self._busy.copy():  # other threads may add to it
             has_work = True
             try:
-                self._busy.discard(
-                    queue
-                )  # first: a queue that gets work after the look adds itself
+                # First: a queue that gets work after the look adds itself.
+                self._busy.discard(queue)
                 has_work = not queue.closed
                 with suppress(InvalidState):  # closed meanwhile, or captured: the next call looks
                     has_work = has_work and queue._has_work()

@@ -16,6 +16,7 @@ value that crosses from one to another becomes a variable.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.ir.blocks.hoisting import PURE
@@ -96,11 +97,8 @@ class _Nest:
             last = self.ends.get(node, place)
             block = self.uops[place : last + 1]
             has_stride = any(inner in self.strides for inner in block)
-            if not has_stride and not (node.op in ("RANGE", "IF") and _is_long(block)):
-                part.nodes += block
-                place = last + 1
-                continue
-            if not self._opens(block):
+            is_cut = has_stride or (node.op in ("RANGE", "IF") and _is_long(block))
+            if not (is_cut and self._opens(block)):
                 if has_stride:
                     return False
                 part.nodes += block
@@ -181,11 +179,13 @@ def _is_long(block: Sequence[UOp]) -> bool:
     return False
 
 
-class _Counted:
+class _Counted(NamedTuple):
     """The numbers of a stride that are computed ahead of the outermost loop."""
 
-    def __init__(self, limit: UOp, step: UOp, first: UOp, count: UOp) -> None:
-        self.limit, self.step, self.first, self.count = limit, step, first, count
+    limit: UOp
+    step: UOp
+    first: UOp  # where the first thread of a block starts
+    iterations: UOp  # of the block, at most
 
 
 class _Written:
@@ -297,7 +297,7 @@ class _Written:
                 self.loops.append(self.new[loop])
             return
         counted, dtype = self.counted[loop], stride.dtype
-        count = counted.count
+        count = counted.iterations
         if loop is self.nest.root:
             count = self._add("WHERE", self.holds, count, self._number(0))
         bounds = self._number(0, int32), self._cast(count, int32), self._number(1, int32)
