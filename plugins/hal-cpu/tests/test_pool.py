@@ -424,3 +424,22 @@ def test_idle_workers_sleep(pool: Pool, device: hal.Compiled) -> None:
     before = time.process_time()
     time.sleep(0.2)
     assert time.process_time() - before < 0.1
+
+
+def test_P6_a_worker_that_is_about_to_sleep_helps_with_a_launch_that_begins() -> None:
+    """The launch saw no idle worker, and woke none; the worker looks again before it sleeps."""
+
+    class Team:
+        coming = True  # another launch has begun when the first look ends
+        looks = 0
+
+        def serve(self, me: int) -> None:
+            self.looks += 1
+            self.coming = self.looks < 3
+
+    tasks: SimpleQueue[Any] = SimpleQueue()
+    for task in (pool_module._LOOK, None):
+        tasks.put(task)
+    team: Any = Team()
+    pool_module._serve(tasks, [], team, 1)
+    assert team.looks == 3

@@ -204,3 +204,6 @@ def _serve(queue: Tasks, idle: list[None], team: Team | None, me: int) -> None:
         del task  # or an idle worker would keep the last launch's code alive
         if team is not None:
             team.serve(me)
+            # A launch that began before this worker could sleep has not woken it.
+            while team.coming:
+                team.serve(me)
