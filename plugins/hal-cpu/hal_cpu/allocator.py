@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
@@ -15,12 +16,17 @@ if TYPE_CHECKING:
 
 _SMALL_NBYTES = 64 << 10  # smaller blocks come from the C heap, which costs less than a mapping
 
+# Bytes of the first page before each mapped block, in turn. A load waits for an earlier store whose
+# address has the same low 12 bits: a filter of rows of 4096 bytes takes 1.07 times as long where
+# input and output begin at the same place of their pages.
+_starts = itertools.cycle((0, 2048, 1024, 3072, 512, 2560, 1536, 3584))
+
 
 class CPUAllocator(LRUAllocator[int]):
     """Ordinary memory of this process. An opaque is an address.
 
-    Addresses are multiples of 64, and of 2 MiB in blocks of 2 MiB and more. All memory is host
-    memory, so every block honours `host` and `cpu_access`.
+    Addresses are multiples of 64. All memory is host memory, so every block honours `host` and
+    `cpu_access`.
     """
 
     honours = frozenset({"nolru", "zero", "external_ptr", "cpu_access", "host"})
@@ -33,9 +39,11 @@ class CPUAllocator(LRUAllocator[int]):
     def _alloc(self, nbytes: int, options: BufferSpec) -> int:
         try:
             if nbytes >= _SMALL_NBYTES:
-                return driver.map_pages(nbytes, huge=nbytes >= driver.HUGE)
+                start = next(_starts)
+                return driver.map_pages(nbytes + start, huge=nbytes >= driver.HUGE) + start
             address = driver.allocate_small(nbytes)
         except driver.Refused as error:  # faster than `driver.check`
+            error.nbytes = nbytes  # without what lies before it in its page
             raise driver.explain(error, "allocate", self.device.name) from None
         if options.zero:  # the heap hands out used memory; fresh pages are zero
             ctypes.memset(address, 0, nbytes)
@@ -43,7 +51,8 @@ class CPUAllocator(LRUAllocator[int]):
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         if nbytes >= _SMALL_NBYTES:
-            driver.unmap_pages(opaque, nbytes)
+            start = opaque % driver.PAGE
+            driver.unmap_pages(opaque - start, nbytes + start)
         else:
             driver.free_small(opaque)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import sys
 import threading
 import time
@@ -59,10 +60,22 @@ def test_B8_cycles_of_every_size_leak_nothing(own_device: hal.Compiled) -> None:
 @pytest.mark.parametrize("nbytes", [1, 255, 65_535, 65_536, 100_000, 2 * MIB, 5 * MIB + 1])
 def test_blocks_are_aligned_and_whole(allocator: CPUAllocator, nbytes: int) -> None:
     address = allocator.alloc(nbytes)
-    assert address % (driver.HUGE if nbytes >= driver.HUGE else 64) == 0
+    assert address % 64 == 0
+    if nbytes >= driver.HUGE:  # a huge page, after the address's place in its first page
+        assert (address - address % driver.PAGE) % driver.HUGE == 0
     ctypes.memset(address, 7, nbytes)
     assert bytes(driver.memory_at(address + nbytes - 1, 1)) == b"\x07"
     allocator.free(address, nbytes)
+
+
+def test_large_blocks_begin_at_different_places_of_their_pages(allocator: CPUAllocator) -> None:
+    addresses = [allocator.alloc(MIB) for _ in range(8)]
+    places = [address % 4096 for address in addresses]
+    assert len(set(places)) == 8
+    for one, next_ in itertools.pairwise(places):
+        assert abs(one - next_) >= 512  # so input and output of a kernel do not meet
+    for address in addresses:
+        allocator.free(address, MIB)
 
 
 @pytest.mark.parametrize("nbytes", [64, 60_000, 70_000, 3 * MIB])
@@ -254,7 +267,9 @@ def test_large_blocks_lie_in_huge_pages(allocator: CPUAllocator) -> None:
     address = allocator.alloc(nbytes)
     with open("/proc/self/smaps") as file:
         text = file.read()
-    block = next(part for part in text.split("VmFlags:") if f"{address:x}-" in part)
+    block = next(
+        part for part in text.split("VmFlags:") if f"{address - address % driver.PAGE:x}-" in part
+    )
     flags = text.split(block, 1)[1].split("\n", 1)[0]
     assert " hg" in flags
     allocator.free(address, nbytes)
