@@ -281,8 +281,21 @@ def behind_common_work(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, 
         y[k] = total
 
 
+@hal.kernel
+def divided_by_the_loop(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    """The loop changes divisors and what is divided, so the row has no parts by these."""
+    k = hal.global_idx(0)
+    if k < n * w:
+        total = hal.float32(0)
+        for i in range(n):
+            total += a[k // w * n + i] * b[i * w + k % w]
+            total += a[i] * hal.float32(k // (i + 1) + (k + i) % w)
+        y[k] = total
+
+
 PRODUCTS = [
     behind_common_work,
+    divided_by_the_loop,
     product,
     product_of_running,
     product_by_tests,
@@ -294,7 +307,8 @@ PRODUCTS = [
 @pytest.mark.parametrize("kernel", PRODUCTS, ids=lambda kernel: kernel.name)
 def test_loops_by_a_flat_index_run_in_lockstep(llvm: LLVM, kernel: Any) -> None:
     lowered = kernel.lower()
-    if kernel is not product_with_a_bias:  # whose second loop gathers
+    # The second loop of one gathers, and threads of the other divide.
+    if kernel not in (product_with_a_bias, divided_by_the_loop):
         assert "GROUPS" in {node.op for node in split(lowered, grouped=True)}
         text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
         assert re.search(r"fmul contract <\d+ x float>", text)

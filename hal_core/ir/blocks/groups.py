@@ -17,11 +17,11 @@ GROUPS and ENDGROUPS enclose it:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.middle import guessed, middle
-from hal_core.ir.blocks.quotients import parts
+from hal_core.ir.blocks.quotients import Division, parts
 from hal_core.ir.blocks.rows import Row
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.uop import UOp
@@ -60,6 +60,18 @@ def region_of(nest: Sequence[UOp]) -> list[UOp]:
     return list(nest[ops.index("THREADS") + 1 : ops.index("ENDTHREADS")])
 
 
+def parts_of_nest(row: Row, nest: Iterable[UOp]) -> tuple[Row, list[Division]] | None:
+    """Return the region of a nest of loops as it is for a part of the row; None without parts.
+
+    The loop over parts stands around those of the nest, so what these compute divides no row.
+    """
+    changing = set(nest).difference(row.nodes)
+    for node in row.nodes:
+        if not changing.isdisjoint(node.src):
+            changing.add(node)
+    return parts(row, changing)
+
+
 def _nest(uops: Sequence[UOp], place: int) -> Sequence[UOp]:
     """Return the nodes from a RANGE to its ENDRANGE."""
     loop = uops[place]
@@ -84,7 +96,7 @@ def _lanes(nest: Sequence[UOp]) -> int:
     spills = {node.src[0] for node in region if node.op in ("GET", "SET")}
     spills = {node for node in spills if node.op == "SPILL"}
     row = Row(region)
-    cut = parts(row)
+    cut = parts_of_nest(row, nest)
     if not (_bound_ahead(row, around) and (cut is None or _bound_ahead(cut[0], around))):
         return 0
     if not spills:

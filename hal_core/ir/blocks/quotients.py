@@ -12,7 +12,7 @@ On the right no thread divides, threads that are neighbours access neighbours, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, int32, int64, uint32, uint64
@@ -38,9 +38,12 @@ class Division(NamedTuple):
     start: UOp  # an int32: the index along x for which the remainder is 0
 
 
-def parts(row: Row) -> tuple[Row, list[Division]] | None:
-    """Return a region as it is for a part of the row, and its divisions; None without one."""
-    dividing = _dividing(row)
+def parts(row: Row, changing: Container[UOp] = ()) -> tuple[Row, list[Division]] | None:
+    """Return a region as it is for a part of the row, and its divisions; None without one.
+
+    `changing` are nodes whose values change while threads run a part.
+    """
+    dividing = [node for node in _dividing(row) if node not in changing]
     if not dividing:
         return None
     first = row.nodes.index(dividing[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir import UOp
+from hal_core.ir.blocks.groups import parts_of_nest
 from hal_core.ir.blocks.quotients import Division, is_remainder, parts
 from hal_core.ir.blocks.rows import Counted, Row
 from hal_core.render.llvm.threads import Place, Threads
@@ -44,7 +45,7 @@ class Quotients(Threads):
 
         Small divisors have parts too: else each thread would divide in each iteration.
         """
-        found = parts(place.row) if self.splits else None
+        found = parts_of_nest(place.row, nodes) if self.splits else None
         if found is None:
             self.write_groups_of_part(place, nodes, lanes)
             return
