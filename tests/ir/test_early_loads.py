@@ -130,9 +130,23 @@ def behind_an_atomic(y: Floats, x: Inputs, n: hal.int32):
             y[i] = 1.0
 
 
+@hal.kernel
+def other_zero(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        size = max(x[i], -x[i])
+        if x[i] > 0.0:
+            odd = 2 * i + hal.int32(hal.copysign(0.5, size * 0.0) + 0.5)
+            y[odd] = x[i] + y[odd]
+        else:
+            even = 2 * i + hal.int32(hal.copysign(0.5, size * -0.0) + 0.5)
+            y[even] = 1.0
+
+
 MOVED = [one_side, other_side, chain, stores_again]
 KEPT = [
     not_stored, stored_in_a_loop, returns, loads_behind_a_store, index_of_memory, behind_an_atomic,
+    other_zero,
 ]  # fmt: skip
 
 

@@ -91,9 +91,9 @@ class _Moving:
     def _note(self, node: UOp, side: _Side) -> None:
         if node.op in _COMPUTED:
             sources = [self.equal.get(source, source) for source in node.src]
-            self.equal[node] = self.first.setdefault(
-                (node.op, node.dtype, node.arg, *sources), node
-            )
+            # In Python -0.0 == 0.0, but an index may differ by the sign.
+            arg = repr(node.arg) if node.op == "CONST" else node.arg
+            self.equal[node] = self.first.setdefault((node.op, node.dtype, arg, *sources), node)
         elif node.op in _HIDES:
             side.hidden = True
         elif node.op == "LOAD" and len(node.src) == 2 and node.arg is None:
