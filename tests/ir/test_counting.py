@@ -147,6 +147,19 @@ def by_two(y: Ints, x: Given, n: hal.int32):
 
 
 @counts(0)
+def by_minus_the_least(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = -5
+    while j < 0:
+        y[i] += j
+        j -= -2147483648
+    wide = hal.int64(-7)
+    while wide < 0:
+        y[i] += hal.int32(wide)
+        wide -= -9223372036854775808
+
+
+@counts(0)
 def moving_end(y: Ints, x: Given, n: hal.int32):
     j = 0
     end = n

@@ -118,7 +118,11 @@ class _While:
         dtype = self.variable.dtype
         if self.step * sign <= 0 or self.limit.op != "CONST" or dtype not in (int32, int64):
             return False
-        return bool(dtype.min <= self.limit.arg - sign + self.step <= dtype.max)
+        last = self.limit.arg - sign  # that the loop runs for
+        # `j -= -2**31` has a step of 2**31, which is no int32.
+        return bool(
+            all(dtype.min <= number <= dtype.max for number in (self.step, last + self.step))
+        )
 
     def _starts(self) -> bool:
         """Tell whether the loop counts by one, or starts where lockstep can count it."""
