@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from builder import Builder
@@ -13,6 +15,9 @@ from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.fold import fold
 from hal_core.ir.verify import verify
+from hal_core.testing import interpret
+
+# mypy: disable-error-code="no-untyped-def"
 
 
 def turned(dtype: DType, index: DType = int32, block: tuple[int, int, int] | None = None) -> Kernel:
@@ -135,6 +140,44 @@ def test_arrays_of_a_block_that_are_too_large() -> None:
     with pytest.raises(hal.Unsupported, match=r"own take 400 bytes of each thread") as raised:
         split(b.kernel())
     assert raised.value.fix is not None and "smaller block" in raised.value.fix
+
+
+@hal.kernel
+def declared_in_a_loop(y: hal.Ptr[hal.int32]):
+    i = hal.global_idx(0)
+    v = hal.local(hal.int32, 14)
+    total = 0
+    for d in range(14):
+        row = hal.local(hal.int32, 8)
+        row[i % 8] = i + d
+        v[d] = row[i % 8]
+        total += v[d]
+    y[i] = total
+
+
+@hal.kernel
+def kept_across_a_barrier(y: hal.Ptr[hal.int32]):
+    i = hal.global_idx(0)
+    v = hal.local(hal.int64, 16)
+    w = hal.local(hal.int64, 16)
+    for d in range(16):
+        v[d] = hal.int64(y[i] + d)
+        w[d] = hal.int64(y[i] - d)
+    more = y[i] * 3
+    hal.barrier()
+    total = hal.int64(more)
+    for d in range(16):
+        total += v[d] * w[d]
+    y[i] = hal.int32(total)
+
+
+@pytest.mark.parametrize("kernel", [declared_in_a_loop, kept_across_a_barrier])
+def test_elements_that_would_not_fit_stay_arrays(toolchain: Toolchain, kernel: Any) -> None:
+    """A block of any shape may have 1024 threads, which keep 256 bytes each."""
+    y, expected = np.tile(np.arange(64, dtype="i4"), (2, 1))
+    toolchain.run(kernel.lower(), {"y": y}, (2, 1, 1), (32, 1, 1))
+    interpret(kernel, expected, grid=2, block=32)
+    np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize(

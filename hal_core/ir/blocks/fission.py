@@ -49,6 +49,7 @@ Source: Stratton, Stone, Hwu: MCUDA, 2008 (loop fission, selective replication).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
@@ -84,8 +85,16 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
 
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
+    written_out = with_elements(kernel)
+    if written_out is not kernel:
+        with suppress(Unsupported):  # elements that live across barriers take SPILLs, as variables
+            return _split(written_out, grouped)
+    return _split(kernel, grouped)
+
+
+def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     threads = block_threads(kernel)
-    kernel = with_common_arrays(with_elements(kernel), threads)
+    kernel = with_common_arrays(kernel, threads)
     uops = without_shortcuts(without_returns(kernel.uops))
     uops = with_early_loads(with_products(with_ranges(with_values(uops))))
     kernel = kernel._replace(uops=uops)

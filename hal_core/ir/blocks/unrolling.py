@@ -61,8 +61,11 @@ def with_elements(kernel: Kernel) -> Kernel:
     made = tuple(_Copy(uops, chosen).made)
     if len(made) > _MOST_NODES:  # rows of such kernels are not split
         return kernel
-    kernel = in_registers(kernel._replace(uops=made))
-    return kernel._replace(uops=without_dead(list(kernel.uops)))
+    written = in_registers(kernel._replace(uops=made))
+    # A loop that declares an array declares as many as it has iterations.
+    if written.local_nbytes > kernel.local_nbytes:
+        return kernel
+    return written._replace(uops=without_dead(list(written.uops)))
 
 
 def written_out(nodes: list[UOp]) -> list[UOp]:
