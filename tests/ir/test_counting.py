@@ -147,6 +147,22 @@ def by_two(y: Ints, x: Given, n: hal.int32):
 
 
 @counts(0)
+def from_a_value_before(y: Ints, x: Given, n: hal.int32):
+    j = 2
+    while j * j < n:
+        j += 1
+    before = j
+    j = 0
+    while j < 3:
+        y[hal.global_idx(0)] += j
+        j = before + 1
+    j = 0
+    while before < 2:
+        j += 1
+    y[hal.global_idx(0)] += 10 * j
+
+
+@counts(0)
 def by_minus_the_least(y: Ints, x: Given, n: hal.int32):
     i = hal.global_idx(0)
     j = -5

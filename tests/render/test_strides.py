@@ -139,3 +139,26 @@ def test_nested_strides_are_vectors_and_give_what_the_interpreter_gives(
         llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
         interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
         np.testing.assert_array_equal(y, expected, f"{w} x {h} in {grid}, {block}")
+
+
+@hal.kernel
+def from_a_value_before(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    i = 0
+    while i < w:
+        i += 1
+    before = i
+    i = hal.global_idx(0)
+    while i < w:
+        y[i] += 3 * x[i]
+        i = before + 1
+
+
+def test_an_index_that_does_not_grow_by_its_own_value_is_no_stride(llvm: LLVM) -> None:
+    lowered = from_a_value_before.lower()
+    assert not with_strides(lowered.uops)[1]
+    x = np.arange(200, dtype="i4")
+    y, expected = np.full((2, 200), 5, "i4")
+    launch: dict[str, Any] = {"grid": (2, 1, 1), "block": (64, 1, 1)}
+    llvm.run(lowered, {"y": y, "x": x, "w": 90, "h": 1}, **launch)
+    interpret(from_a_value_before, expected, x, vals=(90, 1), **launch)
+    np.testing.assert_array_equal(y, expected)

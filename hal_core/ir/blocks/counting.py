@@ -75,7 +75,9 @@ class _While:
                 return False
             self.limit = UOp("CONST", dtype, (), end, self.loop.line)
             self.inside.add(self.limit)
-        if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in _SIGNS:
+        if index.op != "GET" or index not in self.inside:
+            return False
+        if index.dtype not in (int32, int64) or self.op not in _SIGNS:
             return False
         self.variable = index.src[0]
         return self._is_fixed(self.limit)
@@ -102,7 +104,8 @@ class _While:
                 old, step = value.src
                 if old.op == "CONST" and value.op == "ADD":
                     old, step = step, old
-                if (old.op, old.src, step.op) != ("GET", (self.variable,), "CONST"):
+                reads = (old.op, old.src) == ("GET", (self.variable,)) and old in self.inside
+                if not reads or step.op != "CONST":
                     return False
                 self.step = step.arg if value.op == "ADD" else -step.arg
                 changed = self._ends_unwrapped()

@@ -66,7 +66,7 @@ class Stride:
         if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in ("LT", "LE"):
             return False
         self.index, self.dtype = index.src[0], index.dtype
-        return is_shared(self.limit)
+        return index in self.body and is_shared(self.limit)
 
     def _has_step(self) -> bool:
         """Find the one place that sets `i`, in no inner block, behind all that reads it."""
@@ -83,7 +83,7 @@ class Stride:
         if total.op != "ADD":
             return False
         old, self.step = total.src if total.src[0].op == "GET" else total.src[::-1]
-        return self._is("GET", old) and is_shared(self.step)
+        return self._is("GET", old) and old in self.body and is_shared(self.step)
 
     def _is(self, op: str, node: UOp) -> bool:
         return node.op == op and node.src[0] is self.index
