@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
+from hal_core.ir import UOp
 from hal_core.ir.blocks.nests import with_strides
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
@@ -162,3 +165,29 @@ def test_an_index_that_does_not_grow_by_its_own_value_is_no_stride(llvm: LLVM) -
     llvm.run(lowered, {"y": y, "x": x, "w": 90, "h": 1}, **launch)
     interpret(from_a_value_before, expected, x, vals=(90, 1), **launch)
     np.testing.assert_array_equal(y, expected)
+
+
+@hal.kernel
+def many_values(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    j = hal.global_idx(1)
+    while j < h:
+        a, b, c = x[j] // 3, x[j] % 5, hal.truncdiv(x[j], 7)
+        d, e, f = x[j] + 1, x[j] * 2, x[j] - 3
+        i = hal.global_idx(0)
+        while i < w:
+            y[j * w + i] = a + b * c + d * e + f
+            i += hal.grid_dim(0) * hal.block_dim(0)
+        j += hal.grid_dim(1) * hal.block_dim(1)
+
+
+def test_the_same_strides_give_the_same_nodes() -> None:
+    """Wherever in memory the nodes of a kernel are."""
+    random = Random(0)
+    found: set[tuple[str, ...]] = set()
+    for _ in range(20):
+        others = [UOp("CONST") for _ in range(1000)]
+        random.shuffle(others)
+        del others[:500]  # new nodes take their places
+        uops = pickle.loads(pickle.dumps(many_values.lower())).uops
+        found.add(tuple(node.arg for node in with_strides(uops)[0] if node.op == "VAR"))
+    assert len(found) == 1

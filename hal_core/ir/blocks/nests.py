@@ -199,8 +199,8 @@ class _Written:
         self.conditions: dict[UOp, UOp | None] = {}  # a stride -> what holds for its threads
         self.holds = self._number(True, bool_)  # no index wraps
         self.counted = {loop: self._count(stride) for loop, stride in nest.strides.items()}
-        for node in nest.bare:
-            if not nest.is_free(node) and node.op != "VAR":
+        for node in nest.whole:  # in order, so that the same kernel gives the same text
+            if node in nest.bare and not nest.is_free(node) and node.op != "VAR":
                 self.kept[node] = self._add("VAR", dtype=node.dtype, arg=node.op.lower())
         for part in nest.parts:
             if isinstance(part, _Part):
