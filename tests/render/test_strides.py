@@ -115,9 +115,78 @@ def wide_indices(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
         j += hal.int64(hal.grid_dim(1) * hal.block_dim(1))
 
 
+@hal.kernel
+def behind_a_return(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    first = hal.global_idx(0)
+    j = hal.global_idx(1)
+    total = hal.int32(0)
+    if first >= w or j >= h:
+        return
+    while j < h:
+        i = first
+        while i < w:
+            y[j * w + i] = 3 * x[j * w + i]
+            total += x[j * w + i]
+            i += hal.grid_dim(0) * hal.block_dim(0)
+        j += hal.grid_dim(1) * hal.block_dim(1)
+    y[w * h + hal.global_idx(1) * w + first] = total
+
+
+@hal.kernel
+def counted_down(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    j = h - 1 - hal.global_idx(1)
+    while j >= 0:
+        i = w - hal.global_idx(0)
+        while i > 0:
+            y[j * w + i - 1] = 3 * x[j * w + i - 1] + i
+            i -= hal.grid_dim(0) * hal.block_dim(0)
+        j = j - hal.grid_dim(1) * hal.block_dim(1)
+
+
+@hal.kernel
+def wide_and_down(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.int64(w * h) - hal.int64(hal.global_idx(0)) - 1
+    if hal.global_idx(1) == 0:
+        while i > -1:
+            y[i] = 3 * x[i]
+            i = -hal.int64(hal.grid_dim(0) * hal.block_dim(0)) + i
+
+
+@hal.kernel
+def rows_down_with_a_value(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    j = h - 1 - hal.global_idx(1)
+    if j < 0:
+        return
+    while not j < 0:
+        bias = x[j]
+        i = hal.global_idx(0)
+        while i < w:
+            if i > 0 and x[i] > 0:
+                y[j * w + i] = x[j * w + i] + x[j * w + i - 1] * bias
+            i += hal.grid_dim(0) * hal.block_dim(0)
+        j -= hal.grid_dim(1) * hal.block_dim(1)
+
+
+@hal.kernel
+def three_axes(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(2)
+    if k >= 2:
+        return
+    while k < 2:
+        j = h - 1 - hal.global_idx(1)
+        while j >= 0:
+            i = hal.global_idx(0)
+            while i < w:
+                y[(k * h + j) * w + i] = 3 * x[(k * h + j) * w + i]
+                i += hal.grid_dim(0) * hal.block_dim(0)
+            j -= hal.grid_dim(1) * hal.block_dim(1)
+        k += hal.grid_dim(2) * hal.block_dim(2)
+
+
 KERNELS = [
     rows_and_columns, columns_and_rows, interior, loaded_ahead, sums_of_columns,
-    two_loops_in_each_row, wide_indices,
+    two_loops_in_each_row, wide_indices, behind_a_return, counted_down,
+    wide_and_down, rows_down_with_a_value, three_axes,
 ]  # fmt: skip
 
 
@@ -191,3 +260,59 @@ def test_the_same_strides_give_the_same_nodes() -> None:
         uops = pickle.loads(pickle.dumps(many_values.lower())).uops
         found.add(tuple(node.arg for node in with_strides(uops)[0] if node.op == "VAR"))
     assert len(found) == 1
+
+
+@hal.kernel
+def strides_down(y: Numbers, first: hal.int32, low: hal.int32, step: hal.int32):
+    i = first - hal.global_idx(0)
+    total = hal.int32(0)
+    while i > low:
+        total = total * 3 + i
+        i -= step
+    y[hal.global_idx(0)] = total
+
+
+@hal.kernel
+def strides_down_to(y: Numbers, first: hal.int32, low: hal.int32, step: hal.int32):
+    i = first - hal.global_idx(0)
+    total = hal.int32(0)
+    while not i < low:
+        total = total * 3 + i
+        i += -step
+    y[hal.global_idx(0)] = total
+
+
+def wrapped(number: int) -> int:
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def sum_of(i: int, low: int, step: int) -> int | None:
+    """The sum that a thread makes; None if its loop has 1000 iterations or more."""
+    total = turns = 0
+    while i >= low:
+        total, i, turns = wrapped(total * 3 + i), wrapped(i - step), turns + 1
+        if turns == 1000:
+            return None
+    return total
+
+
+@pytest.mark.parametrize("kernel", [strides_down, strides_down_to], ids=lambda k: k.name)
+def test_strides_that_count_down_and_wrap_run_as_they_are_written(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    assert with_strides(lowered.uops)[1]
+    function = llvm.function(lowered)
+    ends = [0, 1, 30, 100, -5, 2**31 - 1, 2**31 - 3, -(2**31), -(2**31) + 20]
+    steps = [1, 7, 2**31 - 1, 1431655786, 2**30, -1, -(2**31), 0]
+    checked = 0
+    for first in ends:
+        for low in [-1, 0, 5, -2, -40, 2**31 - 1, 2**31 - 30, -(2**31), -(2**31) + 30]:
+            least = low + 1 if kernel is strides_down else low
+            for step in steps:
+                sums = [sum_of(wrapped(first - t), least, step) for t in range(40)]
+                if None not in sums:
+                    y = np.zeros(40, np.int32)
+                    vals = {"first": first, "low": low, "step": step}
+                    llvm.call(function, lowered, {"y": y, **vals}, (2, 1, 1), (20, 1, 1))
+                    assert y.tolist() == sums, vals
+                    checked += any(sums)
+    assert checked > 100

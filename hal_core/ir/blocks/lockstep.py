@@ -53,11 +53,12 @@ _FUNCTIONS = frozenset(
 )
 _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
-_VECTOR_STRIDES = frozenset({0, 1})  # one element for all threads, or neighbours for neighbours
+# One element for all threads, or neighbours for neighbours, in either direction.
+_VECTOR_STRIDES = frozenset({-1, 0, 1})
 _NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS", "FENCE"}  # a loop that contains one is not hoisted
 # The ops that end the arithmetic at the start of a kernel.
 _BEGINS = frozenset(
-    {"IF", "RANGE", "LOOP", "LOAD", "STORE", "SET", "ATOMIC", "CAS", "FENCE", "RETURN"}
+    {"IF", "RANGE", "LOOP", "LOAD", "STORE", "GET", "ATOMIC", "CAS", "FENCE", "RETURN"}
 )
 
 

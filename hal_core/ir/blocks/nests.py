@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.rows import MIRRORED
 from hal_core.ir.blocks.strides import Stride, is_shared
 from hal_core.ir.uop import UOp
 
@@ -239,29 +240,34 @@ class _Written:
     def _count(self, stride: Stride) -> _Counted:
         """Write how many iterations a stride has at most, and the tests that no sum wraps."""
         limit, step = self._ahead(stride.limit), self._ahead(stride.step)
+        if stride.negated:
+            step = self._add("NEG", step, dtype=stride.dtype)
         first = self._first(stride)
-        end, wide, start = (
-            value if value.dtype is int64 else self._add("CAST", value)
-            for value in (limit, step, first)
-        )
+        end, wide, start = (self._cast(value, int64) for value in (limit, step, first))
         most = self._number(2**31 - 1 if stride.dtype is int32 else 2**62)
         if step.op != "CONST" or not 0 < step.arg < 2**31:
             self._require("GT", wide, self._number(0))
             self._require("LE", wide, most)
-        more = self._add("SUB", wide, self._number(1 if stride.op == "LT" else 0))
-        self._require("LE", end, self._add("SUB", most, more))
-        if not stride.near:
-            width = self._number(0)
-            if stride.thread is not None:
-                size = self._add("SPECIAL", dtype=int32, arg=("block_dim", stride.thread.arg[1]))
-                width = self._add("CAST", size)
-            self._require("GE", start, self._number(0))
-            self._require("LE", start, self._add("SUB", most, width))
-        zero = self._number(0)
-        if stride.dtype is int64:
-            end = self._add("MAX", end, self._number(-1))
-        whole = self._add("SUB", end, start)
-        count = self._add("MAX", self._add("FLOORDIV", self._add("ADD", whole, more), wide), zero)
+        more = self._add("SUB", wide, self._number(1 if stride.op in ("LT", "GT") else 0))
+        width = self._number(0)
+        if stride.thread is not None and not stride.near:
+            size = self._add("SPECIAL", dtype=int32, arg=("block_dim", stride.thread.arg[1]))
+            width = self._add("CAST", size)
+        if not stride.up:  # the last step ends at -1 - most or above, what is left fits
+            self._require("GE", end, self._number(-1))
+            self._require("LE", start, self._add("SUB", most, self._number(2)))
+            self._require("GE", start, self._add("SUB", width, most))
+            whole = self._add("SUB", start, end)
+        else:
+            self._require("LE", end, self._add("SUB", most, more))
+            if not stride.near:
+                self._require("GE", start, self._number(0))
+                self._require("LE", start, self._add("SUB", most, width))
+            if stride.dtype is int64:
+                end = self._add("MAX", end, self._number(-1))
+            whole = self._add("SUB", end, start)
+        count = self._add("FLOORDIV", self._add("ADD", whole, more), wide)
+        count = self._add("MAX", count, self._number(0))
         if stride.dtype is int64:
             self._require("LE", count, self._number(2**31 - 1))
         return _Counted(limit, step, first, count)
@@ -269,17 +275,20 @@ class _Written:
     def _first(self, stride: Stride) -> UOp:
         """Write where the first thread of a block starts."""
         dtype = stride.dtype
-        parts = [self._ahead(part) for part in stride.shared]
+        added, taken = (list(map(self._ahead, part)) for part in (stride.added, stride.taken))
         if stride.thread is not None and stride.thread.arg[0] == "global_idx":
             axis = stride.thread.arg[1]
             sources = (
                 self._add("SPECIAL", dtype=int32, arg=(kind, axis))
                 for kind in ("block_idx", "block_dim")
             )
-            parts.append(self._cast(self._add("MUL", *sources, dtype=int32), dtype))
-        first = parts[0] if parts else self._number(0, dtype)
-        for part in parts[1:]:
+            index = self._cast(self._add("MUL", *sources, dtype=int32), dtype)
+            (added if stride.up else taken).append(index)
+        first = added[0] if added else self._number(0, dtype)
+        for part in added[1:]:
             first = self._add("ADD", first, part, dtype=dtype)
+        for part in taken:
+            first = self._add("SUB", first, part, dtype=dtype)
         return first
 
     def _cast(self, value: UOp, dtype: DType) -> UOp:
@@ -304,15 +313,18 @@ class _Written:
         counter = self._add("RANGE", *bounds, dtype=int32, arg=stride.index.arg)
         self.loops.append(counter)
         self.new[loop] = counter
+        adds = "ADD" if stride.up else "SUB"
         moved = self._add("MUL", self._cast(counter, dtype), counted.step, dtype=dtype)
-        start = self._add("ADD", counted.first, moved, dtype=dtype)
+        start = self._add(adds, counted.first, moved, dtype=dtype)
         self.conditions[loop] = None
         if stride.thread is not None:
-            left = self._add("SUB", counted.limit, start, dtype=dtype)
+            ends = (counted.limit, start) if stride.up else (start, counted.limit)
+            left = self._add("SUB", *ends, dtype=dtype)
             thread = self._add("SPECIAL", dtype=int32, arg=("thread_idx", stride.thread.arg[1]))
             thread = self._cast(thread, dtype)
-            self.conditions[loop] = self._add(stride.op, thread, left, dtype=bool_)
-            start = self._add("ADD", start, thread, dtype=dtype)
+            op = stride.op if stride.up else MIRRORED[stride.op]
+            self.conditions[loop] = self._add(op, thread, left, dtype=bool_)
+            start = self._add(adds, start, thread, dtype=dtype)
         self.new[stride.index] = start
 
     def _write(self, part: _Part) -> None:

@@ -11,6 +11,8 @@ reads `c` behind the loop, `c` is removed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hal_core.dtypes import int32, int64, uint32
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.fold.dead_code import without_dead
@@ -111,13 +113,22 @@ def _written(change: UOp, by: UOp, before: list[UOp], nodes: list[UOp]) -> list[
     return made
 
 
-def value_before(variable: UOp, before: list[UOp]) -> UOp | None:
-    """Return the value that a variable has behind these nodes, if they set it in their block."""
+def value_before(variable: UOp, before: Sequence[UOp]) -> UOp | None:
+    """Return the value that a variable has behind these nodes, if it is set in no inner block.
+
+    It may be set ahead of an IF that is open, not ahead of a loop, which may set it again.
+    """
     depth = 0
     for node in reversed(before):
-        if node.op == "SET" and node.src[0] is variable:
+        op = node.op
+        if op == "SET" and node.src[0] is variable:
             return node.src[1] if depth == 0 else None
-        if node.op in OPENS and depth == 0:
+        if op == "ELSE":
+            depth += not depth
+        elif op in CLOSES:
+            depth += 1
+        elif op in OPENS and depth:
+            depth -= 1
+        elif op in ("RANGE", "LOOP"):
             return None
-        depth += (node.op in CLOSES) - (node.op in OPENS)
     return None

@@ -6,7 +6,8 @@
         i += step
 
 `i` is an int32 or int64; `step` and `n` are the same for all threads. `i` starts as an index of the
-thread, plus numbers that all threads of a block share, or as such a number alone.
+thread, plus numbers that all threads of a block share, or as such a number alone. Where it counts
+down, `while i >= 0`, such an index is taken from a number: `i = n - 1 - hal.global_idx(0)`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from hal_core.dtypes import int32, int64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
+from hal_core.ir.blocks.running import value_before
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
-_BLOCKS = OPENS | CLOSES
-_INDICES = ("thread_idx", "global_idx")
+_ORDERS = ("LT", "LE", "GT", "GE")
 
 
 def is_shared(node: UOp) -> bool:
@@ -63,9 +64,9 @@ class Stride:
         if is_shared(index):
             op, index, self.limit = MIRRORED[op], self.limit, index
         self.op = op if holds else OPPOSITE[op]
-        if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in ("LT", "LE"):
+        if index.op != "GET" or index.dtype not in (int32, int64) or self.op not in _ORDERS:
             return False
-        self.index, self.dtype = index.src[0], index.dtype
+        self.index, self.dtype, self.up = index.src[0], index.dtype, self.op in ("LT", "LE")
         return index in self.body and is_shared(self.limit)
 
     def _has_step(self) -> bool:
@@ -80,43 +81,46 @@ class Stride:
             return False
         self.last = self.body[sets[0]]
         total = self.last.src[1]
-        if total.op != "ADD":
+        if total.op not in ("ADD", "SUB"):
             return False
-        old, self.step = total.src if total.src[0].op == "GET" else total.src[::-1]
+        old, self.step = total.src
+        if total.op == "ADD" and old.op != "GET":
+            old, self.step = self.step, old
+        self.negated = self.up != (total.op == "ADD")  # the step towards the limit is -step
         return self._is("GET", old) and old in self.body and is_shared(self.step)
 
     def _is(self, op: str, node: UOp) -> bool:
         return node.op == op and node.src[0] is self.index
 
     def _starts(self) -> bool:
-        """Find `i = hal.global_idx(0) + more` ahead of the loop, in the same block."""
-        for node in reversed(self.uops[: self.place]):
-            if self._is("SET", node):
-                self.start = node.src[1]
-                break
-            if node.op in _BLOCKS:
-                return False
-        else:
+        """Find `i = hal.global_idx(0) + more` ahead of the loop."""
+        start = value_before(self.index, self.uops[: self.place])
+        if start is None:
             return False
+        self.start = start
         self.thread: UOp | None = None  # the index in `start`
-        self.shared: list[UOp] = []  # what is added to it
-        pending = [self.start]
+        self.added: list[UOp] = []  # to the index
+        self.taken: list[UOp] = []  # from their sum
+        pending = [(start, True)]
         while pending:
-            part = pending.pop()
+            part, adds = pending.pop()
             inner = part.src[0] if part.op == "CAST" else part
             if is_shared(part):
-                self.shared.append(part)
-            elif part.op == "ADD":
-                pending += part.src
-            elif inner.op == "SPECIAL" and inner.arg[0] in _INDICES and self.thread is None:
-                self.thread = inner
+                (self.added if adds else self.taken).append(part)
+            elif part.op in ("ADD", "SUB"):
+                first, second = part.src
+                pending += [(second, adds == (part.op == "ADD")), (first, adds)]
+            elif self.thread is None and adds == self.up and inner.op == "SPECIAL":
+                self.thread = inner  # one that is not shared: thread_idx or global_idx
             else:
                 return False
         # Such a sum does not wrap in any launch.
         self.near = (
-            self.thread is not None
-            and all(part.op == "CONST" and 0 <= part.arg <= MOST_ADDED // 4 for part in self.shared)
-            and len(self.shared) < 4
+            self.up
+            and self.thread is not None
+            and all(part.op == "CONST" and 0 <= part.arg <= MOST_ADDED // 4 for part in self.added)
+            and len(self.added) < 4
+            and not self.taken
         )
         return True
 
