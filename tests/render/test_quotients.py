@@ -271,6 +271,50 @@ def batched(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int3
 
 
 @hal.kernel
+def product_in_place(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    k = hal.global_idx(0)
+    if k < n * w:
+        for i in range(n):
+            y[k] += a[k // w * n + i] * b[i * w + k % w]
+
+
+@hal.kernel
+def product_from_zero(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    k = hal.global_idx(0)
+    if k >= n * w:
+        return
+    row = k // w
+    col = k - row * w
+    y[row * w + col] = 0.0
+    i = 0
+    while i < n:
+        y[row * w + col] = y[row * w + col] + a[row * n + i] * b[i * w + col]
+        i += 1
+    y[k] = 2.0 * y[k]
+
+
+@hal.kernel
+def product_by_tests_in_place(
+    y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32
+):
+    k = hal.global_idx(0)
+    row = k // w
+    col = k % w
+    for i in range(n):
+        if row < n and col < w - 1 and col > 0:
+            y[k] += a[row * n + i] * b[i * w + col - 1]
+
+
+@hal.kernel
+def batched_in_place(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    k = hal.global_idx(0)
+    if k < n * w:
+        for z in range(n // 2):
+            for i in range(n):
+                y[k] = max(y[k], a[k // w * n + i] * b[i * w + k % w] + hal.float32(z))
+
+
+@hal.kernel
 def behind_common_work(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
     """The bound of the loop is computed for the block, outside of its threads."""
     k = hal.global_idx(0)
@@ -301,6 +345,10 @@ PRODUCTS = [
     product_by_tests,
     product_with_a_bias,
     batched,
+    product_in_place,
+    product_from_zero,
+    product_by_tests_in_place,
+    batched_in_place,
 ]
 
 

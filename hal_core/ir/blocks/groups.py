@@ -6,8 +6,9 @@
                                                          total[t] += x[k] * y[t]
 
 The variables of these threads then stay in vector registers, and are not stored and loaded in each
-iteration. Such a loop has no barrier and does nothing but run one region. In the list of nodes
-GROUPS and ENDGROUPS enclose it:
+iteration. A loop without variables that divides a flat index is run so, too: its row is cut in
+parts once, not in each iteration. Such a loop has no barrier and does nothing but run one region.
+In the list of nodes GROUPS and ENDGROUPS enclose it:
 
 | op | src | arg | meaning |
 | --- | --- | --- | --- |
@@ -99,7 +100,7 @@ def _lanes(nest: Sequence[UOp]) -> int:
     cut = parts_of_nest(row, nest)
     if not (_bound_ahead(row, around) and (cut is None or _bound_ahead(cut[0], around))):
         return 0
-    if not spills:
+    if not spills and cut is None:
         return 0
     nbytes = sum(node.dtype.itemsize for node in spills if node.dtype)
     lanes = _MOST_LANES
