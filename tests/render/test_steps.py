@@ -138,6 +138,13 @@ def test_no_thread_of_a_tree_divides(llvm: LLVM, kernel: Any) -> None:
     assert len(re.findall(r" [su](rem|div) ", text)) < 9  # those of the block, and of a level
 
 
+@pytest.mark.parametrize("kernel", BLOCKS, ids=lambda kernel: kernel.name)
+def test_vectors_that_load_below_what_they_store_begin_with_the_last_threads(kernel: Any) -> None:
+    text = LLVMRenderer().render(kernel.lower())
+    backwards = re.search(r"sub nsw i32 %v\.\d+, %thread\.x\.masked", text)
+    assert bool(backwards) == (kernel is last_of_each)
+
+
 @hal.kernel
 def by_a_small_constant(y: Ints, x: Inputs, c: hal.int32, n: hal.int32):
     i = hal.global_idx(0)

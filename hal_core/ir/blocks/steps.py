@@ -59,3 +59,16 @@ def _is_large(op: str, divisor: int) -> bool:
     """Tell whether few threads have a remainder of 0; by AND, of a power of two."""
     multiple = divisor + 1 if op == "AND" else abs(divisor)
     return multiple >= _LEAST_CONSTANT and (op != "AND" or multiple & divisor == 0)
+
+
+def reads_below(row: Row) -> bool:
+    """Tell whether threads load what lies below the elements that they store.
+
+    Where vectors begin with the last threads, no load waits for a store just ahead of it, which
+    lies in part of what is loaded.
+    """
+    stored = {node.src[0] for node in row.nodes if node.op == "STORE"}
+    return any(
+        node.op == "LOAD" and node.src[0] in stored and node.src[1].op == "SUB"
+        for node in row.nodes
+    )

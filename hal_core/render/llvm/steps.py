@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hal_core.dtypes import bool_, int32
 from hal_core.ir import UOp
-from hal_core.ir.blocks.steps import Step, step
+from hal_core.ir.blocks.steps import Step, reads_below, step
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.render.llvm.quotients import Quotients
 from hal_core.render.llvm.threads import Interval, Known, Place
@@ -41,7 +41,8 @@ class Steps(Quotients):
             self.values[mask] = self.let(f"trunc i64 {less} to i32")
             number = UOp("AND", int32, (found.remainder.src[0], mask), None, found.test.line)
             self.same = {found.remainder: number}
-        self._write_threads(place._replace(suffix=f".masked{suffix}"), whole, known)
+        masked = place._replace(suffix=f".masked{suffix}", back=reads_below(row))
+        self._write_threads(masked, whole, known)
         self.same = {}
         self.jump(f"stepped{suffix}")
         self.label(f"stepped{suffix}")

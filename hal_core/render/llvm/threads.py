@@ -38,6 +38,7 @@ class Place(NamedTuple):
     first: str = ""  # the thread that the loop along x begins with, if it is not 0
     rare: bool = False  # the loop along x is kept small
     step: str = "1"  # of the loop along x
+    back: bool = False  # the loop along x begins with the last thread
 
 
 class Threads(Blocks):
@@ -263,7 +264,11 @@ class Threads(Blocks):
         for node in loads:
             self.write(node)
         known = known | {node: self.values[node] for node in loads}
-        thread = self._open(0, place.suffix, *interval, place.first, place.step)
+        first = place.first
+        if place.back:
+            last = self.let(f"add nsw i32 {interval[0]}, {interval[1]}")
+            first = self.let(f"sub nsw i32 {last}, 1")
+        thread = self._open(0, place.suffix, *interval, first, place.step, place.back)
         self.frame_loop, self.differing = self.loops[-1].name, place.row.differing
         if self.spills:
             self.thread = self._number(place.number, place.width, thread)
@@ -320,9 +325,13 @@ class Threads(Blocks):
         return f"!{number}"
 
     def _open(
-        self, axis: int, suffix: str, start: str, end: str, first: str = "", step: str = "1"
-    ) -> str:
-        """Open the loop over one axis, counted from thread `first` on; return the index in it."""
+        self, axis: int, suffix: str, start: str, end: str, first: str = "", step: str = "1",
+        back: bool = False,
+    ) -> str:  # fmt: skip
+        """Open the loop over one axis; return the index in it.
+
+        It counts from thread `first` on, or back from it.
+        """
         name = f"thread.{AXES[axis]}{suffix}"
         # Without the loop LLVM has one less to analyse, in each of perhaps a hundred regions.
         if axis and end == "1":
@@ -332,7 +341,7 @@ class Threads(Blocks):
         else:  # the step from the last thread may leave int32
             thread = self.open_loop(name, "i32", start, end, "ult", step, "add nuw")
         if first:
-            thread = self.let(f"add nsw i32 {first}, {thread}")
+            thread = self.let(f"{'sub' if back else 'add'} nsw i32 {first}, {thread}")
         self.specials["thread_idx", axis] = thread
         # The launch checks that the index fits int32. Without nsw LLVM would not vectorise.
         index = f"add nsw i32 {self.first[axis]}, {thread}"
