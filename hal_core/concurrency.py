@@ -341,26 +341,27 @@ def is_importing() -> bool:
 flights = SingleFlight()  # loading, listing and opening, for every registry of the process
 
 
-_YIELD_SECONDS = 100e-6  # the shortest sleep takes about as long
+_LEAST_SLEEP = 20e-6  # seconds; a look takes a core from work on the same cores
 _yield_processor: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep, 0))
 
 
-def poll(is_done: Callable[[], bool], timeout: float, share: float = 1 / 16) -> bool:
+def poll(is_done: Callable[[], bool], timeout: float, awake: float = 100e-6) -> bool:
     """Wait until `is_done()`; return False when `timeout` seconds have passed first.
 
-    For drivers that have no wait with a limit, or whose wait is deaf to Ctrl-C. Between two looks
-    the thread sleeps for this share of the time that has passed, so that a long wait takes no
-    processor from others and no wait is much longer for it. Raises: what `is_done` raises.
+    For drivers that have no wait with a limit, or whose wait is deaf to Ctrl-C. The thread stays
+    `awake` for so many seconds: the shortest sleep takes about 100 us. Then, between two looks, it
+    sleeps for a sixteenth of the time that has passed, so that a long wait takes no processor from
+    others and no wait is much longer for it. Raises: what `is_done` raises.
     """
     start = time.monotonic()
     while not is_done():
         passed = time.monotonic() - start
         if passed >= timeout:
             return False
-        if passed < _YIELD_SECONDS:
+        if passed < awake:
             _yield_processor()
         else:
-            time.sleep(min(passed * share, timeout - passed, 1e-3))
+            time.sleep(min(max(passed / 16, _LEAST_SLEEP), timeout - passed, 1e-3))
     return True
 
 
