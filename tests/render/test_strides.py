@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 from random import Random
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -316,3 +318,37 @@ def test_strides_that_count_down_and_wrap_run_as_they_are_written(llvm: LLVM, ke
                     assert y.tolist() == sums, vals
                     checked += any(sums)
     assert checked > 100
+
+
+def many_loops(count: int) -> tuple[UOp, ...]:
+    @hal.kernel
+    def one_after_another(y: Numbers, x: Inputs, n: hal.int32):
+        for k in hal.unroll(count):
+            i = hal.global_idx(0)
+            while i < n:
+                y[i] += k * x[i]
+                i += hal.grid_dim(0) * hal.block_dim(0)
+
+    return one_after_another.lower().uops
+
+
+def test_the_search_for_strides_takes_no_cube_of_their_number() -> None:
+    """Counted in lines, which do not depend on the machine; 80 loops took most of a minute."""
+
+    def lines(uops: tuple[UOp, ...]) -> int:
+        counted = 0
+
+        def count(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal counted
+            counted += event == "line"
+            return count
+
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            assert with_strides(uops)[1]
+        finally:
+            sys.settrace(before)
+        return counted
+
+    assert lines(many_loops(24)) < 20 * lines(many_loops(6))

@@ -84,7 +84,7 @@ class _Nest:
         if self.root.op == "RANGE" and not all(map(is_shared, self.root.src)):
             return False
         for place in loops:
-            stride = Stride.of(self.uops, place)
+            stride = Stride.of(self.uops, place, self.ends)
             if stride is None:
                 return False
             self.strides[stride.loop] = stride

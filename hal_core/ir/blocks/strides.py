@@ -30,21 +30,20 @@ def is_shared(node: UOp) -> bool:
 class Stride:
     """A loop that may be counted: where it stands, and what it is made of."""
 
-    def __init__(self, uops: tuple[UOp, ...], place: int, end: int) -> None:
-        self.uops, self.place, self.end = uops, place, end
-        self.loop, self.body = uops[place], uops[place + 1 : end]
+    def __init__(self, uops: tuple[UOp, ...], place: int, ends: dict[UOp, int]) -> None:
+        self.uops, self.place, self.ends = uops, place, ends
+        self.loop, self.end = uops[place], ends[uops[place]]
+        self.body = uops[place + 1 : self.end]
 
     @classmethod
-    def of(cls, uops: tuple[UOp, ...], place: int) -> Stride | None:
-        """Return the stride of the LOOP at a place; None for any other loop."""
-        end = next(
-            n
-            for n in range(place, len(uops))
-            if uops[n].op == "ENDLOOP" and uops[n].src[0] is uops[place]
-        )
-        found = cls(uops, place, end)
+    def of(cls, uops: tuple[UOp, ...], place: int, ends: dict[UOp, int]) -> Stride | None:
+        """Return the stride of the LOOP at a place; None for any other loop.
+
+        `ends` has the place of the end of each loop.
+        """
+        found = cls(uops, place, ends)
         simple = found._has_test() and found._has_step() and found._starts()
-        return found if simple and found._ends() else None
+        return found if simple and found._is_unread_behind() else None
 
     def _has_test(self) -> bool:
         """Find the test that the loop begins with, `while i < n`; nothing else ends it."""
@@ -124,7 +123,7 @@ class Stride:
         )
         return True
 
-    def _ends(self) -> bool:
+    def _is_unread_behind(self) -> bool:
         """Tell whether nothing reads `i` behind the loop before it is set again."""
         gets = [n for n, node in enumerate(self.uops) if self._is("GET", node)]
         return not any(self._reaches(place) for place in gets if not self.place < place < self.end)
@@ -147,7 +146,5 @@ class Stride:
             elif node.op in ("LOOP", "RANGE"):
                 repeated = node
             elif depth == 0 and self._is("SET", node):
-                ends = [n for n, end in enumerate(self.uops) if repeated in end.src[:1]]
-                last = ends[-1] if repeated.op in ("LOOP", "RANGE") else place
-                return before < self.place < last
+                return before < self.place < self.ends.get(repeated, place)
         return True
