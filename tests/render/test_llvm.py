@@ -914,6 +914,30 @@ def test_an_index_wrapped_by_another_number_than_was_added(llvm: LLVM, n: int) -
 
 
 @hal.kernel
+def shifted_by_large_products(
+    y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32, o: hal.int32
+):
+    i = hal.global_idx(0)
+    for q in range(1, 4):
+        c = i + (o * 2000000000) * (q * 2000000000) * (q * 1999999999)
+        y[i] += x[min(max(c, 0), n - 1)]
+
+
+def test_no_number_of_the_text_leaves_int64(llvm: LLVM) -> None:
+    """The factor of `o` does, before it wraps."""
+    text = LLVMRenderer().render(shifted_by_large_products.lower())
+    assert all(int(number) < 2**63 for number in re.findall(r"\b\d+\b", text))
+    function = llvm.function(shifted_by_large_products.lower())
+    x = np.arange(40, dtype="i4")
+    for o in (0, 3, -(2**31)):
+        y, expected = np.zeros((2, 64), "i4")
+        arguments = {"y": y, "x": x, "n": 40, "o": o}
+        llvm.call(function, shifted_by_large_products.lower(), arguments, (1, 1, 1), (64, 1, 1))
+        interpret(shifted_by_large_products, expected, x, vals=(40, o), grid=1, block=64)
+        np.testing.assert_array_equal(y, expected)
+
+
+@hal.kernel
 def counted_on(y: hal.Ptr[hal.int32], n: hal.int32):
     i = hal.global_idx(0)
     for k in range(3):

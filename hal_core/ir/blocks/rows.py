@@ -20,6 +20,7 @@ ALONG_X = (("thread_idx", 0), ("global_idx", 0))
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _LEAST_ADDED = -(2**31 - 1)
+_MOST_TIMES = 2**31
 
 
 class Limit(NamedTuple):
@@ -151,8 +152,10 @@ class Row:
         if span is not None:
             return Product((), span)
         found = self.product(node)
-        single = found is not None and [part.dtype for part in found.factors] == [int32]
-        return found if single else None
+        if found is None or [part.dtype for part in found.factors] != [int32]:
+            return None
+        # So that the product fits int64, in which limits are computed.
+        return found if all(abs(times) <= _MOST_TIMES for times in found.times) else None
 
     def product(self, node: UOp) -> Product | None:
         """Return a number as a `Product`; None for one that differs between threads."""
