@@ -63,6 +63,18 @@ def in_space(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def in_four_dimensions(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    """Each remainder is divided again, and the largest rows need not end with the smaller ones."""
+    k = hal.global_idx(0)
+    if k < w * h * 2:
+        rest = k % (w * h + 3)
+        inner = rest % (w + w)
+        y[k] = (
+            1000 * (k // (w * h + 3)) + 100 * (rest // (w + w)) + 10 * (inner // w) + x[inner % w]
+        )
+
+
+@hal.kernel
 def by_numbered_blocks(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     k = hal.block_idx(0) * 64 + hal.thread_idx(0) - 3
     if 0 <= k < w * h and hal.thread_idx(0) < 64:
@@ -109,10 +121,22 @@ def dependent(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 KERNELS = [
-    flat, interior, chosen, in_space, by_numbered_blocks, from_a_number, wide, of_uint32,
+    flat, interior, chosen, in_space, in_four_dimensions, by_numbered_blocks, from_a_number, wide, of_uint32,
     by_constants, dependent,
 ]  # fmt: skip
-SHAPES = [(1, 3), (31, 3), (32, 3), (33, 4), (64, 2), (130, 3), (0, 3), (-5, 2)]
+SHAPES = [
+    (1, 3),
+    (3, 5),
+    (4, 40),
+    (7, 20),
+    (31, 3),
+    (32, 3),
+    (33, 4),
+    (64, 2),
+    (130, 3),
+    (0, 3),
+    (-5, 2),
+]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

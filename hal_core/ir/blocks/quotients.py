@@ -110,16 +110,12 @@ class _Parts:
             self._keep(node, node.op, node.dtype, sources)
         else:
             self.divided.append(node)
-            self._replace(node, division)
-
-    def _replace(self, node: UOp, division: Division) -> None:
-        """Write a quotient or a remainder as what it is in a part."""
-        if node.op in _QUOTIENTS:
-            self.new[node] = division.quotient
-            return
-        self._keep(node, "SUB", int32, (division.number.number, division.start))
-        if node.dtype is not int32:
-            self._keep(node, "CAST", node.dtype, (self.new[node],))
+            if node.op in _QUOTIENTS:
+                self.new[node] = division.quotient
+                return
+            self._keep(node, "SUB", int32, (division.number.number, division.start))
+            if node.dtype is not int32:
+                self._keep(node, "CAST", node.dtype, (self.new[node],))
 
     def _keep(self, old: UOp, op: str, dtype: DType | None, sources: tuple[UOp, ...]) -> None:
         self.new[old] = UOp(op, dtype, sources, old.arg, old.line)

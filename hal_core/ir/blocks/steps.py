@@ -50,15 +50,13 @@ def step(row: Row) -> Step | None:
         number = row.counted(value, {})
         if number is None or number.offset is not None or number.least != number.most:
             continue
-        if divisor.op != "CONST" or _is_large(remainder.op, divisor.arg):
+        multiple, power = _LEAST_CONSTANT, True
+        if divisor.op == "CONST":
+            multiple = divisor.arg + 1 if remainder.op == "AND" else abs(divisor.arg)
+            power = remainder.op != "AND" or multiple & divisor.arg == 0
+        if multiple >= _LEAST_CONSTANT and power:
             return Step(test, holds, remainder, number.number, number.least, divisor)
     return None
-
-
-def _is_large(op: str, divisor: int) -> bool:
-    """Tell whether few threads have a remainder of 0; by AND, of a power of two."""
-    multiple = divisor + 1 if op == "AND" else abs(divisor)
-    return multiple >= _LEAST_CONSTANT and (op != "AND" or multiple & divisor == 0)
 
 
 def reads_below(row: Row) -> bool:

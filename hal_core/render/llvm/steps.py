@@ -53,7 +53,7 @@ class Steps(Quotients):
         if value is not None:
             multiple = value + 1 if found.remainder.op == "AND" else abs(value)
             return str(multiple), str(multiple - 1)
-        wide = self._wide_node(found.divisor)
+        wide = self.let(f"sext i32 {self.values[found.divisor]} to i64")
         if found.remainder.op == "AND":
             return self.let(f"add nsw i64 {wide}, 1"), wide
         size = self._call("@llvm.abs.i64", "i64", ["i64", "i1"], [wide, "false"])
@@ -76,10 +76,13 @@ class Steps(Quotients):
         """Write the threads of an interval whose number is a multiple."""
         start, end = whole
         if start != "0" or found.added or found.number.arg[0] == "global_idx":
-            thread, last = self._wide_thread(start), self._wide_thread(end)
+            thread, last = (
+                at if at.isdigit() else self.let(f"zext i32 {at} to i64") for at in whole
+            )
             number = self.let(f"add nsw i64 {thread}, {found.added}")
             if found.number.arg[0] == "global_idx":
-                number = self.let(f"add nsw i64 {number}, {self._index()}")
+                index = self.let(f"sext i32 {self.first[0]} to i64")
+                number = self.let(f"add nsw i64 {number}, {index}")
             left = self.let(f"srem i64 {self.let(f'sub nsw i64 0, {number}')}, {multiple}")
             below = self.let(f"icmp slt i64 {left}, 0")
             more = self.let(f"add nsw i64 {left}, {multiple}")

@@ -1,0 +1,120 @@
+"""Go through the parts of a row in which the quotients of a flat index stay the same.
+
+    j = k // w                quotient, begin = first // w, -(first % w)
+    i = k % w           ->    start = 0
+                              while start < width:
+                                  end = min(width, begin + w)
+                                  ...  # the threads from start up to end: j is quotient
+                                  if end == begin + w:
+                                      quotient, begin = quotient + 1, end
+                                  start = end
+
+So a row divides once. Where a remainder of another division is divided, `k % (w * h) // w`, the
+quotient is 0 again where the other's changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hal_core.dtypes import bool_, int32, int64
+from hal_core.geometry import MOST_ADDED
+from hal_core.ir.blocks.quotients import Division, is_remainder
+from hal_core.ir.math.value import Page, Value
+from hal_core.ir.uop import UOp
+
+
+class _State(NamedTuple):
+    """A division as it is in a part; its numbers are int64."""
+
+    start: UOp  # of the Division
+    parent: int | None  # the place of the division whose remainder is divided
+    quotient: Value
+    begin: Value  # the thread for which the remainder is 0; it may lie ahead of the row
+    after: Value  # the first thread that has another quotient
+    first: Value  # `begin` of the first part
+    variables: tuple[Value, Value]  # quotient and begin
+
+
+class Walk:
+    """The nodes of a loop over the parts of a row: those ahead of it, in it, and at its end."""
+
+    def __init__(self, divisions: Sequence[Division], least: int) -> None:
+        """Let parts be used where all divisors are `least` or more, and dividends in range."""
+        line = divisions[0].quotient.line
+        self.ahead, self.inside, self.behind = (Page([], line) for _ in range(3))
+        self.width = UOp("PART_WIDTH", int32)  # threads of the row; the renderer has these values
+        self.first = UOp("PART_FIRST", int32)  # the global index of its first thread
+        self._width, self._first = (
+            Value(node, self.ahead).cast(int64) for node in (self.width, self.first)
+        )
+        self.usable: Value | None = None  # a bool; None where parts are usable in any case
+        self.known: dict[UOp, UOp] = {}  # what stands for a value in the region -> that value
+        self._states: list[_State] = []
+        end = Value(self._width.node, self.inside)
+        for division in divisions:
+            self.open(division, least)
+            end = end.apply("MIN", self._states[-1].after)
+        self.end = end.cast(int32).node  # the thread behind the part
+        end = Value(end.node, self.behind)
+        changes: list[Value] = []
+        for state in self._states:
+            quotient, begin, after = (Value(v.node, self.behind) for v in state[2:5])
+            changed = end.compare("EQ", after)
+            quotient = changed.where(quotient + 1, quotient)
+            if state.parent is not None:
+                quotient = changes[state.parent].where(0, quotient)
+                changed = changed.new("OR", bool_, changed, changes[state.parent])
+            changes.append(changed)
+            begin = changed.where(end, begin)
+            for variable, value in zip(state.variables, (quotient, begin), strict=True):
+                value.statement("SET", variable, value)
+
+    def _require(self, holds: Value) -> None:
+        self.usable = self.usable.new("AND", bool_, self.usable, holds) if self.usable else holds
+
+    def open(self, division: Division, least: int) -> None:
+        """Divide for the first thread of the row, and read the state that a part finds."""
+        if division.divisor.op == "CONST":
+            divisor = self._width.const(division.divisor.arg)
+        else:
+            divisor = Value(division.divisor, self.ahead).cast(int64)
+            self._require(divisor.compare("GE", least))
+        starts, parent = [state.start for state in self._states], None
+        if is_remainder(division.number) and division.number.offset is not None:
+            parent = starts.index(division.number.offset)
+            number = -self._states[parent].first
+        else:
+            number = self.number(division)
+        quotient = number.apply("TRUNCDIV", divisor)
+        first = quotient * divisor - number
+        variables = (
+            quotient.new("VAR", int64, arg="quotient"),
+            quotient.new("VAR", int64, arg="begin"),
+        )
+        for variable, value in zip(variables, (quotient, first), strict=True):
+            value.statement("SET", variable, value)
+        quotient, begin = (Value(v.node, self.inside).new("GET", int64, v) for v in variables)
+        after = begin + Value(divisor.node, self.inside)
+        state = _State(division.start, parent, quotient, begin, after, first, variables)
+        self._states.append(state)
+        index = begin
+        if division.number.number.arg[0] == "global_idx":
+            index = begin + self._first
+        self.known[division.start] = index.cast(int32).node
+        kind = Value(division.quotient, self.inside).dtype
+        self.known[division.quotient] = quotient.cast(kind).node
+
+    def number(self, division: Division) -> Value:
+        """Return what is divided, for the first thread of the row."""
+        number = self._first.const(division.number.least)
+        if division.number.number.arg[0] == "global_idx":
+            number = self._first + number
+        if division.number.offset is not None:
+            offset = Value(division.number.offset, self.ahead).cast(int64)
+            number = offset * division.number.times[0] + number
+            self._require(number.compare("GE", 0))
+            # So that `k % w + 1` does not wrap either: `is_remainder` says so.
+            self._require((number + self._width).compare("LE", 2**31 - MOST_ADDED))
+        return number
