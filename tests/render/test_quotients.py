@@ -10,6 +10,7 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
+from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks import quotients
 from hal_core.ir.blocks.fission import split
 from hal_core.render import LLVMRenderer
@@ -120,9 +121,30 @@ def dependent(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
         y[k] = k % (j + 40) + (k + j) // 50 + (k + j * w) % (w + 1) + (hal.thread_idx(0) - j * w)
 
 
+@hal.kernel
+def of_a_quotient(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    """What was divided is divided again, by numbers that may be 0 and less."""
+    k = hal.int64(hal.global_idx(0))
+    if k < hal.int64(2 * w * h):
+        j = k // hal.int64(w)
+        z = hal.int32(j) // h
+        y[k] = 1000 * z + 100 * (hal.int32(j) % h) + x[hal.int32(k) % w] + z % (h - 1) // 2
+
+
+@hal.kernel
+def in_branches(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    if k < w * h:
+        if x[k] > 0:
+            y[k] = k // w
+        else:
+            y[k] = k % w
+        y[k] += 100 * (k // w) + k % w
+
+
 KERNELS = [
-    flat, interior, chosen, in_space, in_four_dimensions, by_numbered_blocks, from_a_number, wide, of_uint32,
-    by_constants, dependent,
+    flat, interior, chosen, in_space, in_four_dimensions, by_numbered_blocks, from_a_number, wide,
+    of_uint32, by_constants, dependent, of_a_quotient, in_branches,
 ]  # fmt: skip
 SHAPES = [
     (1, 3),
@@ -184,10 +206,41 @@ def test_what_is_added_to_a_remainder_wraps_as_any_sum(llvm: LLVM) -> None:
 
 
 @hal.kernel
+def by_two_numbers(y: Numbers, x: Inputs, w: hal.int32, v: hal.int32, m: hal.int32):
+    """Where `w` is small, what is divided by `v` is a product, too."""
+    t = hal.global_idx(0)
+    k = t + m
+    y[4 * t] = k // w
+    y[4 * t + 1] = k % w
+    y[4 * t + 2] = k // v
+    y[4 * t + 3] = k % v
+
+
+def test_products_are_the_quotients_of_all_numbers_below_two_to_31(llvm: LLVM) -> None:
+    lowered, x = by_two_numbers.lower(), np.zeros(1, "i4")
+    function = llvm.function(lowered)
+    random = np.random.default_rng(0)
+    last = 2**31 - MOST_ADDED - 64  # the last m for which no number is too large
+    large = [2**31 - 1, 2**30, 2**30 + 1, 2**16 + 1, 46341, *random.integers(12, 2**31, 20)]
+    for v in map(int, large):
+        for w in (1, 2, 3, 7, 11):
+            for m in (0, v - 20, last // v * v - 20, last // w * w - 20, last, last + 1, -1):
+                m = min(max(m, -1), 2**31 - 65)
+                y = np.full(256, -5, "i4")
+                arguments = {"y": y, "x": x, "w": w, "v": v, "m": m}
+                llvm.call(function, lowered, arguments, (1, 1, 1), (64, 1, 1))
+                k = np.arange(64) + m
+                expected = np.stack([k // w, k % w, k // v, k % v], -1).ravel()
+                np.testing.assert_array_equal(y, expected, f"{m} by {w} and {v}")
+
+
+@hal.kernel
 def by_short_constants(y: Numbers, x: Inputs, n: hal.int32):
     k = hal.global_idx(0)
     if k < n:
-        y[k] = x[k // 3] + x[k & 15]
+        y[k] = x[k // 3] + x[k & 7] + k // 17
+        if k % 31 > 2:
+            y[k] += 1
 
 
 @hal.kernel
@@ -208,7 +261,7 @@ def without_quotients(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     if i < w and j < h:
         mark = j // 64 + j % w  # all threads of a row have it
         shade = (i >> 6) & 255  # decides no index and no condition
-        y[j * w + i] = x[i % 16] + mark + shade  # such rows would be short
+        y[j * w + i] = x[i % 8] + mark + shade  # such rows would be short
 
 
 def test_rows_without_a_quotient_that_would_cut_them_are_left_at_the_first_look(

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.middle import guessed, middle
-from hal_core.ir.blocks.quotients import Division, parts
+from hal_core.ir.blocks.quotients import Cut, parts
 from hal_core.ir.blocks.rows import Row
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.uop import UOp
@@ -61,7 +61,7 @@ def region_of(nest: Sequence[UOp]) -> list[UOp]:
     return list(nest[ops.index("THREADS") + 1 : ops.index("ENDTHREADS")])
 
 
-def parts_of_nest(row: Row, nest: Iterable[UOp]) -> tuple[Row, list[Division]] | None:
+def parts_of_nest(row: Row, nest: Iterable[UOp]) -> Cut | None:
     """Return the region of a nest of loops as it is for a part of the row; None without parts.
 
     The loop over parts stands around those of the nest, so what these compute divides no row.
@@ -70,7 +70,7 @@ def parts_of_nest(row: Row, nest: Iterable[UOp]) -> tuple[Row, list[Division]] |
     for node in row.nodes:
         if not changing.isdisjoint(node.src):
             changing.add(node)
-    return parts(row, changing)
+    return parts(row, changing=changing)
 
 
 def _nest(uops: Sequence[UOp], place: int) -> Sequence[UOp]:
@@ -98,7 +98,7 @@ def _lanes(nest: Sequence[UOp]) -> int:
     spills = {node for node in spills if node.op == "SPILL"}
     row = Row(region)
     cut = parts_of_nest(row, nest)
-    if not (_bound_ahead(row, around) and (cut is None or _bound_ahead(cut[0], around))):
+    if not (_bound_ahead(row, around) and (cut is None or _bound_ahead(cut.row, around))):
         return 0
     if not spills and cut is None:
         return 0

@@ -15,12 +15,11 @@ quotient is 0 again where the other's changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32, int64
 from hal_core.geometry import MOST_ADDED
-from hal_core.ir.blocks.quotients import Division, is_remainder
+from hal_core.ir.blocks.quotients import Cut, Division, is_remainder
 from hal_core.ir.math.value import Page, Value
 from hal_core.ir.uop import UOp
 
@@ -40,22 +39,27 @@ class _State(NamedTuple):
 class Walk:
     """The nodes of a loop over the parts of a row: those ahead of it, in it, and at its end."""
 
-    def __init__(self, divisions: Sequence[Division], least: int) -> None:
-        """Let parts be used where all divisors are `least` or more, and dividends in range."""
-        line = divisions[0].quotient.line
+    def __init__(self, cut: Cut, least: int) -> None:
+        """Let parts be long where all divisors are `least` or more."""
+        line = cut.divisions[0].quotient.line
         self.ahead, self.inside, self.behind = (Page([], line) for _ in range(3))
         self.width = UOp("PART_WIDTH", int32)  # threads of the row; the renderer has these values
         self.first = UOp("PART_FIRST", int32)  # the global index of its first thread
         self._width, self._first = (
             Value(node, self.ahead).cast(int64) for node in (self.width, self.first)
         )
-        self.usable: Value | None = None  # a bool; None where parts are usable in any case
+        self.long: Value | None = None  # a bool; None: they are, or `least` is 0
+        # Likewise that divisors are 1 and more, and dividends numbers of which the next is larger.
+        self.usable: Value | None = None
         self.known: dict[UOp, UOp] = {}  # what stands for a value in the region -> that value
         self._states: list[_State] = []
         end = Value(self._width.node, self.inside)
-        for division in divisions:
+        for division in cut.divisions:
             self.open(division, least)
             end = end.apply("MIN", self._states[-1].after)
+        for node in cut.again:
+            if node.src[1].op != "CONST":
+                self._require(Value(node.src[1], self.ahead).cast(int64).compare("GE", 1))
         self.end = end.cast(int32).node  # the thread behind the part
         end = Value(end.node, self.behind)
         changes: list[Value] = []
@@ -80,7 +84,10 @@ class Walk:
             divisor = self._width.const(division.divisor.arg)
         else:
             divisor = Value(division.divisor, self.ahead).cast(int64)
-            self._require(divisor.compare("GE", least))
+            self._require(divisor.compare("GE", 1))
+            if least:
+                long = divisor.compare("GE", least)
+                self.long = self.long.new("AND", bool_, self.long, long) if self.long else long
         starts, parent = [state.start for state in self._states], None
         if is_remainder(division.number) and division.number.offset is not None:
             parent = starts.index(division.number.offset)

@@ -15,17 +15,20 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from hal_core.dtypes import DType, int32, int64, uint32, uint64
+from hal_core.dtypes import DType, float64, int32, int64, uint32, uint64
 from hal_core.ir.blocks.hoisting import is_common
 from hal_core.ir.blocks.rows import PART_START, Counted, Row
+from hal_core.ir.math.value import Page, Value
 from hal_core.ir.uop import UOp
 
 _QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
 _REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
 _DIVIDES = _QUOTIENTS | _REMAINDERS
 _INDICES = {int32, int64, uint32, uint64}
-# Vectors divide by a constant with a multiplication, so shorter parts would gain nothing.
-_LEAST_CONSTANT = 32
+# Vectors divide by a product; slower is a load by a quotient, which gathers elements. The threads
+# behind the last whole vector of a part run one by one, which costs more where they do much.
+_LEAST, _LEAST_OF_MANY, _MANY_NODES = 12, 48, 32
+_LEAST_OF_TESTS = 32
 _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part leaves int64
 
 
@@ -38,19 +41,71 @@ class Division(NamedTuple):
     start: UOp  # an int32: the index along x for which the remainder is 0
 
 
-def parts(row: Row, changing: Container[UOp] = ()) -> tuple[Row, list[Division]] | None:
-    """Return a region as it is for a part of the row, and its divisions; None without one.
+class Cut(NamedTuple):
+    """A region that divides."""
 
-    `changing` are nodes whose values change while threads run a part.
+    row: Row  # as it is for a part of a row
+    divisions: list[Division]
+    divided: list[UOp]  # the quotients and remainders of these, as they were
+    again: list[UOp]  # others, of what was divided already: they are as they were
+
+
+def least_part(row: Row) -> int:
+    """Return the number of threads from which on a part is faster than products."""
+    return _LEAST if len(row.nodes) < _MANY_NODES else _LEAST_OF_MANY
+
+
+def parts(row: Row, least: int = _LEAST, changing: Container[UOp] = ()) -> Cut | None:
+    """Return a region as it is for a part of the row; None if it divides nothing.
+
+    Constants count from `least` on. `changing` are nodes whose values change while threads run a
+    part.
     """
-    dividing = [node for node in _dividing(row) if node not in changing]
+    dividing = [node for node in _dividing(row, least) if node not in changing]
     if not dividing:
         return None
     first = row.nodes.index(dividing[0])
     made = _Parts(row, row.nodes[:first], dividing)
     for node in row.nodes[first:]:
         made.add(node)
-    return (made.row, list(made.divisions.values())) if made.divisions else None
+    found = list(made.divisions.values())
+    return Cut(made.row, found, made.divided, made.again) if found else None
+
+
+def with_products(row: Row, divided: Iterable[UOp]) -> Row:
+    """Return a region in which numbers below 2**31 are divided by 1 and more by a product.
+
+    In float64 `(k + 0.5) / w - 0.5` is rounded to the quotient: an error of 2**-20 / w changes
+    none. Vectors multiply, where a processor divides one number after the other.
+    """
+    made, new = Row([]), dict[UOp, UOp]()
+    quotients: dict[tuple[UOp, ...], Value] = {}
+    wanted = {node for node in divided if _size(node) is None}
+    for node in row.nodes:
+        sources = tuple([new.get(source, source) for source in node.src])
+        if node.op == "ELSE" or node.op.startswith("END"):
+            quotients.clear()  # what a block computes is not known behind it
+        if node not in wanted:
+            if sources != node.src:
+                new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+            made.add(new.get(node, node))
+            continue
+        page = Page([], node.line)
+        number, divisor = (Value(source, page) for source in sources)
+        quotient = quotients.get(sources)
+        if quotient is None:
+            inverse = 1.0 / divisor.cast(float64)
+            shifted = number.cast(int32).cast(float64) * inverse + (inverse * 0.5 - 0.5)
+            shifted = shifted + inverse.format.shifter
+            quotient = shifted.bitcast(int64).cast(int32).cast(number.dtype)
+            quotients[sources] = quotient
+        if node.op in _REMAINDERS:
+            new[node] = (number - Value(quotient.node, page) * divisor).node
+        else:
+            new[node] = quotient.node
+        for made_node in page.uops:
+            made.add(made_node)
+    return made
 
 
 def growths(uops: Sequence[UOp]) -> dict[UOp, int]:
@@ -62,7 +117,7 @@ def growths(uops: Sequence[UOp]) -> dict[UOp, int]:
         return {}
     nodes = [node for node in uops if not is_common(node)]
     row = Row(nodes)
-    made = _Parts(row, [], _dividing(row))
+    made = _Parts(row, [], _dividing(row, _LEAST))
     for node in nodes:
         made.add(node)
     numbers = [division.number for division in made.divisions.values()]
@@ -71,22 +126,29 @@ def growths(uops: Sequence[UOp]) -> dict[UOp, int]:
     return {node: int(node.op in _REMAINDERS) for node in made.divided}
 
 
-def _dividing(row: Row) -> list[UOp]:
+def _dividing(row: Row, least: int) -> list[UOp]:
     """Return the nodes that divide what differs along x by what does not.
 
-    A constant has to be large, and its result part of an index or a condition.
+    A constant has to be large, and its result part of an index, or if larger, of a condition.
     """
     found: list[UOp] = []
     for node in row.nodes:
         if node.op in _DIVIDES and node.dtype in _INDICES and node.src[0] in row.differing:
             size = _size(node)
-            large = size is None or _LEAST_CONSTANT <= size <= _MOST_CONSTANT
+            large = size is None or least <= size <= _MOST_CONSTANT
             if large and node.src[1] not in row.differing:
                 found.append(node)
     if all(_size(node) is None for node in found):
         return found
-    steering = set(row.needed(_steering(row.nodes)))
-    return [node for node in found if _size(node) is None or node in steering]
+    indices = [node.src[1] for node in row.nodes if node.op in ("LOAD", "STORE", "ATOMIC", "CAS")]
+    tests = [node.src[0] for node in row.nodes if node.op == "IF"]
+    accessing, steering = (set(row.needed(nodes)) for nodes in (indices, indices + tests))
+    return [
+        node
+        for node in found
+        if (size := _size(node)) is None
+        or node in (accessing if size < _LEAST_OF_TESTS else steering)
+    ]
 
 
 class _Parts:
@@ -97,11 +159,16 @@ class _Parts:
         self.new: dict[UOp, UOp] = {}
         self.divisions: dict[tuple[object, ...], Division] = {}
         self.divided: list[UOp] = []  # the quotients and remainders of these, as they were
+        self.again: list[UOp] = []
+        self.small: set[UOp] = set()  # both: where dividends are from 0 to 2**31, so are these
         self.multiples: dict[tuple[UOp, ...], UOp] = {}  # factors -> the start that is the product
 
     def add(self, node: UOp) -> None:
         sources = tuple([self.new.get(source, source) for source in node.src])
         division = self._division(node, sources)
+        if division is None and node in self.dividing and _uncast(node.src[0]) in self.small:
+            self.again.append(node)
+            self.small.add(node)
         if division is None and node.op == "MUL" and sources in self.multiples:
             self.new[node] = self.multiples[sources]
         elif division is None and sources == node.src:
@@ -110,6 +177,7 @@ class _Parts:
             self._keep(node, node.op, node.dtype, sources)
         else:
             self.divided.append(node)
+            self.small.add(node)
             if node.op in _QUOTIENTS:
                 self.new[node] = division.quotient
                 return
@@ -143,8 +211,7 @@ class _Parts:
 
     def _number(self, node: UOp) -> Counted | None:
         """Return the parts of a number that grows by one from a thread to the next; else None."""
-        while node.op == "CAST" and node.src[0].dtype in _INDICES:
-            node = node.src[0]
+        node = _uncast(node)
         number = self.row.counted(node, {}) if node.dtype is int32 else None
         if number is None or number.least != number.most or number.times[0] != number.times[1]:
             return None
@@ -166,6 +233,13 @@ def is_remainder(number: Counted) -> bool:
     return started and number.times == (-1, -1)
 
 
+def _uncast(node: UOp) -> UOp:
+    """Return what an integer of 32 bits or more is made of by casts of such integers."""
+    while node.op == "CAST" and node.src[0].dtype in _INDICES:
+        node = node.src[0]
+    return node
+
+
 def _size(node: UOp) -> int | None:
     """Return the constant that a node divides by, if it is positive; else 0.
 
@@ -179,12 +253,3 @@ def _size(node: UOp) -> int | None:
     if node.op == "AND":
         return 0 if divisor.arg & (divisor.arg + 1) else int(divisor.arg) + 1
     return max(int(divisor.arg), 0)
-
-
-def _steering(nodes: Iterable[UOp]) -> Iterable[UOp]:
-    """Yield the indices of accesses, and the conditions of IFs."""
-    for node in nodes:
-        if node.op in ("LOAD", "STORE", "ATOMIC", "CAS"):
-            yield node.src[1]
-        elif node.op == "IF":
-            yield node.src[0]
