@@ -454,3 +454,26 @@ def test_loops_by_a_flat_index_run_in_lockstep(llvm: LLVM, kernel: Any) -> None:
 def test_other_compilers_keep_loops_that_would_divide_in_each_iteration() -> None:
     regions = [node for node in split(product.lower()) if node.op == "THREADS"]
     assert len(regions) == 1
+
+
+@hal.kernel
+def by_powers_of_two(y: Numbers, x: Inputs, n: hal.int32):
+    k = hal.global_idx(0)
+    if k < n:
+        wide = (hal.int64(k) - 9) & hal.int64(3)
+        part = hal.int32((hal.uint32(k) * hal.uint32(3)) % hal.uint32(8))
+        y[k] = x[k % 4] + 3 * x[(2 * k - 7) & 7] + 5 * x[wide] + 7 * x[part] + 9 * x[(k - 99) % 8]
+
+
+def test_low_bits_of_an_index_are_vectors(llvm: LLVM) -> None:
+    """LLVM would test that they do not wrap within a row, and run it thread by thread."""
+    lowered = by_powers_of_two.lower()
+    text = LLVMRenderer().render(lowered)
+    assert not re.search(r" to i[23]\b", str(llvm.optimised(text)[0]))
+    function, x = llvm.function(lowered), np.arange(8, dtype="i4") ** 5
+    for n, block in [(1, 64), (77, 64), (100, 5), (1000, 256)]:
+        y, expected = np.full((2, n), 5, "i4")
+        grid, shape = (-(-n // block), 1, 1), (block, 1, 1)
+        llvm.call(function, lowered, {"y": y, "x": x, "n": n}, grid, shape)
+        interpret(by_powers_of_two, expected, x, vals=(n,), grid=grid, block=shape)
+        np.testing.assert_array_equal(y, expected)

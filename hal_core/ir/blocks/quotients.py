@@ -24,7 +24,7 @@ from hal_core.ir.uop import UOp
 _QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
 _REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
 _DIVIDES = _QUOTIENTS | _REMAINDERS
-_INDICES = {int32, int64, uint32, uint64}
+INDICES = {int32, int64, uint32, uint64}
 # Vectors divide by a product; slower is a load by a quotient, which gathers elements. The threads
 # behind the last whole vector of a part run one by one, which costs more where they do much.
 _LEAST, _LEAST_OF_MANY, _MANY_NODES = 12, 48, 32
@@ -80,7 +80,7 @@ def with_products(row: Row, divided: Iterable[UOp]) -> Row:
     """
     made, new = Row([]), dict[UOp, UOp]()
     quotients: dict[tuple[UOp, ...], Value] = {}
-    wanted = {node for node in divided if _size(node) is None}
+    wanted = {node for node in divided if divisor_size(node) is None}
     for node in row.nodes:
         sources = tuple([new.get(source, source) for source in node.src])
         if node.op == "ELSE" or node.op.startswith("END"):
@@ -113,7 +113,7 @@ def growths(uops: Sequence[UOp]) -> dict[UOp, int]:
 
     There is none where generated code would have to test what is divided.
     """
-    if not any(node.op in _DIVIDES and node.dtype in _INDICES for node in uops):
+    if not any(node.op in _DIVIDES and node.dtype in INDICES for node in uops):
         return {}
     nodes = [node for node in uops if not is_common(node)]
     row = Row(nodes)
@@ -133,12 +133,12 @@ def _dividing(row: Row, least: int) -> list[UOp]:
     """
     found: list[UOp] = []
     for node in row.nodes:
-        if node.op in _DIVIDES and node.dtype in _INDICES and node.src[0] in row.differing:
-            size = _size(node)
+        if node.op in _DIVIDES and node.dtype in INDICES and node.src[0] in row.differing:
+            size = divisor_size(node)
             large = size is None or least <= size <= _MOST_CONSTANT
             if large and node.src[1] not in row.differing:
                 found.append(node)
-    if all(_size(node) is None for node in found):
+    if all(divisor_size(node) is None for node in found):
         return found
     indices = [node.src[1] for node in row.nodes if node.op in ("LOAD", "STORE", "ATOMIC", "CAS")]
     tests = [node.src[0] for node in row.nodes if node.op == "IF"]
@@ -146,7 +146,7 @@ def _dividing(row: Row, least: int) -> list[UOp]:
     return [
         node
         for node in found
-        if (size := _size(node)) is None
+        if (size := divisor_size(node)) is None
         or node in (accessing if size < _LEAST_OF_TESTS else steering)
     ]
 
@@ -193,7 +193,7 @@ class _Parts:
         """Return the division of which a node is the quotient or the remainder."""
         if node not in self.dividing:
             return None
-        divisor, size = node.src[1], _size(node)
+        divisor, size = node.src[1], divisor_size(node)
         if size is not None:
             divisor = UOp("CONST", int64, (), size, node.line)
         number = self._number(sources[0])
@@ -235,12 +235,12 @@ def is_remainder(number: Counted) -> bool:
 
 def _uncast(node: UOp) -> UOp:
     """Return what an integer of 32 bits or more is made of by casts of such integers."""
-    while node.op == "CAST" and node.src[0].dtype in _INDICES:
+    while node.op == "CAST" and node.src[0].dtype in INDICES:
         node = node.src[0]
     return node
 
 
-def _size(node: UOp) -> int | None:
+def divisor_size(node: UOp) -> int | None:
     """Return the constant that a node divides by, if it is positive; else 0.
 
     None for `//` and `%` by a number that is no constant.

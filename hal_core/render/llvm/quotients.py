@@ -7,8 +7,20 @@ from collections.abc import Callable
 from hal_core.ir import UOp
 from hal_core.ir.blocks.groups import parts_of_nest
 from hal_core.ir.blocks.parts import Walk
-from hal_core.ir.blocks.quotients import Cut, least_part, parts, with_products
+from hal_core.ir.blocks.quotients import (
+    INDICES,
+    Cut,
+    divisor_size,
+    least_part,
+    parts,
+    with_products,
+)
 from hal_core.render.llvm.threads import Place, Threads
+from hal_core.render.llvm.values import type_of
+from hal_core.render.renderer import dtype_of
+
+_GROWS = frozenset({"SPECIAL", "ADD", "SUB", "MUL", "CAST"})
+_LARGEST = 1 << 16
 
 
 class Quotients(Threads):
@@ -79,3 +91,22 @@ class Quotients(Threads):
             write_undivided()
             self.jump(f"divided{suffix}")
             self.label(f"divided{suffix}")
+
+    def on_AND(self, uop: UOp) -> None:
+        """Write the low bits of a number along x with a mask that LLVM does not know.
+
+        LLVM takes low bits in an index for a number that grows, and makes vectors for rows in which
+        these do not wrap: for none.
+        """
+        size = divisor_size(uop) if uop in self.differing and uop.dtype in INDICES else 0
+        if uop.src[0].op not in _GROWS or not size or not 1 < size <= _LARGEST or size & (size - 1):
+            self.values[uop] = self.value(uop)
+            return
+        kind, grid = type_of(dtype_of(uop)), self.specials["grid_dim", 0]
+        zero = self.let(f"ashr i32 {grid}, 31")
+        if kind == "i64":
+            zero = self.let(f"sext i32 {zero} to i64")
+        mask = self.let(f"or {kind} {zero}, {size - 1}")
+        self.values[uop] = self.let(f"and {kind} {self.values[uop.src[0]]}, {mask}")
+
+    on_MOD = on_AND
